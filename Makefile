@@ -1,0 +1,40 @@
+# Each target sets itself up: all that is needed is Python 3.11+, pip and make.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+DEMO ?= dpeer-demo
+
+.PHONY: demo test lint clean
+
+demo: $(VENV)/installed
+	$(BIN)/dpeer cluster --size 8 --topology ring --task digits --algorithm dfedsmdc --baseline local --overwrite --out $(DEMO)
+
+test: $(VENV)/tested
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/linted
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(VENV)/created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dpeer needs Python 3.11 or newer; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/installed: $(VENV)/created pyproject.toml constraints.txt
+	@echo "installing dpeer and its pinned dependencies into $(VENV) (torch is large; this happens once)"
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/tested: $(VENV)/installed
+	$(PIP) -e '.[test]'
+	@touch $@
+
+$(VENV)/linted: $(VENV)/installed
+	$(PIP) -e '.[test,lint]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info

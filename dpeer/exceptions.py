@@ -1,0 +1,105 @@
+"""Every error dpeer raises on purpose, each with the exit code a command ends with.
+
+* :exc:`DpeerError` (exit 1)
+    * :exc:`ConfigurationError` (exit 2): what the user asked for cannot be done as asked
+        * :exc:`UnknownName`: no such topology, task, algorithm, ... (carries the nearest name)
+        * :exc:`TopologyError`: the graph or its weights do not exist for this size or these parameters
+        * :exc:`PartitionError`: the data cannot be divided among the peers as asked
+        * :exc:`TaskError`: a task cannot be loaded, or its model or data cannot be used
+        * :exc:`AddressError`: an address cannot be parsed, bound (port in use) or must not be bound
+        * :exc:`OutputError`: the output folder holds another run, or cannot be written
+        * :exc:`CheckpointError`: nothing to resume from, or the checkpoint is damaged or of another run
+    * :exc:`PeersMissing` (exit 3): neighbors did not appear before the time to wait was over
+    * :exc:`Refused` (exit 4): a neighbor and this peer do not belong to the same federation
+    * :exc:`ProtocolError`: received frames that cannot be accepted; counted and dropped inside peer/
+    * :exc:`Interrupted`: training was asked to stop between two minibatches; handled inside peer/
+
+A message is one line that names the key, the value, and what would be right.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class DpeerError(Exception):
+    """Base of every error that dpeer raises on purpose."""
+
+    exit_code = 1
+
+
+class ConfigurationError(DpeerError):
+    """What the user asked for cannot be done as asked."""
+
+    exit_code = 2
+
+
+class UnknownName(ConfigurationError):  # noqa: N818 - reads as what happened
+    """A name that is not among the choices.
+
+    Args:
+        kind: What the name stands for ("topology", "task", "key in dpeer.toml", ...).
+        name: What was given.
+        choices: What would have been valid.
+    """
+
+    def __init__(self, kind: str, name: str, choices: Iterable[str]) -> None:
+        valid = list(choices)
+        near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
+        advice = f"did you mean {near[0]!r}? " if near else ""
+        super().__init__(f"unknown {kind} {name!r}: {advice}valid: {', '.join(valid)}")
+        self.kind, self.name, self.nearest = kind, name, near[0] if near else None
+
+
+class TopologyError(ConfigurationError):
+    """A graph or mixing matrix that does not exist for this size or these parameters."""
+
+
+class PartitionError(ConfigurationError):
+    """Data that cannot be divided among the peers as asked."""
+
+
+class TaskError(ConfigurationError):
+    """A task that cannot be loaded, or whose model or data cannot be used."""
+
+
+class AddressError(ConfigurationError):
+    """An address that cannot be parsed, cannot be bound, or must not be bound."""
+
+
+class OutputError(ConfigurationError):
+    """An output folder that holds another run or cannot be written."""
+
+
+class CheckpointError(ConfigurationError):
+    """A checkpoint that is not there, damaged, or of another run."""
+
+
+class PeersMissing(DpeerError):  # noqa: N818
+    """Neighbors that did not appear in time."""
+
+    exit_code = 3
+
+
+class Refused(DpeerError):  # noqa: N818
+    """A neighbor and this peer do not belong to the same federation."""
+
+    exit_code = 4
+
+
+class ProtocolError(DpeerError):
+    """Received frames that cannot be accepted.
+
+    Args:
+        reason: A short fixed word to count by ("malformed", "oversized", "stranger", ...).
+        detail: What was wrong, for the log.
+    """
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(f"{reason}: {detail}" if detail else reason)
+        self.reason = reason
+
+
+class Interrupted(DpeerError):  # noqa: N818
+    """Training stopped between two minibatches because it was asked to."""

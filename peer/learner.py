@@ -1,0 +1,88 @@
+"""What the round loop needs of whatever trains: the one place where peer/ and training/ meet.
+
+`peer/` never sees a tensor. A payload is a sequence of buffers whose meaning only the learner knows; a learner
+never sees a socket, a neighbor's state or the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+Buffer = bytes | bytearray | memoryview
+
+Payload = Sequence[Buffer]
+"""One released body as it travels: buffers that must never change after `Learner.release` returned them."""
+
+
+class Evaluation(Protocol):
+    """How well the model that predicts does on this peer's own test data."""
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of correct predictions in 0..1; None where the task has no such metric."""
+
+    @property
+    def test_loss(self) -> float | None:
+        """Mean loss over the test data."""
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Every metric of the task, by name."""
+
+
+class Learner(Protocol):
+    """Model, data and algorithm of one peer.
+
+    All methods but `interrupt` are called from one worker thread, one at a time, in the order of the round loop:
+    train, release, evaluate, mix, evaluate, save.
+    """
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """What a payload holds (names, shapes, dtype, offsets): plain JSON values, equal on all peers."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the initial body, equal on all peers."""
+
+    @property
+    def payload_bytes(self) -> int:
+        """The most bytes that one payload's buffers may have together."""
+
+    def train(self, number: int) -> float | None:
+        """Run round `number`'s local steps; return its training loss (None if nothing was trained).
+
+        Raises:
+            Interrupted: `interrupt` was called; the model is left between two minibatches.
+        """
+
+    def release(self, number: int) -> Payload | None:
+        """What the neighbors get this round; None when sitting it out."""
+
+    def evaluate(self) -> Evaluation:
+        """Evaluate the model as it is now on the peer's own test data."""
+
+    def check(self, payload: Payload) -> str | None:
+        """Why a received payload must not be mixed ("not-finite", "wrong-size", ...), or None when it may."""
+
+    def mix(self, received: Mapping[int, Payload], row: Mapping[int, float]) -> None:
+        """Replace the body by the weighted sum of the received payloads and the own released one.
+
+        Args:
+            received: Payloads by rank; without the own.
+            row: Weights by rank for exactly the ranks in `received` and the own; they sum to one.
+        """
+
+    def interrupt(self) -> None:
+        """Ask `train` to stop after the current minibatch. The only method that any thread may call."""
+
+    def save(self, directory: Path) -> None:
+        """Write everything that a resumed run needs of the learner into an existing, empty folder."""
+
+    def load(self, directory: Path) -> None:
+        """Take up the state that `save` left in the folder."""
+
+    def write_model(self, path: Path) -> None:
+        """Write the model that predicts to a safetensors file under the model's own state names."""

@@ -1,0 +1,1 @@
+"""Differential privacy: mechanisms, ledger and accounting. Knows no network and no training loop."""
