@@ -1,0 +1,24 @@
+"""The daemon: wire, transports, inbox, liveness, the round loop, checkpoints, metrics. Knows no tensors."""
+
+from dpeer.peer.config import LivenessConfig, PeerConfig
+from dpeer.peer.learner import Evaluation, Learner, Payload
+from dpeer.peer.peer import Outcome, Peer
+from dpeer.peer.transports import InProcessTransport, Network, Transport, ZeroMQTransport
+from dpeer.peer.wire import Limits
+from dpeer.peer.worker import Worker
+
+__all__ = [
+    "Evaluation",
+    "InProcessTransport",
+    "Learner",
+    "Limits",
+    "LivenessConfig",
+    "Network",
+    "Outcome",
+    "Payload",
+    "Peer",
+    "PeerConfig",
+    "Transport",
+    "Worker",
+    "ZeroMQTransport",
+]

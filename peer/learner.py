@@ -51,6 +51,10 @@ class Learner(Protocol):
     def payload_bytes(self) -> int:
         """The most bytes that one payload's buffers may have together."""
 
+    @property
+    def best_round(self) -> int | None:
+        """The round whose model `write_model` writes, where the best is kept; None where it is the last."""
+
     def train(self, number: int) -> float | None:
         """Run round `number`'s local steps; return its training loss (None if nothing was trained).
 

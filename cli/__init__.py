@@ -1,0 +1,5 @@
+"""The `dpeer` command."""
+
+from dpeer.cli.main import main
+
+__all__ = ["main"]

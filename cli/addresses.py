@@ -1,0 +1,85 @@
+"""Where the peers of a federation are, and where one may listen."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+
+from dpeer.cli.config import Settings
+from dpeer.exceptions import AddressError
+
+_TCP = re.compile(r"^tcp://(?P<host>\[[0-9a-fA-F:]+\]|[^:/\s\[\]]+):(?P<port>\d{1,5})$")
+
+
+def addresses(settings: Settings) -> dict[int, str]:
+    """Address by rank: from the federation file, or this host's ports when it names none.
+
+    Raises:
+        AddressError: an address is not tcp://HOST:PORT; names the rank.
+    """
+    if not from_file(settings):
+        if settings.base_port + settings.size - 1 > 65535:
+            raise AddressError(
+                f"--base-port {settings.base_port}: {settings.size} peers need ports up to "
+                f"{settings.base_port + settings.size - 1}, the highest is 65535"
+            )
+        return {rank: f"tcp://127.0.0.1:{settings.base_port + rank}" for rank in range(settings.size)}
+    given = {rank: own.address for rank, own in settings.rank.items() if own.address is not None}
+    for rank, address in given.items():
+        _parse(address, f"rank.{rank}.address")
+    return given
+
+
+def from_file(settings: Settings) -> bool:
+    """Whether the federation file says where anybody is."""
+    return any(own.address or own.bind for own in settings.rank.values())
+
+
+def listen_address(settings: Settings, rank: int) -> str | None:
+    """Where this rank listens; None if it only dials out.
+
+    Raises:
+        AddressError: the address cannot be used, or must not be without encryption.
+    """
+    own = settings.rank.get(rank)
+    address = own.bind if own and own.bind else addresses(settings).get(rank)
+    if address is None:
+        return None
+    host, port = _parse(address, f"rank.{rank}.{'bind' if own and own.bind else 'address'}")
+    if not _is_loopback(host) and not settings.insecure:
+        raise AddressError(
+            f"rank {rank} would listen at {address!r} without encryption, open to every host that reaches it: "
+            "use a loopback address (behind a VPN or SSH tunnel), or --insecure on a network you trust"
+        )
+    return f"tcp://{_bindable(host)}:{port}"
+
+
+def _parse(address: str, key: str) -> tuple[str, int]:
+    match = _TCP.match(address)
+    if not match or int(match["port"]) > 65535:
+        raise AddressError(f"{key} = {address!r}: expected tcp://HOST:PORT, for example tcp://10.0.0.3:7700")
+    return match["host"], int(match["port"])
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _bindable(host: str) -> str:
+    """ZeroMQ binds addresses of interfaces, not names."""
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        if host == "*":
+            return host
+        try:
+            return socket.gethostbyname(host)
+        except OSError as error:
+            raise AddressError(f"host {host!r} cannot be resolved: {error}; use its IP address") from error
+    return host

@@ -1,0 +1,87 @@
+"""A process of `dpeer cluster`: `start`'s peer, told by the launcher where the others are."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from dpeer.cli.channel import Channel
+from dpeer.cli.config import Settings
+from dpeer.cli.folders import rank_folder
+from dpeer.cli.serving import Stopper, serve
+from dpeer.exceptions import DpeerError
+
+
+def main(settings_json: str, rank: int, resume: bool, connection: Connection) -> None:
+    """Run one rank; exits with the code that `dpeer start` would.
+
+    Args:
+        settings_json: `Settings` as JSON, as this rank uses them.
+        rank: Which peer.
+        resume: Continue from the checkpoint.
+        connection: The pipe to the launcher.
+    """
+    # Ctrl-C goes to the whole terminal; only the launcher answers it, so that all peers stop in the same round.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    settings = Settings.model_validate_json(settings_json)
+    _redirect_output(rank_folder(settings.out, rank) / "output.txt")
+    raise SystemExit(asyncio.run(_run(settings, rank, resume, connection)))
+
+
+async def _run(settings: Settings, rank: int, resume: bool, connection: Connection) -> int:
+    channel = Channel(connection)
+    stopper = Stopper()
+    stopper.install(signal.SIGTERM)
+    told: asyncio.Future[Mapping[int, str]] = asyncio.get_running_loop().create_future()
+    listening = asyncio.create_task(_listen(channel, told, stopper))
+
+    async def meet(bound: str | None) -> Mapping[int, str]:
+        channel.send({"kind": "listening", "address": bound})
+        return await told
+
+    def on_record(entry: dict[str, Any]) -> None:
+        channel.send({"kind": "record", "entry": entry})
+
+    try:
+        outcome = await serve(
+            settings,
+            rank,
+            listen="tcp://127.0.0.1:0",
+            meet=meet,
+            stopper=stopper,
+            resume=resume,
+            on_record=on_record,
+        )
+        channel.send({
+            "kind": "end",
+            "status": outcome.status if outcome else "stopped",
+            "lost": {str(lost): reason for lost, reason in outcome.lost.items()} if outcome else {},
+        })  # fmt: skip
+    except DpeerError as error:
+        channel.send({"kind": "error", "message": str(error)})
+        return error.exit_code
+    except Exception as error:
+        channel.send({"kind": "error", "message": f"{type(error).__name__}: {error}; see log.jsonl"})
+        return 1
+    finally:
+        listening.cancel()
+    return 0
+
+
+async def _listen(channel: Channel, told: asyncio.Future[Mapping[int, str]], stopper: Stopper) -> None:
+    while (message := await channel.receive()) is not None:
+        told.set_result({int(rank): address for rank, address in message["addresses"].items()})
+    stopper.stop()  # the launcher is gone: nobody is left who could stop us
+
+
+def _redirect_output(path: Path) -> None:
+    """What the user's task prints goes to a file, not into the launcher's table."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.close(file)

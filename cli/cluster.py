@@ -1,0 +1,24 @@
+"""`dpeer cluster`: a whole federation on this machine, one process a peer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpeer.cli.local_run import local_run
+from dpeer.cli.options import GRAPH, RUN, TRAINING, baseline_option, run_options, setting_options
+
+
+@click.command()
+@setting_options(*GRAPH, *TRAINING, *RUN, "dead_after")
+@run_options
+@baseline_option
+def cluster(federation: Path | None, resume: bool, overwrite: bool, baseline: str | None, **flags: Any) -> int:
+    """Run a whole federation on this machine, one process a peer.
+
+    The peers are those of `dpeer start` and talk over ZeroMQ on loopback. Ctrl-C stops them all after their minibatch and keeps
+    the last completed round; --resume goes on from there.
+    """
+    return local_run("cluster", federation, flags, resume=resume, overwrite=overwrite, baseline=baseline)

@@ -1,0 +1,92 @@
+"""What `dpeer cluster` and `dpeer simulate` share: a run of all peers from set-up to summary."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from rich.console import Console
+
+from dpeer.cli import folders, summary
+from dpeer.cli.config import Settings
+from dpeer.cli.graph import build_graph
+from dpeer.cli.launcher import Launcher, Member
+from dpeer.cli.view import View, open_view
+
+Mode = Literal["cluster", "simulate"]
+
+
+@dataclass(frozen=True)
+class Result:
+    """How the run of a whole federation ended."""
+
+    summary: Mapping[str, Any]
+    exit_code: int = 0
+    failure: str | None = None
+
+
+class _Runner(Protocol):
+    async def run(self) -> Any: ...
+
+    def stop(self) -> None: ...
+
+
+def run_federation(
+    settings: Settings,
+    mode: Mode = "cluster",
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    console: Console | None = None,
+) -> Result:
+    """Run all peers of a federation on this machine and sum up what they left in `settings.out`.
+
+    Args:
+        settings: The federation's.
+        mode: One process a peer, or all in this one; the results are the same to the bit.
+        resume: Continue a stopped run.
+        overwrite: Remove an earlier run.
+        console: Where progress is shown; stderr by default.
+
+    Raises:
+        DpeerError: as documented in dpeer.exceptions.
+    """
+    console = console or Console(stderr=True)
+    build_graph(settings)  # a graph that does not exist shows before anything is started or removed
+    folders.prepare(settings.out, range(settings.size), resume=resume, overwrite=overwrite)
+    if resume:
+        folders.check_together(settings.out, settings.size)
+    title = f"{mode}: {settings.size} peers, {settings.topology}, {settings.algorithm} on {settings.task}"
+    began = time.monotonic()
+    with open_view(console, settings.size, settings.rounds, title) as view:
+        runner = _runner(settings, mode, view, resume=resume)
+        ended = asyncio.run(_interruptible(runner))
+    found = summary.collect(settings.out, settings.size, time.monotonic() - began)
+    failed = runner.first_failure if isinstance(runner, Launcher) else None
+    if failed is None:
+        return Result(found)
+    assert isinstance(ended, list)
+    return Result(found, failed.exit_code or 1, _failure(failed))
+
+
+def _runner(settings: Settings, mode: Mode, view: View, *, resume: bool) -> _Runner:
+    if mode == "cluster":
+        return Launcher(settings, view, resume=resume)
+    from dpeer.cli.simulation import Simulation  # imports torch, which a launcher does not need
+
+    return Simulation(settings, view, resume=resume)
+
+
+async def _interruptible(runner: _Runner) -> Any:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, runner.stop)
+    return await runner.run()
+
+
+def _failure(member: Member) -> str:
+    return f"rank {member.rank}: {member.error or f'ended with exit code {member.exit_code}'}"

@@ -1,0 +1,76 @@
+"""The output folder of a run: which files are there, and when an earlier run's may be touched."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from dpeer.exceptions import CheckpointError, OutputError
+from dpeer.peer import checkpoint
+
+_OURS = ("summary.json", "metrics.jsonl", "model.safetensors", "log.jsonl", "output.txt", "checkpoint")
+
+
+def rank_folder(out: Path, rank: int) -> Path:
+    """Where one peer keeps its files."""
+    return out / f"rank-{rank}"
+
+
+def prepare(out: Path, ranks: range | list[int], *, resume: bool, overwrite: bool) -> None:
+    """Make the ranks' folders ready for a run.
+
+    Raises:
+        OutputError: an earlier run is in the way, or the folder cannot be written.
+        CheckpointError: there is nothing to resume.
+    """
+    if resume and overwrite:
+        raise OutputError("--resume and --overwrite exclude each other: continue the earlier run, or remove it")
+    folders = [rank_folder(out, rank) for rank in ranks]
+    used = [folder for folder in folders if any((folder / name).exists() for name in _OURS)]
+    if resume and not used:
+        raise CheckpointError(f"--resume: no run of {_named(list(ranks))} in {str(out)!r}; start one without --resume")
+    if used and not resume and not overwrite:
+        raise OutputError(f"{str(used[0])!r} holds an earlier run: give --resume, --overwrite or another --out")
+    try:
+        for folder in folders:
+            if overwrite:
+                _remove(folder)
+            folder.mkdir(parents=True, exist_ok=True)
+        if overwrite:
+            (out / "summary.json").unlink(missing_ok=True)
+    except OSError as error:
+        raise OutputError(f"--out {str(out)!r} cannot be written: {error.strerror}") from error
+
+
+def check_together(out: Path, size: int) -> None:
+    """Check before resuming a whole federation that its peers are within one round of each other.
+
+    Raises:
+        CheckpointError: names the two ranks that are farthest apart.
+    """
+    done = {rank: _completed(rank_folder(out, rank)) for rank in range(size)}
+    first, last = min(done, key=lambda rank: done[rank]), max(done, key=lambda rank: done[rank])
+    if done[last] - done[first] > 1:
+        raise CheckpointError(
+            f"--resume: rank {first} has completed {done[first]} rounds and rank {last} {done[last]}, more than one apart "
+            f"(rank {first} was lost while the others went on): start over with --overwrite"
+        )
+
+
+def _completed(folder: Path) -> int:
+    found = checkpoint.latest(folder / "checkpoint")
+    return 0 if found is None else int(found.name.rpartition("-")[2]) + 1
+
+
+def _remove(folder: Path) -> None:
+    """Only what a run writes; whatever else a user keeps there stays."""
+    for name in _OURS:
+        path = folder / name
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _named(ranks: list[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} peers"

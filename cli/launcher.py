@@ -1,0 +1,166 @@
+"""Supervises the processes of `dpeer cluster`: starts them, introduces them to each other, relays what they report."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from dpeer.cli import child
+from dpeer.cli.channel import Channel
+from dpeer.cli.config import Settings
+from dpeer.cli.view import View
+
+
+@dataclass
+class Member:
+    """One process and what it has reported."""
+
+    rank: int
+    process: BaseProcess
+    channel: Channel
+    address: asyncio.Future[str | None]
+    status: str = "starting"
+    error: str | None = None
+    exit_code: int | None = None
+    lost: dict[str, str] = field(default_factory=dict)
+
+
+class Launcher:
+    """A federation of processes on this machine.
+
+    Args:
+        settings: The federation's.
+        view: Told what happens.
+        resume: Continue from the checkpoints.
+    """
+
+    def __init__(self, settings: Settings, view: View, *, resume: bool) -> None:
+        self._settings = settings
+        self._view = view
+        self._resume = resume
+        self._members: list[Member] = []
+        self._stopping = False
+        self._running = False
+        self._ended = 0
+        self.first_failure: Member | None = None
+
+    async def run(self) -> list[Member]:
+        """Start every peer and wait until the last one has ended."""
+        context = _context()
+        try:
+            for rank in range(self._settings.size):
+                if self._stopping:
+                    break
+                self._members.append(await self._start(context, rank))
+            relays = [asyncio.create_task(self._relay(member)) for member in self._members]
+            introduction = asyncio.create_task(self._introduce())
+            await asyncio.gather(*relays)
+            introduction.cancel()
+            return self._members
+        finally:
+            self._end_all(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """Stop all peers after their current minibatch; asked again, kill them."""
+        again, self._stopping = self._stopping, True
+        self._end_all(signal.SIGKILL if again else signal.SIGTERM)
+
+    async def _start(self, context: ForkServerContext | SpawnContext, rank: int) -> Member:
+        own = self._settings.of_rank(rank)
+        own = own.model_copy(update={"threads": own.threads or 1, "out": self._settings.out, "rank": {}})
+        ours, theirs = context.Pipe()
+        arguments = (own.model_dump_json(exclude_unset=True), rank, self._resume, theirs)
+        process = context.Process(target=child.main, args=arguments, name=f"dpeer-rank-{rank}")
+        # The first start waits for the fork server to import torch: not on the event loop, which hears Ctrl-C.
+        await asyncio.to_thread(process.start)
+        theirs.close()
+        loop = asyncio.get_running_loop()
+        return Member(rank, process, Channel(ours), loop.create_future())
+
+    async def _introduce(self) -> None:
+        """Tell everybody where everybody listens, once all do."""
+        addresses = await asyncio.gather(*(member.address for member in self._members))
+        known = {str(member.rank): found for member, found in zip(self._members, addresses, strict=True) if found}
+        for member in self._members:
+            member.channel.send({"addresses": known})
+        self._running = True
+
+    async def _relay(self, member: Member) -> None:
+        while (message := await member.channel.receive()) is not None:
+            match message["kind"]:
+                case "listening":
+                    member.status = "running"
+                    member.address.set_result(message["address"])
+                case "record":
+                    self._view.record(member.rank, message["entry"])
+                case "end":
+                    member.status, member.lost = message["status"], message["lost"]
+                case "error":
+                    member.error = message["message"]
+        await asyncio.to_thread(member.process.join)
+        member.channel.close()
+        self._ended += 1
+        self._conclude(member)
+
+    def _conclude(self, member: Member) -> None:
+        code = member.process.exitcode or 0
+        if code < 0:
+            member.error = f"was killed by {signal.Signals(-code).name}"
+            code = 1
+        member.exit_code = code
+        if code:
+            member.status = "failed"
+            if self.first_failure is None and not (self._stopping and member.error is None):
+                self.first_failure = member
+            # Before all are connected nobody can go on without it; later the others can, and say whom they lost.
+            if not self._running:
+                self.stop_once()
+        self._view.status(member.rank, member.status)
+
+    def stop_once(self) -> None:
+        """Stop all peers gracefully unless that has been asked already."""
+        if not self._stopping:
+            self.stop()
+
+    def _end_all(self, number: signal.Signals) -> None:
+        for member in self._members:
+            if member.exit_code is None and member.process.is_alive() and member.process.pid:
+                _kill(member.process, number)
+
+
+def _kill(process: BaseProcess, number: signal.Signals) -> None:
+    if number is signal.SIGKILL:
+        process.kill()
+    else:
+        process.terminate()
+
+
+def _context() -> ForkServerContext | SpawnContext:
+    """Fork from a server that has torch in memory; spawn where forking is unsafe (macOS)."""
+    if sys.platform == "darwin":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["dpeer.cli.preload"])
+    with _ignoring_interrupts():
+        from multiprocessing import forkserver
+
+        forkserver.ensure_running()
+    return context
+
+
+@contextmanager
+def _ignoring_interrupts() -> Iterator[None]:
+    """What is started here inherits that Ctrl-C is not for it, from its first instruction on."""
+    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, previous)

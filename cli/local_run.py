@@ -1,0 +1,42 @@
+"""The common part of the cluster and simulate commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from dpeer.cli import config, summary
+from dpeer.cli.federation import Mode, run_federation
+
+
+def local_run(
+    mode: Mode,
+    federation: Path | None,
+    flags: Mapping[str, Any],
+    *,
+    resume: bool,
+    overwrite: bool,
+    baseline: str | None,
+) -> int:
+    """Run a federation, then its baseline if one is asked for, and print how they compare; returns the exit code."""
+    settings = config.load(federation, flags)
+    console = Console(stderr=True)
+    result = run_federation(settings, mode, resume=resume, overwrite=overwrite, console=console)
+    if result.failure is not None:
+        click.echo(f"dpeer: {result.failure}", err=True)
+    if result.summary["status"] != "done" and result.failure is None:
+        click.echo(f"dpeer: stopped; --resume goes on; files in {settings.out}", err=True)
+        return 0
+    compared = None
+    if baseline is not None and result.exit_code == 0:
+        other = settings.model_copy(update={"algorithm": baseline, "out": settings.out / f"baseline-{baseline}"})
+        compared = run_federation(other, "simulate", overwrite=True, console=console).summary
+        if compared["status"] != "done":
+            return 0
+    if any(accuracy is not None for accuracy in result.summary["accuracy"]):
+        summary.show(Console(), result.summary, settings.out, compared)
+    return result.exit_code

@@ -1,0 +1,78 @@
+"""The command group: what there is to call, and how errors end."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import traceback
+
+import click
+
+import dpeer
+from dpeer.exceptions import DpeerError
+
+_COMMANDS = {
+    "start": "Run one peer of a federation on this host.",
+    "cluster": "Run a whole federation on this machine, one process a peer.",
+    "simulate": "Run a whole federation in this process.",
+    "topology": "Look at graphs and their mixing matrices.",
+}
+
+
+class _Commands(click.Group):
+    """Imports a command's module when it is called: `dpeer topology` must not wait for torch."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"dpeer.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.version_option(dpeer.__version__, prog_name="dpeer")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+def group(debug: bool) -> None:
+    """Train personalised models together without a server.
+
+    Each peer keeps its data and its personal head at home and gossips only the shared body of its model with its
+    neighbors.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; exits with the codes of dpeer.exceptions."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    # Wherever it stands: `dpeer start ... --debug` is what people type after an error.
+    debug = "--debug" in arguments
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    if sys.platform == "win32":
+        click.echo("dpeer runs on Linux and macOS; on Windows, use WSL", err=True)
+        sys.exit(1)
+    try:
+        code = group.main(arguments, prog_name="dpeer", standalone_mode=False)
+    except DpeerError as error:
+        code = _end(str(error), error.exit_code, debug)
+    except click.exceptions.Exit as error:
+        code = error.exit_code
+    except click.Abort:
+        code = _end("interrupted", 130, debug=False)
+    except click.ClickException as error:
+        code = _end(error.format_message(), error.exit_code, debug)
+    except BrokenPipeError:
+        code = 1  # `dpeer ... | head`
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end(message: str, code: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    click.echo(f"dpeer: {' '.join(message.split())}", err=True)
+    return code

@@ -1,0 +1,90 @@
+"""click options made from `Settings`, so that a setting is described once."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import click
+
+from dpeer.cli.config import Settings, parse_option
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+GRAPH = ("topology", "size", "weights", "grid_shape", "degree", "graph_seed")
+TRAINING = (
+    "task", "partition", "algorithm", "rounds", "seed", "body_lr", "head_lr", "lr_decay", "momentum", "weight_decay", "rho",
+    "body_epochs", "head_epochs", "batch_size",
+)  # fmt: skip
+RUN = ("evaluate_every", "keep", "out", "log_level")
+
+
+def setting_options(*names: str) -> Callable[[F], F]:
+    """Options for these settings. One that is not given is None, so that the federation file can speak."""
+
+    def decorate(command: F) -> F:
+        for name in reversed(names):
+            command = _option(name)(command)
+        return command
+
+    return decorate
+
+
+def run_options(command: F) -> F:
+    """What start, cluster and simulate have in common besides settings."""
+    decorators = [
+        click.option(
+            "--federation", type=click.Path(dir_okay=False, path_type=Path),
+            help="Federation file (TOML); ./dpeer.toml is used when it exists.",
+        ),
+        click.option(
+            "--task-option", "task_options", multiple=True, metavar="KEY=VALUE", callback=_task_options,
+            help="An option for the task's factory; repeatable.",
+        ),
+        click.option("--resume", is_flag=True, help="Continue a stopped run from its last completed round."),
+        click.option("--overwrite", is_flag=True, help="Remove an earlier run from the output folder."),
+    ]  # fmt: skip
+    for decorator in reversed(decorators):
+        command = decorator(command)
+    return command
+
+
+def _option(name: str) -> Callable[[F], F]:
+    field = Settings.model_fields[name]
+    kind = _without_none(field.annotation)
+    text = f"{field.description[:1].upper()}{field.description[1:]}." if field.description else ""
+    if field.default is not None and kind is not bool:
+        text += f"  [default: {field.default}]"
+    flag = f"--{name.replace('_', '-')}"
+    if kind is bool:
+        return click.option(flag, name, is_flag=True, default=None, help=text)
+    return click.option(flag, name, type=_click_type(kind), default=None, help=text)
+
+
+def _click_type(kind: Any) -> Any:
+    if get_origin(kind) is Literal:
+        return click.Choice(get_args(kind))
+    if kind is Path:
+        return click.Path(path_type=Path)
+    # Ranges and patterns are checked by pydantic, in one place with those of the file.
+    return kind if kind in (int, float) else str
+
+
+def _without_none(annotation: Any) -> Any:
+    if get_origin(annotation) in (Union, types.UnionType):
+        return next(part for part in get_args(annotation) if part is not type(None))
+    return annotation
+
+
+def _task_options(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
+    return dict(parse_option(value) for value in values)
+
+
+def baseline_option(command: F) -> F:
+    """`--baseline`, of the commands that run a whole federation."""
+    return click.option(
+        "--baseline", metavar="ALGORITHM",
+        help="Afterwards train the same peers with this algorithm (in this process) and compare, e.g. local.",
+    )(command)  # fmt: skip

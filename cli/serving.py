@@ -1,0 +1,138 @@
+"""Running one peer in this process: what `dpeer start` does, and each process of `dpeer cluster`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+from dpeer.cli.assemble import assemble
+from dpeer.cli.config import Settings
+from dpeer.cli.folders import rank_folder
+from dpeer.exceptions import DpeerError
+from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
+from dpeer.peer.records import close_logger, peer_logger
+
+Meet = Callable[[str | None], Awaitable[Mapping[int, str]]]
+"""Told where this peer listens; returns where everybody does."""
+
+
+class Stopper:
+    """Turns signals into a graceful stop: the first asks, the second ends the process at once."""
+
+    def __init__(self) -> None:
+        self.requested = asyncio.Event()
+        self._peer: Peer | None = None
+
+    def install(self, *signals: signal.Signals) -> None:
+        """React to these signals from now on."""
+        for number in signals:
+            asyncio.get_running_loop().add_signal_handler(number, self.stop, 128 + number)
+
+    def watch(self, peer: Peer) -> None:
+        """The peer to stop from now on."""
+        self._peer = peer
+        if self.requested.is_set():
+            peer.stop()
+
+    def stop(self, code: int = 1) -> None:
+        """Ask to stop; asked again, exit."""
+        if self.requested.is_set():
+            os._exit(code)
+        self.requested.set()
+        if self._peer is not None:
+            self._peer.stop()
+
+
+async def serve(
+    settings: Settings,
+    rank: int,
+    *,
+    listen: str | None,
+    meet: Meet,
+    stopper: Stopper,
+    resume: bool,
+    handler: logging.Handler | None = None,
+    on_record: Callable[[dict[str, Any]], None] = lambda entry: None,
+) -> Outcome | None:
+    """Assemble a peer, connect it and run its rounds; None if it was stopped before it had connected.
+
+    Args:
+        settings: As this rank uses them.
+        rank: Which peer.
+        listen: Address to accept connections at.
+        meet: How addresses are found.
+        stopper: Asks for the end.
+        resume: Continue from the checkpoint.
+        handler: Where log lines go besides log.jsonl.
+        on_record: Called with every line of metrics.jsonl.
+
+    Raises:
+        DpeerError: as documented in dpeer.exceptions; it has been logged.
+    """
+    out = rank_folder(settings.out, rank)
+    log = peer_logger(rank, out / "log.jsonl", settings.log_level, *([handler] if handler else []))
+    executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
+    try:
+        worker = Worker(executor)
+        assembly = await worker.run(assemble, settings, rank)
+        for note in assembly.notes:
+            log.info("%s", note)
+        config = PeerConfig(
+            rank=rank,
+            rounds=settings.rounds,
+            listen=listen,
+            fingerprint=assembly.fingerprint,
+            evaluate_every=settings.evaluate_every,
+            wait=settings.wait,
+            liveness=_liveness(settings.dead_after),
+            out=out,
+            resume=resume,
+        )
+        limits = Limits(payload_bytes=assembly.learner.payload_bytes)
+        peer = Peer(
+            config, assembly.topology, assembly.learner, ZeroMQTransport(limits), worker, log,
+            facts=assembly.facts, on_record=on_record,
+        )  # fmt: skip
+        stopper.watch(peer)
+        bound = await peer.listen()
+        if bound is not None:
+            log.info("listening at %s", bound)
+        addresses = await _unless_stopped(meet(bound), stopper)
+        return None if addresses is None else await peer.serve(addresses)
+    except DpeerError as error:
+        log.error("%s", error, exc_info=settings.log_level == "debug")
+        raise
+    except Exception:
+        log.exception("unexpected error")
+        raise
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+        close_logger(log)
+
+
+def _liveness(dead_after: float) -> LivenessConfig:
+    """The heartbeat and suspicion that go with a time after which a silent peer is given up."""
+    return LivenessConfig(heartbeat=min(1.0, dead_after / 5), suspect_after=dead_after / 3, dead_after=dead_after)
+
+
+def _limit_threads(threads: int | None) -> None:
+    if threads is not None:
+        torch.set_num_threads(threads)
+
+
+async def _unless_stopped(meeting: Awaitable[Mapping[int, str]], stopper: Stopper) -> Mapping[int, str] | None:
+    met = asyncio.ensure_future(meeting)
+    stopped = asyncio.create_task(stopper.requested.wait())
+    try:
+        await asyncio.wait({met, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        return met.result() if met.done() else None
+    finally:
+        met.cancel()
+        stopped.cancel()

@@ -1,0 +1,23 @@
+"""`dpeer simulate`: a whole federation in this process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpeer.cli.local_run import local_run
+from dpeer.cli.options import GRAPH, RUN, TRAINING, baseline_option, run_options, setting_options
+
+
+@click.command()
+@setting_options(*GRAPH, *TRAINING, *RUN)
+@run_options
+@baseline_option
+def simulate(federation: Path | None, resume: bool, overwrite: bool, baseline: str | None, **flags: Any) -> int:
+    """Run a whole federation in this process: as cluster, to the bit, without processes and sockets.
+
+    For experiments: a worker thread per core trains the peers, messages pass through the same codec.
+    """
+    return local_run("simulate", federation, flags, resume=resume, overwrite=overwrite, baseline=baseline)

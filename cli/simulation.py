@@ -1,0 +1,101 @@
+"""All peers of a federation in this process: the same peers, round loop and codec, over in-process transports."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+
+from dpeer.cli.assemble import assemble
+from dpeer.cli.config import Settings
+from dpeer.cli.folders import rank_folder
+from dpeer.cli.view import View
+from dpeer.peer import LivenessConfig, Network, Outcome, Peer, PeerConfig, Worker
+from dpeer.peer.records import close_logger, peer_logger
+
+
+class Simulation:
+    """A federation in one process.
+
+    Args:
+        settings: The federation's.
+        view: Told what happens.
+        resume: Continue from the checkpoints.
+    """
+
+    def __init__(self, settings: Settings, view: View, *, resume: bool) -> None:
+        self._settings = settings
+        self._view = view
+        self._resume = resume
+        self._peers: list[Peer] = []
+        self._stopping = False
+
+    async def run(self) -> list[Outcome]:
+        """Assemble all peers and run their rounds together; outcomes by rank (none if stopped before the first).
+
+        Raises:
+            DpeerError: the first one that any peer raised; the others have been ended.
+        """
+        # A worker thread per core, one torch thread each: faster than one thread of many, and bit-identical.
+        workers = min(self._settings.size, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4)
+        executor = ThreadPoolExecutor(workers, "tensors", initializer=torch.set_num_threads, initargs=(1,))
+        network = Network()
+        logs = []
+        try:
+            for rank in range(self._settings.size):
+                if self._stopping:
+                    return []
+                own = self._settings.of_rank(rank).model_copy(update={"out": self._settings.out})
+                log = peer_logger(rank, rank_folder(own.out, rank) / "log.jsonl", own.log_level)
+                logs.append(log)
+                self._peers.append(await self._peer(own, rank, network, Worker(executor), log))
+            addresses = {peer.config.rank: await peer.listen() for peer in self._peers}
+            known = {rank: address for rank, address in addresses.items() if address is not None}
+            return await _all(peer.serve(known) for peer in self._peers)
+        finally:
+            executor.shutdown(wait=True, cancel_futures=True)
+            for log in logs:
+                close_logger(log)
+
+    def stop(self) -> None:
+        """Stop all peers after their current minibatch; asked again, exit."""
+        if self._stopping:
+            os._exit(130)
+        self._stopping = True
+        for peer in self._peers:
+            peer.stop()
+
+    async def _peer(self, own: Settings, rank: int, network: Network, worker: Worker, log: Any) -> Peer:
+        assembly = await worker.run(assemble, own, rank)
+        config = PeerConfig(
+            rank=rank,
+            rounds=own.rounds,
+            listen=f"inproc://rank-{rank}",
+            fingerprint=assembly.fingerprint,
+            evaluate_every=own.evaluate_every,
+            wait=own.wait,
+            # Peers of one process cannot be lost one by one.
+            liveness=LivenessConfig(heartbeat=0),
+            out=rank_folder(own.out, rank),
+            resume=self._resume,
+        )
+        return Peer(
+            config, assembly.topology, assembly.learner, network.transport(), worker, log,
+            facts=assembly.facts, on_record=lambda entry: self._view.record(rank, entry),
+        )  # fmt: skip
+
+
+async def _all(runs: Iterable[Any]) -> list[Outcome]:
+    """Run everything together; the first error ends the rest and is raised."""
+    tasks = [asyncio.create_task(run) for run in runs]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    failed = next((task for task in tasks if task.done() and not task.cancelled() and task.exception()), None)
+    if failed is not None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return [task.result() for task in ([failed] if failed else tasks)]

@@ -1,0 +1,102 @@
+"""`dpeer start`: one peer on this host."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import signal
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dpeer.cli import addresses, config, folders
+from dpeer.cli.options import GRAPH, RUN, TRAINING, run_options, setting_options
+from dpeer.exceptions import ConfigurationError
+
+
+@click.command()
+@click.option(
+    "--rank",
+    required=True,
+    metavar="R",
+    help="This peer's rank, or `env`: from Slurm, Open MPI or a pod's name.",
+)
+@setting_options(*GRAPH, *TRAINING, *RUN, "wait", "dead_after", "threads", "base_port", "insecure")
+@run_options
+def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, **flags: Any) -> None:
+    """Run one peer of a federation on this host.
+
+    Every peer is started with the same settings and its own rank; rounds begin when its neighbors are there. Ctrl-C finishes
+    the minibatch, keeps the last completed round and says goodbye; --resume goes on from there.
+    """
+    number = _rank(rank)
+    settings = config.load(federation, flags)
+    own = settings.of_rank(number)
+    listen = addresses.listen_address(settings, number)
+    everyone = addresses.addresses(settings)
+    folders.prepare(own.out, [number], resume=resume, overwrite=overwrite)
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(f"%(asctime)s rank {number} %(levelname)s: %(message)s", "%H:%M:%S"))
+    click.echo(_first_line(settings, number, listen), err=True)
+    if settings.insecure:
+        click.echo("WARNING: --insecure: anybody who reaches the port can read and alter what is exchanged", err=True)
+
+    from dpeer.cli.serving import Stopper, serve  # torch is imported only now: mistakes above show at once
+
+    async def meet(bound: str | None) -> Mapping[int, str]:
+        return everyone
+
+    async def run() -> None:
+        stopper = Stopper()
+        stopper.install(signal.SIGINT, signal.SIGTERM)
+        outcome = await serve(own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, handler=handler)
+        click.echo(_last_line(outcome, own.rounds, folders.rank_folder(own.out, number)), err=True)
+
+    asyncio.run(run())
+
+
+def _rank(text: str) -> int:
+    if text == "env":
+        return _rank_from_environment()
+    if not re.fullmatch(r"\d+", text):
+        raise ConfigurationError(f"--rank {text!r}: expected a number from 0, or `env`")
+    return int(text)
+
+
+def _rank_from_environment() -> int:
+    for name in ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
+        if name in os.environ:
+            return int(os.environ[name])
+    ordinal = re.search(r"-(\d+)$", socket.gethostname())
+    if ordinal:
+        return int(ordinal[1])
+    raise ConfigurationError(
+        "--rank env: neither SLURM_PROCID nor OMPI_COMM_WORLD_RANK is set, and the host name does not end in -NUMBER"
+    )
+
+
+def _first_line(settings: config.Settings, rank: int, listen: str | None) -> str:
+    where = f"listening at {listen}" if listen else "dialling out only"
+    place = f"dpeer: rank {rank} of {settings.size}, {settings.topology}, {where}"
+    if addresses.from_file(settings):
+        return place
+    return f"{place} (no federation file: all peers on this host, rank R at port {settings.base_port} + R)"
+
+
+def _last_line(outcome: Any, rounds: int, folder: Path) -> str:
+    if outcome is None:
+        return "dpeer: stopped before the first round"
+    if outcome.status == "stopped":
+        return (
+            f"dpeer: stopped after {outcome.completed_rounds} of {rounds} rounds; --resume goes on; files in {folder}"
+        )
+    accuracy = (outcome.last or {}).get("accuracy")
+    result = "" if accuracy is None else f", accuracy {accuracy:.4f}"
+    lost = "".join(f"; lost rank {rank} ({reason})" for rank, reason in outcome.lost.items())
+    return f"dpeer: done after {outcome.completed_rounds} rounds{result}{lost}; files in {folder}"

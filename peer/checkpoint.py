@@ -1,0 +1,117 @@
+"""Atomic checkpoints: a run that was stopped or killed goes on from its last completed round.
+
+    checkpoint/round-00000007/state.json         round, fingerprint, what was released, checksums
+    checkpoint/round-00000007/learner/...        whatever the learner saved
+    checkpoint/round-00000007/released-0.bin ... the last released body, for neighbors one round behind
+
+A folder is written under another name, flushed to disk, then renamed; so one that has its name is whole. The one before is
+removed only then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpeer.exceptions import CheckpointError
+from dpeer.peer.wire import Frames
+
+_PREFIX = "round-"
+
+
+@dataclass(frozen=True)
+class State:
+    """What a peer itself (not its learner) takes up when it resumes."""
+
+    next_round: int
+    fingerprint: Mapping[str, Any]
+    receivers: tuple[int, ...] = ()
+    """Whom the released body was for."""
+    released: Frames | None = None
+    """The encoded body of round next_round - 1; None if nothing was released."""
+    extra: Mapping[str, Any] | None = None
+    """Bookkeeping that goes on, such as who was lost; plain JSON values."""
+
+
+def write(folder: Path, state: State, save_learner: Callable[[Path], None]) -> None:
+    """Write the checkpoint of round `state.next_round - 1` and drop older ones."""
+    final = folder / f"{_PREFIX}{state.next_round - 1:08d}"
+    draft = folder / f".{final.name}.tmp"
+    shutil.rmtree(draft, ignore_errors=True)
+    (draft / "learner").mkdir(parents=True)
+    save_learner(draft / "learner")
+    for index, frame in enumerate(state.released or ()):
+        (draft / f"released-{index}.bin").write_bytes(frame)
+    files = sorted(path for path in draft.rglob("*") if path.is_file())
+    described = {
+        "next_round": state.next_round,
+        "fingerprint": dict(state.fingerprint),
+        "receivers": list(state.receivers),
+        "released_frames": None if state.released is None else len(state.released),
+        "extra": dict(state.extra or {}),
+        "sha256": {path.relative_to(draft).as_posix(): _digest(path) for path in files},
+    }
+    (draft / "state.json").write_text(json.dumps(described, indent=1))
+    for path in [*files, draft / "state.json", draft / "learner", draft]:
+        _flush(path)
+    # The same round can be written again: when nothing but the end of the run came after it.
+    shutil.rmtree(final, ignore_errors=True)
+    draft.rename(final)
+    _flush(folder)
+    for old in folder.glob(f"{_PREFIX}*"):
+        if old != final:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def latest(folder: Path) -> Path | None:
+    """The newest complete checkpoint in the folder, if there is one."""
+    return max(folder.glob(f"{_PREFIX}*"), default=None)
+
+
+def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
+    """Verify a checkpoint, hand the learner its part, and return the peer's.
+
+    Raises:
+        CheckpointError: a file is missing, changed or unreadable; names it.
+    """
+    try:
+        described = json.loads((checkpoint / "state.json").read_text())
+        for name, digest in described["sha256"].items():
+            if _digest(checkpoint / name) != digest:
+                raise CheckpointError(f"checkpoint {str(checkpoint)!r} is damaged: {name} is not what was written")
+        count = described["released_frames"]
+        state = State(
+            next_round=int(described["next_round"]),
+            fingerprint=described["fingerprint"],
+            receivers=tuple(described["receivers"]),
+            released=None
+            if count is None
+            else [(checkpoint / f"released-{index}.bin").read_bytes() for index in range(count)],
+            extra=described["extra"],
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f"checkpoint {str(checkpoint)!r} is damaged: {type(error).__name__}: {error}; "
+            "restore the folder, or start over with --overwrite"
+        ) from error
+    load_learner(checkpoint / "learner")
+    return state
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,61 @@
+"""What one peer is told about its run. Every field says what it means and what is traded when it is changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class LivenessConfig:
+    """When a silent neighbor is given up. All in seconds."""
+
+    heartbeat: float = 1.0
+    """How often this peer says that it is alive. 0 switches liveness off: peers of one process cannot die alone."""
+
+    suspect_after: float = 5.0
+    """Silence after which a neighbor is suspect: still waited for, only mentioned."""
+
+    dead_after: float = 15.0
+    """Silence after which rounds go on without the neighbor. Shorter loses less time to a dead peer; longer forgives
+    an overloaded host or a network hiccup, after which the neighbor's rounds in between are missing from the mix."""
+
+    departure_grace: float = 2.0
+    """How long a neighbor that was stopped is still waited for, so that stopping all peers at once stops them all in
+    the same round and a resumed run has the same bits as an uninterrupted one."""
+
+
+@dataclass(frozen=True)
+class PeerConfig:
+    """One peer's place in the federation and how it runs its rounds."""
+
+    rank: int
+    rounds: int
+
+    listen: str | None
+    """Address to accept connections at, None to only dial out. tcp://HOST:0 takes a free port."""
+
+    fingerprint: Mapping[str, Any]
+    """Everything that must be equal on all peers, by name; plain JSON values. Compared in the handshake."""
+
+    evaluate_every: int = 1
+    """Evaluate in every n-th round; the last one always. Evaluation runs twice a round: before and after mixing."""
+
+    wait: float = 300.0
+    """Seconds to wait for the own neighbors before the first round."""
+
+    remind_every: float = 10.0
+    """Seconds between the lines that say for whom we wait."""
+
+    linger: float = 5.0
+    """Seconds to deliver the last messages when leaving."""
+
+    liveness: LivenessConfig = field(default_factory=LivenessConfig)
+
+    out: Path | None = None
+    """This rank's folder; None keeps no files (tests)."""
+
+    resume: bool = False
+    """Continue from the checkpoint in `out` instead of starting."""

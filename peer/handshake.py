@@ -1,0 +1,65 @@
+"""Do two peers belong to the same federation? Pure comparison of two hellos; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpeer.peer.wire import Hello
+
+_ABSENT = "not set"
+
+
+def mismatch(ours: Hello, theirs: Hello) -> str | None:
+    """Why the two must not train together, naming the field and both values; None when they may."""
+    them = f"rank {theirs.rank}"
+    if ours.protocol != theirs.protocol:
+        return f"protocol version: {ours.protocol} here, {theirs.protocol} at {them}: install the same dpeer on both"
+    field = _first_difference(ours.fingerprint, theirs.fingerprint)
+    if field is not None:
+        here, there = ours.fingerprint.get(field, _ABSENT), theirs.fingerprint.get(field, _ABSENT)
+        return f"{field}: {_short(here)} here, {_short(there)} at {them}: use the same settings on both"
+    if ours.manifest != theirs.manifest:
+        return _manifest_difference(ours.manifest, theirs.manifest, them)
+    if ours.digest != theirs.digest:
+        return (
+            f"initial body: {ours.digest[:12]} here, {theirs.digest[:12]} at {them}: everyone must start from the same "
+            "values; build the model first thing in the task factory, before touching data or random numbers"
+        )
+    if abs(ours.next_round - theirs.next_round) > 1:
+        return (
+            f"round: {ours.next_round} here, {theirs.next_round} at {them}: they are more than one round apart; "
+            "stop all peers together and resume each from its own folder"
+        )
+    return None
+
+
+def _first_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
+    for field in [*ours, *theirs]:
+        if ours.get(field, _ABSENT) != theirs.get(field, _ABSENT):
+            return field
+    return None
+
+
+def _manifest_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], them: str) -> str:
+    here, there = _entries(ours), _entries(theirs)
+    name = _first_difference(here, there)
+    if name is None:
+        name = _first_difference(ours, theirs) or "manifest"
+        here, there = dict(ours), dict(theirs)
+    return (
+        f"body parameter {name}: {_short(here.get(name, _ABSENT))} here, {_short(there.get(name, _ABSENT))} at {them}: "
+        "use the same model and head on both"
+    )
+
+
+def _entries(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    parameters = manifest.get("parameters")
+    if not isinstance(parameters, list):
+        return {}
+    return {str(entry.get("name")): f"shape {entry.get('shape')}" for entry in parameters if isinstance(entry, dict)}
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,147 @@
+"""Which neighbors are there: alive, suspect, dead or gone. Bookkeeping with the time passed in; no I/O.
+
+A neighbor is *alive* while it is heard. Silence makes it *suspect*, then *dead*: rounds go on without it. It is *gone* when it
+said goodbye. Whoever is heard again is alive again.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dpeer.peer.config import LivenessConfig
+from dpeer.peer.transports import Link
+
+
+class Status(enum.Enum):
+    """What is known of a neighbor."""
+
+    UNSEEN = "unseen"  # no handshake yet
+    ALIVE = "alive"
+    SUSPECT = "suspect"
+    DEAD = "dead"
+    GONE = "gone"
+
+
+@dataclass
+class Neighbor:
+    """One neighbor as this peer sees it.
+
+    Attributes:
+        link: Where to send to; None before the handshake.
+        heard_at: Clock time of its last message.
+        progress: The round it is known to have reached (from anything it said).
+        spoken_round: The highest round it mentioned since its last handshake. A body of an earlier round can no
+            longer arrive: links keep order.
+        departure: Why it left, with `Status.GONE`.
+    """
+
+    rank: int
+    link: Link | None = None
+    status: Status = Status.UNSEEN
+    heard_at: float = 0.0
+    left_at: float = 0.0
+    progress: int = 0
+    spoken_round: int = -1
+    departure: str = ""
+
+
+class Membership:
+    """The neighbors of one peer and what has become of them."""
+
+    def __init__(self, ranks: Iterable[int], config: LivenessConfig) -> None:
+        self._config = config
+        self._neighbors = {rank: Neighbor(rank) for rank in sorted(ranks)}
+        self._links: dict[Link, Neighbor] = {}
+        self._last_tick: float | None = None
+        self.lost: dict[int, str] = {}
+        """Ranks that were declared dead or left before the end, with the reason; ever, even if they came back."""
+
+    def __getitem__(self, rank: int) -> Neighbor:
+        return self._neighbors[rank]
+
+    def __contains__(self, rank: int) -> bool:
+        return rank in self._neighbors
+
+    def all(self) -> list[Neighbor]:
+        """Every neighbor, by rank."""
+        return list(self._neighbors.values())
+
+    def unseen(self) -> list[int]:
+        """Ranks that have not completed a handshake."""
+        return [neighbor.rank for neighbor in self.all() if neighbor.status is Status.UNSEEN]
+
+    def by_link(self, link: Link) -> Neighbor | None:
+        """Who completed a handshake on this link."""
+        return self._links.get(link)
+
+    def greet(self, rank: int, link: Link, next_round: int, now: float) -> bool:
+        """A handshake was completed. Returns whether the neighbor had been away (dead or gone)."""
+        neighbor = self._neighbors[rank]
+        away = neighbor.status in (Status.DEAD, Status.GONE)
+        if neighbor.link is not None and neighbor.link != link:
+            self._links.pop(neighbor.link, None)
+        self._links[link] = neighbor
+        neighbor.link = link
+        neighbor.status = Status.ALIVE
+        neighbor.heard_at = now
+        neighbor.progress = max(neighbor.progress, next_round)
+        neighbor.spoken_round = -1
+        return away
+
+    def heard(self, neighbor: Neighbor, number: int, now: float) -> bool:
+        """The neighbor mentioned a round. Returns whether it is back from the dead."""
+        back = neighbor.status is Status.DEAD
+        if neighbor.status is not Status.GONE:
+            neighbor.status = Status.ALIVE
+        neighbor.heard_at = now
+        neighbor.progress = max(neighbor.progress, number)
+        neighbor.spoken_round = max(neighbor.spoken_round, number)
+        return back
+
+    def left(self, neighbor: Neighbor, reason: str, now: float) -> None:
+        """The neighbor said goodbye."""
+        neighbor.status = Status.GONE
+        neighbor.departure = reason
+        neighbor.left_at = now
+        if reason != "done":
+            self.lost[neighbor.rank] = reason
+
+    def tick(self, now: float) -> list[Neighbor]:
+        """Let time pass; returns who has just been declared dead.
+
+        If this process itself stood still (suspended laptop, stopped container), the silence was ours: nobody is blamed.
+        """
+        stall = 0.0 if self._last_tick is None else now - self._last_tick - self._config.heartbeat
+        self._last_tick = now
+        died = []
+        for neighbor in self.all():
+            if neighbor.status not in (Status.ALIVE, Status.SUSPECT):
+                continue
+            if stall > self._config.suspect_after / 2:
+                neighbor.heard_at += stall
+            silence = now - neighbor.heard_at
+            if silence >= self._config.dead_after:
+                neighbor.status = Status.DEAD
+                self.lost[neighbor.rank] = f"silent for {silence:.0f} s"
+                died.append(neighbor)
+            elif silence >= self._config.suspect_after:
+                neighbor.status = Status.SUSPECT
+        return died
+
+    def reachable(self, rank: int) -> bool:
+        """Whether sending to the rank makes sense."""
+        neighbor = self._neighbors[rank]
+        return neighbor.link is not None and neighbor.status in (Status.ALIVE, Status.SUSPECT)
+
+    def awaited(self, rank: int, number: int, now: float) -> bool:
+        """Whether round `number`'s body of this rank, not yet here, may still come.
+
+        One that was stopped is awaited a moment longer: when a whole federation is being stopped, everybody's own
+        stop must come before they draw conclusions from their neighbors'.
+        """
+        neighbor = self._neighbors[rank]
+        if neighbor.status is Status.GONE:
+            return neighbor.departure == "stopped" and now - neighbor.left_at < self._config.departure_grace
+        return neighbor.status is not Status.DEAD and neighbor.spoken_round <= number

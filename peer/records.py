@@ -1,0 +1,163 @@
+"""What a peer writes down: metrics.jsonl, summary.json and log.jsonl in its own folder."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dpeer.peer.learner import Evaluation
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """One line of metrics.jsonl (DESIGN section 7): None where not evaluated, or where there is no such metric."""
+
+    round: int
+    accuracy: float | None
+    test_loss: float | None
+    metrics: Mapping[str, float] | None
+    accuracy_trained: float | None
+    train_loss: float | None
+    bytes_sent: int
+    bytes_received: int
+    heard: list[int]
+    missed: list[int]
+    train_seconds: float
+    exchange_seconds: float
+    mix_seconds: float
+    epsilon: float | None = None
+    delta: float | None = None
+
+    @classmethod
+    def evaluated(cls, after: Evaluation | None, trained: Evaluation | None, **fields: Any) -> RoundRecord:
+        """A record with what the two evaluations of the round found, if it was a round with evaluations."""
+        return cls(
+            accuracy=after.accuracy if after else None,
+            test_loss=after.test_loss if after else None,
+            metrics=dict(after.metrics) if after else None,
+            accuracy_trained=trained.accuracy if trained else None,
+            **fields,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON values: a number that is not finite (training diverged) becomes None."""
+        plain: dict[str, Any] = finite(asdict(self))
+        return plain
+
+
+def finite(value: Any) -> Any:
+    """The value with NaN and infinities, which JSON does not know, replaced by None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(entry) for entry in value]
+    return value
+
+
+class MetricsFile:
+    """metrics.jsonl: one line a round, kept in step with the checkpoint.
+
+    Args:
+        path: The file, or None to keep nothing.
+        next_round: Lines from this round on are dropped: they belong to rounds that are run again.
+    """
+
+    def __init__(self, path: Path | None, next_round: int) -> None:
+        self._path = path
+        self.last: dict[str, Any] | None = None
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        kept = []
+        for line in _lines(path) if path and next_round else ():
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue  # the process was killed in the middle of this line
+            if entry["round"] < next_round:
+                kept.append(line)
+                self._count(entry)
+        if path:
+            path.write_text("".join(f"{line}\n" for line in kept))
+
+    def append(self, entry: dict[str, Any]) -> None:
+        """Add a round's line."""
+        self._count(entry)
+        if self._path:
+            with self._path.open("a") as file:
+                file.write(json.dumps(entry) + "\n")
+
+    def entry(self, number: int) -> dict[str, Any] | None:
+        """The line of a round, from the file."""
+        entries = (json.loads(line) for line in (_lines(self._path) if self._path else ()))
+        return next((entry for entry in entries if entry["round"] == number), None)
+
+    def _count(self, entry: dict[str, Any]) -> None:
+        self.last = entry
+        self.bytes_sent += entry["bytes_sent"]
+        self.bytes_received += entry["bytes_received"]
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a JSON file so that readers see the old content or the new, never a part."""
+    draft = path.with_name(f".{path.name}.tmp")
+    draft.write_text(json.dumps(finite(content), indent=1) + "\n")
+    os.replace(draft, path)
+
+
+class JsonFormatter(logging.Formatter):
+    """log.jsonl: one object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Time (Unix seconds), level, message and, where there is one, the traceback."""
+        entry = {
+            "time": round(record.created, 3),
+            "level": record.levelname.lower(),
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry)
+
+
+def peer_logger(rank: int, path: Path | None, level: str, *handlers: logging.Handler) -> logging.Logger:
+    """A logger of this peer's own (many peers can share a process); close it with `close_logger`."""
+    logger = logging.Logger(f"dpeer.rank-{rank}", level.upper())
+    if path:
+        file = logging.FileHandler(path)
+        file.setFormatter(JsonFormatter())
+        logger.addHandler(file)
+    for handler in handlers:
+        logger.addHandler(handler)
+    return logger
+
+
+def close_logger(logger: logging.Logger) -> None:
+    """Close the files behind a logger."""
+    for handler in logger.handlers:
+        handler.close()
+
+
+class Stopwatch:
+    """Seconds since the last look."""
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+
+    def lap(self) -> float:
+        """Seconds since the last lap."""
+        now = time.perf_counter()
+        seconds, self._since = now - self._since, now
+        return seconds
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []

@@ -1,0 +1,83 @@
+"""The round loop: the one used by the daemon, the cluster and the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from dpeer.peer.inbox import Received
+from dpeer.peer.learner import Learner
+from dpeer.peer.records import RoundRecord, Stopwatch
+from dpeer.peer.session import Session
+from dpeer.peer.worker import Worker
+from dpeer.topology import Graphs
+
+Complete = Callable[[RoundRecord], Awaitable[None]]
+"""Makes a finished round last: checkpoint and metrics."""
+
+
+async def run_rounds(
+    rank: int,
+    start: int,
+    rounds: int,
+    topology: Graphs,
+    learner: Learner,
+    session: Session,
+    worker: Worker,
+    complete: Complete,
+    *,
+    evaluate_every: int = 1,
+) -> None:
+    """Run rounds `start` to `rounds - 1` of this rank (DESIGN section 3).
+
+    Every call into the learner runs on the worker, so the event loop keeps answering heartbeats.
+    """
+    for number in range(start, rounds):
+        graph = topology.at(number, rank)
+        evaluating = (number + 1) % evaluate_every == 0 or number == rounds - 1
+        session.begin(number, graph)
+        watch = Stopwatch()
+
+        train_loss = await worker.run(learner.train, number)
+        train_seconds = watch.lap()
+
+        payload = await worker.run(learner.release, number)
+        sent = 0 if payload is None else await session.send(number, payload, graph)
+        exchange_seconds = watch.lap()
+        # The bodies are on their way while this runs.
+        trained = await worker.run(learner.evaluate) if evaluating else None
+        watch.lap()
+        received = await session.collect(number, graph.in_neighbors)
+        exchange_seconds += watch.lap()
+
+        refused = await worker.run(_refused, learner, received)
+        for neighbor, reason in refused.items():
+            session.left_out(neighbor, reason)
+            del received[neighbor]
+        if payload is not None:
+            payloads = {neighbor: body.payload for neighbor, body in received.items()}
+            await worker.run(learner.mix, payloads, graph.row.restricted_to(payloads))
+        mix_seconds = watch.lap()
+
+        unchanged = payload is None or not evaluating
+        after = trained if unchanged else await worker.run(learner.evaluate)
+        await complete(
+            RoundRecord.evaluated(
+                after,
+                trained,
+                round=number,
+                train_loss=train_loss,
+                bytes_sent=sent,
+                bytes_received=sum(body.wire_bytes for body in received.values()),
+                heard=sorted(received),
+                missed=sorted(set(graph.in_neighbors) - set(received)),
+                train_seconds=train_seconds,
+                exchange_seconds=exchange_seconds,
+                mix_seconds=mix_seconds,
+            )
+        )
+
+
+def _refused(learner: Learner, received: Mapping[int, Received]) -> dict[int, str]:
+    """Which bodies must not be mixed, and why."""
+    reasons = {rank: learner.check(body.payload) for rank, body in received.items()}
+    return {rank: reason for rank, reason in reasons.items() if reason is not None}

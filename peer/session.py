@@ -1,0 +1,319 @@
+"""A peer's side of all its connections: handshakes, who is there, bodies in and out.
+
+Above a `Transport`, which knows links and frames; below the round loop, which knows ranks and rounds. Whatever arrives
+that does not belong is dropped here, counted by reason, and logged once per link and reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Literal
+
+from dpeer.exceptions import PeersMissing, ProtocolError, Refused
+from dpeer.peer import handshake, wire
+from dpeer.peer.config import PeerConfig
+from dpeer.peer.inbox import Inbox, Received
+from dpeer.peer.learner import Learner, Payload
+from dpeer.peer.membership import Membership, Neighbor, Status
+from dpeer.peer.outbox import Outbox
+from dpeer.peer.transports import Arrival, Link, Transport
+from dpeer.topology import Neighborhood
+
+
+class Session:
+    """Everything between the sockets and the round loop.
+
+    Args:
+        config: This peer's place in the federation.
+        learner: Asked for manifest, digest and payload size only.
+        transport: What carries the frames.
+        neighbors: Ranks to be connected to over the whole run.
+        log: Where lines go.
+    """
+
+    def __init__(
+        self,
+        config: PeerConfig,
+        learner: Learner,
+        transport: Transport,
+        neighbors: Iterable[int],
+        log: logging.Logger,
+    ) -> None:
+        self.members = Membership(neighbors, config.liveness)
+        self.inbox = Inbox()
+        self.outbox = Outbox()
+        self.dropped: Counter[str] = Counter()
+        self.next_round = 0
+        self._config = config
+        self._learner = learner
+        self._transport = transport
+        self._log = log
+        self._federation = wire.federation_id(config.fingerprint)
+        self._limits = wire.Limits(payload_bytes=learner.payload_bytes)
+        self._dialled: dict[Link, int] = {}
+        self._logged: set[tuple[Link, str]] = set()
+        self._progress = asyncio.Event()
+        self._refusal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    # -- opening and closing -------------------------------------------------------------------------------
+
+    def open(self, addresses: Mapping[int, str], start_round: int) -> None:
+        """Dial the neighbors in `addresses` and start answering; `start_round` is the first this peer will run."""
+        self.next_round = start_round
+        self.inbox.open(start_round)
+        for rank, address in addresses.items():
+            self._dialled[self._transport.dial(address)] = rank
+        self._tasks.append(asyncio.create_task(self._receive()))
+        if self._config.liveness.heartbeat > 0:
+            self._tasks.append(asyncio.create_task(self._beat()))
+
+    async def gather(self) -> None:
+        """Wait until every neighbor has shaken hands.
+
+        Raises:
+            PeersMissing: somebody did not come in time.
+            Refused: somebody came who must not train with us.
+        """
+        reminder = asyncio.create_task(self._remind())
+        try:
+            await asyncio.wait_for(self._everybody_or_refusal(), self._config.wait)
+        except TimeoutError:
+            raise PeersMissing(
+                f"{_ranks(self.members.unseen())} did not appear within {self._config.wait:g} s (--wait): "
+                "start them, and check the addresses"
+            ) from None
+        finally:
+            reminder.cancel()
+
+    async def close(self, reason: Literal["done", "stopped", "failed"]) -> None:
+        """Say goodbye and let go of everything."""
+        for neighbor in self.members.all():
+            self._say(neighbor, wire.Goodbye(rank=self._config.rank, federation=self._federation, reason=reason))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        # Nobody may be left to fetch the result.
+        if self._refusal.done():
+            self._refusal.exception()
+        await self._transport.close(self._config.linger)
+
+    # -- rounds ----------------------------------------------------------------------------------------------
+
+    def begin(self, number: int, graph: Neighborhood) -> None:
+        """This peer is now at work on round `number`; those who may send only when they know are told at once."""
+        self.next_round = number
+        self.inbox.open(number)
+        self._say_round(self.members[rank] for rank in graph.in_neighbors if rank not in graph.out_neighbors)
+
+    async def send(self, number: int, payload: Payload, graph: Neighborhood) -> int:
+        """Send round `number`'s body to the out-neighbors; returns the bytes of all copies.
+
+        A neighbor whose body we need cannot be behind us for long. One that only listens (a directed graph) could:
+        its body waits here until it has reached the round, so that it never has to keep more than one round ahead.
+        """
+        frames = wire.encode(wire.body(self._federation, self._config.rank, number, payload))
+        self.outbox.add(number, frames, graph.out_neighbors)
+        sent = 0
+        for rank in sorted(graph.out_neighbors, key=lambda rank: rank not in graph.in_neighbors):
+            if rank not in graph.in_neighbors:
+                await self._until(partial(self._at, rank, number))
+            neighbor = self.members[rank]
+            if self.members.reachable(rank) and neighbor.link is not None:
+                self._transport.send(neighbor.link, frames)
+                sent += wire.size(frames)
+        return sent
+
+    async def collect(self, number: int, in_neighbors: tuple[int, ...]) -> dict[int, Received]:
+        """Round `number`'s bodies from everyone who can still send one."""
+        return await self.inbox.collect(
+            number, in_neighbors, lambda rank: self.members.awaited(rank, number, time.monotonic())
+        )
+
+    def left_out(self, rank: int, reason: str) -> None:
+        """A body arrived whole but must not be mixed: count it, and say so once."""
+        self._drop(self.members[rank].link, ProtocolError(reason, "its weight goes to the diagonal this round"))
+
+    async def linger(self, rounds: int) -> None:
+        """After the last round: stay until every neighbor has reached its end too, or is lost.
+
+        Whoever has come to its end has every body it needs, so nobody has to ask this peer again.
+        """
+        self.next_round = rounds
+        self._say_round(self.members.all())
+        await self._until(lambda: all(self._at(neighbor.rank, rounds) for neighbor in self.members.all()))
+
+    def _at(self, rank: int, number: int) -> bool:
+        """Whether the rank has reached round `number`, or cannot be waited for."""
+        return self.members[rank].progress >= number or not self.members.reachable(rank)
+
+    # -- what arrives ------------------------------------------------------------------------------------------
+
+    async def _receive(self) -> None:
+        while True:
+            arrival = await self._transport.receive()
+            try:
+                self._handle(arrival)
+            except ProtocolError as error:
+                self._drop(arrival.link, error)
+            except Exception:  # one bad message must never end the receive loop
+                self._log.exception("a message could not be handled")
+                self._drop(arrival.link, ProtocolError("unhandled"))
+
+    def _handle(self, arrival: Arrival) -> None:
+        link, frames = arrival
+        if frames is None:
+            self._send_hello(link, reply=False)
+            return
+        message = wire.decode(frames, self._limits)
+        if isinstance(message, wire.Hello):
+            self._on_hello(link, message)
+            return
+        neighbor = self.members.by_link(link)
+        if neighbor is None:
+            raise ProtocolError("stranger", f"a {message.kind} before the handshake")
+        if message.rank != neighbor.rank:
+            raise ProtocolError("wrong-rank", f"rank {neighbor.rank} speaks for rank {message.rank}")
+        if message.federation != self._federation:
+            raise ProtocolError("other-federation")
+        match message:
+            case wire.Body():
+                self._heard(neighbor, message.round)
+                self.inbox.put(neighbor.rank, message.round, Received(message.buffers, wire.size(frames)))
+            case wire.Heartbeat():
+                self._heard(neighbor, message.round)
+            case wire.Goodbye():
+                self._on_goodbye(neighbor, message.reason)
+        self._wake()
+
+    def _on_hello(self, link: Link, hello: wire.Hello) -> None:
+        if not hello.reply:
+            # Answered before it is judged: the other side finds the same mismatch by itself and can name it.
+            self._send_hello(link, reply=True)
+        expected = self._dialled.get(link)
+        problem = handshake.mismatch(self._hello(reply=False), hello)
+        if expected is not None and hello.rank != expected:
+            problem = f"rank: expected {expected} at its address, found {hello.rank}: check the addresses"
+        elif hello.rank not in self.members and problem is None:
+            raise ProtocolError("not-a-neighbor", f"rank {hello.rank} shook hands")
+        if problem is not None:
+            self._refuse(hello.rank, problem)
+            raise ProtocolError("mismatch", problem)
+        neighbor = self.members[hello.rank]
+        if self.members.greet(hello.rank, link, hello.next_round, time.monotonic()):
+            self._log.warning("rank %d is back", hello.rank)
+        else:
+            self._log.debug("shook hands with rank %d, which is at round %d", hello.rank, hello.next_round)
+        for _, frames in self.outbox.wanted(hello.rank, hello.next_round):
+            self._transport.send(link, frames)
+        self._say_round([neighbor])
+        self._wake()
+
+    def _on_goodbye(self, neighbor: Neighbor, reason: str) -> None:
+        if neighbor.status is Status.GONE:
+            return
+        self.members.left(neighbor, reason, time.monotonic())
+        if reason == "done":
+            neighbor.progress = max(neighbor.progress, self._config.rounds)
+        else:
+            self._log.warning("rank %d %s; its weight goes to the diagonal", neighbor.rank, _PAST[reason])
+        # Whoever waits for it looks again when the grace is over.
+        asyncio.get_running_loop().call_later(self._config.liveness.departure_grace + 0.01, self._wake)
+
+    def _heard(self, neighbor: Neighbor, number: int) -> None:
+        if self.members.heard(neighbor, number, time.monotonic()):
+            self._log.warning("rank %d is back", neighbor.rank)
+
+    def _refuse(self, rank: int, problem: str) -> None:
+        # Only before the run: once neighbors train together, whoever comes with other settings is just turned away.
+        waiting = rank not in self.members or self.members[rank].status is Status.UNSEEN
+        if waiting and self.members.unseen() and not self._refusal.done():
+            self._refusal.set_exception(Refused(problem))
+
+    def _drop(self, link: Link, error: ProtocolError) -> None:
+        self.dropped[error.reason] += 1
+        if (link, error.reason) not in self._logged:
+            # Strangers can open any number of links: what is remembered of them is bounded.
+            if len(self._logged) < 1024:
+                self._logged.add((link, error.reason))
+            neighbor = self.members.by_link(link)
+            who = f"rank {neighbor.rank}" if neighbor else "a stranger"
+            self._log.warning("dropped a message from %s: %s", who, error)
+
+    # -- what is said ------------------------------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        while True:
+            for dead in self.members.tick(time.monotonic()):
+                self._log.warning(
+                    "lost rank %d: %s; its weight goes to the diagonal", dead.rank, self.members.lost[dead.rank]
+                )
+            for link, rank in self._dialled.items():
+                if self.members[rank].link != link:
+                    self._send_hello(link, reply=False)
+            self._say_round(self.members.all())
+            self._wake()
+            await asyncio.sleep(self._config.liveness.heartbeat)
+
+    def _say_round(self, neighbors: Iterable[Neighbor]) -> None:
+        message = wire.Heartbeat(rank=self._config.rank, federation=self._federation, round=self.next_round)
+        for neighbor in neighbors:
+            self._say(neighbor, message)
+
+    def _say(self, neighbor: Neighbor, message: wire.Message) -> None:
+        if neighbor.link is not None and neighbor.status is not Status.GONE:
+            self._transport.send(neighbor.link, wire.encode(message))
+
+    def _send_hello(self, link: Link, *, reply: bool) -> None:
+        self._transport.send(link, wire.encode(self._hello(reply=reply)))
+
+    def _hello(self, *, reply: bool) -> wire.Hello:
+        return wire.Hello(
+            rank=self._config.rank,
+            next_round=self.next_round,
+            reply=reply,
+            fingerprint=dict(self._config.fingerprint),
+            manifest=dict(self._learner.manifest),
+            digest=self._learner.digest,
+        )
+
+    # -- waiting -------------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        self._progress.set()
+        self.inbox.wake()
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition on what neighbors said. Only the round loop waits, so one event serves."""
+        while True:
+            self._progress.clear()
+            if condition():
+                return
+            await self._progress.wait()
+
+    async def _everybody_or_refusal(self) -> None:
+        everybody = asyncio.create_task(self._until(lambda: not self.members.unseen()))
+        try:
+            await asyncio.wait({everybody, self._refusal}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            everybody.cancel()
+        if self._refusal.done():
+            self._refusal.result()
+
+    async def _remind(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.remind_every)
+            self._log.info("waiting for %s", _ranks(self.members.unseen()))
+
+
+_PAST: Mapping[str, str] = {"stopped": "was stopped", "failed": "failed"}
+
+
+def _ranks(ranks: Iterable[int]) -> str:
+    listed = [str(rank) for rank in ranks]
+    return f"rank{'s' if len(listed) != 1 else ''} {', '.join(listed)}"

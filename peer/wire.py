@@ -1,0 +1,162 @@
+"""The codec: messages to frames and back, without any I/O (sans-IO).
+
+A message is one msgpack header frame followed by the raw buffers of a body, and nothing else:
+
+    [header] [buffer 0] [buffer 1] ...
+
+`encode` is called once per message however many neighbors get it. `decode` trusts nothing: every limit is checked
+before anything is unpacked, and what does not fit raises `ProtocolError` with the reason it is counted under. Nothing
+is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import msgpack
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from dpeer.exceptions import ProtocolError
+from dpeer.peer.learner import Buffer
+
+PROTOCOL = 1
+"""Version of everything in this module; peers of different versions refuse each other."""
+
+Frames = Sequence[Buffer]
+Fingerprint = Mapping[str, Any]
+
+_Rank = Annotated[int, Field(ge=0, lt=2**31)]
+_Round = Annotated[int, Field(ge=0, lt=2**53)]
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    rank: _Rank
+
+
+class Hello(_Message):
+    """Opens a connection in both directions: who speaks, where it is, and what it is part of.
+
+    Fields that a later version adds are ignored here, so that the handshake can name the difference in version.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    kind: Literal["hello"] = "hello"
+    protocol: int = PROTOCOL
+    next_round: _Round
+    """The round the sender will complete next; older bodies are of no use to it."""
+    reply: bool = False
+    """Whether this answers a hello (a reply is not answered)."""
+    fingerprint: dict[str, Any]
+    manifest: dict[str, Any]
+    digest: str
+
+
+class Body(_Message):
+    """One released body."""
+
+    kind: Literal["body"] = "body"
+    federation: bytes
+    round: _Round
+    sizes: list[Annotated[int, Field(ge=0)]]
+    buffers: tuple[Any, ...] = Field(default=(), exclude=True)
+
+
+class Heartbeat(_Message):
+    """The sender is alive and at work on this round."""
+
+    kind: Literal["heartbeat"] = "heartbeat"
+    federation: bytes
+    round: _Round
+
+
+class Goodbye(_Message):
+    """The sender leaves: its rounds are done, it was stopped, or it failed."""
+
+    kind: Literal["goodbye"] = "goodbye"
+    federation: bytes
+    reason: Literal["done", "stopped", "failed"]
+
+
+Message = Hello | Body | Heartbeat | Goodbye
+_HEADER: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What `decode` accepts at most."""
+
+    header_bytes: int = 4 * 2**20
+    """A hello carries the manifest: about 60 bytes a parameter tensor."""
+    payload_bytes: int = 0
+    """All buffers of a body together; known from the own model, since every peer has the same body."""
+    buffers: int = 4096
+
+
+def federation_id(fingerprint: Fingerprint) -> bytes:
+    """16 bytes that tell the messages of one federation from those of another."""
+    canonical = json.dumps(fingerprint, sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.sha256(canonical).digest()[:16]
+
+
+def encode(message: Message) -> list[Buffer]:
+    """The frames of a message. Buffers are passed on, not copied."""
+    header = msgpack.packb(message.model_dump(), use_bin_type=True)
+    return [header, *message.buffers] if isinstance(message, Body) else [header]
+
+
+def body(federation: bytes, rank: int, number: int, buffers: Sequence[Buffer]) -> Body:
+    """The message that carries round `number`'s released body of `rank`."""
+    sizes = [memoryview(buffer).nbytes for buffer in buffers]
+    return Body(federation=federation, rank=rank, round=number, sizes=sizes, buffers=tuple(buffers))
+
+
+def decode(frames: Frames, limits: Limits) -> Message:
+    """The message that the frames hold.
+
+    Raises:
+        ProtocolError: reason "oversized" (a limit is exceeded) or "malformed" (anything else).
+    """
+    if not frames:
+        raise ProtocolError("malformed", "no frames")
+    lengths = [memoryview(frame).nbytes for frame in frames]
+    if lengths[0] > limits.header_bytes:
+        raise ProtocolError("oversized", f"header of {lengths[0]} bytes")
+    if len(frames) - 1 > limits.buffers:
+        raise ProtocolError("oversized", f"{len(frames) - 1} buffers")
+    if sum(lengths[1:]) > limits.payload_bytes:
+        raise ProtocolError("oversized", f"{sum(lengths[1:])} payload bytes, at most {limits.payload_bytes}")
+    message = _unpack(frames[0])
+    if not isinstance(message, Body):
+        if len(frames) > 1:
+            raise ProtocolError("malformed", f"a {message.kind} with {len(frames) - 1} buffers")
+        return message
+    if message.sizes != lengths[1:]:
+        raise ProtocolError("malformed", f"buffers of {lengths[1:]} bytes announced as {message.sizes}"[:200])
+    return message.model_copy(update={"buffers": tuple(frames[1:])})
+
+
+def size(frames: Frames) -> int:
+    """Bytes of a message on the wire: header and buffers."""
+    return sum(memoryview(frame).nbytes for frame in frames)
+
+
+def _unpack(header: Buffer) -> Message:
+    try:
+        fields = msgpack.unpackb(header, raw=False, strict_map_key=True)
+    except Exception as error:  # msgpack raises many kinds, none of which says anything but "not msgpack"
+        raise ProtocolError("malformed", f"header is not msgpack: {type(error).__name__}") from error
+    if isinstance(fields, dict) and "buffers" in fields:
+        raise ProtocolError("malformed", "buffers in the header")
+    try:
+        return _HEADER.validate_python(fields)
+    except (ValidationError, RecursionError) as error:
+        first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": "too deep"}
+        where = ".".join(str(part) for part in first["loc"])
+        raise ProtocolError("malformed", f"header {where}: {first['msg']}"[:200]) from error

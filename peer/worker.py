@@ -1,0 +1,35 @@
+"""Where a peer's tensor work runs, so that the event loop keeps answering."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Worker:
+    """Runs one peer's jobs on an executor, one at a time because each is awaited.
+
+    Args:
+        executor: A daemon owns a single thread, so that thread-local and CUDA-stream state persist; peers of a
+            simulation share as many threads as there are cores.
+    """
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._job: asyncio.Future[Any] | None = None
+
+    async def run(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run the job and return what it returns. Cancelling the wait does not stop a job that has begun."""
+        future = asyncio.wrap_future(self._executor.submit(job, *args, **kwargs))
+        self._job = future
+        return await asyncio.shield(future)
+
+    async def drain(self) -> None:
+        """Wait for the job that a cancelled `run` left behind; its outcome is dropped."""
+        if self._job is not None:
+            await asyncio.gather(self._job, return_exceptions=True)

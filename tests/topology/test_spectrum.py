@@ -1,0 +1,172 @@
+"""How fast graphs mix, against closed forms and against doing it the long way."""
+
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dpeer.exceptions import TopologyError
+from dpeer.topology import DENSE_LIMIT, TOPOLOGIES, analyse, build, paper_formula
+from dpeer.topology.spectrum import rounds_to_shrink
+
+POWERS = [4, 8, 16, 32, 64, 128]
+
+
+def norm_after(weights: NDArray[np.float64], rounds: int) -> float:
+    """||W^t - J||, by the definition."""
+    average = np.full_like(weights, 1.0 / len(weights))
+    return float(np.linalg.norm(np.linalg.matrix_power(weights, rounds) - average, 2))
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+@pytest.mark.parametrize("size", [6, 8, 12, 30])
+def test_lambda_is_the_second_singular_value(name: str, size: int) -> None:
+    graph = build(name, size)
+    found = analyse(graph)
+    singular = np.linalg.svd(graph.weights, compute_uv=False)
+    assert found.second_singular_value == pytest.approx(singular[1], abs=1e-12)
+    assert found.spectral_gap == pytest.approx(1.0 - singular[1], abs=1e-12)
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+@pytest.mark.parametrize("size", [6, 8, 9, 16])
+def test_rounds_are_the_first_power_of_the_matrix_that_is_small_enough(name: str, size: int) -> None:
+    graph = build(name, size)
+    rounds = analyse(graph).rounds
+    assert norm_after(graph.weights, rounds) <= 1e-3 * (1 + 1e-8)
+    assert norm_after(graph.weights, rounds - 1) > 1e-3
+
+
+@pytest.mark.parametrize("size", [3, 4, 5, 8, 17, 100])
+def test_ring(size: int) -> None:
+    expected = (1.0 + 2.0 * math.cos(2.0 * math.pi / size)) / 3.0
+    # at 4 the smallest eigenvalue, -1/3, is the larger in size
+    expected = 1.0 / 3.0 if size == 4 else expected
+    assert analyse(build("ring", size)).second_singular_value == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("size", [2, 3, 8, 33])
+def test_full_averages_in_one_round(size: int) -> None:
+    found = analyse(build("full", size))
+    assert (found.second_singular_value, found.spectral_gap, found.rounds) == (0.0, 1.0, 1)
+    assert found.bytes_per_round_factor == size - 1
+
+
+@pytest.mark.parametrize("size", [3, 8, 50])
+def test_star(size: int) -> None:
+    found = analyse(build("star", size))
+    assert found.spectral_gap == pytest.approx(1.0 / size)
+    assert (found.degree_min, found.degree_max) == (1, size - 1)
+    assert found.bytes_per_round_factor == pytest.approx(2.0 * (size - 1) / size)
+
+
+@pytest.mark.parametrize("size", POWERS)
+def test_directed_exponential_has_the_papers_gap_at_powers_of_two(size: int) -> None:
+    found = analyse(build("exponential-directed", size))
+    assert found.paper_formula is not None
+    assert found.spectral_gap == pytest.approx(found.paper_formula.value, abs=1e-12)
+    assert found.spectral_gap == pytest.approx(2.0 / (1.0 + math.log2(size)), abs=1e-12)
+
+
+@pytest.mark.parametrize("size", POWERS)
+def test_the_symmetric_exponential_graph_has_a_larger_gap_than_the_papers_give_it(size: int) -> None:
+    found = analyse(build("exponential", size))
+    assert found.spectral_gap == pytest.approx(2.0 / math.log2(size), abs=1e-12)
+    assert found.paper_formula is not None
+    assert found.paper_formula.value == pytest.approx(2.0 / (1.0 + math.log2(size)), abs=1e-12)
+
+
+def test_the_directed_exponential_graph_misses_the_papers_formula_elsewhere() -> None:
+    found = analyse(build("exponential-directed", 12))
+    assert found.paper_formula is not None
+    assert found.paper_formula.value is not None
+    assert abs(found.spectral_gap - found.paper_formula.value) > 0.01
+
+
+@pytest.mark.parametrize("size", [8, 50, 200])
+def test_the_papers_ring_is_four_times_the_gap(size: int) -> None:
+    gap = analyse(build("ring", size)).spectral_gap
+    assert gap == pytest.approx(4.0 / 3.0 * math.sin(math.pi / size) ** 2, rel=1e-9)
+    paper = paper_formula("ring", size)
+    assert paper is not None
+    assert paper.value == pytest.approx(16.0 * math.pi**2 / (3.0 * size**2))
+    # 4 up to sin(x) < x: (x / sin x)^2 < 1 + x^2 / 2 for these
+    assert 4.0 < paper.value / gap < 4.0 * (1.0 + (math.pi / size) ** 2 / 2.0)
+
+
+@pytest.mark.parametrize("name", ["grid", "torus"])
+def test_lattices_have_a_gap_of_order_one_over_m(name: str) -> None:
+    # The papers' 1 / (m log2 m) for the grid is a lower bound that these weights beat.
+    scaled = [analyse(build(name, side * side)).spectral_gap * side * side for side in (12, 16)]
+    limit = {"grid": math.pi**2 / 5.0, "torus": 4.0 * math.pi**2 / 5.0}[name]
+    assert scaled == pytest.approx([limit] * 2, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("norm", "rounds"), [(0.1, 3), (0.1 + 1e-16, 3), (0.1**0.5, 6), (0.001, 1), (1e-5, 1), (0.11, 4)]
+)
+def test_exact_powers_are_not_lost_to_rounding(norm: float, rounds: int) -> None:
+    assert rounds_to_shrink(np.diag([norm, norm / 2.0, 0.0]), norm) == rounds
+
+
+@pytest.mark.parametrize("size", range(3, 40, 4))
+def test_rounds_of_matrices_that_are_not_normal(size: int) -> None:
+    # A convex sum of random permutations is doubly stochastic but almost never normal: here ||A^t|| < ||A||^t.
+    random = np.random.default_rng(size)
+    permutations = [np.eye(size)[random.permutation(size)] for _ in range(3)]
+    weights = 0.4 * np.eye(size) + 0.6 * np.tensordot(random.dirichlet([1.0] * 3), permutations, 1)
+    deviation = weights - 1.0 / size
+    norm = float(np.linalg.norm(deviation, 2))
+    by_hand = next(t for t in range(1, 10**4) if norm_after(weights, t) <= 1e-3)
+    assert rounds_to_shrink(deviation, norm) == by_hand
+
+
+def test_a_matrix_that_vanishes_though_its_norm_does_not() -> None:
+    assert rounds_to_shrink(np.array([[0.0, 0.9], [0.0, 0.0]]), 0.9) == 2
+
+
+def test_json_keys_in_their_order() -> None:
+    assert analyse(build("grid", 9)).as_dict() == {
+        "topology": "grid",
+        "size": 9,
+        "lambda": pytest.approx(0.767423461417477),
+        "spectral_gap": pytest.approx(0.232576538582523),
+        "rounds_to_1e-3": 27,
+        "degree_min": 2,
+        "degree_max": 4,
+        "bytes_per_round_factor": pytest.approx(8 / 3),
+        "paper_formula": {"name": "O(1 / (m log2 m))", "value": None},
+    }
+    assert list(analyse(build("ring", 8)).as_dict()) == [
+        "topology",
+        "size",
+        "lambda",
+        "spectral_gap",
+        "rounds_to_1e-3",
+        "degree_min",
+        "degree_max",
+        "bytes_per_round_factor",
+        "paper_formula",
+    ]
+
+
+def test_every_graph_is_set_beside_the_papers() -> None:
+    assert all(paper_formula(name, 8) is not None for name in TOPOLOGIES)
+    assert paper_formula("moebius", 8) is None
+
+
+def test_what_is_too_large_is_refused_rather_than_run_out_of_memory() -> None:
+    with pytest.raises(TopologyError, match=f"at most {DENSE_LIMIT} peers"):
+        analyse(build("ring", DENSE_LIMIT + 1))
+
+
+def test_gossip_with_rows_shrinks_disagreement_as_computed() -> None:
+    # The whole of it as a peer does it: rows from `at`, round by round, against the analysis.
+    graph = build("grid", 12)
+    rounds = analyse(graph).rounds
+    values = np.eye(12)
+    for number in range(rounds):
+        rows = [graph.at(number, rank).row for rank in range(12)]
+        values = np.array([sum(weight * values[j] for j, weight in row.items()) for row in rows])
+    assert np.linalg.norm(values - 1.0 / 12.0, 2) <= 1e-3

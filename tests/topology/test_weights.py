@@ -1,0 +1,123 @@
+"""Mixing matrices, for every graph and size."""
+
+import json
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_array
+
+from dpeer.exceptions import TopologyError
+from dpeer.topology import TOPOLOGIES, WEIGHTS, Topology, build
+from dpeer.topology.weights import check
+
+
+@st.composite
+def topologies(draw: st.DrawFn) -> Topology:
+    """Any topology that exists, of up to 60 peers."""
+    try:
+        return build(
+            draw(st.sampled_from(TOPOLOGIES)),
+            draw(st.integers(2, 60)),
+            weights=draw(st.sampled_from(WEIGHTS)),
+            degree=draw(st.integers(1, 8)),
+            graph_seed=draw(st.integers(0, 99)),
+        )
+    except TopologyError:
+        assume(False)
+        raise
+
+
+@settings(deadline=None, max_examples=150)
+@given(topologies())
+def test_every_matrix_is_doubly_stochastic_and_connected(graph: Topology) -> None:
+    weights = graph.weights
+    assert weights.shape == (graph.size, graph.size)
+    assert weights.min() >= 0.0
+    assert np.abs(weights.sum(axis=0) - 1.0).max() <= 1e-12
+    assert np.abs(weights.sum(axis=1) - 1.0).max() <= 1e-12
+    assert nx.is_strongly_connected(nx.from_numpy_array(weights, create_using=nx.DiGraph))
+    if not graph.directed:
+        assert np.array_equal(weights, weights.T)
+
+
+@settings(deadline=None, max_examples=100)
+@given(topologies())
+def test_edges_weights_and_neighborhoods_say_the_same(graph: Topology) -> None:
+    weights, ranks = graph.weights, range(graph.size)
+    messages = {(i, j) for i, j in graph.edges} | (set() if graph.directed else {(j, i) for i, j in graph.edges})
+    assert messages == {(j, i) for i in ranks for j in ranks if i != j and weights[i, j] > 0.0}
+    around = [graph.at(3, rank) for rank in ranks]
+    assert messages == {(j, i) for i in ranks for j in around[i].in_neighbors}
+    assert messages == {(i, j) for i in ranks for j in around[i].out_neighbors}
+    for rank in ranks:
+        assert dict(around[rank].row) == {j: w for j, w in enumerate(weights[rank]) if w > 0.0}
+        assert around[rank].in_neighbors == tuple(j for j in around[rank].row if j != rank)
+        expected = sorted({*around[rank].in_neighbors, *around[rank].out_neighbors})
+        assert graph.connections(rank) == tuple(expected)
+        assert sorted(around[rank].out_neighbors) == list(around[rank].out_neighbors)
+
+
+@settings(deadline=None, max_examples=50)
+@given(topologies())
+def test_what_defines_a_topology_is_canonical_json(graph: Topology) -> None:
+    assert graph.edges == sorted(graph.edges)
+    assert graph.directed or all(i < j for i, j in graph.edges)
+    assert len({(i, j) for i, j in graph.edges}) == len(graph.edges)
+    assert json.loads(json.dumps(graph.edges)) == graph.edges
+    assert json.loads(json.dumps(graph.parameters)) == graph.parameters
+
+
+def test_metropolis_weights() -> None:
+    # A line of 3: ends have one neighbor, the middle two.
+    assert np.allclose(build("grid", 3).weights, np.array([[2, 1, 0], [1, 1, 1], [0, 1, 2]]) / 3, atol=1e-15)
+
+
+@pytest.mark.parametrize("name", ["ring", "torus", "exponential", "full", "random-regular"])
+def test_uniform_weights_are_the_metropolis_ones_on_regular_graphs(name: str) -> None:
+    uniform, metropolis = build(name, 12, weights="uniform"), build(name, 12)
+    assert (uniform.weights_rule, metropolis.weights_rule) == ("uniform", "metropolis")
+    assert np.allclose(uniform.weights, metropolis.weights, atol=1e-15)
+
+
+@pytest.mark.parametrize("size", [2, 3, 6, 8, 13])
+def test_the_directed_exponential_graph_is_uniform_whatever_is_asked(size: int) -> None:
+    graph = build("exponential-directed", size, weights="metropolis")
+    assert graph.weights_rule == "uniform"
+    assert graph.directed
+    share = 1.0 / (1.0 + np.ceil(np.log2(size)))
+    assert np.allclose(graph.weights[graph.weights > 0.0], share, atol=1e-15)
+    assert graph.weights[1 % size, 0] == pytest.approx(share)  # row: receiver, column: sender
+
+
+def test_uniform_weights_on_an_irregular_graph_name_the_degrees() -> None:
+    with pytest.raises(TopologyError, match=r"grid of 9 peers is not regular.*2, 3, 4.*use weights metropolis"):
+        build("grid", 9, weights="uniform")
+
+
+@pytest.mark.parametrize(
+    ("matrix", "said"),
+    [
+        ([[1.1, -0.1], [-0.1, 1.1]], "negative"),
+        ([[0.5, 0.5 + 1e-11], [0.5, 0.5]], "row 0 sums to"),
+        ([[0.5, 0.5], [0.6, 0.4]], "column 0 sums to"),
+        ([[0.5, float("nan")], [0.5, 0.5]], "sums to"),
+        ([[0.2, 0.5, 0.3], [0.3, 0.2, 0.5], [0.5, 0.3, 0.2]], "not symmetric"),
+        ([[1.0, 0.0], [0.0, 1.0]], "not connected: 2 groups"),
+    ],
+)
+def test_a_matrix_that_does_not_average_is_refused(matrix: list[list[float]], said: str) -> None:
+    with pytest.raises(TopologyError, match=said):
+        check(csr_array(np.array(matrix)), symmetric=True)
+
+
+def test_a_topology_cannot_be_changed_by_accident() -> None:
+    graph = build("ring", 4)
+    graph.weights[0, 0] = 7.0  # a copy
+    assert graph.weights[0, 0] != 7.0
+    with pytest.raises(ValueError, match="read-only"):
+        graph.matrix.data[0] = 7.0
+    assert hash(graph) == hash(build("ring", 4))
+    assert graph != build("ring", 4, weights="uniform")

@@ -1,0 +1,147 @@
+"""What one peer needs to know about the graph: whom it hears, whom it tells, and with which weights.
+
+These are the only types the round loop sees. A graph that is the same in every round, one that changes
+with the round, and no graph at all (`Isolated`) answer the same two questions, `Graphs.at` and
+`Graphs.connections`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from dpeer.exceptions import TopologyError
+
+
+class Row(Mapping[int, float]):
+    """One receiver's row of the mixing matrix: the weight of each rank it hears, its own included.
+
+    An immutable mapping from rank to weight, iterated in rank order (mixing in one order is what makes
+    runs reproducible to the bit). The weights sum to one.
+
+    Args:
+        rank: The receiver, whose own weight is the matrix's diagonal entry.
+        weights: Rank -> weight; copied. The receiver gets weight 0 when it is not among them.
+    """
+
+    __slots__ = ("_rank", "_weights")
+
+    def __init__(self, rank: int, weights: Mapping[int, float]) -> None:
+        self._rank = rank
+        self._weights = dict(sorted({rank: 0.0, **weights}.items()))
+
+    @property
+    def rank(self) -> int:
+        """The receiver."""
+        return self._rank
+
+    def __getitem__(self, rank: int) -> float:
+        return self._weights[rank]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._weights)
+
+    def __len__(self) -> int:
+        return len(self._weights)
+
+    def __hash__(self) -> int:  # Mapping's equality looks at the items only, so the hash does too
+        return hash(frozenset(self._weights.items()))
+
+    def __repr__(self) -> str:
+        return f"Row({self._rank}, {self._weights})"
+
+    def restricted_to(self, received: Collection[int]) -> Row:
+        """The row to mix with when only some neighbors were heard.
+
+        The weight of everyone missing goes to the receiver itself, so that the row still sums to one.
+
+        Args:
+            received: Ranks heard this round. The receiver counts as heard, listed or not; ranks
+                outside the row are ignored.
+
+        Returns:
+            This very row when nobody is missing, so that a full round is bit-identical to an
+            unrestricted one; else a new one.
+        """
+        missing = [rank for rank in self if rank != self._rank and rank not in received]
+        if not missing:
+            return self
+        kept = {rank: weight for rank, weight in self.items() if rank not in missing}
+        # fsum is exact before its one rounding, so the result does not depend on who went missing first.
+        kept[self._rank] = math.fsum([self[self._rank], *(self[rank] for rank in missing)])
+        return Row(self._rank, kept)
+
+
+@dataclass(frozen=True)
+class Neighborhood:
+    """The graph of one round as one peer sees it.
+
+    Attributes:
+        rank: The peer.
+        row: Its row of the mixing matrix, for when everyone is heard.
+        in_neighbors: The ranks it receives from in this round, sorted.
+        out_neighbors: The ranks it sends to in this round, sorted.
+    """
+
+    rank: int
+    row: Row
+    in_neighbors: tuple[int, ...]
+    out_neighbors: tuple[int, ...]
+
+
+class Graphs(Protocol):
+    """A graph for every round of a run."""
+
+    @property
+    def size(self) -> int:
+        """The number of peers."""
+        ...
+
+    def at(self, number: int, rank: int) -> Neighborhood:
+        """The graph of round `number` (from 0) as `rank` sees it.
+
+        Raises:
+            TopologyError: If `rank` is not one of 0..size-1.
+        """
+        ...
+
+    def connections(self, rank: int) -> tuple[int, ...]:
+        """Every rank that `rank` sends to or receives from in any round, sorted.
+
+        Raises:
+            TopologyError: If `rank` is not one of 0..size-1.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Isolated:
+    """No exchange at all: every peer keeps what it has (the identity as mixing matrix).
+
+    Attributes:
+        size: The number of peers.
+    """
+
+    size: int
+
+    def at(self, number: int, rank: int) -> Neighborhood:
+        """See `Graphs.at`; the same in every round."""
+        check_rank(rank, self.size)
+        return Neighborhood(rank, Row(rank, {rank: 1.0}), (), ())
+
+    def connections(self, rank: int) -> tuple[int, ...]:
+        """See `Graphs.connections`; nobody."""
+        check_rank(rank, self.size)
+        return ()
+
+
+def check_rank(rank: int, size: int) -> None:
+    """Refuse a rank that is not one of 0..size-1.
+
+    Raises:
+        TopologyError: Naming the rank and the size.
+    """
+    if not 0 <= rank < size:
+        raise TopologyError(f"rank {rank}: ranks of {size} peers run from 0 to {size - 1}")

@@ -1,0 +1,27 @@
+"""DFedAvgM: decentralized federated averaging with momentum.
+
+Sun, Li and Wang, Decentralized Federated Averaging, IEEE TPAMI 2022, Algorithm 1. Round t of peer i:
+
+    y <- x_i
+    y <- y - lr g(y) + theta (y - y_previous)    K times, the momentum starting at zero
+    z_i <- y
+    x_i <- sum_l W_il z_l
+"""
+
+from __future__ import annotations
+
+from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.trainer import Trainer
+
+
+class DFedAvgM(Algorithm):
+    """All parameters trained jointly and all of them shared, the task's head included."""
+
+    name = "dfedavgm"
+    summary = "the whole model is trained by momentum SGD and averaged with the neighbors' (Sun et al., 2022)"
+    shares = "model"
+
+    def train(self, peer: Trainer) -> None:
+        """K momentum SGD steps on the whole model."""
+        h = peer.hyperparameters
+        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr)

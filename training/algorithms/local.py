@@ -1,0 +1,22 @@
+"""Local training: every peer on its own, the line that any collaboration has to beat.
+
+w_i <- K SGD steps on the peer's own data
+"""
+
+from __future__ import annotations
+
+from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.trainer import Trainer
+
+
+class Local(Algorithm):
+    """All parameters trained jointly, nothing shared."""
+
+    name = "local"
+    summary = "every peer trains alone; nothing is shared"
+    shares = "nothing"
+
+    def train(self, peer: Trainer) -> None:
+        """Train the whole model with the body's learning rate and epochs, as `dfedavgm` does."""
+        h = peer.hyperparameters
+        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr)

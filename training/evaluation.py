@@ -1,0 +1,113 @@
+"""Measuring a model on a peer's own data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dpeer.exceptions import TaskError
+from dpeer.training.batches import Batches, predict
+from dpeer.training.errors import blame
+from dpeer.training.task import Loss, Metrics
+
+_BATCH = 256  # bounds memory; part of the results' last bits, so it does not follow --batch-size
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How well a model does on a peer's own test data.
+
+    Attributes:
+        accuracy: Share of correct predictions in 0..1; None where the task has no metric of that name.
+        test_loss: Mean loss over the test data.
+        metrics: Every metric of the task, by name.
+    """
+
+    accuracy: float | None
+    test_loss: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> Evaluation:
+    """Evaluate the model as it is on test data.
+
+    Args:
+        model: The model; its training mode is left as it was.
+        data: The test data.
+        loss: As in `Task`.
+        metrics: As in `Task`; gets outputs and targets of the whole set.
+
+    Raises:
+        TaskError: The model, the loss, the metrics or the data raised, or gave what cannot be used.
+    """
+    outputs: list[Any] = []
+    targets: list[Any] = []
+    with _evaluating(model):
+        mean = _mean_loss(model, data, loss, outputs, targets)
+        with blame("the task's metrics failed"):
+            found = metrics(_joined(outputs), _joined(targets))
+    if not isinstance(found, Mapping):
+        raise TaskError(f"the task's metrics gave a {type(found).__name__}; they must give a dict of name to number")
+    values: dict[str, float] = {}
+    for name, value in found.items():
+        with blame(f"the task's metric {name!r} is not a number"):
+            values[str(name)] = float(value)
+    return Evaluation(accuracy=values.get("accuracy"), test_loss=mean, metrics=values)
+
+
+def mean_loss(model: nn.Module, data: Batches, loss: Loss) -> float:
+    """The model's mean loss over the data.
+
+    Raises:
+        TaskError: The model, the loss or the data raised.
+    """
+    with _evaluating(model):
+        return _mean_loss(model, data, loss)
+
+
+def _mean_loss(
+    model: nn.Module,
+    data: Batches,
+    loss: Loss,
+    outputs: list[Any] | None = None,
+    targets: list[Any] | None = None,
+) -> float:
+    total = 0.0
+    for inputs, target, count in data.in_order(_BATCH):
+        with blame("the task's model failed in evaluation"):
+            output = predict(model, inputs)
+        with blame("the task's loss failed in evaluation"):
+            total += float(loss(output, target)) * count
+        if outputs is not None and targets is not None:
+            outputs.append(output)
+            targets.append(target)
+    return total / len(data)
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    training = model.training
+    model.eval()
+    try:
+        # Not inference mode: a module that keeps a tensor from here could never train with it again.
+        with torch.no_grad():
+            yield
+    finally:
+        model.train(training)
+
+
+def _joined(parts: list[Any]) -> Any:
+    """One batch of many: tensors along their first dimension, tuples, lists and dictionaries item by item."""
+    first = parts[0]
+    if isinstance(first, Tensor):
+        return torch.cat(parts) if first.ndim else torch.stack(parts)
+    if isinstance(first, dict):
+        return {key: _joined([part[key] for part in parts]) for key in first}
+    if isinstance(first, tuple | list):
+        return tuple(_joined(list(items)) for items in zip(*parts, strict=True))
+    raise TypeError(f"cannot join the batches' outputs or targets of type {type(first).__name__}")

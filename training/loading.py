@@ -1,0 +1,158 @@
+"""Finding a task: a built-in by its name, or a factory in a user's file or package."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from dpeer.exceptions import ConfigurationError, DpeerError, TaskError, UnknownName
+from dpeer.training.errors import describe
+from dpeer.training.randomness import LOCK, seed_globals
+from dpeer.training.task import Task
+from dpeer.training.tasks import BUILTIN_TASKS
+
+DEFAULT_PARTITION = "dirichlet:0.3"
+
+_files: dict[Path, ModuleType] = {}
+
+
+def load_task(
+    spec: str,
+    rank: int,
+    size: int,
+    seed: int,
+    options: Mapping[str, Any] | None = None,
+    partition: str | None = None,
+) -> Task:
+    """Make what one rank trains with.
+
+    The global generators of torch, numpy and random are seeded with `seed` right before the factory is called, so
+    models that are built first come out equal on all ranks. A file is imported once in a process.
+
+    Args:
+        spec: A built-in task's name, ``path/to/file.py:factory`` or ``package.module:factory``.
+        rank: This peer.
+        size: Number of peers.
+        seed: The federation's seed.
+        options: Keyword arguments for the factory (``--task-option``).
+        partition: How a built-in task's data is divided, "dirichlet:0.3" if None. A user's factory divides its own.
+
+    Raises:
+        UnknownName: No built-in task, or no partition, of that name.
+        TaskError: The task cannot be imported, does not take these options, raised, or did not return a `Task`.
+        ConfigurationError: `partition` with a user's own task.
+        PartitionError: The data cannot be divided as asked.
+    """
+    given = dict(options or {})
+    if ":" not in spec and spec not in BUILTIN_TASKS:
+        if spec.endswith(".py"):
+            raise TaskError(f"task {spec!r} names no factory; write {spec + ':task'!r} for its function `task`")
+        raise UnknownName("task", spec, BUILTIN_TASKS)
+    with LOCK:
+        if spec in BUILTIN_TASKS:
+            factory = BUILTIN_TASKS[spec].factory()
+            bound = {"partition": partition or DEFAULT_PARTITION}
+            return _made(spec, factory, (rank, size, seed), bound, given)
+        if partition is not None:
+            raise ConfigurationError(
+                f"--partition {partition} is for built-in tasks ({', '.join(BUILTIN_TASKS)}): {spec!r} divides its "
+                "own data; pass it a --task-option, and use dpeer.training.partition in the factory"
+            )
+        where, _, name = spec.rpartition(":")
+        path = Path(where) if where.endswith(".py") or "/" in where else None
+        with _on_path(path.resolve().parent if path else Path.cwd()):
+            module = _import(spec, where, path)
+            return _made(spec, _attribute(spec, module, name), (rank, size, seed), {}, given)
+
+
+@contextmanager
+def _on_path(folder: Path) -> Iterator[None]:
+    """Let the user's modules import their siblings, as they can when run as a script."""
+    entry = str(folder)
+    sys.path.insert(0, entry)
+    try:
+        yield
+    finally:
+        sys.path.remove(entry)
+
+
+def _import(spec: str, where: str, path: Path | None) -> ModuleType:
+    if path is not None and not path.is_file():
+        raise TaskError(f"task {spec!r}: there is no file {str(path)!r} (the current folder is {Path.cwd()})")
+    try:
+        return importlib.import_module(where) if path is None else _import_file(path.resolve())
+    # A script without a main guard may well exit.
+    except (Exception, SystemExit) as error:
+        raise TaskError(f"task {spec!r} cannot be imported: {describe(error)}") from error
+
+
+def _import_file(path: Path) -> ModuleType:
+    """Import a file under a name of its own, once: neither its stem nor its folder needs to be unique."""
+    if path in _files:
+        return _files[path]
+    name = f"dpeer_task_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    found = importlib.util.spec_from_file_location(name, path)
+    if found is None or found.loader is None:
+        raise ImportError(f"not a Python file: {path}")
+    module = importlib.util.module_from_spec(found)
+    sys.modules[name] = module  # dataclasses and pickle look a class's module up by name
+    try:
+        found.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    _files[path] = module
+    return module
+
+
+def _attribute(spec: str, module: ModuleType, name: str) -> Callable[..., Any]:
+    factory = getattr(module, name, None)
+    if callable(factory):
+        return factory  # type: ignore[no-any-return]
+    if factory is not None:
+        raise TaskError(f"task {spec!r}: {name!r} is a {type(factory).__name__}, not a function that returns a Task")
+    own = [n for n, value in vars(module).items() if inspect.isfunction(value) and value.__module__ == module.__name__]
+    near = difflib.get_close_matches(name, own, n=1, cutoff=0.5)
+    advice = f"did you mean {near[0]!r}? " if near else ""
+    raise TaskError(f"task {spec!r}: there is no {name!r}: {advice}its functions: {', '.join(own) or '(none)'}")
+
+
+def _made(
+    spec: str,
+    factory: Callable[..., Any],
+    place: tuple[int, int, int],
+    bound: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> Task:
+    for reserved in bound.keys() & options.keys():
+        raise TaskError(f"task {spec!r}: {reserved!r} is not a task option; use --{reserved}")
+    try:
+        inspect.signature(factory).bind(*place, **bound, **options)
+    except TypeError as error:
+        takes = ", ".join(str(p.replace(annotation=p.empty)) for p in inspect.signature(factory).parameters.values())
+        gave = ", ".join(options) or "none"
+        raise TaskError(
+            f"task {spec!r} cannot be called as task(rank, size, seed, **options) with the options given ({gave}): "
+            f"{error}; it takes ({takes})"
+        ) from error
+    except ValueError:  # a callable without a signature, written in C: the call itself will tell
+        pass
+    seed_globals(place[2])
+    try:
+        task = factory(*place, **bound, **options)
+    except DpeerError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise TaskError(f"task {spec!r} failed for rank {place[0]}: {describe(error)}") from error
+    if not isinstance(task, Task):
+        raise TaskError(f"task {spec!r} returned a {type(task).__name__}; it must return a dpeer.training.Task")
+    return task

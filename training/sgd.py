@@ -1,0 +1,62 @@
+"""SGD with momentum, and the SAM gradient, on one flat vector.
+
+Not `torch.optim`: its first use imports torch._dynamo (0.7 s and 73 MB in every peer), and on one vector the update
+is three lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from dpeer.training.flat import Flat
+
+_TINY = 1e-30  # keeps rho / ||g|| finite, so that a zero gradient perturbs by zero
+
+
+class Momentum:
+    """PyTorch's SGD: no dampening, no Nesterov, coupled weight decay; momentum starts at zero.
+
+    Args:
+        flat: What to step.
+        momentum: How much of the last step's velocity is kept.
+        weight_decay: Factor of the parameters that is added to the gradient.
+    """
+
+    def __init__(self, flat: Flat, momentum: float, weight_decay: float) -> None:
+        self._flat, self._momentum, self._decay = flat, momentum, weight_decay
+        self._velocity = torch.zeros_like(flat.data) if momentum else None
+
+    def step(self, lr: float) -> None:
+        """w <- w - lr * v with v <- momentum * v + g; overwrites the gradient."""
+        step = self._flat.grad
+        if self._decay:
+            step.add_(self._flat.data, alpha=self._decay)
+        if self._velocity is not None:
+            step = self._velocity.mul_(self._momentum).add_(step)
+        self._flat.data.add_(step, alpha=-lr)
+
+
+def sam_gradient(flat: Flat, gradient: Callable[[], Tensor], rho: float, kept: Tensor) -> Tensor:
+    """Leave SAM's gradient in ``flat.grad``: the gradient at w + rho g / ||g||, with g the one at w.
+
+    Foret et al., Sharpness-Aware Minimization, ICLR 2021, equations 2 and 3. The norm is over all of `flat`.
+
+    Args:
+        flat: The perturbed parameters; afterwards they have the very bits they had before.
+        gradient: Computes the minibatch's gradient into ``flat.grad`` and returns its loss.
+        rho: The perturbation's length.
+        kept: Room for a copy of the parameters, shape (count,).
+
+    Returns:
+        The loss at w, unperturbed.
+    """
+    loss = gradient()
+    kept.copy_(flat.data)
+    norm = torch.linalg.vector_norm(flat.grad).clamp_min(_TINY)
+    flat.data.addcmul_(flat.grad, rho / norm)
+    gradient()
+    flat.data.copy_(kept)
+    return loss

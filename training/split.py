@@ -1,0 +1,136 @@
+"""Which parameters are the shared body and which the personal head."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from dpeer.exceptions import TaskError
+
+Shares = Literal["model", "body", "nothing"]
+"""What of the model an algorithm sends to the neighbors."""
+
+Named = list[tuple[str, nn.Parameter]]
+
+
+def is_under(name: str, prefixes: Iterable[str]) -> bool:
+    """Whether a dotted name is one of the prefixes or lies below one, in whole components."""
+    return any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
+
+
+def check_prefixes(model: nn.Module, head: Any) -> tuple[str, ...]:
+    """The head's prefixes as a tuple, each of which matches a parameter of the model.
+
+    Raises:
+        TaskError: Not a sequence of names, or one that matches nothing; the message names the nearest.
+    """
+    if isinstance(head, str):
+        head = (head,)
+    if not isinstance(head, Sequence) or not all(isinstance(prefix, str) and prefix for prefix in head):
+        raise TaskError(f"the task's head is {head!r}; it must be a tuple of name prefixes, such as ('fc',)")
+    names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
+    for prefix in head:
+        if not any(is_under(name, (prefix,)) for name in names):
+            parts = dict.fromkeys(".".join(name.split(".")[:n]) for name in names for n in range(1, 9))
+            near = difflib.get_close_matches(prefix, parts, n=1, cutoff=0.5)
+            advice = f"did you mean {near[0]!r}? " if near else ""
+            top = dict.fromkeys(name.split(".")[0] for name in names)
+            raise TaskError(
+                f"the task's head prefix {prefix!r} matches no parameter of the model: {advice}"
+                f"the model's top-level names are: {', '.join(top) or '(none)'}"
+            )
+    return tuple(head)
+
+
+@dataclass(frozen=True)
+class Split:
+    """A model's trainable parameters, divided; each has its name in the model.
+
+    Attributes:
+        body: What neighbors average.
+        head: What stays on the peer.
+    """
+
+    body: Named
+    head: Named
+
+
+def split(model: nn.Module, head: Sequence[str], shares: Shares, algorithm: str = "this algorithm") -> Split:
+    """Divide a model's trainable parameters by what the algorithm shares.
+
+    Args:
+        model: The model.
+        head: Name prefixes of the head, as in `Task`.
+        shares: "body" divides by `head`; with "model" all is body, with "nothing" all is head.
+        algorithm: The algorithm's name, for messages.
+
+    Raises:
+        TaskError: Nothing to train or to share, or parameters in the body that must not be averaged.
+    """
+    trainable = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    if not trainable:
+        raise TaskError("the task's model has no trainable parameters: all have requires_grad=False, or none exist")
+    _check_kinds(trainable)
+    if shares == "nothing":
+        return Split(body=[], head=trainable)
+    prefixes = () if shares == "model" else tuple(head)
+    _check_tied(model, prefixes)
+    _check_batch_norm(model, prefixes, algorithm if shares == "model" else None)
+    body = [(name, p) for name, p in trainable if not is_under(name, prefixes)]
+    if not body:
+        raise TaskError(
+            f"the task's head {tuple(head)!r} covers every trainable parameter, so {algorithm} has no body to "
+            "share: name fewer prefixes (the last layer is usual), or train with --algorithm local"
+        )
+    return Split(body=body, head=[(name, p) for name, p in trainable if is_under(name, prefixes)])
+
+
+def _check_kinds(trainable: Named) -> None:
+    for name, parameter in trainable:
+        if torch.nn.parameter.is_lazy(parameter):
+            raise TaskError(f"parameter {name!r} is not initialised yet: run one batch through the model first")
+        if parameter.dtype != torch.float32:
+            raise TaskError(
+                f"parameter {name!r} is {str(parameter.dtype).removeprefix('torch.')}; trainable parameters must "
+                "be float32: call model.float(), or freeze it with requires_grad=False"
+            )
+        if parameter.device.type != "cpu":
+            raise TaskError(f"parameter {name!r} is on {parameter.device}; leave the model on the cpu")
+
+
+def _check_tied(model: nn.Module, prefixes: tuple[str, ...]) -> None:
+    """Refuse a tensor that the body holds under two names, or that body and head both hold.
+
+    Averaging would treat it as one tensor and the head's phase as another; nothing would say which of them wins.
+    """
+    first: dict[int, str] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        if not parameter.requires_grad or not parameter.numel():
+            continue
+        # Two Parameter objects may also share one storage, which flattening would silently tear apart.
+        other = first.setdefault(parameter.data_ptr(), name)
+        if other != name and not (is_under(name, prefixes) and is_under(other, prefixes)):
+            raise TaskError(
+                f"parameters {other!r} and {name!r} are one tied tensor in the body: untie them (give each its own "
+                "copy), or put both into the head"
+            )
+
+
+def _check_batch_norm(model: nn.Module, prefixes: tuple[str, ...], whole_model: str | None) -> None:
+    """Refuse BatchNorm in the body: its statistics are of one peer's data and do not fit an averaged body."""
+    for name, module in model.named_modules():
+        if not isinstance(module, _BatchNorm) or not (module.affine or module.track_running_stats):
+            continue
+        if not is_under(name, prefixes):
+            where = f"{whole_model} shares the whole model" if whole_model else "it is in the body"
+            other = "" if whole_model else f", or keep it at home with {name!r} in the task's head"
+            raise TaskError(
+                f"{type(module).__name__} {name!r} cannot be shared ({where}): its running statistics belong to one "
+                f"peer's data; use torch.nn.GroupNorm instead{other}"
+            )

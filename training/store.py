@@ -1,0 +1,145 @@
+"""A learner's state: taken, put back, and kept on disk with every bit."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from dpeer.exceptions import CheckpointError
+from dpeer.training.errors import describe
+from dpeer.training.flat import Flat
+
+_TENSORS, _REST = "learner.safetensors", "learner.json"
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything of a model that changes while it trains, as copies.
+
+    Attributes:
+        body: Shape (body_parameters,).
+        head: Shape (head_parameters,).
+        buffers: The model's buffers (batch statistics in the head, ...) by name.
+    """
+
+    body: Tensor
+    head: Tensor
+    buffers: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, model: nn.Module, body: Flat, head: Flat) -> State:
+        """Copy the state of a model."""
+        buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
+        return cls(body.data.clone(), head.data.clone(), buffers)
+
+    def put(self, model: nn.Module, body: Flat, head: Flat) -> None:
+        """Give a model of the same shape this state.
+
+        Raises:
+            CheckpointError: The shapes differ.
+        """
+        pairs = [("body", body.data, self.body), ("head", head.data, self.head)]
+        buffers = dict(model.named_buffers())
+        if buffers.keys() != self.buffers.keys():
+            raise CheckpointError("the checkpoint's buffers are not this model's: it is of another task")
+        pairs += [(name, buffer, self.buffers[name]) for name, buffer in buffers.items()]
+        for name, target, source in pairs:
+            if target.shape != source.shape or target.dtype != source.dtype:
+                raise CheckpointError(
+                    f"the checkpoint's {name} has shape {tuple(source.shape)}, this model's {tuple(target.shape)}: "
+                    "it is of another task"
+                )
+        with torch.no_grad():
+            for _, target, source in pairs:
+                target.copy_(source)
+
+    def tensors(self, prefix: str) -> dict[str, Tensor]:
+        """The state as named tensors."""
+        named = {f"{prefix}/body": self.body, f"{prefix}/head": self.head}
+        return named | {f"{prefix}/buffer/{name}": buffer for name, buffer in self.buffers.items()}
+
+    @classmethod
+    def from_tensors(cls, prefix: str, tensors: Mapping[str, Tensor]) -> State:
+        """Undo `tensors`.
+
+        Raises:
+            KeyError: A tensor is missing.
+        """
+        start = f"{prefix}/buffer/"
+        buffers = {name.removeprefix(start): t for name, t in tensors.items() if name.startswith(start)}
+        return cls(tensors[f"{prefix}/body"], tensors[f"{prefix}/head"], buffers)
+
+
+def save(directory: Path, states: Mapping[str, State], rest: Mapping[str, Any]) -> None:
+    """Write states and JSON values into an existing folder.
+
+    Raises:
+        OSError: The folder cannot be written.
+    """
+    tensors: dict[str, Tensor] = {}
+    for prefix, state in states.items():
+        tensors |= state.tensors(prefix)
+    rest = {**rest, "states": list(states)}
+    save_file(tensors, directory / _TENSORS)
+    (directory / _REST).write_text(json.dumps(rest, indent=2) + "\n", encoding="utf-8")
+
+
+def load(directory: Path, expected: Mapping[str, Any]) -> tuple[dict[str, State], dict[str, Any]]:
+    """Read what `save` wrote.
+
+    Args:
+        directory: The folder.
+        expected: Values that must be the same as when it was written.
+
+    Returns:
+        The states by name, and the JSON values.
+
+    Raises:
+        CheckpointError: A file is missing or damaged, or the checkpoint is of another run.
+    """
+    try:
+        rest = json.loads((directory / _REST).read_text(encoding="utf-8"))
+        for key, value in expected.items():
+            if rest[key] != value:
+                raise CheckpointError(
+                    f"the checkpoint in {directory} is of another run: its {key} is {_short(rest[key])}, "
+                    f"this run's is {_short(value)}"
+                )
+        tensors = load_file(directory / _TENSORS)
+        states = {name: State.from_tensors(name, tensors) for name in rest["states"]}
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+        raise CheckpointError(f"the checkpoint in {directory} cannot be read: {describe(error)}") from error
+    return states, rest
+
+
+def _short(value: Any) -> str:
+    """A value on a line: of a manifest only its size, or the line would hold every parameter."""
+    if isinstance(value, dict) and "count" in value:
+        return f"one of {value['count']} parameters in {len(value.get('parameters', ()))} tensors"
+    return json.dumps(value)
+
+
+def write_model(model: nn.Module, path: Path) -> None:
+    """Write a model under its own state names to a safetensors file, replacing it in one step.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    # Each tensor is copied: the parameters are views of one vector, and tied ones share memory, which safetensors
+    # does not store.
+    tensors = {
+        name: value.detach().clone().contiguous()
+        for name, value in model.state_dict().items()
+        if isinstance(value, Tensor)
+    }
+    part = path.with_name(path.name + ".part")
+    save_file(tensors, part, metadata={"format": "pt"})
+    part.replace(path)

@@ -1,0 +1,93 @@
+"""What one peer brings: a model, the head that stays at home, and data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from dpeer.exceptions import TaskError
+from dpeer.training.errors import blame
+from dpeer.training.split import check_prefixes
+
+Loss = Callable[[Any, Any], Tensor]
+Metrics = Callable[[Any, Any], Mapping[str, float]]
+Collate = Callable[[list[Any]], Any]
+
+
+@dataclass(eq=False)
+class Task:
+    """What a task factory returns: everything that this rank trains with.
+
+    The model is called as ``model(input)``; an input that is a tuple or list is spread over its positional
+    arguments, a dictionary over its keyword arguments.
+
+    Attributes:
+        model: The model, freshly initialised and equal on all ranks. Parameters with ``requires_grad=False`` are
+            neither trained nor sent.
+        head: Name prefixes of the parameters that stay on the peer, in whole dotted components (``fc`` does not
+            match ``fc1``); a single string counts as one prefix. The rest is the body, which neighbors get.
+            ``()`` shares everything.
+        train: Training data: a map-style dataset of ``(input, target)``. Tensors in memory are fastest as a
+            `torch.utils.data.TensorDataset`.
+        test: Test data of the same kind.
+        validation: Validation data of the same kind, which ``--keep best`` needs.
+        loss: ``loss(outputs, targets)``, a scalar tensor, the mean over the batch. Cross-entropy if left out.
+        metrics: ``metrics(outputs, targets)`` over the whole test set, a number by name. `accuracy` and
+            `balanced_accuracy` if left out; the entry named ``accuracy`` is the one that tables show.
+        collate: Makes ``(inputs, targets)`` of a list of samples. PyTorch's `default_collate` if left out.
+
+    Raises:
+        TaskError: One of them cannot be used.
+    """
+
+    model: nn.Module
+    head: Sequence[str]
+    train: Any
+    test: Any
+    validation: Any = None
+    loss: Loss | None = None
+    metrics: Metrics | None = None
+    collate: Collate | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.model, nn.Module):
+            raise TaskError(f"the task's model is {_kind(self.model)}; it must be a torch.nn.Module instance")
+        self.head = check_prefixes(self.model, self.head)
+        for name in ("train", "test", "validation"):
+            dataset = getattr(self, name)
+            if dataset is not None or name != "validation":
+                self._check_dataset(name, dataset)
+        for name in ("loss", "metrics", "collate"):
+            function = getattr(self, name)
+            if function is not None and not callable(function):
+                raise TaskError(f"the task's {name} is {_kind(function)}; it must be a function")
+
+    def _check_dataset(self, name: str, dataset: Any) -> None:
+        """Look at the length and the first sample, so that a mistake shows before the federation has formed."""
+        if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+            advice = " (pass the DataLoader's dataset)" if isinstance(dataset, torch.utils.data.DataLoader) else ""
+            raise TaskError(
+                f"the task's {name} data is {_kind(dataset)}; it must be a map-style dataset, with a length and "
+                f"an item for each index{advice}"
+            )
+        with blame(f"the task's {name} data cannot be read"):
+            if len(dataset) == 0:
+                raise TaskError(f"the task's {name} data is empty; every peer needs at least one sample of it")
+            sample = dataset[0]
+        if self.collate is None and not (isinstance(sample, tuple | list) and len(sample) == 2):
+            size = f" of {len(sample)}" if isinstance(sample, tuple | list) else ""
+            raise TaskError(
+                f"the first item of the task's {name} data is {_kind(sample)}{size}; it must be a pair "
+                "(input, target), or the task must give a `collate` that makes such pairs"
+            )
+
+
+def _kind(value: Any) -> str:
+    """How an error names what was given instead."""
+    if value is None:
+        return "None"
+    return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
