@@ -9,7 +9,7 @@ import traceback
 import click
 
 import dpeer
-from dpeer.exceptions import DpeerError
+from dpeer.exceptions import DpeerError, UnknownName
 
 _COMMANDS = {
     "start": "Run one peer of a federation on this host.",
@@ -27,7 +27,7 @@ class _Commands(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
-            return None
+            raise UnknownName("command", cmd_name, _COMMANDS)
         command: click.Command = getattr(importlib.import_module(f"dpeer.cli.{cmd_name}"), cmd_name)
         return command
 
@@ -60,6 +60,9 @@ def main(arguments: list[str] | None = None) -> None:
         code = group.main(arguments, prog_name="dpeer", standalone_mode=False)
     except DpeerError as error:
         code = _end(str(error), error.exit_code, debug)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        code = error.exit_code
     except click.exceptions.Exit as error:
         code = error.exit_code
     except click.Abort:

@@ -48,7 +48,7 @@ def _manifest_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], the
         name = _first_difference(ours, theirs) or "manifest"
         here, there = dict(ours), dict(theirs)
     return (
-        f"body parameter {name}: {_short(here.get(name, _ABSENT))} here, {_short(there.get(name, _ABSENT))} at {them}: "
+        f"body parameter {name} (shape): {_short(here.get(name, _ABSENT))} here, {_short(there.get(name, _ABSENT))} at {them}: "
         "use the same model and head on both"
     )
 
@@ -57,7 +57,7 @@ def _entries(manifest: Mapping[str, Any]) -> dict[str, Any]:
     parameters = manifest.get("parameters")
     if not isinstance(parameters, list):
         return {}
-    return {str(entry.get("name")): f"shape {entry.get('shape')}" for entry in parameters if isinstance(entry, dict)}
+    return {str(entry.get("name")): entry.get("shape") for entry in parameters if isinstance(entry, dict)}
 
 
 def _short(value: Any) -> str:

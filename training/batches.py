@@ -89,7 +89,7 @@ class Batches:
 
     def in_order(self, batch_size: int) -> Iterator[tuple[Any, Any, int]]:
         """All minibatches in the dataset's order, each with its number of samples."""
-        for index in torch.arange(len(self)).split(batch_size):
+        for index in torch.split(torch.arange(len(self)), batch_size):
             yield *self.take(index), len(index)
 
 

@@ -82,7 +82,8 @@ def _on_path(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        sys.path.remove(entry)
+        if entry in sys.path:
+            sys.path.remove(entry)
 
 
 def _import(spec: str, where: str, path: Path | None) -> ModuleType:

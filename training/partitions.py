@@ -142,6 +142,8 @@ def _divide(
         owners = _iid(len(train), size, rng) if scheme.name == "iid" else None
         if owners is None:
             owners = _deal(train, _shares(scheme, classes, size, rng), rng)
+        if scheme.name == "dirichlet" and (owners < 0).any():  # proportions that underflowed
+            continue
         counts = np.zeros((classes, size))
         np.add.at(counts, (train[owners >= 0], owners[owners >= 0]), 1)
         parts = [np.flatnonzero(owners == rank) for rank in range(size)]
@@ -194,7 +196,7 @@ def _deal(labels: Indices, shares: NDArray[np.float64], rng: np.random.Generator
     for number, row in enumerate(shares):
         members = rng.permutation(np.flatnonzero(labels == number))
         total = row.sum()
-        if not total > 0:  # a class nobody holds, or proportions that underflowed: left out, or drawn again
+        if not total > 0:
             continue
         bounds = np.floor(np.cumsum(row) / total * len(members) + rng.random()).astype(np.int64)
         bounds[row.nonzero()[0][-1] :] = len(members)

@@ -18,7 +18,9 @@ _FLOAT = np.dtype("<f4")
 
 def encode(vector: Tensor) -> memoryview:
     """The bytes of a flat float32 vector, read-only, without a copy where the machine is little-endian."""
-    return memoryview(vector.numpy().astype(_FLOAT, copy=False)).cast("B").toreadonly()
+    if not vector.numel():  # such a view cannot be cast
+        return memoryview(b"")
+    return memoryview(vector.numpy().astype(_FLOAT, copy=False).data).cast("B").toreadonly()
 
 
 def digest(vector: Tensor) -> str:
@@ -52,19 +54,16 @@ def views(payload: Payload, count: int) -> list[Tensor] | None:
         The vectors in order, or None when the payload has another size.
     """
     try:
-        sizes = [memoryview(buffer).nbytes for buffer in payload]
-    except (TypeError, ValueError):
+        if sum(memoryview(buffer).nbytes for buffer in payload) != 4 * count:
+            return None
+        # numpy refuses what is not contiguous, empty, or not a whole number of floats.
+        arrays = [np.asarray(_Readable(buffer)) for buffer in payload if memoryview(buffer).nbytes]
+    except (TypeError, ValueError, BufferError):
         return None
-    if sum(sizes) != 4 * count or any(size % 4 for size in sizes):
-        return None
-    found = []
-    for buffer, size in zip(payload, sizes, strict=True):
-        if size:
-            array = np.asarray(_Readable(buffer))
-            if not array.dtype.isnative or not array.flags.aligned:
-                array = array.astype(np.float32)
-            found.append(torch.from_numpy(array))
-    return found
+    return [
+        torch.from_numpy(array if array.dtype.isnative and array.flags.aligned else array.astype(np.float32))
+        for array in arrays
+    ]
 
 
 def why_not(payload: Payload, count: int) -> str | None:

@@ -30,7 +30,7 @@ class Momentum:
         self._velocity = torch.zeros_like(flat.data) if momentum else None
 
     def step(self, lr: float) -> None:
-        """w <- w - lr * v with v <- momentum * v + g; overwrites the gradient."""
+        """Take a step, v <- momentum v + g and w <- w - lr v; may overwrite the gradient."""
         step = self._flat.grad
         if self._decay:
             step.add_(self._flat.data, alpha=self._decay)

@@ -87,7 +87,7 @@ class Trainer:
             order = batch_order(len(self._data), self._seed, self._rank, self.number, part.phase, epoch)
             losses: list[Tensor] = []
             counts: list[int] = []
-            for index in order.split(h.batch_size):
+            for index in torch.split(order, h.batch_size):
                 if self._stop.is_set():
                     raise Interrupted("training was asked to stop")
                 inputs, targets = self._data.take(index)

@@ -38,6 +38,7 @@ class ZeroMQTransport:
         self._dealers: list[zmq.asyncio.Socket] = []
         self._monitors: list[zmq.asyncio.Socket] = []
         self._arrivals: asyncio.Queue[Arrival] = asyncio.Queue(maxsize=64)
+        self._up: set[Link] = set()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def listen(self, address: str) -> str:
@@ -61,12 +62,9 @@ class ZeroMQTransport:
     def dial(self, address: str) -> Link:
         """Connect a DEALER; libzmq redials by itself."""
         dealer = self._socket(zmq.DEALER)
-        # Only established connections take messages: what a broken one would have queued is re-sent after the
-        # handshake by those who know what is still needed.
-        dealer.setsockopt(zmq.IMMEDIATE, 1)
         dealer.setsockopt(zmq.RECONNECT_IVL, 100)
         dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 2000)
-        monitor = dealer.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+        monitor = dealer.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
         self._dealers.append(dealer)
         self._monitors.append(monitor)
         link: Link = len(self._dealers) - 1
@@ -85,6 +83,10 @@ class ZeroMQTransport:
         if isinstance(link, bytes):
             socket, parts = self._router, [link, *frames]
         else:
+            # What a broken connection would queue is re-sent after the next handshake, by those who know what is still
+            # needed. (ZMQ_IMMEDIATE would do this, but drops what has arrived and was not read when a peer leaves.)
+            if link not in self._up:
+                return False
             assert isinstance(link, int)
             socket, parts = self._dealers[link], list(frames)
         if socket is None or socket.closed:
@@ -98,7 +100,9 @@ class ZeroMQTransport:
         return await self._arrivals.get()
 
     async def close(self, linger: float) -> None:
-        """Stop receiving, flush for at most `linger` seconds, close every socket."""
+        """Stop receiving, flush for at most `linger` seconds, close every socket; again does nothing."""
+        if self._context.closed:
+            return
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -135,8 +139,12 @@ class ZeroMQTransport:
 
     async def _pump_monitor(self, link: Link, monitor: zmq.asyncio.Socket) -> None:
         while True:
-            parse_monitor_message(await monitor.recv_multipart())
-            await self._arrivals.put(Arrival(link, None))
+            event = parse_monitor_message(await monitor.recv_multipart())["event"]
+            if event == zmq.EVENT_DISCONNECTED:
+                self._up.discard(link)
+            else:
+                self._up.add(link)
+                await self._arrivals.put(Arrival(link, None))
 
     async def _receive_message(self, socket: zmq.asyncio.Socket) -> Frames:
         parts = await socket.recv_multipart(copy=False)

@@ -23,7 +23,7 @@ _POOL_SEED = 0  # the test pool is the same whatever the federation's seed, so t
 
 
 class DigitsNet(nn.Module):
-    """Two convolutions with GroupNorm, and a linear head.
+    """Three convolutions with GroupNorm (14,208 parameters), and a linear head (1,290).
 
     Input (batch, 1, 8, 8), output (batch, 10).
     """
@@ -34,12 +34,16 @@ class DigitsNet(nn.Module):
             nn.Conv2d(1, 16, 3, padding=1),
             nn.GroupNorm(4, 16),
             nn.ReLU(),
-            nn.Conv2d(16, 32, 3, stride=2, padding=1),
+            nn.Conv2d(16, 32, 3, padding=1),
+            nn.GroupNorm(4, 32),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(32, 32, 3, stride=2, padding=1),
             nn.GroupNorm(4, 32),
             nn.ReLU(),
             nn.Flatten(),
         )
-        self.head = nn.Linear(32 * 4 * 4, 10)
+        self.head = nn.Linear(32 * 2 * 2, 10)
 
     def forward(self, images: Tensor) -> Tensor:
         """Class scores."""

@@ -1,0 +1,277 @@
+"""Whole federations of peers with a known recursion, over every transport."""
+
+import asyncio
+import json
+
+import msgpack
+import numpy as np
+import pytest
+import zmq
+
+from dpeer.exceptions import CheckpointError, PeersMissing, Refused
+from dpeer.peer import LivenessConfig, wire
+from dpeer.topology import build
+
+RING = build("ring", 4)
+
+
+def outcomes(found, status="done"):
+    for rank, outcome in found.items():
+        if isinstance(outcome, BaseException):
+            raise AssertionError(f"rank {rank}: {outcome!r}") from outcome
+        assert outcome.status == status
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("ring", 5), ("star", 5), ("full", 4), ("grid", 6), ("exponential-directed", 6), ("ring", 2)]
+)
+async def test_bodies_follow_the_recursion(federation, kind, expected, name, size):
+    topology = build(name, size)
+    ours = federation(kind, topology, rounds=6)
+    outcomes(await ours.run())
+    np.testing.assert_allclose(ours.bodies(), expected(topology, 6), rtol=1e-12)
+
+
+async def test_every_round_is_recorded(federation, kind, tmp_path):
+    ours = federation(kind, RING, rounds=3, out=tmp_path)
+    outcomes(await ours.run())
+    lines = [json.loads(line) for line in (tmp_path / "rank-1" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == [0, 1, 2]
+    assert all(line["heard"] == [0, 2] and line["missed"] == [] for line in lines)
+    frames = wire.encode(wire.body(b"f" * 16, 1, 0, [b"x" * 40]))
+    assert lines[0]["bytes_sent"] == lines[0]["bytes_received"] == 2 * wire.size(frames)
+    assert lines[0]["accuracy_trained"] == 2.0
+    assert lines[0]["accuracy"] == pytest.approx((1 + 2 + 3) / 3)
+    assert lines[0]["metrics"] == {"first": lines[0]["accuracy"]}
+    assert lines[0]["epsilon"] is None
+    summary = json.loads((tmp_path / "rank-1" / "summary.json").read_text())
+    assert summary["status"] == "done"
+    assert summary["bytes_sent"] == 6 * wire.size(frames)
+    assert summary["accuracy"] == lines[-1]["accuracy"]
+    assert (tmp_path / "rank-1" / "model.safetensors").read_bytes() == ours.learners[1].body.tobytes()
+
+
+@pytest.mark.parametrize("name", ["ring", "exponential-directed"])
+async def test_stopped_together_and_resumed_is_as_never_stopped(federation, kind, tmp_path, expected, name, until):
+    topology = build(name, 5)
+    first = federation(kind, topology, rounds=8, out=tmp_path)
+    first.learners[2].hold = 4
+    running = asyncio.create_task(first.run())
+    await until(first.learners[2].held.is_set)
+    # The last to be stopped is the one for whom the others wait.
+    for rank in (0, 1, 3, 4, 2):
+        first.peers[rank].stop()
+        await asyncio.sleep(0.02)
+    found = outcomes(await running, "stopped")
+    assert {outcome.completed_rounds for outcome in found.values()} <= {4, 5}
+    assert found[2].completed_rounds == 4
+    assert np.frombuffer((tmp_path / "rank-2" / "model.safetensors").read_bytes()).min() > 0
+
+    again = federation(kind, topology, rounds=8, out=tmp_path, resume=True)
+    outcomes(await again.run())
+    np.testing.assert_array_equal(again.bodies(), await uninterrupted(federation, kind, topology))
+    np.testing.assert_allclose(again.bodies(), expected(topology, 8), rtol=1e-12)
+    for rank in range(5):
+        lines = [json.loads(x) for x in (tmp_path / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()]
+        assert [line["round"] for line in lines] == list(range(8))
+        assert not any(line["missed"] for line in lines)
+
+
+async def uninterrupted(federation, kind, topology):
+    whole = federation(kind, topology, rounds=8)
+    outcomes(await whole.run())
+    return whole.bodies()
+
+
+async def test_one_round_apart_on_resume_the_body_is_sent_again(federation, kind, tmp_path, expected):
+    """Rank 1 has completed a round that its neighbors have not: what they need comes from its checkpoint."""
+    first = federation(kind, RING, rounds=3, out=tmp_path)
+    outcomes(await first.run())
+    ahead = {path.name: path.read_bytes() for path in (tmp_path / "rank-1" / "checkpoint").rglob("*") if path.is_file()}
+    assert ahead
+    older = federation(kind, RING, rounds=2, out=tmp_path / "older")
+    outcomes(await older.run())
+    for rank in (0, 2, 3):
+        (tmp_path / "older" / f"rank-{rank}").rename(tmp_path / f"older-{rank}")
+        (tmp_path / f"rank-{rank}").rename(tmp_path / f"newer-{rank}")
+        (tmp_path / f"older-{rank}").rename(tmp_path / f"rank-{rank}")
+    again = federation(kind, RING, rounds=5, out=tmp_path, resume=True)
+    outcomes(await again.run())
+    assert 2 not in again.learners[1].released
+    assert 2 in again.learners[0].released
+    np.testing.assert_allclose(again.bodies(), expected(RING, 5), rtol=1e-12)
+
+
+async def test_when_a_peer_falls_silent_the_others_finish_and_say_whom_they_lost(federation, tmp_path, until):
+    ours = federation("tcp", RING, rounds=6, out=tmp_path)
+    ours.learners[3].hold = 2
+    addresses = await ours.listen()
+    silent = asyncio.create_task(ours.peers[3].serve(addresses))
+    others = asyncio.create_task(ours.serve(addresses, [0, 1, 2]))
+    await until(ours.learners[3].held.is_set)
+    for task in ours.peers[3]._session._tasks:
+        task.cancel()  # as after kill -9: no heartbeat, no goodbye
+    found = outcomes(await others)
+    assert "silent" in found[0].lost[3]
+    assert "silent" in found[2].lost[3]
+    assert found[1].lost == {}
+    lines = [json.loads(line) for line in (tmp_path / "rank-0" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["missed"] for line in lines] == [[], [], [3], [3], [3], [3]]
+    assert any("lost rank 3" in line for line in ours.logs[0])
+    assert json.loads((tmp_path / "rank-0" / "summary.json").read_text())["lost"].keys() == {"3"}
+    silent.cancel()
+    await asyncio.gather(silent, return_exceptions=True)
+
+
+async def test_the_weight_of_one_that_left_goes_to_the_diagonal(federation, kind, until):
+    ours = federation(kind, RING, rounds=4)
+    ours.learners[3].hold = 1
+    running = asyncio.create_task(ours.run())
+    await until(ours.learners[3].held.is_set)
+    ours.peers[3].stop()
+    found = await running
+    assert found[3].completed_rounds == 1
+    third = 1 / 3
+    w = np.array([[2 / 3, third, 0], [third, third, third], [0, third, 2 / 3]])
+    drift = np.array([[1.0], [2], [3]])
+    x = np.array([[(1 + 2 + 4) / 3], [2.0], [3.0]])  # round 0 was with everybody: rank 3 had trained to 4
+    for _ in range(3):
+        x = w @ (0.9 * x + drift)
+    np.testing.assert_allclose(ours.bodies()[:3, :1], x, rtol=1e-12)
+    assert found[0].lost == found[2].lost == {3: "stopped"}, ours.logs
+
+
+async def test_a_peer_whose_learner_fails_says_goodbye_and_the_others_finish(federation, kind):
+    ours = federation(kind, RING, rounds=4)
+    ours.learners[2].fail = 1
+    found = await ours.run()
+    assert str(found.pop(2)) == "the data went away"
+    outcomes(found)
+    assert found[1].lost == found[3].lost == {2: "failed"}
+
+
+async def test_a_body_that_is_not_finite_is_left_out(federation, kind, tmp_path):
+    ours = federation(kind, RING, rounds=3, out=tmp_path)
+    ours.learners[1].poison = 1
+    outcomes(await ours.run())
+    for rank in (0, 2):
+        lines = [json.loads(x) for x in (tmp_path / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()]
+        assert lines[1]["missed"] == [1]
+        summary = json.loads((tmp_path / f"rank-{rank}" / "summary.json").read_text())
+        assert summary["dropped"]["not-finite"] >= 1
+        assert np.isfinite(ours.learners[rank].body).all()
+        assert sum("not-finite" in line for line in ours.logs[rank]) == 1
+
+
+async def test_two_peers_with_different_settings_both_say_so(federation, kind):
+    ours = federation(kind, build("ring", 2), wait=10, change={1: {"fingerprint": {"body_lr": 0.1}}})
+    found = await ours.run()
+    assert isinstance(found[0], Refused)
+    assert isinstance(found[1], Refused)
+    assert "body_lr: 0.05 here, 0.1 at rank 1" in str(found[0])
+    assert "body_lr: 0.1 here, 0.05 at rank 0" in str(found[1])
+
+
+async def test_another_initial_body_is_refused_with_advice(federation, kind, vector_learner):
+    ours = federation(kind, build("ring", 2), change={1: {"learner": vector_learner(1, digest="other")}})
+    found = await ours.run()
+    for rank in (0, 1):
+        assert isinstance(found[rank], Refused)
+        assert "before touching data" in str(found[rank])
+
+
+async def test_who_does_not_come_is_named(federation, kind):
+    ours = federation(kind, RING, wait=0.3)
+    found = await ours.serve(await ours.listen(), [0, 1])
+    assert isinstance(found[0], PeersMissing)
+    assert str(found[0]).startswith("rank 3 did not appear within 0.3 s")
+    assert str(found[1]).startswith("rank 2 did not appear")
+    assert any(line == "waiting for rank 3" for line in ours.logs[0])
+
+
+async def test_a_peer_that_restarts_quickly_takes_its_place_again(federation, tmp_path, expected, until):
+    ours = federation("tcp", RING, rounds=6, out=tmp_path)
+    ours.learners[3].hold = 3
+    addresses = await ours.listen()
+    others = asyncio.create_task(ours.serve(addresses, [0, 1, 2]))
+    crashed = asyncio.create_task(ours.peers[3].serve(addresses))
+    await until(ours.learners[3].held.is_set)
+    session = ours.peers[3]._session
+    session.close = lambda reason: ours.transports[3].close(0)  # killed: no goodbye
+    crashed.cancel()
+    await asyncio.gather(crashed, return_exceptions=True)
+    ours.made[3].interrupt()
+    ours.add(3, out=tmp_path, resume=True, listen=addresses[3])
+    await ours.peers[3].listen()
+    outcome = await ours.peers[3].serve(addresses)
+    assert outcome.completed_rounds == 6
+    outcomes(await others)
+    np.testing.assert_allclose(ours.bodies(), expected(RING, 6), rtol=1e-12)
+
+
+async def test_a_checkpoint_of_another_run_is_refused(federation, kind, tmp_path):
+    first = federation(kind, RING, rounds=2, out=tmp_path)
+    outcomes(await first.run())
+    change = {rank: {"fingerprint": {"body_lr": 0.2}, "out": tmp_path, "resume": True} for rank in range(4)}
+    again = federation(kind, RING, rounds=4)
+    for rank in range(4):
+        again.add(rank, **change[rank])
+    found = await again.run()
+    assert all(isinstance(error, CheckpointError) for error in found.values())
+    assert "body_lr is 0.05 there and 0.2 here" in str(found[0])
+
+
+async def test_strangers_on_the_port_have_no_effect(federation, expected, tmp_path, until):
+    ours = federation("tcp", RING, rounds=5, out=tmp_path)
+    ours.learners[1].hold = 2
+    addresses = await ours.listen()
+    running = asyncio.create_task(ours.serve(addresses))
+    await until(ours.learners[1].held.is_set)
+    context = zmq.Context()
+    federation_id = wire.federation_id({"size": 4, "body_lr": 0.05})
+    poison = np.full(5, 1e6).tobytes()
+    nonsense = [
+        [b"GET / HTTP/1.1\r\n"],
+        [b"\xc1" * 50, b"x" * 30],
+        [msgpack.packb({"kind": "hello"})],
+        wire.encode(wire.body(federation_id, 0, 2, [poison])),
+        wire.encode(wire.Goodbye(rank=0, federation=federation_id, reason="stopped")),
+        wire.encode(wire.Hello(rank=0, next_round=2, fingerprint={"size": 5}, manifest={}, digest="")),
+        [b"h", b"x" * 10_000],
+        [b"z"] * 6000,
+    ]
+    strangers = []
+    for message in nonsense:
+        stranger = context.socket(zmq.DEALER)
+        stranger.connect(addresses[2])
+        stranger.send_multipart(message)
+        strangers.append(stranger)
+    raw_reader, raw = await asyncio.open_connection("127.0.0.1", int(addresses[2].rpartition(":")[2]))
+    raw.write(b"\x00\xff" * 5000)
+    await until(lambda: sum(ours.peers[2]._session.dropped.values()) >= len(nonsense))
+    ours.learners[1].go.set()
+    outcomes(await running)
+    np.testing.assert_allclose(ours.bodies(), expected(RING, 5), rtol=1e-12)
+    dropped = json.loads((tmp_path / "rank-2" / "summary.json").read_text())["dropped"]
+    assert dropped.keys() >= {"malformed", "stranger", "oversized", "mismatch"}
+    raw.close()
+    for stranger in strangers:
+        stranger.close(linger=0)
+    context.term()
+
+
+async def test_local_peers_need_nobody(federation, kind):
+    from dpeer.topology import Isolated
+
+    ours = federation(kind, Isolated(3), rounds=2)
+    for learner in ours.learners.values():
+        learner.release = lambda number: None
+    outcomes(await ours.run())
+    np.testing.assert_allclose(ours.bodies()[:, 0], [1.9, 3.8, 5.7])
+
+
+async def test_without_heartbeats_everything_works_in_process(federation, expected):
+    ours = federation("inprocess", RING, rounds=4, liveness=LivenessConfig(heartbeat=0))
+    outcomes(await ours.run())
+    np.testing.assert_allclose(ours.bodies(), expected(RING, 4), rtol=1e-12)

@@ -1,0 +1,51 @@
+import pytest
+
+from dpeer.peer.handshake import mismatch
+from dpeer.peer.wire import Hello
+
+MANIFEST = {
+    "dtype": "float32",
+    "count": 6,
+    "parameters": [{"name": "conv.weight", "shape": [2, 3], "offset": 0}],
+}
+
+
+def hello(rank=0, **changes):
+    fields = {"next_round": 4, "fingerprint": {"size": 8, "body_lr": 0.05}, "manifest": MANIFEST, "digest": "abc"}
+    return Hello(rank=rank, **fields | changes)
+
+
+def test_equal_peers_match():
+    assert mismatch(hello(), hello(1)) is None
+
+
+@pytest.mark.parametrize("theirs", [3, 4, 5])
+def test_one_round_apart_is_fine(theirs):
+    assert mismatch(hello(), hello(1, next_round=theirs)) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"protocol": 2}, ["protocol version", "1 here", "2 at rank 1"]),
+        ({"fingerprint": {"size": 8, "body_lr": 0.1}}, ["body_lr", "0.05 here", "0.1 at rank 1"]),
+        ({"fingerprint": {"size": 8}}, ["body_lr", "0.05 here", "not set"]),
+        ({"fingerprint": {"size": 8, "body_lr": 0.05, "noise": 1}}, ["noise", "not set", "1 at rank 1"]),
+        (
+            {"manifest": {**MANIFEST, "parameters": [{"name": "conv.weight", "shape": [2, 4], "offset": 0}]}},
+            ["conv.weight", "[2, 3] here", "[2, 4] at rank 1"],
+        ),
+        ({"manifest": {**MANIFEST, "dtype": "float16"}}, ["dtype", "float32", "float16"]),
+        ({"manifest": {}}, ["conv.weight", "not set"]),
+        ({"manifest": {**MANIFEST, "parameters": "junk"}}, ["conv.weight"]),
+        ({"digest": "xyz"}, ["initial body", "abc", "xyz", "before touching data"]),
+        ({"next_round": 6}, ["round: 4 here, 6 at rank 1"]),
+        ({"next_round": 2}, ["round: 4 here, 2 at rank 1"]),
+    ],
+)
+def test_a_difference_is_named_with_both_values(changes, words):
+    problem = mismatch(hello(), hello(1, **changes))
+    assert problem is not None
+    assert "\n" not in problem
+    for word in words:
+        assert word in problem

@@ -1,0 +1,74 @@
+import pytest
+
+from dpeer.peer.config import LivenessConfig
+from dpeer.peer.membership import Membership, Status
+
+CONFIG = LivenessConfig(heartbeat=1, suspect_after=3, dead_after=9, departure_grace=2)
+
+
+@pytest.fixture
+def members():
+    found = Membership([4, 2], CONFIG)
+    found.greet(2, "link-2", next_round=0, now=0.0)
+    return found
+
+
+def run_clock(members, start, end):
+    """Tick once a second; who died when."""
+    return [(now, died.rank) for now in range(start, end) for died in members.tick(float(now))]
+
+
+def test_everyone_is_unseen_until_the_handshake(members):
+    assert members.unseen() == [4]
+    assert members.by_link("link-2") is members[2]
+    assert members.by_link("link-4") is None
+    assert 4 in members
+    assert 3 not in members
+
+
+def test_silence_makes_suspect_then_dead_and_a_word_makes_alive(members):
+    run_clock(members, 0, 4)
+    assert members[2].status is Status.SUSPECT
+    assert members.reachable(2)
+    assert members.awaited(2, 0, 4.0)
+    assert run_clock(members, 4, 12) == [(9, 2)]
+    assert not members.reachable(2)
+    assert not members.awaited(2, 0, 12.0)
+    assert members.lost == {2: "silent for 9 s"}
+    assert members.heard(members[2], 0, 12.0)
+    assert members.reachable(2)
+
+
+def test_the_unseen_are_not_declared_dead(members):
+    assert all(rank == 2 for _, rank in run_clock(members, 0, 100))
+
+
+def test_when_this_process_stood_still_nobody_is_blamed(members):
+    run_clock(members, 0, 2)
+    members.heard(members[2], 0, 1.0)
+    assert members.tick(1000.0) == []
+    assert members[2].status is Status.ALIVE
+    assert run_clock(members, 1001, 1020) == [(1008, 2)]  # as if heard at 999, when it fell asleep
+
+
+def test_a_body_of_an_earlier_round_than_the_last_word_cannot_come(members):
+    members.heard(members[2], 3, 1.0)
+    assert not members.awaited(2, 2, 1.0)
+    assert members.awaited(2, 3, 1.0)
+
+
+def test_after_a_new_handshake_it_can_come_again(members):
+    members.heard(members[2], 3, 1.0)
+    members.greet(2, "link-2b", next_round=4, now=2.0)
+    assert members.awaited(2, 2, 2.0)
+    assert members.by_link("link-2") is None
+    assert members[2].progress == 4
+
+
+@pytest.mark.parametrize(("reason", "still"), [("stopped", True), ("done", False), ("failed", False)])
+def test_one_that_was_stopped_is_awaited_a_moment_longer(members, reason, still):
+    members.left(members[2], reason, now=5.0)
+    assert members.awaited(2, 0, 6.9) is still
+    assert not members.awaited(2, 0, 7.1)
+    assert not members.reachable(2)
+    assert members.lost == ({} if reason == "done" else {2: reason})

@@ -1,0 +1,86 @@
+"""Small tasks and a hand-driven federation for the tests of training/."""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+from dpeer.training import Learner, Task
+
+MakeTask = Callable[..., Task]
+Gossip = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    torch.set_num_threads(1)
+
+
+class SmallNet(nn.Module):
+    def __init__(self, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(6, 8), nn.ReLU())
+        self.drop = nn.Dropout(dropout) if dropout else nn.Identity()
+        self.fc = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc(self.drop(self.body(x)))
+        return out
+
+
+@pytest.fixture
+def make_task() -> MakeTask:
+    """Three noisy classes in six dimensions, other data on each rank."""
+
+    def make(rank: int = 0, *, dropout: float = 0.0, samples: int = 50, **changes: Any) -> Task:
+        torch.manual_seed(0)
+        model = SmallNet(dropout)
+        rng = np.random.default_rng(rank)
+
+        def data(count: int) -> TensorDataset:
+            labels = rng.integers(0, 3, count)
+            inputs = rng.normal(size=(count, 6)) + np.eye(3, 6)[labels] * 2
+            return TensorDataset(torch.tensor(inputs, dtype=torch.float32), torch.tensor(labels))
+
+        settings: dict[str, Any] = {"model": model, "head": ("fc",), "train": data(samples), "test": data(30)}
+        return Task(**(settings | changes))
+
+    return make
+
+
+@pytest.fixture
+def gossip() -> Gossip:
+    """Run rounds of train, release and mix by hand; W defaults to a ring with weights 1/3."""
+
+    def run(
+        learners: Sequence[Learner],
+        rounds: int,
+        *,
+        start: int = 0,
+        evaluate: bool = False,
+        weights: Any = None,
+        workers: int = 1,
+    ) -> None:
+        size = len(learners)
+        if weights is None:
+            weights = np.zeros((size, size))
+            for i in range(size):
+                for j in (i - 1, i, i + 1):
+                    weights[i, j % size] = 1 / 3
+        for number in range(start, start + rounds):
+            with ThreadPoolExecutor(workers) as pool:
+                list(pool.map(lambda learner, n=number: learner.train(n), learners))
+            sent = [learner.release(number) for learner in learners]
+            for i, learner in enumerate(learners):
+                if learner.shares:
+                    row = {j: float(w) for j, w in enumerate(weights[i]) if w}
+                    learner.mix({j: sent[j] for j in row if j != i}, row)
+                if evaluate:
+                    learner.evaluate()
+
+    return run

@@ -1,0 +1,45 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from dpeer.training import Learner, load_task
+from dpeer.training.tasks.digits import _pools, _table
+
+
+def test_the_data_is_scikit_learns() -> None:
+    images, labels = load_digits(return_X_y=True)
+    assert np.array_equal(_table(), np.column_stack([images, labels]))
+
+
+def test_pools() -> None:
+    train, test = _pools()
+    assert train.tensors[0].shape == (1438, 1, 8, 8)
+    assert test.tensors[0].shape == (359, 1, 8, 8)
+    assert train.tensors[0].min() == 0
+    assert train.tensors[0].max() == 1
+    share = torch.bincount(test.tensors[1]) / (torch.bincount(test.tensors[1]) + torch.bincount(train.tensors[1]))
+    assert ((share - 0.2).abs() < 0.01).all()
+
+
+def test_peers_share_no_sample_and_one_initialisation() -> None:
+    tasks = [load_task("digits", rank, 8, 1) for rank in range(8)]
+    for part in ("train", "test"):
+        together = [index for task in tasks for index in getattr(task, part).indices]
+        assert len(together) == len(set(together))
+    digests = {Learner(task, "dfedmdc", rank=rank, seed=1).digest for rank, task in enumerate(tasks)}
+    assert len(digests) == 1
+
+
+@pytest.mark.slow
+def test_collaboration_beats_training_alone(gossip: Callable[..., None]) -> None:
+    accuracy = {}
+    for algorithm in ("local", "dfedmdc", "dfedsmdc"):
+        learners = [Learner(load_task("digits", rank, 8, 0), algorithm, rank=rank, seed=0) for rank in range(8)]
+        gossip(learners, 20, workers=2)
+        accuracy[algorithm] = np.mean([learner.evaluate().accuracy for learner in learners])
+    assert accuracy["dfedmdc"] >= 0.96, accuracy
+    assert accuracy["dfedsmdc"] >= 0.96, accuracy
+    assert min(accuracy["dfedmdc"], accuracy["dfedsmdc"]) > accuracy["local"], accuracy

@@ -1,0 +1,168 @@
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import torch
+
+from dpeer.exceptions import ConfigurationError, DpeerError, PartitionError, TaskError, UnknownName
+from dpeer.training import BUILTIN_TASKS, Task, load_task
+
+GOOD = """
+    import numpy, random, torch
+    from torch import nn
+    from torch.utils.data import TensorDataset
+    from dpeer.training import Task
+
+    def task(rank, size, seed, *, classes=2):
+        model = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, classes))
+        data = TensorDataset(torch.randn(5, 3), torch.zeros(5, dtype=torch.int64))
+        made = Task(model=model, head=("1",), train=data, test=data)
+        made.draws = [numpy.random.random(), random.random()]
+        made.place = (rank, size, seed)
+        return made
+"""
+
+Write = Callable[..., str]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    def file(text: str, name: str = "my_task.py") -> str:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text))
+        return str(path)
+
+    return file
+
+
+def refused(spec: str, message: str, error: type[DpeerError] = TaskError, **changes: object) -> DpeerError:
+    arguments: dict[str, object] = {"rank": 0, "size": 4, "seed": 0, "options": {}} | changes
+    with pytest.raises(error, match=message) as caught:
+        load_task(spec, **arguments)  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+    return caught.value
+
+
+def test_a_file(write: Write) -> None:
+    spec = write(GOOD) + ":task"
+    before = list(sys.path)
+    a, b = load_task(spec, 0, 4, 3), load_task(spec, 1, 4, 3, {"classes": 2})
+    assert (a.place, b.place) == ((0, 4, 3), (1, 4, 3))
+    assert type(a) is Task
+    assert sys.path == before
+    for p, q in zip(a.model.parameters(), b.model.parameters(), strict=True):
+        assert torch.equal(p, q)
+    assert a.draws == b.draws
+    assert load_task(spec, 0, 4, 4).draws != a.draws
+    assert load_task(spec, 0, 4, 3, {"classes": 7}).model[1].out_features == 7
+
+
+def test_a_file_is_imported_once_and_finds_its_siblings(write: Write) -> None:
+    write("count = 0", "dpeer_test_sibling.py")
+    spec = write("import dpeer_test_sibling\ndpeer_test_sibling.count += 1\n" + dedent(GOOD)) + ":task"
+    try:
+        for rank in range(3):
+            load_task(spec, rank, 3, 0)
+        assert sys.modules["dpeer_test_sibling"].count == 1
+    finally:
+        sys.modules.pop("dpeer_test_sibling", None)
+
+
+def test_files_of_one_name_do_not_collide(write: Write) -> None:
+    a = write(GOOD, "a/task.py")
+    b = write(GOOD.replace("classes=2", "classes=5"), "b/task.py")
+    assert load_task(a + ":task", 0, 2, 0).model[1].out_features == 2
+    assert load_task(b + ":task", 0, 2, 0).model[1].out_features == 5
+
+
+def test_a_module_in_the_current_folder(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("", "dpeer_test_package/__init__.py")
+    write(GOOD, "dpeer_test_package/tasks.py")
+    monkeypatch.chdir(tmp_path)
+    assert type(load_task("dpeer_test_package.tasks:task", 0, 2, 0)) is Task
+    refused("dpeer_test_package.nothing:task", "cannot be imported: ModuleNotFoundError")
+
+
+def test_unknown_builtin() -> None:
+    error = refused("digit", "unknown task 'digit': did you mean 'digits'\\?", UnknownName)
+    assert isinstance(error, UnknownName)
+    assert error.nearest == "digits"
+
+
+def test_missing_files_and_names(write: Write) -> None:
+    path = write(GOOD)
+    refused(path, "names no factory; write '.*my_task.py:task'")
+    refused("nowhere/my_task.py:task", "there is no file 'nowhere/my_task.py'")
+    refused("dpeer_no_such_module:task", "cannot be imported: ModuleNotFoundError: No module named")
+    refused(path + ":tsk", "there is no 'tsk': did you mean 'task'\\?")
+    refused(path + ":torch", "'torch' is a module, not a function")
+
+
+def test_failing_imports_tell_and_can_be_mended(write: Write) -> None:
+    refused(write("import dpeer_no_such_module") + ":task", "ModuleNotFoundError: No module named 'dpeer_no_such")
+    refused(write("def task(:") + ":task", "SyntaxError: invalid syntax.*my_task.py, line 1")
+    refused(write("raise SystemExit(3)") + ":task", "SystemExit: 3")
+    error = refused(write("1 / 0") + ":task", "cannot be imported: ZeroDivisionError: division by zero")
+    assert isinstance(error.__cause__, ZeroDivisionError)
+    assert type(load_task(write(GOOD) + ":task", 0, 2, 0)) is Task
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("raise FileNotFoundError('no scans\\nin /data')", "failed for rank 0: FileNotFoundError: no scans in /data"),
+        ("return None", "returned a NoneType; it must return a dpeer.training.Task"),
+        ("return Task(1, (), [1], [1])", "model is a int"),
+    ],
+)
+def test_failing_factories(write: Write, body: str, message: str) -> None:
+    text = f"from dpeer.training import Task\ndef task(rank, size, seed, **options):\n    {body}\n"
+    refused(write(text) + ":task", message)
+
+
+def test_dpeers_own_errors_pass_through(write: Write) -> None:
+    text = """
+        from dpeer.training import partition
+        def task(rank, size, seed):
+            partition([0, 1], size, "iid", seed)
+    """
+    refused(write(text) + ":task", "^more peers than samples", PartitionError)
+
+
+def test_options(write: Write) -> None:
+    spec = write(GOOD) + ":task"
+    refused(spec, "options given \\(colour\\): got an unexpected keyword argument 'colour'.*takes "
+            "\\(rank, size, seed, classes=2\\)", options={"colour": 1})  # fmt: skip
+    refused(spec, "multiple values for argument 'rank'", options={"rank": 1})
+    refused(write("def task(): pass", "none.py") + ":task", "cannot be called as task\\(rank, size, seed")
+    refused(
+        write("def task(rank, size, seed, data): pass", "needs.py") + ":task",
+        "options given \\(none\\): missing a required argument: 'data'",
+    )
+    refused("digits", "got an unexpected keyword argument 'colour'", options={"colour": 1})
+    refused("digits", "'partition' is not a task option; use --partition", options={"partition": "iid"})
+
+
+def test_a_type_error_within_the_factory_is_the_factorys(write: Write) -> None:
+    text = "def task(rank, size, seed):\n    return len(3)\n"
+    refused(write(text) + ":task", "failed for rank 0: TypeError: object of type 'int' has no len")
+
+
+def test_partition_is_for_builtin_tasks(write: Write) -> None:
+    refused(write(GOOD) + ":task", "--partition iid is for built-in tasks", ConfigurationError, partition="iid")
+    refused("digits", "'dirichlet:x'", PartitionError, partition="dirichlet:x")
+    refused("digits", "more peers than samples", PartitionError, size=2000)
+
+
+def test_every_builtin_task_loads_with_every_partition() -> None:
+    for name in BUILTIN_TASKS:
+        sizes = set()
+        for spec in ("dirichlet:0.3", "pathological:2", "iid"):
+            task = load_task(name, 1, 4, 0, {}, spec)
+            sizes.add(len(task.train))
+            assert len(task.test) >= 2
+        assert len(sizes) > 1

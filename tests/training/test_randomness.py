@@ -1,0 +1,163 @@
+"""Tasks that draw from the process's global generators, and tasks that do not."""
+
+import random
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset
+
+from dpeer.training import Hyperparameters, Learner, Task
+from dpeer.training.randomness import LOCK, Purpose, stream
+
+H = Hyperparameters(body_epochs=2, batch_size=16)
+
+
+class Drawing(Dataset[Any]):
+    """Augments its samples with one of the global generators."""
+
+    def __init__(self, data: Any, source: str) -> None:
+        self.data, self.source = data, source
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> Any:
+        x, y = self.data[index]
+        draw = {"numpy": np.random.normal, "random": random.random}[self.source]
+        return x + float(draw()), y
+
+
+def bits(learner: Learner) -> torch.Tensor:
+    return torch.cat([p.detach().reshape(-1) for p in learner._model.parameters()])
+
+
+@pytest.mark.parametrize("kind", ["dropout", "numpy", "random", "mixed"])
+def test_threads_give_the_bits_of_one_after_another(make_task: Callable[..., Task], kind: str) -> None:
+    def peers() -> list[Learner]:
+        found = []
+        for rank in range(4):
+            # Mixed: two draw and two do not; these run beside the others.
+            dropout = 0.5 if kind == "dropout" or (kind == "mixed" and rank % 2) else 0.0
+            task = make_task(rank, dropout=dropout)
+            if kind in ("numpy", "random"):
+                task.train = Drawing(task.train, kind)
+            found.append(Learner(task, "dfedsmdc", H, rank=rank, seed=0))
+        return found
+
+    alone, together = peers(), peers()
+    for number in range(4):
+        for learner in alone:
+            learner.train(number)
+            learner.evaluate()
+
+    def rounds(learner: Learner) -> None:
+        for number in range(4):
+            learner.train(number)
+            learner.evaluate()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(rounds, together))
+    for a, b in zip(alone, together, strict=True):
+        assert torch.equal(bits(a), bits(b))
+
+
+def test_what_the_process_drew_before_does_not_matter(make_task: Callable[..., Task]) -> None:
+    results = []
+    for noise in (1, 2):
+        learner = Learner(make_task(dropout=0.5), "dfedmdc", H, rank=0, seed=0)
+        for number in range(3):
+            torch.manual_seed(noise)
+            learner.train(number)
+        results.append(bits(learner))
+    assert torch.equal(*results)
+
+
+def test_dropout_differs_between_ranks_and_rounds(make_task: Callable[..., Task]) -> None:
+    masks = []
+
+    def run(rank: int, number: int) -> None:
+        learner = Learner(make_task(dropout=0.5), "dfedmdc", H, rank=rank, seed=0)
+        first: list[torch.Tensor] = []
+        learner._model.drop.register_forward_hook(lambda _m, _i, out: first.append(out.detach() == 0))
+        learner.train(number)
+        masks.append(first[-1])
+
+    for place in ((0, 0), (1, 0), (0, 1)):
+        run(*place)
+    assert not torch.equal(masks[0], masks[1])
+    assert not torch.equal(masks[0], masks[2])
+
+
+class Meeting(Dataset[Any]):
+    """From the second round on, waits in each first item until another learner is in its training too."""
+
+    def __init__(self, data: Any, barrier: threading.Barrier) -> None:
+        self.data, self.barrier, self.open = data, barrier, False
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> Any:
+        if self.open and index == 0:
+            self.barrier.wait(timeout=20)
+        return self.data[index]
+
+
+def test_tasks_that_do_not_draw_train_at_the_same_time(make_task: Callable[..., Task]) -> None:
+    barrier = threading.Barrier(2)
+    learners, datasets = [], []
+    for rank in range(2):
+        task = make_task(rank)
+        datasets.append(Meeting(task.train, barrier))
+        task.train = datasets[-1]
+        learners.append(Learner(task, "dfedmdc", H, rank=rank, seed=0))
+    for learner, dataset in zip(learners, datasets, strict=True):
+        learner.train(0)
+        dataset.open = True
+    torch.manual_seed(9)
+    before = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].tolist()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda learner: learner.train(1), learners))  # a lock would break the barrier
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1]
+    assert np.random.get_state()[1].tolist() == before[2]
+
+
+def test_tasks_that_draw_hold_the_lock(make_task: Callable[..., Task]) -> None:
+    learner = Learner(make_task(dropout=0.5), "dfedmdc", H, rank=0, seed=0)
+    free: list[bool] = []
+
+    def probe(*_: Any) -> None:
+        def attempt() -> None:
+            got = LOCK.acquire(blocking=False)
+            free.append(got)
+            if got:
+                LOCK.release()
+
+        thread = threading.Thread(target=attempt)
+        thread.start()
+        thread.join()
+
+    learner._model.register_forward_hook(probe)
+    for number in range(2):
+        learner.train(number)
+    assert free
+    assert not any(free)
+    free.clear()
+    learner.evaluate()
+    assert not any(free)
+    learner.evaluate()  # evaluation does not draw, so the second one is free to run beside others
+    assert free[-1]
+
+
+def test_streams_are_their_own() -> None:
+    draws = {
+        float(stream(*key).random())
+        for key in [(0, Purpose.BATCHES), (0, Purpose.PARTITION), (1, Purpose.BATCHES), (0, Purpose.BATCHES, 0)]
+    }
+    assert len(draws) == 4
