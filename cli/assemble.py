@@ -116,6 +116,6 @@ def _notes(task: Task, learner: Learner, settings: Settings) -> list[str]:
         notes.append("nothing leaves this peer: it trains alone")
     elif task.head and not learner.head_parameters:
         notes.append(
-            f"{settings.algorithm} shares the whole model: the task's head ({', '.join(task.head)}) leaves this peer too"
+            f"{settings.algorithm} shares the whole model: the task's head ({', '.join(task.head)}) leaves this peer"
         )
     return notes

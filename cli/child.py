@@ -8,13 +8,15 @@ import signal
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpeer.cli.channel import Channel
 from dpeer.cli.config import Settings
 from dpeer.cli.folders import rank_folder
-from dpeer.cli.serving import Stopper, serve
 from dpeer.exceptions import DpeerError
+
+if TYPE_CHECKING:
+    from dpeer.cli.serving import Stopper
 
 
 def main(settings_json: str, rank: int, resume: bool, connection: Connection) -> None:
@@ -34,6 +36,8 @@ def main(settings_json: str, rank: int, resume: bool, connection: Connection) ->
 
 
 async def _run(settings: Settings, rank: int, resume: bool, connection: Connection) -> int:
+    from dpeer.cli.serving import Stopper, serve  # torch; the launcher, which imports this module, does without
+
     channel = Channel(connection)
     stopper = Stopper()
     stopper.install(signal.SIGTERM)

@@ -18,7 +18,7 @@ from dpeer.cli.options import GRAPH, RUN, TRAINING, baseline_option, run_options
 def cluster(federation: Path | None, resume: bool, overwrite: bool, baseline: str | None, **flags: Any) -> int:
     """Run a whole federation on this machine, one process a peer.
 
-    The peers are those of `dpeer start` and talk over ZeroMQ on loopback. Ctrl-C stops them all after their minibatch and keeps
-    the last completed round; --resume goes on from there.
+    The peers are those of `dpeer start` and talk over ZeroMQ on loopback. Ctrl-C stops them all after their minibatch
+    and keeps the last completed round; --resume goes on from there.
     """
     return local_run("cluster", federation, flags, resume=resume, overwrite=overwrite, baseline=baseline)

@@ -52,8 +52,8 @@ def check_together(out: Path, size: int) -> None:
     first, last = min(done, key=lambda rank: done[rank]), max(done, key=lambda rank: done[rank])
     if done[last] - done[first] > 1:
         raise CheckpointError(
-            f"--resume: rank {first} has completed {done[first]} rounds and rank {last} {done[last]}, more than one apart "
-            f"(rank {first} was lost while the others went on): start over with --overwrite"
+            f"--resume: rank {first} has completed {done[first]} rounds and rank {last} {done[last]}, more "
+            f"than one apart (rank {first} was lost while the others went on): start over with --overwrite"
         )
 
 

@@ -71,6 +71,8 @@ def main(arguments: list[str] | None = None) -> None:
         code = _end(error.format_message(), error.exit_code, debug)
     except BrokenPipeError:
         code = 1  # `dpeer ... | head`
+    except Exception as error:
+        code = _end(f"unexpected {type(error).__name__}: {error} (--debug shows where)", 1, debug)
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -15,8 +15,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 GRAPH = ("topology", "size", "weights", "grid_shape", "degree", "graph_seed")
 TRAINING = (
-    "task", "partition", "algorithm", "rounds", "seed", "body_lr", "head_lr", "lr_decay", "momentum", "weight_decay", "rho",
-    "body_epochs", "head_epochs", "batch_size",
+    "task", "partition", "algorithm", "rounds", "seed", "body_lr", "head_lr", "lr_decay", "momentum", "weight_decay",
+    "rho", "body_epochs", "head_epochs", "batch_size",
 )  # fmt: skip
 RUN = ("evaluate_every", "keep", "out", "log_level")
 

@@ -1,4 +1,6 @@
-"""Imported once by the fork server, so that every peer starts with torch in (shared) memory. Imports and runs nothing else."""
+"""Imported once by the fork server, so that every peer starts with torch in (shared) memory; runs nothing else."""
 
-import dpeer.cli.child
-import dpeer.training.tasks.digits  # noqa: F401
+import sklearn.datasets  # noqa: F401 - what the digits are read with
+
+import dpeer.cli.child  # noqa: F401
+import dpeer.cli.serving  # noqa: F401

@@ -31,8 +31,8 @@ from dpeer.exceptions import ConfigurationError
 def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, **flags: Any) -> None:
     """Run one peer of a federation on this host.
 
-    Every peer is started with the same settings and its own rank; rounds begin when its neighbors are there. Ctrl-C finishes
-    the minibatch, keeps the last completed round and says goodbye; --resume goes on from there.
+    Every peer is started with the same settings and its own rank; rounds begin when its neighbors are there. Ctrl-C
+    finishes the minibatch, keeps the last completed round and says goodbye; --resume goes on from there.
     """
     number = _rank(rank)
     settings = config.load(federation, flags)

@@ -64,7 +64,8 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
 
 def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapping[str, Any] | None) -> None:
     """Print how the peers did, beside a baseline if there is one, and where the files are."""
-    table = Table(title=f"{summary['algorithm']} after {summary['rounds']} rounds", title_justify="left")
+    console.print(f"{summary['algorithm']} after {summary['rounds']} rounds: accuracy on each peer's own test data")
+    table = Table()
     table.add_column("rank", justify="right")
     table.add_column("accuracy", justify="right")
     if baseline:
@@ -79,7 +80,8 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     table.add_row("mean", number(mean), *_against(mean, baseline["accuracy_mean"] if baseline else None, baseline))
     console.print(table)
     facts = [
-        f"body of {summary['body_parameters']:,} parameters gossiped, head of {summary['head_parameters']:,} kept at home",
+        f"body of {summary['body_parameters']:,} parameters gossiped, "
+        f"head of {summary['head_parameters']:,} kept at home",
         f"{size(summary['bytes_sent'])} sent in all, {summary['wall_seconds']:.1f} s",
     ]
     if summary["consensus_distance"] is not None:
@@ -107,7 +109,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _consensus_distance(out: Path, ranks: int, facts: Mapping[str, Any]) -> float | None:
-    """sqrt(mean over peers of ||u_i - mean u||^2) of the bodies in the peers' model files; None where nothing is shared."""
+    """sqrt(mean over peers of ||u_i - mean u||^2), from the models' files; None where nothing is shared."""
     names = facts.get("body_names")
     if not names:
         return None

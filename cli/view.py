@@ -51,6 +51,7 @@ class LiveTable(AbstractContextManager["LiveTable"]):
         self._rows = [_Row() for _ in range(size)]
         self._rounds = rounds
         self._title = title
+        self._console = console
         self._live = Live(get_renderable=self._table, console=console, refresh_per_second=4, vertical_overflow="crop")
 
     def __enter__(self) -> Self:
@@ -77,7 +78,7 @@ class LiveTable(AbstractContextManager["LiveTable"]):
             table.add_column(name, justify="right", min_width=8)
         table.add_column("state")
         # More peers than lines: the terminal shows what fits, the last line what is true of all.
-        for rank, row in enumerate(self._rows[: max(1, self._live.console.height - 8)]):
+        for rank, row in enumerate(self._rows[: max(1, self._console.height - 8)]):
             entry = row.entry
             table.add_row(
                 str(rank),

@@ -4,8 +4,8 @@
     checkpoint/round-00000007/learner/...        whatever the learner saved
     checkpoint/round-00000007/released-0.bin ... the last released body, for neighbors one round behind
 
-A folder is written under another name, flushed to disk, then renamed; so one that has its name is whole. The one before is
-removed only then.
+A folder is written under another name, flushed to disk, then renamed; so one that has its name is whole. The one
+before is removed only then.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ def _manifest_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], the
         name = _first_difference(ours, theirs) or "manifest"
         here, there = dict(ours), dict(theirs)
     return (
-        f"body parameter {name} (shape): {_short(here.get(name, _ABSENT))} here, {_short(there.get(name, _ABSENT))} at {them}: "
-        "use the same model and head on both"
+        f"body parameter {name} (shape): {_short(here.get(name, _ABSENT))} here, "
+        f"{_short(there.get(name, _ABSENT))} at {them}: use the same model and head on both"
     )
 
 

@@ -1,7 +1,7 @@
 """Which neighbors are there: alive, suspect, dead or gone. Bookkeeping with the time passed in; no I/O.
 
-A neighbor is *alive* while it is heard. Silence makes it *suspect*, then *dead*: rounds go on without it. It is *gone* when it
-said goodbye. Whoever is heard again is alive again.
+A neighbor is *alive* while it is heard. Silence makes it *suspect*, then *dead*: rounds go on without it. It is *gone*
+when it said goodbye. Whoever is heard again is alive again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Neighbor:
         progress: The round it is known to have reached (from anything it said).
         spoken_round: The highest round it mentioned since its last handshake. A body of an earlier round can no
             longer arrive: links keep order.
-        departure: Why it left, with `Status.GONE`.
+        departure: Why it is dead or gone.
     """
 
     rank: int
@@ -56,7 +56,7 @@ class Membership:
         self._links: dict[Link, Neighbor] = {}
         self._last_tick: float | None = None
         self.lost: dict[int, str] = {}
-        """Ranks that were declared dead or left before the end, with the reason; ever, even if they came back."""
+        """Ranks that a round had to go on without because they died or left, and why; ever, even if they came back."""
 
     def __getitem__(self, rank: int) -> Neighbor:
         return self._neighbors[rank]
@@ -105,13 +105,11 @@ class Membership:
         neighbor.status = Status.GONE
         neighbor.departure = reason
         neighbor.left_at = now
-        if reason != "done":
-            self.lost[neighbor.rank] = reason
 
     def tick(self, now: float) -> list[Neighbor]:
         """Let time pass; returns who has just been declared dead.
 
-        If this process itself stood still (suspended laptop, stopped container), the silence was ours: nobody is blamed.
+        If this process itself stood still (suspended laptop, stopped container), the silence was ours.
         """
         stall = 0.0 if self._last_tick is None else now - self._last_tick - self._config.heartbeat
         self._last_tick = now
@@ -124,7 +122,7 @@ class Membership:
             silence = now - neighbor.heard_at
             if silence >= self._config.dead_after:
                 neighbor.status = Status.DEAD
-                self.lost[neighbor.rank] = f"silent for {silence:.0f} s"
+                neighbor.departure = f"silent for {silence:.0f} s"
                 died.append(neighbor)
             elif silence >= self._config.suspect_after:
                 neighbor.status = Status.SUSPECT
@@ -134,6 +132,14 @@ class Membership:
         """Whether sending to the rank makes sense."""
         neighbor = self._neighbors[rank]
         return neighbor.link is not None and neighbor.status in (Status.ALIVE, Status.SUSPECT)
+
+    def given_up(self, rank: int) -> str | None:
+        """A round has gone on without the rank: remember why, and return it if it is news; None if it is not lost."""
+        neighbor = self._neighbors[rank]
+        if neighbor.status not in (Status.DEAD, Status.GONE) or self.lost.get(rank) == neighbor.departure:
+            return None
+        self.lost[rank] = neighbor.departure
+        return neighbor.departure
 
     def awaited(self, rank: int, number: int, now: float) -> bool:
         """Whether round `number`'s body of this rank, not yet here, may still come.

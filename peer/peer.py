@@ -90,6 +90,7 @@ class Peer:
         self._session = Session(config, learner, transport, self.neighbors, log)
         self._stopping = asyncio.Event()
         self._metrics = MetricsFile(None, 0)
+        self._reported = -1
         self._earlier_seconds = 0.0
         self._began = time.monotonic()
 
@@ -180,6 +181,7 @@ class Peer:
             if state.released is not None:
                 self._session.outbox.add(start - 1, state.released, state.receivers)
             self._earlier_seconds = float((state.extra or {}).get("seconds", 0.0))
+            self._reported = start - 1
             self._log.info("resuming at round %d", start)
         return start
 
@@ -193,22 +195,27 @@ class Peer:
             # More rounds than planned are welcome: nothing that happened so far depended on the plan.
             if field != "rounds" and state.fingerprint.get(field) != here[field]:
                 raise CheckpointError(
-                    f"checkpoint {str(found)!r} is of another run: {field} is {state.fingerprint.get(field)!r} there and "
-                    f"{here[field]!r} here; use the same settings, or start over with --overwrite"
+                    f"checkpoint {str(found)!r} is of another run: {field} is {state.fingerprint.get(field)!r} there "
+                    f"and {here[field]!r} here; use the same settings, or start over with --overwrite"
                 )
         if state.next_round > self.config.rounds:
             raise CheckpointError(
-                f"checkpoint {str(found)!r} has completed {state.next_round} rounds: --rounds {self.config.rounds} is less"
+                f"checkpoint {str(found)!r} has completed {state.next_round} rounds, more than "
+                f"--rounds {self.config.rounds}"
             )
         return state
 
     async def _complete(self, record: RoundRecord) -> None:
         entry = record.as_dict()
         await self._worker.run(self._save, entry)
-        self._on_record(entry)
+        self._report(entry)
         self._log.info("%s", _line(entry, self.config.rounds))
         if entry["train_loss"] is None and record.train_loss is not None:
             self._log.warning("round %d: the training loss is not finite: lower the learning rates", record.round)
+
+    def _report(self, entry: dict[str, Any]) -> None:
+        self._reported = entry["round"]
+        self._on_record(entry)
 
     def _save(self, entry: dict[str, Any]) -> None:
         # The line first: a line without its checkpoint is dropped on resume, a checkpoint without its line is damage.
@@ -229,6 +236,8 @@ class Peer:
     async def _conclude(self, status: Literal["done", "stopped"]) -> Outcome:
         """Write the model and the summary of the last completed round."""
         out = self.config.out
+        if self._metrics.last is not None and self._reported < self._completed - 1:
+            self._report(self._metrics.last)  # stopped while it was being saved
         if out is not None and self._completed:
             if status == "stopped":
                 await self._worker.run(self._load)  # back from the middle of the discarded round
@@ -236,8 +245,6 @@ class Peer:
         lost = self._session.members.lost
         if out is not None:
             write_json(out / "summary.json", {**self._facts, **self._results(status)})
-        for rank, reason in lost.items():
-            self._log.warning("lost during the run: rank %d (%s)", rank, reason)
         return Outcome(status, self._completed, self._metrics.last, dict(lost))
 
     def _results(self, status: str) -> dict[str, Any]:

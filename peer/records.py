@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -110,7 +109,7 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file so that readers see the old content or the new, never a part."""
     draft = path.with_name(f".{path.name}.tmp")
     draft.write_text(json.dumps(finite(content), indent=1) + "\n")
-    os.replace(draft, path)
+    draft.replace(path)
 
 
 class JsonFormatter(logging.Formatter):

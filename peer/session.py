@@ -131,9 +131,13 @@ class Session:
 
     async def collect(self, number: int, in_neighbors: tuple[int, ...]) -> dict[int, Received]:
         """Round `number`'s bodies from everyone who can still send one."""
-        return await self.inbox.collect(
+        received = await self.inbox.collect(
             number, in_neighbors, lambda rank: self.members.awaited(rank, number, time.monotonic())
         )
+        for rank in set(in_neighbors) - received.keys():
+            if reason := self.members.given_up(rank):
+                self._log.warning("lost rank %d (%s): its weight goes to the diagonal", rank, reason)
+        return received
 
     def left_out(self, rank: int, reason: str) -> None:
         """A body arrived whole but must not be mixed: count it, and say so once."""
@@ -221,7 +225,7 @@ class Session:
         if reason == "done":
             neighbor.progress = max(neighbor.progress, self._config.rounds)
         else:
-            self._log.warning("rank %d %s; its weight goes to the diagonal", neighbor.rank, _PAST[reason])
+            self._log.warning("rank %d %s", neighbor.rank, _PAST[reason])
         # Whoever waits for it looks again when the grace is over.
         asyncio.get_running_loop().call_later(self._config.liveness.departure_grace + 0.01, self._wake)
 
@@ -250,9 +254,7 @@ class Session:
     async def _beat(self) -> None:
         while True:
             for dead in self.members.tick(time.monotonic()):
-                self._log.warning(
-                    "lost rank %d: %s; its weight goes to the diagonal", dead.rank, self.members.lost[dead.rank]
-                )
+                self._log.warning("rank %d is %s: rounds go on without it", dead.rank, dead.departure)
             for link, rank in self._dialled.items():
                 if self.members[rank].link != link:
                     self._send_hello(link, reply=False)

@@ -84,7 +84,7 @@ class GlobalGenerators:
         if self._draws.get(purpose) is False:
             yield
             return
-        if True:
+        with LOCK:
             seed_globals(int(stream(self._seed, purpose, self._rank, number).integers(2**63)))
             before = None if purpose in self._draws else _states()
             yield

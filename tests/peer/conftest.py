@@ -197,10 +197,10 @@ def kind(request):
     return request.param
 
 
-async def eventually(condition, timeout=10.0):
+async def eventually(condition, seconds=10.0):
     """Poll for a condition that no event announces."""
-    async with asyncio.timeout(timeout):
-        while not condition():
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
 

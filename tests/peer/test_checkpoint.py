@@ -15,7 +15,9 @@ def state(next_round, released=(b"head", b"body")):
 def test_what_was_written_is_read(tmp_path):
     checkpoint.write(tmp_path, state(5), save)
     loaded = []
-    found = checkpoint.read(checkpoint.latest(tmp_path), lambda folder: loaded.append((folder / "weights").read_bytes()))
+    found = checkpoint.read(
+        checkpoint.latest(tmp_path), lambda folder: loaded.append((folder / "weights").read_bytes())
+    )
     assert loaded == [b"w" * 100]
     assert (found.next_round, found.fingerprint, found.receivers) == (5, {"size": 8}, (1, 7))
     assert list(found.released) == [b"head", b"body"]

@@ -247,7 +247,7 @@ async def test_strangers_on_the_port_have_no_effect(federation, expected, tmp_pa
         stranger.connect(addresses[2])
         stranger.send_multipart(message)
         strangers.append(stranger)
-    raw_reader, raw = await asyncio.open_connection("127.0.0.1", int(addresses[2].rpartition(":")[2]))
+    _raw_reader, raw = await asyncio.open_connection("127.0.0.1", int(addresses[2].rpartition(":")[2]))
     raw.write(b"\x00\xff" * 5000)
     await until(lambda: sum(ours.peers[2]._session.dropped.values()) >= len(nonsense))
     ours.learners[1].go.set()

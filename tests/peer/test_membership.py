@@ -34,6 +34,9 @@ def test_silence_makes_suspect_then_dead_and_a_word_makes_alive(members):
     assert run_clock(members, 4, 12) == [(9, 2)]
     assert not members.reachable(2)
     assert not members.awaited(2, 0, 12.0)
+    assert members.lost == {}
+    assert members.given_up(2) == "silent for 9 s"
+    assert members.given_up(2) is None  # no news
     assert members.lost == {2: "silent for 9 s"}
     assert members.heard(members[2], 0, 12.0)
     assert members.reachable(2)
@@ -71,4 +74,5 @@ def test_one_that_was_stopped_is_awaited_a_moment_longer(members, reason, still)
     assert members.awaited(2, 0, 6.9) is still
     assert not members.awaited(2, 0, 7.1)
     assert not members.reachable(2)
-    assert members.lost == ({} if reason == "done" else {2: reason})
+    assert members.given_up(2) == reason
+    assert members.lost == {2: reason}

@@ -87,7 +87,7 @@ async def test_what_was_sent_before_closing_arrives(ends):
 
 
 async def test_an_address_in_use_is_named(ends, request):
-    listener, address, dialler = ends
+    _listener, address, dialler = ends
     if address.startswith("ipc"):
         pytest.skip("libzmq takes an ipc:// path over")
     with pytest.raises(AddressError, match="in use") as caught:

@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import gzip
-import importlib.util
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -74,28 +71,15 @@ def task(rank: int, size: int, seed: int, *, partition: str) -> Task:
 @cache
 def _pools() -> tuple[TensorDataset, TensorDataset]:
     """Training and test pool; images in 0..1."""
-    table = _table()
-    images = torch.from_numpy((table[:, :-1] / 16).astype(np.float32)).view(-1, 1, 8, 8)
-    labels = torch.from_numpy(table[:, -1].astype(np.int64))
+    from sklearn.datasets import load_digits  # over a second to import: only for those who use this task
+
+    pixels, digits = load_digits(return_X_y=True)
+    images = torch.from_numpy((pixels / 16).astype(np.float32)).view(-1, 1, 8, 8)
+    labels = torch.from_numpy(digits.astype(np.int64))
     rng = np.random.default_rng(_POOL_SEED)
-    test = np.zeros(len(table), dtype=bool)
+    test = np.zeros(len(digits), dtype=bool)
     for digit in range(10):
-        members = np.flatnonzero(table[:, -1] == digit)
+        members = np.flatnonzero(digits == digit)
         test[rng.permutation(members)[: round(_TEST_SHARE * len(members))]] = True
     chosen = torch.from_numpy(test)
     return TensorDataset(images[~chosen], labels[~chosen]), TensorDataset(images[chosen], labels[chosen])
-
-
-def _table() -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
-    """One row per image: 64 pixels in 0..16 and the digit."""
-    # Importing scikit-learn takes longer than the whole first round; its file needs no code of it.
-    found = importlib.util.find_spec("sklearn")
-    if found is not None and found.origin is not None:
-        path = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz"
-        if path.is_file():
-            with gzip.open(path, "rt") as file:
-                return np.loadtxt(file, delimiter=",")
-    from sklearn.datasets import load_digits
-
-    images, labels = load_digits(return_X_y=True)
-    return np.column_stack([images, labels])

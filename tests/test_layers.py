@@ -1,0 +1,122 @@
+"""The arrows between the packages, and what each may import from outside."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("cli", "peer", "privacy", "topology", "training")
+
+MAY_IMPORT = {
+    "cli": {"peer", "privacy", "topology", "training"},
+    "peer": {"topology"},
+    "privacy": set(),
+    "topology": set(),
+    "training": {"privacy"},
+}
+MUST_NOT_IMPORT = {
+    "cli": set(),
+    "peer": {"torch", "click", "rich", "sklearn", "networkx"},
+    "privacy": {"torch", "zmq", "click", "rich"},
+    "topology": {"torch", "zmq", "click", "rich", "pydantic", "msgpack"},
+    "training": {"zmq", "click", "rich", "networkx", "msgpack"},
+}
+
+
+def imported(source):
+    """Every module that a file imports, wherever in the file."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield "." * node.level + (node.module or "")
+            if node.module == "dpeer":
+                yield from (f"dpeer.{alias.name}" for alias in node.names)
+
+
+def violations(root):
+    """What breaks an arrow below a folder that has the five packages."""
+    found = []
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            for name in imported(path.read_text()):
+                top, _, rest = name.partition(".")
+                target = rest.partition(".")[0]
+                wrong = (
+                    name.startswith(".")
+                    or top in PACKAGES
+                    or top in MUST_NOT_IMPORT[package]
+                    or (top == "dpeer" and target in PACKAGES and target not in MAY_IMPORT[package] | {package})
+                )
+                if wrong:
+                    found.append(f"{path.relative_to(root)} imports {name}")
+    return found
+
+
+def test_the_arrows_hold():
+    assert violations(ROOT) == []
+
+
+@pytest.mark.parametrize(
+    ("package", "line"),
+    [
+        ("peer", "import torch"),
+        ("peer", "def late():\n    from torch import nn"),
+        ("peer", "from dpeer.training import Learner"),
+        ("peer", "from dpeer import training"),
+        ("training", "import zmq.asyncio"),
+        ("training", "import dpeer.peer"),
+        ("topology", "from dpeer.peer import Peer"),
+        ("privacy", "import torch"),
+        ("privacy", "import dpeer.training.flat"),
+        ("cli", "import topology"),
+        ("cli", "from . import main"),
+        ("topology", "import click"),
+    ],
+)
+def test_a_wrong_import_is_found(tmp_path, package, line):
+    for name in PACKAGES:
+        (tmp_path / name).mkdir()
+    (tmp_path / package / "module.py").write_text(line + "\n")
+    assert len(violations(tmp_path)) == 1
+
+
+def modules_after(statement):
+    """The top-level modules in memory after a statement in a fresh interpreter."""
+    code = f"{statement}\nimport sys\nprint(*{{name.partition('.')[0] for name in sys.modules}})"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    return set(found.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("import dpeer.peer", {"torch", "click", "rich"}),
+        ("import dpeer.topology", {"torch", "zmq", "click"}),
+        ("import dpeer.training", {"zmq", "click", "rich"}),
+        ("import dpeer.privacy", {"torch", "zmq"}),
+        ("import dpeer.cli.start, dpeer.cli.simulate, dpeer.cli.topology", {"torch"}),
+    ],
+)
+def test_what_importing_a_package_brings_into_memory(statement, absent):
+    assert modules_after(statement) & absent == set()
+
+
+def test_packages_are_only_known_as_dpeers():
+    for package in PACKAGES:
+        link = ROOT / "dpeer" / package
+        assert link.resolve() == (ROOT / package).resolve()
+
+
+def test_a_checkout_that_lost_its_links_still_works(tmp_path):
+    (tmp_path / "dpeer").mkdir()
+    for name in ("__init__.py", "exceptions.py"):
+        (tmp_path / "dpeer" / name).write_text((ROOT / "dpeer" / name).read_text())
+    for package in PACKAGES:
+        (tmp_path / package).symlink_to(ROOT / package)
+    code = "import dpeer.topology; print(dpeer.topology.__file__)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert found.stdout.strip() == str(tmp_path / "topology" / "__init__.py")
