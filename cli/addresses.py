@@ -36,6 +36,11 @@ def from_file(settings: Settings) -> bool:
     return any(own.address or own.bind for own in settings.rank.values())
 
 
+def all_on_this_host(settings: Settings) -> bool:
+    """Whether every address is a loopback one, so that all peers share this machine's cores."""
+    return all(_is_loopback(_parse(address, f"rank.{rank}")[0]) for rank, address in addresses(settings).items())
+
+
 def listen_address(settings: Settings, rank: int) -> str | None:
     """Where this rank listens; None if it only dials out.
 

@@ -2,5 +2,5 @@
 
 import sklearn.datasets  # noqa: F401 - what the digits are read with
 
-import dpeer.cli.child  # noqa: F401
+import dpeer.cli.child
 import dpeer.cli.serving  # noqa: F401

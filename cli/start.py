@@ -39,6 +39,9 @@ def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, **f
     own = settings.of_rank(number)
     listen = addresses.listen_address(settings, number)
     everyone = addresses.addresses(settings)
+    if own.threads is None and addresses.all_on_this_host(settings):
+        # Threads of several peers that fight for the same cores can be a hundred times slower.
+        own = own.model_copy(update={"threads": max(1, (os.cpu_count() or 1) // settings.size)})
     folders.prepare(own.out, [number], resume=resume, overwrite=overwrite)
 
     handler = logging.StreamHandler()
