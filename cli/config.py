@@ -72,7 +72,9 @@ class Settings(BaseModel):
     out: Path = Field(Path("dpeer-run"), description="folder for results")
     wait: Seconds = Field(300.0, description="seconds to wait for neighbors before the first round")
     dead_after: Seconds = Field(15.0, description="seconds of silence after which rounds go on without a neighbor")
-    threads: int | None = Field(None, ge=1, description="torch threads of a peer; by default all cores, or this host's share of them when all peers are on it")
+    threads: int | None = Field(
+        None, ge=1, description="torch threads (default: all cores; their share if all peers are on this host)"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="how much is logged")
     base_port: int = Field(
         7700, ge=1, le=65535, description="without a federation file rank R listens at this port + R"

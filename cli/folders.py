@@ -26,8 +26,8 @@ def prepare(out: Path, ranks: range | list[int], *, resume: bool, overwrite: boo
     if resume and overwrite:
         raise OutputError("--resume and --overwrite exclude each other: continue the earlier run, or remove it")
     folders = [rank_folder(out, rank) for rank in ranks]
-    used = [folder for folder in folders if any((folder / name).exists() for name in _OURS)]
-    if resume and not used:
+    used = [folder for folder in folders if _holds_run(folder)]
+    if resume and not any((folder / name).exists() for folder in folders for name in _OURS):
         raise CheckpointError(f"--resume: no run of {_named(list(ranks))} in {str(out)!r}; start one without --resume")
     if used and not resume and not overwrite:
         raise OutputError(f"{str(used[0])!r} holds an earlier run: give --resume, --overwrite or another --out")
@@ -60,6 +60,12 @@ def check_together(out: Path, size: int) -> None:
 def _completed(folder: Path) -> int:
     found = checkpoint.latest(folder / "checkpoint")
     return 0 if found is None else int(found.name.rpartition("-")[2]) + 1
+
+
+def _holds_run(folder: Path) -> bool:
+    """Whether a round has been completed there; what a mistyped command leaves is nothing that could be lost."""
+    metrics = folder / "metrics.jsonl"
+    return (metrics.exists() and metrics.stat().st_size > 0) or checkpoint.latest(folder / "checkpoint") is not None
 
 
 def _remove(folder: Path) -> None:

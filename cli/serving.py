@@ -106,11 +106,10 @@ async def serve(
             log.info("listening at %s", bound)
         addresses = await _unless_stopped(meet(bound), stopper)
         return None if addresses is None else await peer.serve(addresses)
-    except DpeerError as error:
-        log.error("%s", error, exc_info=settings.log_level == "debug")
-        raise
-    except Exception:
-        log.exception("unexpected error")
+    except Exception as error:
+        if handler is not None:
+            log.removeHandler(handler)  # whoever called prints it
+        log.error("%s", error, exc_info=not isinstance(error, DpeerError) or settings.log_level == "debug")
         raise
     finally:
         executor.shutdown(wait=False, cancel_futures=True)

@@ -206,7 +206,9 @@ class Session:
         elif hello.rank not in self.members and problem is None:
             raise ProtocolError("not-a-neighbor", f"rank {hello.rank} shook hands")
         if problem is not None:
-            self._refuse(hello.rank, problem)
+            if self._refuses(hello.rank):
+                self._refusal.set_exception(Refused(problem))
+                return
             raise ProtocolError("mismatch", problem)
         neighbor = self.members[hello.rank]
         if self.members.greet(hello.rank, link, hello.next_round, time.monotonic()):
@@ -233,11 +235,13 @@ class Session:
         if self.members.heard(neighbor, number, time.monotonic()):
             self._log.warning("rank %d is back", neighbor.rank)
 
-    def _refuse(self, rank: int, problem: str) -> None:
-        # Only before the run: once neighbors train together, whoever comes with other settings is just turned away.
+    def _refuses(self, rank: int) -> bool:
+        """Whether a mismatch with this rank ends our own run.
+
+        Only before the first round: once neighbors train together, whoever comes with other settings is turned away.
+        """
         waiting = rank not in self.members or self.members[rank].status is Status.UNSEEN
-        if waiting and self.members.unseen() and not self._refusal.done():
-            self._refusal.set_exception(Refused(problem))
+        return waiting and bool(self.members.unseen()) and not self._refusal.done()
 
     def _drop(self, link: Link, error: ProtocolError) -> None:
         self.dropped[error.reason] += 1
