@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-from dpeer.exceptions import AddressError, CheckpointError
-from dpeer.peer import checkpoint
+from dpeer.exceptions import AddressError
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.keeper import Keeper
 from dpeer.peer.learner import Learner
-from dpeer.peer.records import MetricsFile, RoundRecord, write_json
+from dpeer.peer.records import RoundRecord
 from dpeer.peer.rounds import run_rounds
 from dpeer.peer.session import Session
 from dpeer.peer.transports import Transport
@@ -31,7 +29,7 @@ class Outcome:
     last: Mapping[str, Any] | None
     """The last line of metrics.jsonl."""
     lost: Mapping[int, str]
-    """Neighbors that were given up at some time, and why."""
+    """Neighbors that a round had to go on without, and why."""
 
 
 def dialled(rank: int, neighbors: tuple[int, ...], addresses: Mapping[int, str]) -> dict[int, str]:
@@ -60,7 +58,7 @@ class Peer:
         topology: Who its neighbors are, round by round.
         learner: What it trains.
         transport: How it reaches its neighbors; unused when it has none.
-        worker: Where tensor work runs.
+        worker: Where tensor work and disk work run.
         log: Where lines go.
         facts: What summary.json says about the run besides its results.
         on_record: Called on the event loop with every line of metrics.jsonl.
@@ -85,14 +83,11 @@ class Peer:
         self._transport = transport
         self._worker = worker
         self._log = log
-        self._facts = dict(facts or {})
         self._on_record = on_record
-        self._session = Session(config, learner, transport, self.neighbors, log)
-        self._stopping = asyncio.Event()
-        self._metrics = MetricsFile(None, 0)
         self._reported = -1
-        self._earlier_seconds = 0.0
-        self._began = time.monotonic()
+        self._session = Session(config, learner, transport, self.neighbors, log)
+        self._keeper = Keeper(config, learner, self._session.outbox, facts or {})
+        self._stopping = asyncio.Event()
 
     async def listen(self) -> str | None:
         """Accept connections; return the bound address. None for a peer that only dials out or has no neighbors."""
@@ -122,6 +117,13 @@ class Peer:
         self._stopping.set()
         self._learner.interrupt()
 
+    async def _take_up(self) -> int:
+        start = await self._worker.run(self._keeper.take_up)
+        self._reported = start - 1
+        if start:
+            self._log.info("resuming at round %d", start)
+        return start
+
     async def _run(self, start: int) -> None:
         await self._session.gather()
         if self.neighbors:
@@ -146,68 +148,21 @@ class Peer:
             await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
-            stopped = self._stopping.is_set()
             if not running.done():
                 self._learner.interrupt()
                 running.cancel()
             outcome = (await asyncio.gather(running, return_exceptions=True))[0]
             # A job on the worker goes on after its round was cancelled: a checkpoint is finished, not torn.
             await self._worker.drain()
-        if stopped:
-            return "done" if self._completed == self.config.rounds else "stopped"
+        if self._stopping.is_set():
+            return "done" if self._keeper.completed == self.config.rounds else "stopped"
         if isinstance(outcome, BaseException):
             raise outcome
         return "done"
 
-    # -- what lasts --------------------------------------------------------------------------------------------
-
-    @property
-    def _completed(self) -> int:
-        return 0 if self._metrics.last is None else int(self._metrics.last["round"]) + 1
-
-    @property
-    def _checkpoints(self) -> Path | None:
-        return self.config.out / "checkpoint" if self.config.out else None
-
-    async def _take_up(self) -> int:
-        """Load the checkpoint when resuming; return the first round to run."""
-        state = await self._worker.run(self._load) if self.config.resume else None
-        start = state.next_round if state else 0
-        out = self.config.out
-        self._metrics = MetricsFile(out / "metrics.jsonl" if out else None, start)
-        if state is not None:
-            if self._completed != start:
-                raise CheckpointError(f"metrics.jsonl in {str(out)!r} lacks rounds before {start}: it is damaged")
-            if state.released is not None:
-                self._session.outbox.add(start - 1, state.released, state.receivers)
-            self._earlier_seconds = float((state.extra or {}).get("seconds", 0.0))
-            self._reported = start - 1
-            self._log.info("resuming at round %d", start)
-        return start
-
-    def _load(self) -> checkpoint.State | None:
-        found = checkpoint.latest(self._checkpoints) if self._checkpoints else None
-        if found is None:
-            return None  # stopped before the first round was complete
-        state = checkpoint.read(found, self._learner.load)
-        here = self.config.fingerprint
-        for field in here:
-            # More rounds than planned are welcome: nothing that happened so far depended on the plan.
-            if field != "rounds" and state.fingerprint.get(field) != here[field]:
-                raise CheckpointError(
-                    f"checkpoint {str(found)!r} is of another run: {field} is {state.fingerprint.get(field)!r} there "
-                    f"and {here[field]!r} here; use the same settings, or start over with --overwrite"
-                )
-        if state.next_round > self.config.rounds:
-            raise CheckpointError(
-                f"checkpoint {str(found)!r} has completed {state.next_round} rounds, more than "
-                f"--rounds {self.config.rounds}"
-            )
-        return state
-
     async def _complete(self, record: RoundRecord) -> None:
         entry = record.as_dict()
-        await self._worker.run(self._save, entry)
+        await self._worker.run(self._keeper.complete, entry)
         self._report(entry)
         self._log.info("%s", _line(entry, self.config.rounds))
         if entry["train_loss"] is None and record.train_loss is not None:
@@ -217,55 +172,13 @@ class Peer:
         self._reported = entry["round"]
         self._on_record(entry)
 
-    def _save(self, entry: dict[str, Any]) -> None:
-        # The line first: a line without its checkpoint is dropped on resume, a checkpoint without its line is damage.
-        self._metrics.append(entry)
-        if self._checkpoints is None:
-            return
-        number = entry["round"]
-        outbox = self._session.outbox
-        state = checkpoint.State(
-            next_round=number + 1,
-            fingerprint=self.config.fingerprint,
-            receivers=outbox.receivers.get(number, ()),
-            released=outbox.frames.get(number),
-            extra={"seconds": self._seconds()},
-        )
-        checkpoint.write(self._checkpoints, state, self._learner.save)
-
     async def _conclude(self, status: Literal["done", "stopped"]) -> Outcome:
-        """Write the model and the summary of the last completed round."""
-        out = self.config.out
-        if self._metrics.last is not None and self._reported < self._completed - 1:
-            self._report(self._metrics.last)  # stopped while it was being saved
-        if out is not None and self._completed:
-            if status == "stopped":
-                await self._worker.run(self._load)  # back from the middle of the discarded round
-            await self._worker.run(self._learner.write_model, out / "model.safetensors")
-        lost = self._session.members.lost
-        if out is not None:
-            write_json(out / "summary.json", {**self._facts, **self._results(status)})
-        return Outcome(status, self._completed, self._metrics.last, dict(lost))
-
-    def _results(self, status: str) -> dict[str, Any]:
-        best = self._learner.best_round
-        kept = (None if best is None else self._metrics.entry(best)) or self._metrics.last or {}
-        names = ("accuracy", "accuracy_trained", "test_loss", "metrics", "train_loss", "epsilon", "delta")
-        return {
-            "rank": self.config.rank,
-            "status": status,
-            "completed_rounds": self._completed,
-            "kept_round": kept.get("round"),
-            **{name: kept.get(name) for name in names},
-            "bytes_sent": self._metrics.bytes_sent,
-            "bytes_received": self._metrics.bytes_received,
-            "wall_seconds": round(self._seconds(), 3),
-            "lost": {str(rank): reason for rank, reason in self._session.members.lost.items()},
-            "dropped": dict(self._session.dropped + self._session.inbox.dropped),
-        }
-
-    def _seconds(self) -> float:
-        return self._earlier_seconds + time.monotonic() - self._began
+        last, lost = self._keeper.last, self._session.members.lost
+        if last is not None and self._reported < last["round"]:
+            self._report(last)  # stopped while it was being saved
+        dropped = self._session.dropped + self._session.inbox.dropped
+        await self._worker.run(self._keeper.conclude, status, lost, dropped)
+        return Outcome(status, self._keeper.completed, last, dict(lost))
 
 
 def _line(entry: Mapping[str, Any], rounds: int) -> str:

@@ -124,8 +124,7 @@ class Session:
             if rank not in graph.in_neighbors:
                 await self._until(partial(self._at, rank, number))
             neighbor = self.members[rank]
-            if self.members.reachable(rank) and neighbor.link is not None:
-                self._transport.send(neighbor.link, frames)
+            if self.members.reachable(rank) and self._transport.send(neighbor.link, frames):
                 sent += wire.size(frames)
         return sent
 

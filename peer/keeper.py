@@ -1,0 +1,142 @@
+"""What lasts of a peer's run: checkpoint, metrics.jsonl, model and summary, kept in step with each other.
+
+Everything here blocks on the disk: the peer calls it on its worker.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpeer.exceptions import CheckpointError
+from dpeer.peer import checkpoint
+from dpeer.peer.config import PeerConfig
+from dpeer.peer.learner import Learner
+from dpeer.peer.outbox import Outbox
+from dpeer.peer.records import MetricsFile, write_json
+
+
+class Keeper:
+    """One peer's folder.
+
+    Args:
+        config: Where it is, and what must not have changed since a checkpoint was written.
+        learner: Saved, loaded, and asked for the model.
+        outbox: Its last body goes into the checkpoint and comes back from it.
+        facts: What summary.json says about the run besides its results.
+
+    Attributes:
+        last: The last line of metrics.jsonl.
+    """
+
+    def __init__(self, config: PeerConfig, learner: Learner, outbox: Outbox, facts: Mapping[str, Any]) -> None:
+        self._config = config
+        self._learner = learner
+        self._outbox = outbox
+        self._facts = dict(facts)
+        self._metrics = MetricsFile(None, 0)
+        self._earlier_seconds = 0.0
+        self._began = time.monotonic()
+
+    @property
+    def last(self) -> dict[str, Any] | None:
+        """The last completed round's line of metrics.jsonl."""
+        return self._metrics.last
+
+    @property
+    def completed(self) -> int:
+        """How many rounds are completed."""
+        return 0 if self.last is None else int(self.last["round"]) + 1
+
+    def take_up(self) -> int:
+        """Load the checkpoint when resuming; return the first round to run.
+
+        Raises:
+            CheckpointError: it is damaged, of another run, or not in step with metrics.jsonl.
+        """
+        state = self._load() if self._config.resume else None
+        start = state.next_round if state else 0
+        out = self._config.out
+        self._metrics = MetricsFile(out / "metrics.jsonl" if out else None, start)
+        if state is not None:
+            if self.completed != start:
+                raise CheckpointError(f"metrics.jsonl in {str(out)!r} lacks rounds before {start}: it is damaged")
+            if state.released is not None:
+                self._outbox.add(start - 1, state.released, state.receivers)
+            self._earlier_seconds = float((state.extra or {}).get("seconds", 0.0))
+        return start
+
+    def complete(self, entry: dict[str, Any]) -> None:
+        """Make a round last."""
+        # The line first: a line without its checkpoint is dropped on resume, a checkpoint without its line is damage.
+        self._metrics.append(entry)
+        if self._checkpoints is None:
+            return
+        number = entry["round"]
+        state = checkpoint.State(
+            next_round=number + 1,
+            fingerprint=self._config.fingerprint,
+            receivers=self._outbox.receivers.get(number, ()),
+            released=self._outbox.frames.get(number),
+            extra={"seconds": self._seconds()},
+        )
+        checkpoint.write(self._checkpoints, state, self._learner.save)
+
+    def conclude(self, status: str, lost: Mapping[int, str], dropped: Mapping[str, int]) -> None:
+        """Write the model and the summary of the last completed round."""
+        out = self._config.out
+        if out is None:
+            return
+        if self.completed:
+            if status == "stopped":
+                self._load()  # back from the middle of the discarded round
+            self._learner.write_model(out / "model.safetensors")
+        results = self._results(status) | {
+            "lost": {str(rank): reason for rank, reason in lost.items()},
+            "dropped": dict(dropped),
+        }
+        write_json(out / "summary.json", self._facts | results)
+
+    def _results(self, status: str) -> dict[str, Any]:
+        best = self._learner.best_round
+        kept = (None if best is None else self._metrics.entry(best)) or self.last or {}
+        names = ("accuracy", "accuracy_trained", "test_loss", "metrics", "train_loss", "epsilon", "delta")
+        return {
+            "rank": self._config.rank,
+            "status": status,
+            "completed_rounds": self.completed,
+            "kept_round": kept.get("round"),
+            **{name: kept.get(name) for name in names},
+            "bytes_sent": self._metrics.bytes_sent,
+            "bytes_received": self._metrics.bytes_received,
+            "wall_seconds": round(self._seconds(), 3),
+        }
+
+    def _load(self) -> checkpoint.State | None:
+        found = checkpoint.latest(self._checkpoints) if self._checkpoints else None
+        if found is None:
+            return None  # stopped before the first round was complete
+        state = checkpoint.read(found, self._learner.load)
+        for field, here in self._config.fingerprint.items():
+            there = state.fingerprint.get(field)
+            # More rounds than planned are welcome: nothing that happened so far depended on the plan.
+            if field != "rounds" and there != here:
+                raise CheckpointError(
+                    f"checkpoint {str(found)!r} is of another run: {field} is {there!r} there and {here!r} here; "
+                    "use the same settings, or start over with --overwrite"
+                )
+        if state.next_round > self._config.rounds:
+            raise CheckpointError(
+                f"checkpoint {str(found)!r} has completed {state.next_round} rounds, more than "
+                f"--rounds {self._config.rounds}"
+            )
+        return state
+
+    @property
+    def _checkpoints(self) -> Path | None:
+        return self._config.out / "checkpoint" if self._config.out else None
+
+    def _seconds(self) -> float:
+        return self._earlier_seconds + time.monotonic() - self._began
