@@ -60,8 +60,6 @@ def write(folder: Path, state: State, save_learner: Callable[[Path], None]) -> N
     (draft / "state.json").write_text(json.dumps(described, indent=1))
     for path in [*files, draft / "state.json", draft / "learner", draft]:
         _flush(path)
-    # The same round can be written again: when nothing but the end of the run came after it.
-    shutil.rmtree(final, ignore_errors=True)
     draft.rename(final)
     _flush(folder)
     for old in folder.glob(f"{_PREFIX}*"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ def mismatch(ours: Hello, theirs: Hello) -> str | None:
     field = _first_difference(ours.fingerprint, theirs.fingerprint)
     if field is not None:
         here, there = ours.fingerprint.get(field, _ABSENT), theirs.fingerprint.get(field, _ABSENT)
-        return f"{field}: {_short(here)} here, {_short(there)} at {them}: use the same settings on both"
+        return f"{field[:60]}: {_short(here)} here, {_short(there)} at {them}: use the same settings on both"
     if ours.manifest != theirs.manifest:
         return _manifest_difference(ours.manifest, theirs.manifest, them)
     if ours.digest != theirs.digest:
@@ -48,7 +49,7 @@ def _manifest_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], the
         name = _first_difference(ours, theirs) or "manifest"
         here, there = dict(ours), dict(theirs)
     return (
-        f"body parameter {name} (shape): {_short(here.get(name, _ABSENT))} here, "
+        f"body parameter {name[:60]} (shape): {_short(here.get(name, _ABSENT))} here, "
         f"{_short(there.get(name, _ABSENT))} at {them}: use the same model and head on both"
     )
 
@@ -61,5 +62,9 @@ def _entries(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    """A value in a message: short, and shortened quickly, however large what came over the wire is."""
+    return _REPR.repr(value)
+
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = 60

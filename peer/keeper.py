@@ -15,7 +15,7 @@ from dpeer.peer import checkpoint
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.learner import Learner
 from dpeer.peer.outbox import Outbox
-from dpeer.peer.records import MetricsFile, write_json
+from dpeer.peer.records import MetricsFile, count_lines, write_json
 
 
 class Keeper:
@@ -25,16 +25,20 @@ class Keeper:
         config: Where it is, and what must not have changed since a checkpoint was written.
         learner: Saved, loaded, and asked for the model.
         outbox: Its last body goes into the checkpoint and comes back from it.
+        lost: Whom rounds had to go on without, and why; kept over a resume.
         facts: What summary.json says about the run besides its results.
 
     Attributes:
         last: The last line of metrics.jsonl.
     """
 
-    def __init__(self, config: PeerConfig, learner: Learner, outbox: Outbox, facts: Mapping[str, Any]) -> None:
+    def __init__(
+        self, config: PeerConfig, learner: Learner, outbox: Outbox, lost: dict[int, str], facts: Mapping[str, Any]
+    ) -> None:
         self._config = config
         self._learner = learner
         self._outbox = outbox
+        self._lost = lost
         self._facts = dict(facts)
         self._metrics = MetricsFile(None, 0)
         self._earlier_seconds = 0.0
@@ -59,13 +63,24 @@ class Keeper:
         state = self._load() if self._config.resume else None
         start = state.next_round if state else 0
         out = self._config.out
-        self._metrics = MetricsFile(out / "metrics.jsonl" if out else None, start)
+        metrics = out / "metrics.jsonl" if out else None
+        if metrics and self._config.resume and state is None and count_lines(metrics) > 1:
+            # One line is what a process leaves that was killed while it saved its first round.
+            raise CheckpointError(
+                f"{str(metrics)!r} has completed rounds but there is no checkpoint: "
+                f"restore {str(self._checkpoints)!r}, or start over with --overwrite"
+            )
+        self._metrics = MetricsFile(metrics, start)
         if state is not None:
             if self.completed != start:
                 raise CheckpointError(f"metrics.jsonl in {str(out)!r} lacks rounds before {start}: it is damaged")
             if state.released is not None:
                 self._outbox.add(start - 1, state.released, state.receivers)
-            self._earlier_seconds = float((state.extra or {}).get("seconds", 0.0))
+            extra = state.extra or {}
+            self._earlier_seconds = float(extra.get("seconds", 0.0))
+            self._lost.update({int(rank): reason for rank, reason in extra.get("lost", {}).items()})
+        if out:
+            (out / "summary.json").unlink(missing_ok=True)  # it is of what was before
         return start
 
     def complete(self, entry: dict[str, Any]) -> None:
@@ -80,11 +95,11 @@ class Keeper:
             fingerprint=self._config.fingerprint,
             receivers=self._outbox.receivers.get(number, ()),
             released=self._outbox.frames.get(number),
-            extra={"seconds": self._seconds()},
+            extra={"seconds": self._seconds(), "lost": _by_name(self._lost)},
         )
         checkpoint.write(self._checkpoints, state, self._learner.save)
 
-    def conclude(self, status: str, lost: Mapping[int, str], dropped: Mapping[str, int]) -> None:
+    def conclude(self, status: str, dropped: Mapping[str, int]) -> None:
         """Write the model and the summary of the last completed round."""
         out = self._config.out
         if out is None:
@@ -93,10 +108,7 @@ class Keeper:
             if status == "stopped":
                 self._load()  # back from the middle of the discarded round
             self._learner.write_model(out / "model.safetensors")
-        results = self._results(status) | {
-            "lost": {str(rank): reason for rank, reason in lost.items()},
-            "dropped": dict(dropped),
-        }
+        results = self._results(status) | {"lost": _by_name(self._lost), "dropped": dict(dropped)}
         write_json(out / "summary.json", self._facts | results)
 
     def _results(self, status: str) -> dict[str, Any]:
@@ -117,7 +129,7 @@ class Keeper:
     def _load(self) -> checkpoint.State | None:
         found = checkpoint.latest(self._checkpoints) if self._checkpoints else None
         if found is None:
-            return None  # stopped before the first round was complete
+            return None
         state = checkpoint.read(found, self._learner.load)
         for field, here in self._config.fingerprint.items():
             there = state.fingerprint.get(field)
@@ -140,3 +152,8 @@ class Keeper:
 
     def _seconds(self) -> float:
         return self._earlier_seconds + time.monotonic() - self._began
+
+
+def _by_name(lost: Mapping[int, str]) -> dict[str, str]:
+    """JSON's keys are strings."""
+    return {str(rank): reason for rank, reason in lost.items()}

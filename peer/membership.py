@@ -68,9 +68,13 @@ class Membership:
         """Every neighbor, by rank."""
         return list(self._neighbors.values())
 
-    def unseen(self) -> list[int]:
-        """Ranks that have not completed a handshake."""
-        return [neighbor.rank for neighbor in self.all() if neighbor.status is Status.UNSEEN]
+    def missing(self) -> list[int]:
+        """Ranks that have not completed a handshake, or did and left before their rounds were done."""
+        return [
+            neighbor.rank
+            for neighbor in self.all()
+            if neighbor.status is Status.UNSEEN or (neighbor.status is Status.GONE and neighbor.departure != "done")
+        ]
 
     def by_link(self, link: Link) -> Neighbor | None:
         """Who completed a handshake on this link."""
@@ -142,7 +146,10 @@ class Membership:
         return neighbor.departure
 
     def awaited(self, rank: int, number: int, now: float) -> bool:
-        """Whether round `number`'s body of this rank, not yet here, may still come.
+        """Whether round `number`'s body of this rank, not yet here, may still come and is worth waiting for.
+
+        One that is more than a round behind (it stood still while the others went on) would hold up everybody while it
+        runs the rounds in between, whose bodies nobody can use any more.
 
         One that was stopped is awaited a moment longer: when a whole federation is being stopped, everybody's own
         stop must come before they draw conclusions from their neighbors'.
@@ -150,4 +157,9 @@ class Membership:
         neighbor = self._neighbors[rank]
         if neighbor.status is Status.GONE:
             return neighbor.departure == "stopped" and now - neighbor.left_at < self._config.departure_grace
-        return neighbor.status is not Status.DEAD and neighbor.spoken_round <= number
+        return neighbor.status is not Status.DEAD and neighbor.spoken_round <= number <= neighbor.progress + 1
+
+    def settled(self, rank: int, number: int) -> bool:
+        """Whether the rank has reached round `number`, or is not waited for (lost, or more than a round behind)."""
+        progress = self._neighbors[rank].progress
+        return progress >= number or progress + 1 < number or not self.reachable(rank)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dpeer.exceptions import AddressError
+from dpeer.exceptions import AddressError, Interrupted
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.keeper import Keeper
 from dpeer.peer.learner import Learner
@@ -18,6 +18,8 @@ from dpeer.peer.session import Session
 from dpeer.peer.transports import Transport
 from dpeer.peer.worker import Worker
 from dpeer.topology import Graphs
+
+_EXPECTED_WHEN_STOPPED = (asyncio.CancelledError, Interrupted)
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Peer:
         log: Where lines go.
         facts: What summary.json says about the run besides its results.
         on_record: Called on the event loop with every line of metrics.jsonl.
+        on_connected: Called on the event loop when all neighbors are there and rounds begin.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Peer:
         *,
         facts: Mapping[str, Any] | None = None,
         on_record: Callable[[dict[str, Any]], None] = lambda record: None,
+        on_connected: Callable[[], None] = lambda: None,
     ) -> None:
         self.config = config
         self.neighbors = topology.connections(config.rank)
@@ -84,16 +88,34 @@ class Peer:
         self._worker = worker
         self._log = log
         self._on_record = on_record
+        self._on_connected = on_connected
+        self._start = 0
         self._reported = -1
-        self._session = Session(config, learner, transport, self.neighbors, log)
-        self._keeper = Keeper(config, learner, self._session.outbox, facts or {})
+        self._session = Session(config, learner, transport, topology, log)
+        self._keeper = Keeper(config, learner, self._session.outbox, self._session.members.lost, facts or {})
         self._stopping = asyncio.Event()
 
     async def listen(self) -> str | None:
-        """Accept connections; return the bound address. None for a peer that only dials out or has no neighbors."""
-        if self.config.listen is None or not self.neighbors:
-            return None
-        return await self._transport.listen(self.config.listen)
+        """Take up the checkpoint when resuming, then accept connections; to be called before `serve`.
+
+        Returns:
+            The bound address; None for a peer that only dials out or has no neighbors.
+
+        Raises:
+            CheckpointError: resuming is not possible; nobody has been connected to yet.
+            AddressError: the address cannot be bound.
+        """
+        try:
+            self._start = await self._worker.run(self._keeper.take_up)
+            self._reported = self._start - 1
+            if self._start:
+                self._log.info("resuming at round %d", self._start)
+            if self.config.listen is None or not self.neighbors:
+                return None
+            return await self._transport.listen(self.config.listen)
+        except BaseException:
+            await self._transport.close(0)
+            raise
 
     async def serve(self, addresses: Mapping[int, str]) -> Outcome:
         """Run all rounds with the neighbors at these addresses, or as many as there is time for until `stop`.
@@ -101,13 +123,11 @@ class Peer:
         Raises:
             PeersMissing: neighbors did not appear.
             Refused: a neighbor has other settings.
-            CheckpointError: resuming is not possible.
         """
         leaving: Literal["done", "stopped", "failed"] = "failed"
         try:
-            start = await self._take_up()
-            self._session.open(dialled(self.config.rank, self.neighbors, addresses), start)
-            leaving = await self._until_stopped(self._run(start))
+            self._session.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
+            leaving = await self._until_stopped(self._run())
             return await self._conclude(leaving)
         finally:
             await self._session.close(leaving)
@@ -117,20 +137,14 @@ class Peer:
         self._stopping.set()
         self._learner.interrupt()
 
-    async def _take_up(self) -> int:
-        start = await self._worker.run(self._keeper.take_up)
-        self._reported = start - 1
-        if start:
-            self._log.info("resuming at round %d", start)
-        return start
-
-    async def _run(self, start: int) -> None:
+    async def _run(self) -> None:
         await self._session.gather()
+        self._on_connected()
         if self.neighbors:
-            self._log.info("connected to %d neighbors; starting at round %d", len(self.neighbors), start)
+            self._log.info("connected to %d neighbors; starting at round %d", len(self.neighbors), self._start)
         await run_rounds(
             self.config.rank,
-            start,
+            self._start,
             self.config.rounds,
             self._topology,
             self._learner,
@@ -153,12 +167,12 @@ class Peer:
                 running.cancel()
             outcome = (await asyncio.gather(running, return_exceptions=True))[0]
             # A job on the worker goes on after its round was cancelled: a checkpoint is finished, not torn.
-            await self._worker.drain()
-        if self._stopping.is_set():
-            return "done" if self._keeper.completed == self.config.rounds else "stopped"
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return "done"
+            left_behind = await self._worker.drain()
+        stopped = self._stopping.is_set()
+        for error in (outcome, left_behind):
+            if isinstance(error, BaseException) and not (stopped and isinstance(error, _EXPECTED_WHEN_STOPPED)):
+                raise error
+        return "done" if self._keeper.completed == self.config.rounds else "stopped"
 
     async def _complete(self, record: RoundRecord) -> None:
         entry = record.as_dict()
@@ -176,8 +190,8 @@ class Peer:
         last, lost = self._keeper.last, self._session.members.lost
         if last is not None and self._reported < last["round"]:
             self._report(last)  # stopped while it was being saved
-        dropped = self._session.dropped + self._session.inbox.dropped
-        await self._worker.run(self._keeper.conclude, status, lost, dropped)
+        dropped = self._session.drops.counts + self._session.inbox.dropped
+        await self._worker.run(self._keeper.conclude, status, dropped)
         return Outcome(status, self._keeper.completed, last, dict(lost))
 
 

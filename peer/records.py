@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -85,7 +86,7 @@ class MetricsFile:
                 kept.append(line)
                 self._count(entry)
         if path:
-            path.write_text("".join(f"{line}\n" for line in kept))
+            _replace(path, "".join(f"{line}\n" for line in kept))
 
     def append(self, entry: dict[str, Any]) -> None:
         """Add a round's line."""
@@ -93,6 +94,8 @@ class MetricsFile:
         if self._path:
             with self._path.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
+                file.flush()
+                os.fsync(file.fileno())  # the checkpoint that follows must not be ahead of it
 
     def entry(self, number: int) -> dict[str, Any] | None:
         """The line of a round, from the file."""
@@ -107,8 +110,12 @@ class MetricsFile:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a JSON file so that readers see the old content or the new, never a part."""
+    _replace(path, json.dumps(finite(content), indent=1) + "\n")
+
+
+def _replace(path: Path, content: str) -> None:
     draft = path.with_name(f".{path.name}.tmp")
-    draft.write_text(json.dumps(finite(content), indent=1) + "\n")
+    draft.write_text(content)
     draft.replace(path)
 
 
@@ -156,6 +163,11 @@ class Stopwatch:
         now = time.perf_counter()
         seconds, self._since = now - self._since, now
         return seconds
+
+
+def count_lines(path: Path) -> int:
+    """How many lines a file has; 0 if there is none."""
+    return len(_lines(path))
 
 
 def _lines(path: Path) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Literal
@@ -17,12 +16,15 @@ from typing import Literal
 from dpeer.exceptions import PeersMissing, ProtocolError, Refused
 from dpeer.peer import handshake, wire
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.drops import Drops
 from dpeer.peer.inbox import Inbox, Received
 from dpeer.peer.learner import Learner, Payload
 from dpeer.peer.membership import Membership, Neighbor, Status
 from dpeer.peer.outbox import Outbox
 from dpeer.peer.transports import Arrival, Link, Transport
-from dpeer.topology import Neighborhood
+from dpeer.topology import Graphs, Neighborhood
+
+_PAST: Mapping[str, str] = {"stopped": "was stopped", "failed": "failed"}
 
 
 class Session:
@@ -32,31 +34,27 @@ class Session:
         config: This peer's place in the federation.
         learner: Asked for manifest, digest and payload size only.
         transport: What carries the frames.
-        neighbors: Ranks to be connected to over the whole run.
+        topology: Whom to be connected to over the whole run.
         log: Where lines go.
     """
 
     def __init__(
-        self,
-        config: PeerConfig,
-        learner: Learner,
-        transport: Transport,
-        neighbors: Iterable[int],
-        log: logging.Logger,
+        self, config: PeerConfig, learner: Learner, transport: Transport, topology: Graphs, log: logging.Logger
     ) -> None:
-        self.members = Membership(neighbors, config.liveness)
+        self.members = Membership(topology.connections(config.rank), config.liveness)
         self.inbox = Inbox()
         self.outbox = Outbox()
-        self.dropped: Counter[str] = Counter()
+        self.drops = Drops(log)
         self.next_round = 0
         self._config = config
         self._learner = learner
         self._transport = transport
+        self._size = topology.size
         self._log = log
         self._federation = wire.federation_id(config.fingerprint)
         self._limits = wire.Limits(payload_bytes=learner.payload_bytes)
         self._dialled: dict[Link, int] = {}
-        self._logged: set[tuple[Link, str]] = set()
+        self._unanswered: set[Link] = set()
         self._progress = asyncio.Event()
         self._refusal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
@@ -77,7 +75,7 @@ class Session:
         """Wait until every neighbor has shaken hands.
 
         Raises:
-            PeersMissing: somebody did not come in time.
+            PeersMissing: somebody did not come in time, or came and left again.
             Refused: somebody came who must not train with us.
         """
         reminder = asyncio.create_task(self._remind())
@@ -85,7 +83,7 @@ class Session:
             await asyncio.wait_for(self._everybody_or_refusal(), self._config.wait)
         except TimeoutError:
             raise PeersMissing(
-                f"{_ranks(self.members.unseen())} did not appear within {self._config.wait:g} s (--wait): "
+                f"{_ranks(self.members.missing())} did not appear within {self._config.wait:g} s (--wait): "
                 "start them, and check the addresses"
             ) from None
         finally:
@@ -98,9 +96,8 @@ class Session:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        # Nobody may be left to fetch the result.
         if self._refusal.done():
-            self._refusal.exception()
+            self._refusal.exception()  # nobody may be left to fetch it
         await self._transport.close(self._config.linger)
 
     # -- rounds ----------------------------------------------------------------------------------------------
@@ -122,9 +119,8 @@ class Session:
         sent = 0
         for rank in sorted(graph.out_neighbors, key=lambda rank: rank not in graph.in_neighbors):
             if rank not in graph.in_neighbors:
-                await self._until(partial(self._at, rank, number))
-            neighbor = self.members[rank]
-            if self.members.reachable(rank) and self._transport.send(neighbor.link, frames):
+                await self._until(partial(self.members.settled, rank, number))
+            if self.members.reachable(rank) and self._transport.send(self.members[rank].link, frames):
                 sent += wire.size(frames)
         return sent
 
@@ -133,7 +129,7 @@ class Session:
         received = await self.inbox.collect(
             number, in_neighbors, lambda rank: self.members.awaited(rank, number, time.monotonic())
         )
-        for rank in set(in_neighbors) - received.keys():
+        for rank in sorted(set(in_neighbors) - received.keys()):
             if reason := self.members.given_up(rank):
                 self._log.warning("lost rank %d (%s): its weight goes to the diagonal", rank, reason)
         return received
@@ -149,11 +145,7 @@ class Session:
         """
         self.next_round = rounds
         self._say_round(self.members.all())
-        await self._until(lambda: all(self._at(neighbor.rank, rounds) for neighbor in self.members.all()))
-
-    def _at(self, rank: int, number: int) -> bool:
-        """Whether the rank has reached round `number`, or cannot be waited for."""
-        return self.members[rank].progress >= number or not self.members.reachable(rank)
+        await self._until(lambda: all(self.members.settled(neighbor.rank, rounds) for neighbor in self.members.all()))
 
     # -- what arrives ------------------------------------------------------------------------------------------
 
@@ -164,13 +156,14 @@ class Session:
                 self._handle(arrival)
             except ProtocolError as error:
                 self._drop(arrival.link, error)
-            except Exception:  # one bad message must never end the receive loop
-                self._log.exception("a message could not be handled")
-                self._drop(arrival.link, ProtocolError("unhandled"))
+            except Exception as error:  # one bad message must never end the receive loop
+                self._log.debug("a message could not be handled", exc_info=True)
+                self._drop(arrival.link, ProtocolError("unhandled", type(error).__name__))
 
     def _handle(self, arrival: Arrival) -> None:
         link, frames = arrival
         if frames is None:
+            self._unanswered.add(link)
             self._send_hello(link, reply=False)
             return
         message = wire.decode(frames, self._limits)
@@ -195,6 +188,7 @@ class Session:
         self._wake()
 
     def _on_hello(self, link: Link, hello: wire.Hello) -> None:
+        self._unanswered.discard(link)
         if not hello.reply:
             # Answered before it is judged: the other side finds the same mismatch by itself and can name it.
             self._send_hello(link, reply=True)
@@ -205,15 +199,15 @@ class Session:
         elif hello.rank not in self.members and problem is None:
             raise ProtocolError("not-a-neighbor", f"rank {hello.rank} shook hands")
         if problem is not None:
-            if self._refuses(hello.rank):
+            if self._refuses(hello.rank, dialled=expected is not None):
                 self._refusal.set_exception(Refused(problem))
                 return
             raise ProtocolError("mismatch", problem)
         neighbor = self.members[hello.rank]
+        if neighbor.status is Status.ALIVE and neighbor.link != link:
+            self._log.info("rank %d is connected anew", hello.rank)
         if self.members.greet(hello.rank, link, hello.next_round, time.monotonic()):
             self._log.warning("rank %d is back", hello.rank)
-        else:
-            self._log.debug("shook hands with rank %d, which is at round %d", hello.rank, hello.next_round)
         for _, frames in self.outbox.wanted(hello.rank, hello.next_round):
             self._transport.send(link, frames)
         self._say_round([neighbor])
@@ -233,24 +227,22 @@ class Session:
     def _heard(self, neighbor: Neighbor, number: int) -> None:
         if self.members.heard(neighbor, number, time.monotonic()):
             self._log.warning("rank %d is back", neighbor.rank)
+            # While it counted as dead nothing was sent to it, and perhaps nothing by it: both ask again.
+            self._send_hello(neighbor.link, reply=False)
 
-    def _refuses(self, rank: int) -> bool:
+    def _refuses(self, rank: int, *, dialled: bool) -> bool:
         """Whether a mismatch with this rank ends our own run.
 
-        Only before the first round: once neighbors train together, whoever comes with other settings is turned away.
+        Only before the first round, and only if it can be one of us: once neighbors train together, whoever comes with
+        other settings is turned away, and strangers always are.
         """
-        waiting = rank not in self.members or self.members[rank].status is Status.UNSEEN
-        return waiting and bool(self.members.unseen()) and not self._refusal.done()
+        one_of_us = dialled or rank < self._size
+        trains_with_us = rank in self.members and self.members[rank].status is not Status.UNSEEN
+        return one_of_us and not trains_with_us and bool(self.members.missing()) and not self._refusal.done()
 
     def _drop(self, link: Link, error: ProtocolError) -> None:
-        self.dropped[error.reason] += 1
-        if (link, error.reason) not in self._logged:
-            # Strangers can open any number of links: what is remembered of them is bounded.
-            if len(self._logged) < 1024:
-                self._logged.add((link, error.reason))
-            neighbor = self.members.by_link(link)
-            who = f"rank {neighbor.rank}" if neighbor else "a stranger"
-            self._log.warning("dropped a message from %s: %s", who, error)
+        neighbor = self.members.by_link(link)
+        self.drops.count(link, f"rank {neighbor.rank}" if neighbor else "a stranger", error)
 
     # -- what is said ------------------------------------------------------------------------------------------
 
@@ -259,7 +251,7 @@ class Session:
             for dead in self.members.tick(time.monotonic()):
                 self._log.warning("rank %d is %s: rounds go on without it", dead.rank, dead.departure)
             for link, rank in self._dialled.items():
-                if self.members[rank].link != link:
+                if self.members[rank].link != link or link in self._unanswered:
                     self._send_hello(link, reply=False)
             self._say_round(self.members.all())
             self._wake()
@@ -268,7 +260,10 @@ class Session:
     def _say_round(self, neighbors: Iterable[Neighbor]) -> None:
         message = wire.Heartbeat(rank=self._config.rank, federation=self._federation, round=self.next_round)
         for neighbor in neighbors:
-            self._say(neighbor, message)
+            # After a reconnect the round is only said when the other side's hello has been answered with the bodies
+            # it lacks: heard before them, it would mean that they cannot come.
+            if neighbor.link not in self._unanswered:
+                self._say(neighbor, message)
 
     def _say(self, neighbor: Neighbor, message: wire.Message) -> None:
         if neighbor.link is not None and neighbor.status is not Status.GONE:
@@ -302,7 +297,7 @@ class Session:
             await self._progress.wait()
 
     async def _everybody_or_refusal(self) -> None:
-        everybody = asyncio.create_task(self._until(lambda: not self.members.unseen()))
+        everybody = asyncio.create_task(self._until(lambda: not self.members.missing()))
         try:
             await asyncio.wait({everybody, self._refusal}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -313,10 +308,7 @@ class Session:
     async def _remind(self) -> None:
         while True:
             await asyncio.sleep(self._config.remind_every)
-            self._log.info("waiting for %s", _ranks(self.members.unseen()))
-
-
-_PAST: Mapping[str, str] = {"stopped": "was stopped", "failed": "failed"}
+            self._log.info("waiting for %s", _ranks(self.members.missing()))
 
 
 def _ranks(ranks: Iterable[int]) -> str:

@@ -92,8 +92,10 @@ _HEADER: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminat
 class Limits:
     """What `decode` accepts at most."""
 
-    header_bytes: int = 4 * 2**20
+    header_bytes: int = 2**20
     """A hello carries the manifest: about 60 bytes a parameter tensor."""
+    small_header_bytes: int = 2**16
+    """Every other header."""
     payload_bytes: int = 0
     """All buffers of a body together; known from the own model, since every peer has the same body."""
     buffers: int = 4096
@@ -132,14 +134,13 @@ def decode(frames: Frames, limits: Limits) -> Message:
         raise ProtocolError("oversized", f"{len(frames) - 1} buffers")
     if sum(lengths[1:]) > limits.payload_bytes:
         raise ProtocolError("oversized", f"{sum(lengths[1:])} payload bytes, at most {limits.payload_bytes}")
-    message = _unpack(frames[0])
-    if not isinstance(message, Body):
-        if len(frames) > 1:
-            raise ProtocolError("malformed", f"a {message.kind} with {len(frames) - 1} buffers")
-        return message
-    if message.sizes != lengths[1:]:
-        raise ProtocolError("malformed", f"buffers of {lengths[1:]} bytes announced as {message.sizes}"[:200])
-    return message.model_copy(update={"buffers": tuple(frames[1:])})
+    fields = _unpack(frames[0])
+    if fields.get("kind") != "hello" and lengths[0] > limits.small_header_bytes:
+        raise ProtocolError("oversized", f"header of {lengths[0]} bytes")
+    if fields.get("sizes", []) != lengths[1:]:
+        raise ProtocolError("malformed", f"{len(frames) - 1} buffers are not as announced")
+    message = _validated(fields)
+    return message.model_copy(update={"buffers": tuple(frames[1:])}) if isinstance(message, Body) else message
 
 
 def size(frames: Frames) -> int:
@@ -147,16 +148,24 @@ def size(frames: Frames) -> int:
     return sum(memoryview(frame).nbytes for frame in frames)
 
 
-def _unpack(header: Buffer) -> Message:
+def _unpack(header: Buffer) -> dict[str, Any]:
     try:
         fields = msgpack.unpackb(header, raw=False, strict_map_key=True)
     except Exception as error:  # msgpack raises many kinds, none of which says anything but "not msgpack"
         raise ProtocolError("malformed", f"header is not msgpack: {type(error).__name__}") from error
-    if isinstance(fields, dict) and "buffers" in fields:
-        raise ProtocolError("malformed", "buffers in the header")
+    # What pydantic would answer with one error per entry is found here, with one for all.
+    if not isinstance(fields, dict) or "buffers" in fields:
+        raise ProtocolError("malformed", "header is not a message's")
+    for table in (fields, fields.get("fingerprint"), fields.get("manifest")):
+        if isinstance(table, dict) and not all(isinstance(key, str) for key in table):
+            raise ProtocolError("malformed", "a key in the header is not text")
+    return fields
+
+
+def _validated(fields: dict[str, Any]) -> Message:
     try:
         return _HEADER.validate_python(fields)
     except (ValidationError, RecursionError) as error:
         first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": "too deep"}
         where = ".".join(str(part) for part in first["loc"])
-        raise ProtocolError("malformed", f"header {where}: {first['msg']}"[:200]) from error
+        raise ProtocolError("malformed", f"header {where[:60]}: {first['msg'][:100]}") from error

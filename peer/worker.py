@@ -29,7 +29,9 @@ class Worker:
         self._job = future
         return await asyncio.shield(future)
 
-    async def drain(self) -> None:
-        """Wait for the job that a cancelled `run` left behind; its outcome is dropped."""
-        if self._job is not None:
-            await asyncio.gather(self._job, return_exceptions=True)
+    async def drain(self) -> BaseException | None:
+        """Wait for the job that a cancelled `run` left behind; returns what it raised."""
+        if self._job is None:
+            return None
+        outcome = (await asyncio.gather(self._job, return_exceptions=True))[0]
+        return outcome if isinstance(outcome, BaseException) else None

@@ -27,8 +27,9 @@ class ZeroMQTransport:
     """A `Transport` over sockets.
 
     Args:
-        limits: What no message may exceed: libzmq drops the connection of whoever announces a larger frame, before
-            memory is taken for it.
+        limits: libzmq drops the connection of whoever announces a larger frame than any message has, before memory is
+            taken for it. (How many frames a message has is only known when it is complete: until connections are
+            authenticated, whoever reaches the port can make libzmq hold a long one.)
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -43,7 +44,7 @@ class ZeroMQTransport:
 
     async def listen(self, address: str) -> str:
         """Bind a ROUTER. Port 0 takes a free port."""
-        self._router = self._socket(zmq.ROUTER)
+        self._router = self._socket(zmq.ROUTER, address)
         # Without this a message to a link that is gone would vanish silently.
         self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         try:
@@ -61,7 +62,7 @@ class ZeroMQTransport:
 
     def dial(self, address: str) -> Link:
         """Connect a DEALER; libzmq redials by itself."""
-        dealer = self._socket(zmq.DEALER)
+        dealer = self._socket(zmq.DEALER, address)
         dealer.setsockopt(zmq.RECONNECT_IVL, 100)
         dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 2000)
         monitor = dealer.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
@@ -115,11 +116,14 @@ class ZeroMQTransport:
         # term() waits for the flush; the event loop (other peers of this process, say) must not.
         await asyncio.to_thread(self._context.term)
 
-    def _socket(self, kind: int) -> zmq.asyncio.Socket:
+    def _socket(self, kind: int, address: str) -> zmq.asyncio.Socket:
         socket = self._context.socket(kind)
+        socket.setsockopt(zmq.IPV6, "[" in address)
         socket.copy_threshold = _ZERO_COPY
         socket.setsockopt(zmq.MAXMSGSIZE, max(self._limits.header_bytes, self._limits.payload_bytes))
         socket.setsockopt(zmq.LINGER, 0)
+        # Neighbors never have more than two bodies and a few words under way.
+        socket.setsockopt(zmq.RCVHWM, 8)
         # Dead hosts are noticed by the transport too (a pulled cable leaves the TCP connection open for hours).
         socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
         socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 30)

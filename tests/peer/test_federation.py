@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import shutil
+import time
 
 import msgpack
 import numpy as np
@@ -213,13 +215,73 @@ async def test_a_peer_that_restarts_quickly_takes_its_place_again(federation, tm
 async def test_a_checkpoint_of_another_run_is_refused(federation, kind, tmp_path):
     first = federation(kind, RING, rounds=2, out=tmp_path)
     outcomes(await first.run())
-    change = {rank: {"fingerprint": {"body_lr": 0.2}, "out": tmp_path, "resume": True} for rank in range(4)}
-    again = federation(kind, RING, rounds=4)
-    for rank in range(4):
-        again.add(rank, **change[rank])
-    found = await again.run()
-    assert all(isinstance(error, CheckpointError) for error in found.values())
-    assert "body_lr is 0.05 there and 0.2 here" in str(found[0])
+    change = {rank: {"fingerprint": {"body_lr": 0.2}} for rank in range(4)}
+    again = federation(kind, RING, rounds=4, out=tmp_path, resume=True, change=change)
+    for peer in again.peers.values():
+        with pytest.raises(CheckpointError, match=r"body_lr is 0\.05 there and 0\.2 here"):
+            await peer.listen()
+    assert len((tmp_path / "rank-0" / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+async def test_fewer_rounds_than_completed_and_a_missing_checkpoint_are_refused(federation, kind, tmp_path):
+    outcomes(await federation(kind, RING, rounds=3, out=tmp_path).run())
+    fewer = federation(kind, RING, rounds=2, out=tmp_path, resume=True)
+    with pytest.raises(CheckpointError, match="completed 3 rounds, more than --rounds 2"):
+        await fewer.peers[0].listen()
+    shutil.rmtree(tmp_path / "rank-1" / "checkpoint")
+    with pytest.raises(CheckpointError, match="there is no checkpoint"):
+        await fewer.peers[1].listen()
+    assert len((tmp_path / "rank-1" / "metrics.jsonl").read_text().splitlines()) == 3
+
+
+async def test_a_silence_that_both_ends_survive_does_not_hang(federation, tmp_path, until):
+    """Two neighbors take each other for dead in the middle of a round, then hear each other again."""
+    topology = build("ring", 2)
+    ours = federation("inprocess", topology, rounds=5, out=tmp_path)
+    for learner in ours.learners.values():
+        learner.hold = 2
+    transports = ours.transports.values()
+    running = asyncio.create_task(ours.run())
+    await until(lambda: all(learner.held.is_set() for learner in ours.learners.values()))
+    real = {transport: transport.send for transport in transports}
+    for transport in transports:
+        transport.send = lambda link, frames: True  # swallowed by the network
+    await until(lambda: not any(ours.peers[rank]._session.members.reachable(1 - rank) for rank in (0, 1)))
+    # Both release while each counts the other as dead; both hear each other again before either has collected.
+    evaluate = ours.learners[0].evaluate
+    gates = []
+
+    def slow_evaluate():
+        gates.append(None)
+        time.sleep(0.3)
+        return evaluate()
+
+    for learner in ours.learners.values():
+        learner.evaluate = slow_evaluate
+        learner.go.set()
+    await until(lambda: len(gates) >= 2)
+    for transport in transports:
+        transport.send = real[transport]
+    outcomes(await running)
+
+
+async def test_one_that_slept_far_too_long_does_not_hold_up_the_others(federation, tmp_path, until):
+    ours = federation("inprocess", RING, rounds=40, out=tmp_path)
+    sleeper = ours.learners[3]
+    sleeper.hold = 2
+    running = asyncio.create_task(ours.run())
+    await until(lambda: sleeper.held.is_set())
+    transport = ours.transports[3]
+    send, transport.send = transport.send, lambda link, frames: True
+    others = [ours.peers[rank] for rank in (0, 2)]
+    await until(lambda: not any(peer._session.next_round < 10 for peer in others))
+    at_wake = ours.peers[0]._session.next_round
+    transport.send = send
+    sleeper.on_train = lambda number: time.sleep(0.05)
+    sleeper.go.set()
+    await until(lambda: ours.peers[0]._session.next_round >= min(at_wake + 10, 40))
+    assert ours.peers[3]._session.next_round < at_wake
+    outcomes(await running)
 
 
 async def test_strangers_on_the_port_have_no_effect(federation, expected, tmp_path, until):
@@ -249,7 +311,7 @@ async def test_strangers_on_the_port_have_no_effect(federation, expected, tmp_pa
         strangers.append(stranger)
     _raw_reader, raw = await asyncio.open_connection("127.0.0.1", int(addresses[2].rpartition(":")[2]))
     raw.write(b"\x00\xff" * 5000)
-    await until(lambda: sum(ours.peers[2]._session.dropped.values()) >= len(nonsense))
+    await until(lambda: sum(ours.peers[2]._session.drops.counts.values()) >= len(nonsense))
     ours.learners[1].go.set()
     outcomes(await running)
     np.testing.assert_allclose(ours.bodies(), expected(RING, 5), rtol=1e-12)

@@ -19,7 +19,7 @@ def run_clock(members, start, end):
 
 
 def test_everyone_is_unseen_until_the_handshake(members):
-    assert members.unseen() == [4]
+    assert members.missing() == [4]
     assert members.by_link("link-2") is members[2]
     assert members.by_link("link-4") is None
     assert 4 in members
