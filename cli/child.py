@@ -19,18 +19,20 @@ if TYPE_CHECKING:
     from dpeer.cli.serving import Stopper
 
 
-def main(settings_json: str, rank: int, resume: bool, connection: Connection) -> None:
+def main(values: dict[str, Any], rank: int, resume: bool, connection: Connection) -> None:
     """Run one rank; exits with the code that `dpeer start` would.
 
     Args:
-        settings_json: `Settings` as JSON, as this rank uses them.
+        values: What was set of `Settings`, as this rank uses them.
         rank: Which peer.
         resume: Continue from the checkpoint.
         connection: The pipe to the launcher.
     """
-    # Ctrl-C goes to the whole terminal; only the launcher answers it, so that all peers stop in the same round.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    settings = Settings.model_validate_json(settings_json)
+    # Ctrl-C goes to the whole terminal, and a service manager's SIGTERM to the whole group; only the launcher answers
+    # them, and tells its peers, so that all stop in the same round.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    settings = Settings.model_validate(values)
     _redirect_output(rank_folder(settings.out, rank) / "output.txt")
     raise SystemExit(asyncio.run(_run(settings, rank, resume, connection)))
 
@@ -40,7 +42,6 @@ async def _run(settings: Settings, rank: int, resume: bool, connection: Connecti
 
     channel = Channel(connection)
     stopper = Stopper()
-    stopper.install(signal.SIGTERM)
     told: asyncio.Future[Mapping[int, str]] = asyncio.get_running_loop().create_future()
     listening = asyncio.create_task(_listen(channel, told, stopper))
 
@@ -51,6 +52,9 @@ async def _run(settings: Settings, rank: int, resume: bool, connection: Connecti
     def on_record(entry: dict[str, Any]) -> None:
         channel.send({"kind": "record", "entry": entry})
 
+    def on_connected() -> None:
+        channel.send({"kind": "connected"})
+
     try:
         outcome = await serve(
             settings,
@@ -60,12 +64,9 @@ async def _run(settings: Settings, rank: int, resume: bool, connection: Connecti
             stopper=stopper,
             resume=resume,
             on_record=on_record,
+            on_connected=on_connected,
         )
-        channel.send({
-            "kind": "end",
-            "status": outcome.status if outcome else "stopped",
-            "lost": {str(lost): reason for lost, reason in outcome.lost.items()} if outcome else {},
-        })  # fmt: skip
+        channel.send({"kind": "end", "status": outcome.status if outcome else "stopped"})
     except DpeerError as error:
         channel.send({"kind": "error", "message": str(error)})
         return error.exit_code
@@ -78,9 +79,10 @@ async def _run(settings: Settings, rank: int, resume: bool, connection: Connecti
 
 
 async def _listen(channel: Channel, told: asyncio.Future[Mapping[int, str]], stopper: Stopper) -> None:
-    while (message := await channel.receive()) is not None:
-        told.set_result({int(rank): address for rank, address in message["addresses"].items()})
-    stopper.stop()  # the launcher is gone: nobody is left who could stop us
+    while (message := await channel.receive()) is not None and message["kind"] != "stop":
+        if not told.done():
+            told.set_result({int(rank): address for rank, address in message["addresses"].items()})
+    stopper.stop()  # we are told to, or the launcher is gone and nobody is left who could tell us
 
 
 def _redirect_output(path: Path) -> None:

@@ -35,7 +35,7 @@ class RankSettings(BaseModel):
 class Settings(BaseModel):
     """A federation and how it trains. Defaults are the generic ones; they suit small models."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     size: int = Field(8, ge=2, description="number of peers")
     topology: str = Field("ring", description="who gossips with whom; see `dpeer topology spectral-gap`")

@@ -61,7 +61,7 @@ def run_federation(
     if resume:
         folders.check_together(settings.out, settings.size)
     title = f"{mode}: {settings.size} peers, {settings.topology}, {settings.algorithm} on {settings.task}"
-    began = time.monotonic()
+    began = time.monotonic() - (summary.wall_seconds(settings.out) if resume else 0.0)
     with open_view(console, settings.size, settings.rounds, title) as view:
         runner = _runner(settings, mode, view, resume=resume)
         ended = asyncio.run(_interruptible(runner))

@@ -8,7 +8,8 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 
@@ -29,7 +30,6 @@ class Member:
     status: str = "starting"
     error: str | None = None
     exit_code: int | None = None
-    lost: dict[str, str] = field(default_factory=dict)
 
 
 class Launcher:
@@ -47,8 +47,7 @@ class Launcher:
         self._resume = resume
         self._members: list[Member] = []
         self._stopping = False
-        self._running = False
-        self._ended = 0
+        self._connected: set[int] = set()
         self.first_failure: Member | None = None
 
     async def run(self) -> list[Member]:
@@ -59,24 +58,28 @@ class Launcher:
                 if self._stopping:
                     break
                 self._members.append(await self._start(context, rank))
+            if self._stopping:
+                self._ask_all()  # those that were being started when it was asked for
             relays = [asyncio.create_task(self._relay(member)) for member in self._members]
             introduction = asyncio.create_task(self._introduce())
             await asyncio.gather(*relays)
             introduction.cancel()
             return self._members
         finally:
-            self._end_all(signal.SIGKILL)
+            self._kill_all()
 
     def stop(self) -> None:
         """Stop all peers after their current minibatch; asked again, kill them."""
-        again, self._stopping = self._stopping, True
-        self._end_all(signal.SIGKILL if again else signal.SIGTERM)
+        if self._stopping:
+            self._kill_all()
+        self._stopping = True
+        self._ask_all()
 
     async def _start(self, context: ForkServerContext | SpawnContext, rank: int) -> Member:
         own = self._settings.of_rank(rank)
         own = own.model_copy(update={"threads": own.threads or 1, "out": self._settings.out, "rank": {}})
         ours, theirs = context.Pipe()
-        arguments = (own.model_dump_json(exclude_unset=True), rank, self._resume, theirs)
+        arguments = (own.model_dump(exclude_unset=True), rank, self._resume, theirs)
         process = context.Process(target=child.main, args=arguments, name=f"dpeer-rank-{rank}")
         # The first start waits for the fork server to import torch: not on the event loop, which hears Ctrl-C.
         await asyncio.to_thread(process.start)
@@ -89,8 +92,7 @@ class Launcher:
         addresses = await asyncio.gather(*(member.address for member in self._members))
         known = {str(member.rank): found for member, found in zip(self._members, addresses, strict=True) if found}
         for member in self._members:
-            member.channel.send({"addresses": known})
-        self._running = True
+            member.channel.send({"kind": "addresses", "addresses": known})
 
     async def _relay(self, member: Member) -> None:
         while (message := await member.channel.receive()) is not None:
@@ -98,15 +100,16 @@ class Launcher:
                 case "listening":
                     member.status = "running"
                     member.address.set_result(message["address"])
+                case "connected":
+                    self._connected.add(member.rank)
                 case "record":
                     self._view.record(member.rank, message["entry"])
                 case "end":
-                    member.status, member.lost = message["status"], message["lost"]
+                    member.status = message["status"]
                 case "error":
                     member.error = message["message"]
         await asyncio.to_thread(member.process.join)
         member.channel.close()
-        self._ended += 1
         self._conclude(member)
 
     def _conclude(self, member: Member) -> None:
@@ -117,29 +120,20 @@ class Launcher:
         member.exit_code = code
         if code:
             member.status = "failed"
-            if self.first_failure is None and not (self._stopping and member.error is None):
-                self.first_failure = member
+            self.first_failure = self.first_failure or member
             # Before all are connected nobody can go on without it; later the others can, and say whom they lost.
-            if not self._running:
-                self.stop_once()
+            if len(self._connected) < self._settings.size and not self._stopping:
+                self.stop()
         self._view.status(member.rank, member.status)
 
-    def stop_once(self) -> None:
-        """Stop all peers gracefully unless that has been asked already."""
-        if not self._stopping:
-            self.stop()
-
-    def _end_all(self, number: signal.Signals) -> None:
+    def _ask_all(self) -> None:
         for member in self._members:
-            if member.exit_code is None and member.process.is_alive() and member.process.pid:
-                _kill(member.process, number)
+            member.channel.send({"kind": "stop"})
 
-
-def _kill(process: BaseProcess, number: signal.Signals) -> None:
-    if number is signal.SIGKILL:
-        process.kill()
-    else:
-        process.terminate()
+    def _kill_all(self) -> None:
+        for member in self._members:
+            if member.exit_code is None:
+                member.process.kill()
 
 
 def _context() -> ForkServerContext | SpawnContext:
@@ -148,18 +142,17 @@ def _context() -> ForkServerContext | SpawnContext:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["dpeer.cli.preload"])
-    with _ignoring_interrupts():
-        from multiprocessing import forkserver
-
+    with _ignoring_signals():
         forkserver.ensure_running()
     return context
 
 
 @contextmanager
-def _ignoring_interrupts() -> Iterator[None]:
-    """What is started here inherits that Ctrl-C is not for it, from its first instruction on."""
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _ignoring_signals() -> Iterator[None]:
+    """What is started here inherits that Ctrl-C and SIGTERM are not for it, from its first instruction on."""
+    previous = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -25,6 +25,10 @@ def local_run(
     """Run a federation, then its baseline if one is asked for, and print how they compare; returns the exit code."""
     settings = config.load(federation, flags)
     console = Console(stderr=True)
+    if baseline is not None:
+        from dpeer.training import find_algorithm
+
+        find_algorithm(baseline)  # a wrong name shows now, not after the run
     result = run_federation(settings, mode, resume=resume, overwrite=overwrite, console=console)
     if result.failure is not None:
         click.echo(f"dpeer: {result.failure}", err=True)
@@ -36,7 +40,7 @@ def local_run(
         other = settings.model_copy(update={"algorithm": baseline, "out": settings.out / f"baseline-{baseline}"})
         compared = run_federation(other, "simulate", overwrite=True, console=console).summary
         if compared["status"] != "done":
-            return 0
+            compared = None  # stopped
     if any(accuracy is not None for accuracy in result.summary["accuracy"]):
         summary.show(Console(), result.summary, settings.out, compared)
     return result.exit_code

@@ -24,16 +24,16 @@ Meet = Callable[[str | None], Awaitable[Mapping[int, str]]]
 
 
 class Stopper:
-    """Turns signals into a graceful stop: the first asks, the second ends the process at once."""
+    """Asks a peer to stop, however early the request comes."""
 
     def __init__(self) -> None:
         self.requested = asyncio.Event()
         self._peer: Peer | None = None
 
-    def install(self, *signals: signal.Signals) -> None:
-        """React to these signals from now on."""
-        for number in signals:
-            asyncio.get_running_loop().add_signal_handler(number, self.stop, 128 + number)
+    def install(self) -> None:
+        """From now on the first Ctrl-C or SIGTERM asks to stop, the second ends the process at once."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._stop_or_exit, 128 + number)
 
     def watch(self, peer: Peer) -> None:
         """The peer to stop from now on."""
@@ -41,13 +41,16 @@ class Stopper:
         if self.requested.is_set():
             peer.stop()
 
-    def stop(self, code: int = 1) -> None:
-        """Ask to stop; asked again, exit."""
-        if self.requested.is_set():
-            os._exit(code)
+    def stop(self) -> None:
+        """Ask to stop; asking again changes nothing."""
         self.requested.set()
         if self._peer is not None:
             self._peer.stop()
+
+    def _stop_or_exit(self, code: int) -> None:
+        if self.requested.is_set():
+            os._exit(code)
+        self.stop()
 
 
 async def serve(
@@ -60,6 +63,7 @@ async def serve(
     resume: bool,
     handler: logging.Handler | None = None,
     on_record: Callable[[dict[str, Any]], None] = lambda entry: None,
+    on_connected: Callable[[], None] = lambda: None,
 ) -> Outcome | None:
     """Assemble a peer, connect it and run its rounds; None if it was stopped before it had connected.
 
@@ -72,6 +76,7 @@ async def serve(
         resume: Continue from the checkpoint.
         handler: Where log lines go besides log.jsonl.
         on_record: Called with every line of metrics.jsonl.
+        on_connected: Called when all neighbors are there.
 
     Raises:
         DpeerError: as documented in dpeer.exceptions; it has been logged.
@@ -95,17 +100,20 @@ async def serve(
             out=out,
             resume=resume,
         )
-        limits = Limits(payload_bytes=assembly.learner.payload_bytes)
+        transport = ZeroMQTransport(Limits(payload_bytes=assembly.learner.payload_bytes))
         peer = Peer(
-            config, assembly.topology, assembly.learner, ZeroMQTransport(limits), worker, log,
-            facts=assembly.facts, on_record=on_record,
+            config, assembly.topology, assembly.learner, transport, worker, log,
+            facts=assembly.facts, on_record=on_record, on_connected=on_connected,
         )  # fmt: skip
         stopper.watch(peer)
         bound = await peer.listen()
         if bound is not None:
             log.info("listening at %s", bound)
         addresses = await _unless_stopped(meet(bound), stopper)
-        return None if addresses is None else await peer.serve(addresses)
+        if addresses is None:
+            await transport.close(0)
+            return None
+        return await peer.serve(addresses)
     except Exception as error:
         if handler is not None:
             log.removeHandler(handler)  # whoever called prints it

@@ -53,6 +53,8 @@ class Simulation:
                 log = peer_logger(rank, rank_folder(own.out, rank) / "log.jsonl", own.log_level)
                 logs.append(log)
                 self._peers.append(await self._peer(own, rank, network, Worker(executor), log))
+            if self._stopping:
+                return []
             addresses = {peer.config.rank: await peer.listen() for peer in self._peers}
             known = {rank: address for rank, address in addresses.items() if address is not None}
             return await _all(peer.serve(known) for peer in self._peers)

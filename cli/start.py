@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import re
-import signal
 import socket
 from collections.abc import Mapping
 from pathlib import Path
@@ -57,7 +56,7 @@ def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, **f
 
     async def run() -> None:
         stopper = Stopper()
-        stopper.install(signal.SIGINT, signal.SIGTERM)
+        stopper.install()
         outcome = await serve(own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, handler=handler)
         click.echo(_last_line(outcome, own.rounds, folders.rank_folder(own.out, number)), err=True)
 

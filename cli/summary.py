@@ -48,7 +48,7 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
         "accuracy_std": pstdev(known) if known else None,
         "accuracy_min": min(known) if known else None,
         "accuracy_trained_mean": fmean(trained) if trained else None,
-        "consensus_distance": _consensus_distance(out, ranks, first),
+        "consensus_distance": _consensus_distance(out, [peer["rank"] for peer in there], first),
         "body_parameters": first.get("body_parameters"),
         "head_parameters": first.get("head_parameters"),
         "bytes_sent": sum(peer["bytes_sent"] for peer in there),
@@ -60,6 +60,12 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
     }
     write_json(out / "summary.json", summary)
     return summary
+
+
+def wall_seconds(out: Path) -> float:
+    """How long an earlier part of the run took, from its summary; 0 if there is none."""
+    earlier = _read(out / "summary.json")
+    return float(earlier["wall_seconds"]) if earlier else 0.0
 
 
 def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapping[str, Any] | None) -> None:
@@ -108,13 +114,16 @@ def _read(path: Path) -> dict[str, Any] | None:
     return content
 
 
-def _consensus_distance(out: Path, ranks: int, facts: Mapping[str, Any]) -> float | None:
-    """sqrt(mean over peers of ||u_i - mean u||^2), from the models' files; None where nothing is shared."""
+def _consensus_distance(out: Path, ranks: list[int], facts: Mapping[str, Any]) -> float | None:
+    """sqrt(mean over peers of ||u_i - mean u||^2), from the models' files.
+
+    None where nothing is shared, and where each peer kept its best model: those are of different rounds.
+    """
     names = facts.get("body_names")
-    if not names:
+    if not names or facts["settings"]["keep"] == "best":
         return None
     bodies = []
-    for rank in range(ranks):
+    for rank in ranks:
         path = rank_folder(out, rank) / "model.safetensors"
         if path.exists():
             tensors = load_file(path)

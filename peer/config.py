@@ -49,8 +49,8 @@ class PeerConfig:
     remind_every: float = 10.0
     """Seconds between the lines that say for whom we wait."""
 
-    linger: float = 5.0
-    """Seconds to deliver the last messages when leaving."""
+    linger: float = 1.0
+    """Seconds to deliver the last words when leaving; bodies that matter have arrived before."""
 
     liveness: LivenessConfig = field(default_factory=LivenessConfig)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from typing import Any
 
@@ -125,8 +124,3 @@ class Trainer:
     def num_samples(self) -> int:
         """How many training samples this peer has."""
         return len(self._data)
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """How many minibatches a pass over the data takes, the short last one included."""
-        return math.ceil(len(self._data) / self.hyperparameters.batch_size)
