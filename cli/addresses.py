@@ -9,7 +9,7 @@ import socket
 from dpeer.cli.config import Settings
 from dpeer.exceptions import AddressError
 
-_TCP = re.compile(r"^tcp://(?P<host>\[[0-9a-fA-F:]+\]|[^:/\s\[\]]+):(?P<port>\d{1,5})$")
+_TCP = re.compile(r"tcp://(?P<host>\[[0-9a-fA-F:]+\]|[^:/\s\[\]]+):(?P<port>\d{1,5})")
 
 
 def addresses(settings: Settings) -> dict[int, str]:
@@ -33,7 +33,7 @@ def addresses(settings: Settings) -> dict[int, str]:
 
 def from_file(settings: Settings) -> bool:
     """Whether the federation file says where anybody is."""
-    return any(own.address or own.bind for own in settings.rank.values())
+    return any(own.address is not None or own.bind is not None for own in settings.rank.values())
 
 
 def all_on_this_host(settings: Settings) -> bool:
@@ -48,10 +48,10 @@ def listen_address(settings: Settings, rank: int) -> str | None:
         AddressError: the address cannot be used, or must not be without encryption.
     """
     own = settings.rank.get(rank)
-    address = own.bind if own and own.bind else addresses(settings).get(rank)
+    address = own.bind if own and own.bind is not None else addresses(settings).get(rank)
     if address is None:
         return None
-    host, port = _parse(address, f"rank.{rank}.{'bind' if own and own.bind else 'address'}")
+    host, port = _parse(address, f"rank.{rank}.{'bind' if own and own.bind is not None else 'address'}")
     if not _is_loopback(host) and not settings.insecure:
         raise AddressError(
             f"rank {rank} would listen at {address!r} without encryption, open to every host that reaches it: "
@@ -61,7 +61,7 @@ def listen_address(settings: Settings, rank: int) -> str | None:
 
 
 def _parse(address: str, key: str) -> tuple[str, int]:
-    match = _TCP.match(address)
+    match = _TCP.fullmatch(address)
     if not match or int(match["port"]) > 65535:
         raise AddressError(f"{key} = {address!r}: expected tcp://HOST:PORT, for example tcp://10.0.0.3:7700")
     return match["host"], int(match["port"])

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from dpeer.cli.serving import Stopper
 
 
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
 def main(values: dict[str, Any], rank: int, resume: bool, connection: Connection) -> None:
     """Run one rank; exits with the code that `dpeer start` would.
 
@@ -30,8 +33,9 @@ def main(values: dict[str, Any], rank: int, resume: bool, connection: Connection
     """
     # Ctrl-C goes to the whole terminal, and a service manager's SIGTERM to the whole group; only the launcher answers
     # them, and tells its peers, so that all stop in the same round.
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     settings = Settings.model_validate(values)
     _redirect_output(rank_folder(settings.out, rank) / "output.txt")
     raise SystemExit(asyncio.run(_run(settings, rank, resume, connection)))

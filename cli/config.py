@@ -149,9 +149,10 @@ def parse_option(text: str) -> tuple[str, Any]:
     if not equals or not key:
         raise ConfigurationError(f"--task-option {text!r}: expected KEY=VALUE, for example data=/path/to/data")
     try:
-        return key, tomllib.loads(f"value = {value}")["value"]
+        parsed = tomllib.loads(f"value = {value}")
     except tomllib.TOMLDecodeError:
         return key, value
+    return key, parsed["value"] if len(parsed) == 1 else value
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -173,7 +174,9 @@ def _explained(error: ValidationError, flags: Mapping[str, Any], path: Path | No
     location = [str(part) for part in first["loc"] if part != "[key]"]
     key = ".".join(location)
     if first["type"] == "extra_forbidden":
-        model = RankSettings if location[0] == "rank" else Settings
-        return UnknownName(f"key in {path}", key, [*location[:-1], *model.model_fields][len(location) - 1 :])
+        *table, name = location
+        model = RankSettings if table else Settings
+        where = f"[{'.'.join(table)}] of {path}" if table else str(path)
+        return UnknownName("key", name, model.model_fields, where)
     source = f"--{key.replace('_', '-')}" if location[0] in flags else f"{key} in {path}"
     return ConfigurationError(f"{source} = {first['input']!r}: {first['msg'].lower()}")

@@ -16,13 +16,20 @@ from dpeer.cli.config import Settings
 from dpeer.cli.graph import build_graph
 from dpeer.cli.launcher import Launcher, Member
 from dpeer.cli.view import View, open_view
+from dpeer.exceptions import PeerFailed
 
 Mode = Literal["cluster", "simulate"]
 
 
 @dataclass(frozen=True)
 class Result:
-    """How the run of a whole federation ended."""
+    """How the run of a whole federation ended.
+
+    Attributes:
+        summary: What DIR/summary.json holds; empty if it was stopped before rounds began.
+        exit_code: That of the first peer that failed on the way, else 0.
+        failure: Which peer that was, and its last error.
+    """
 
     summary: Mapping[str, Any]
     exit_code: int = 0
@@ -30,6 +37,9 @@ class Result:
 
 
 class _Runner(Protocol):
+    @property
+    def connected(self) -> bool: ...
+
     async def run(self) -> Any: ...
 
     def stop(self) -> None: ...
@@ -53,24 +63,25 @@ def run_federation(
         console: Where progress is shown; stderr by default.
 
     Raises:
-        DpeerError: as documented in dpeer.exceptions.
+        DpeerError: as documented in dpeer.exceptions; nothing of an earlier run has been removed.
     """
     console = console or Console(stderr=True)
     build_graph(settings)  # a graph that does not exist shows before anything is started or removed
-    folders.prepare(settings.out, range(settings.size), resume=resume, overwrite=overwrite)
+    folders.check(settings.out, range(settings.size), resume=resume, overwrite=overwrite)
     if resume:
         folders.check_together(settings.out, settings.size)
     title = f"{mode}: {settings.size} peers, {settings.topology}, {settings.algorithm} on {settings.task}"
     began = time.monotonic() - (summary.wall_seconds(settings.out) if resume else 0.0)
     with open_view(console, settings.size, settings.rounds, title) as view:
         runner = _runner(settings, mode, view, resume=resume)
-        ended = asyncio.run(_interruptible(runner))
-    found = summary.collect(settings.out, settings.size, time.monotonic() - began)
+        asyncio.run(_interruptible(runner))
     failed = runner.first_failure if isinstance(runner, Launcher) else None
-    if failed is None:
-        return Result(found)
-    assert isinstance(ended, list)
-    return Result(found, failed.exit_code or 1, _failure(failed))
+    if failed is not None and not runner.connected:
+        raise PeerFailed(_failure(failed), failed.exit_code or 1)
+    if not runner.connected:
+        return Result({})
+    found = summary.collect(settings.out, settings.size, time.monotonic() - began)
+    return Result(found) if failed is None else Result(found, failed.exit_code or 1, _failure(failed))
 
 
 def _runner(settings: Settings, mode: Mode, view: View, *, resume: bool) -> _Runner:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from dpeer.exceptions import CheckpointError, OutputError
@@ -16,8 +15,8 @@ def rank_folder(out: Path, rank: int) -> Path:
     return out / f"rank-{rank}"
 
 
-def prepare(out: Path, ranks: range | list[int], *, resume: bool, overwrite: bool) -> None:
-    """Make the ranks' folders ready for a run.
+def check(out: Path, ranks: range | list[int], *, resume: bool, overwrite: bool) -> None:
+    """Check that a run may use the ranks' folders, and make them. Nothing in them is removed yet.
 
     Raises:
         OutputError: an earlier run is in the way, or the folder cannot be written.
@@ -33,11 +32,7 @@ def prepare(out: Path, ranks: range | list[int], *, resume: bool, overwrite: boo
         raise OutputError(f"{str(used[0])!r} holds an earlier run: give --resume, --overwrite or another --out")
     try:
         for folder in folders:
-            if overwrite:
-                _remove(folder)
             folder.mkdir(parents=True, exist_ok=True)
-        if overwrite:
-            (out / "summary.json").unlink(missing_ok=True)
     except OSError as error:
         raise OutputError(f"--out {str(out)!r} cannot be written: {error.strerror}") from error
 
@@ -66,16 +61,6 @@ def _holds_run(folder: Path) -> bool:
     """Whether a round has been completed there; what a mistyped command leaves is nothing that could be lost."""
     metrics = folder / "metrics.jsonl"
     return (metrics.exists() and metrics.stat().st_size > 0) or checkpoint.latest(folder / "checkpoint") is not None
-
-
-def _remove(folder: Path) -> None:
-    """Only what a run writes; whatever else a user keeps there stays."""
-    for name in _OURS:
-        path = folder / name
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
 
 
 def _named(ranks: list[int]) -> str:

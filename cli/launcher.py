@@ -6,15 +6,14 @@ import asyncio
 import multiprocessing
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 
 from dpeer.cli import child
 from dpeer.cli.channel import Channel
+from dpeer.cli.child import STOP_SIGNALS
 from dpeer.cli.config import Settings
 from dpeer.cli.view import View
 
@@ -42,13 +41,13 @@ class Launcher:
     """
 
     def __init__(self, settings: Settings, view: View, *, resume: bool) -> None:
+        self.first_failure: Member | None = None
         self._settings = settings
         self._view = view
         self._resume = resume
         self._members: list[Member] = []
         self._stopping = False
         self._connected: set[int] = set()
-        self.first_failure: Member | None = None
 
     async def run(self) -> list[Member]:
         """Start every peer and wait until the last one has ended."""
@@ -74,6 +73,11 @@ class Launcher:
             self._kill_all()
         self._stopping = True
         self._ask_all()
+
+    @property
+    def connected(self) -> bool:
+        """Whether every peer has met its neighbors, so that rounds have begun."""
+        return len(self._connected) == self._settings.size
 
     async def _start(self, context: ForkServerContext | SpawnContext, rank: int) -> Member:
         own = self._settings.of_rank(rank)
@@ -122,7 +126,7 @@ class Launcher:
             member.status = "failed"
             self.first_failure = self.first_failure or member
             # Before all are connected nobody can go on without it; later the others can, and say whom they lost.
-            if len(self._connected) < self._settings.size and not self._stopping:
+            if not self.connected and not self._stopping:
                 self.stop()
         self._view.status(member.rank, member.status)
 
@@ -142,17 +146,13 @@ def _context() -> ForkServerContext | SpawnContext:
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["dpeer.cli.preload"])
-    with _ignoring_signals():
-        forkserver.ensure_running()
-    return context
-
-
-@contextmanager
-def _ignoring_signals() -> Iterator[None]:
-    """What is started here inherits that Ctrl-C and SIGTERM are not for it, from its first instruction on."""
-    previous = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    # (It would be started by the fork server's start, and unblock the signals.)
+    resource_tracker.ensure_running()
+    # What is started inherits that Ctrl-C and SIGTERM are not for it, from its first instruction on; for this process
+    # they are only late.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
-        yield
+        forkserver.ensure_running()
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    return context

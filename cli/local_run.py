@@ -32,6 +32,9 @@ def local_run(
     result = run_federation(settings, mode, resume=resume, overwrite=overwrite, console=console)
     if result.failure is not None:
         click.echo(f"dpeer: {result.failure}", err=True)
+    if not result.summary:
+        click.echo("dpeer: stopped before the first round", err=True)
+        return 0
     if result.summary["status"] != "done" and result.failure is None:
         click.echo(f"dpeer: stopped; --resume goes on; files in {settings.out}", err=True)
         return 0

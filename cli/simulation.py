@@ -33,6 +33,7 @@ class Simulation:
         self._resume = resume
         self._peers: list[Peer] = []
         self._stopping = False
+        self.connected = False
 
     async def run(self) -> list[Outcome]:
         """Assemble all peers and run their rounds together; outcomes by rank (none if stopped before the first).
@@ -57,6 +58,7 @@ class Simulation:
                 return []
             addresses = {peer.config.rank: await peer.listen() for peer in self._peers}
             known = {rank: address for rank, address in addresses.items() if address is not None}
+            self.connected = True
             return await _all(peer.serve(known) for peer in self._peers)
         finally:
             executor.shutdown(wait=True, cancel_futures=True)

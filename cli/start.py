@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from dpeer.cli import addresses, config, folders
+from dpeer.cli.graph import build_graph
 from dpeer.cli.options import GRAPH, RUN, TRAINING, run_options, setting_options
 from dpeer.exceptions import ConfigurationError
 
@@ -38,10 +39,11 @@ def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, **f
     own = settings.of_rank(number)
     listen = addresses.listen_address(settings, number)
     everyone = addresses.addresses(settings)
+    build_graph(settings)  # a graph that does not exist shows before anything is written
     if own.threads is None and addresses.all_on_this_host(settings):
         # Threads of several peers that fight for the same cores can be a hundred times slower.
         own = own.model_copy(update={"threads": max(1, (os.cpu_count() or 1) // settings.size)})
-    folders.prepare(own.out, [number], resume=resume, overwrite=overwrite)
+    folders.check(own.out, [number], resume=resume, overwrite=overwrite)
 
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter(f"%(asctime)s rank {number} %(levelname)s: %(message)s", "%H:%M:%S"))
@@ -66,15 +68,19 @@ def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, **f
 def _rank(text: str) -> int:
     if text == "env":
         return _rank_from_environment()
-    if not re.fullmatch(r"\d+", text):
-        raise ConfigurationError(f"--rank {text!r}: expected a number from 0, or `env`")
+    return _number(text, "--rank")
+
+
+def _number(text: str, source: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise ConfigurationError(f"{source} {text!r}: expected a number from 0, or `--rank env`")
     return int(text)
 
 
 def _rank_from_environment() -> int:
     for name in ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
         if name in os.environ:
-            return int(os.environ[name])
+            return _number(os.environ[name], f"{name} =")
     ordinal = re.search(r"-(\d+)$", socket.gethostname())
     if ordinal:
         return int(ordinal[1])

@@ -120,7 +120,7 @@ def _consensus_distance(out: Path, ranks: list[int], facts: Mapping[str, Any]) -
     None where nothing is shared, and where each peer kept its best model: those are of different rounds.
     """
     names = facts.get("body_names")
-    if not names or facts["settings"]["keep"] == "best":
+    if not names or facts.get("settings", {}).get("keep") == "best":
         return None
     bodies = []
     for rank in ranks:

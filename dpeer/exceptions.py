@@ -11,6 +11,7 @@
         * :exc:`CheckpointError`: nothing to resume from, or the checkpoint is damaged or of another run
     * :exc:`PeersMissing` (exit 3): neighbors did not appear before the time to wait was over
     * :exc:`Refused` (exit 4): a neighbor and this peer do not belong to the same federation
+    * :exc:`PeerFailed` (exit code of the peer): a process of `dpeer cluster` failed before rounds began
     * :exc:`ProtocolError`: received frames that cannot be accepted; counted and dropped inside peer/
     * :exc:`Interrupted`: training was asked to stop between two minibatches; handled inside peer/
 
@@ -39,16 +40,18 @@ class UnknownName(ConfigurationError):  # noqa: N818 - reads as what happened
     """A name that is not among the choices.
 
     Args:
-        kind: What the name stands for ("topology", "task", "key in dpeer.toml", ...).
+        kind: What the name stands for ("topology", "task", "key", ...).
         name: What was given.
         choices: What would have been valid.
+        where: Where it stands, if that is not plain.
     """
 
-    def __init__(self, kind: str, name: str, choices: Iterable[str]) -> None:
+    def __init__(self, kind: str, name: str, choices: Iterable[str], where: str = "") -> None:
         valid = list(choices)
         near = difflib.get_close_matches(name, valid, n=1, cutoff=0.5)
         advice = f"did you mean {near[0]!r}? " if near else ""
-        super().__init__(f"unknown {kind} {name!r}: {advice}valid: {', '.join(valid)}")
+        place = f" in {where}" if where else ""
+        super().__init__(f"unknown {kind} {name!r}{place}: {advice}valid: {', '.join(valid)}")
         self.kind, self.name, self.nearest = kind, name, near[0] if near else None
 
 
@@ -86,6 +89,14 @@ class Refused(DpeerError):  # noqa: N818
     """A neighbor and this peer do not belong to the same federation."""
 
     exit_code = 4
+
+
+class PeerFailed(DpeerError):  # noqa: N818
+    """A peer of a cluster failed before rounds began, so there is no run."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class ProtocolError(DpeerError):

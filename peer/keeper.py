@@ -5,6 +5,7 @@ Everything here blocks on the disk: the peer calls it on its worker.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,7 +56,7 @@ class Keeper:
         return 0 if self.last is None else int(self.last["round"]) + 1
 
     def take_up(self) -> int:
-        """Load the checkpoint when resuming; return the first round to run.
+        """Load the checkpoint when resuming; return the first round to run. Nothing is written yet.
 
         Raises:
             CheckpointError: it is damaged, of another run, or not in step with metrics.jsonl.
@@ -71,17 +72,26 @@ class Keeper:
                 f"restore {str(self._checkpoints)!r}, or start over with --overwrite"
             )
         self._metrics = MetricsFile(metrics, start)
+        if self.completed != start:
+            raise CheckpointError(f"metrics.jsonl in {str(out)!r} lacks rounds before {start}: it is damaged")
         if state is not None:
-            if self.completed != start:
-                raise CheckpointError(f"metrics.jsonl in {str(out)!r} lacks rounds before {start}: it is damaged")
             if state.released is not None:
                 self._outbox.add(start - 1, state.released, state.receivers)
             extra = state.extra or {}
             self._earlier_seconds = float(extra.get("seconds", 0.0))
             self._lost.update({int(rank): reason for rank, reason in extra.get("lost", {}).items()})
-        if out:
-            (out / "summary.json").unlink(missing_ok=True)  # it is of what was before
         return start
+
+    def begin(self) -> None:
+        """Remove what an earlier run left: all of it, or when resuming what is not true any more."""
+        out = self._config.out
+        if out is None or self._checkpoints is None:
+            return
+        (out / "summary.json").unlink(missing_ok=True)
+        if not self._config.resume:
+            (out / "model.safetensors").unlink(missing_ok=True)
+            shutil.rmtree(self._checkpoints, ignore_errors=True)
+        self._metrics.rewrite()
 
     def complete(self, entry: dict[str, Any]) -> None:
         """Make a round last."""

@@ -126,6 +126,7 @@ class Peer:
         """
         leaving: Literal["done", "stopped", "failed"] = "failed"
         try:
+            await self._worker.run(self._keeper.begin)
             self._session.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
             leaving = await self._until_stopped(self._run())
             return await self._conclude(leaving)

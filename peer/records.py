@@ -68,7 +68,7 @@ class MetricsFile:
 
     Args:
         path: The file, or None to keep nothing.
-        next_round: Lines from this round on are dropped: they belong to rounds that are run again.
+        next_round: Lines from this round on do not count: they belong to rounds that are run again.
     """
 
     def __init__(self, path: Path | None, next_round: int) -> None:
@@ -76,17 +76,21 @@ class MetricsFile:
         self.last: dict[str, Any] | None = None
         self.bytes_sent = 0
         self.bytes_received = 0
-        kept = []
+        self._kept: list[str] = []
         for line in _lines(path) if path and next_round else ():
             try:
                 entry = json.loads(line)
             except ValueError:
                 continue  # the process was killed in the middle of this line
             if entry["round"] < next_round:
-                kept.append(line)
+                self._kept.append(line)
                 self._count(entry)
-        if path:
-            _replace(path, "".join(f"{line}\n" for line in kept))
+
+    def rewrite(self) -> None:
+        """Drop the lines that do not count from the file."""
+        if self._path:
+            _replace(self._path, "".join(f"{line}\n" for line in self._kept))
+        self._kept = []
 
     def append(self, entry: dict[str, Any]) -> None:
         """Add a round's line."""

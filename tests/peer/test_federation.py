@@ -166,6 +166,25 @@ async def test_a_body_that_is_not_finite_is_left_out(federation, kind, tmp_path)
         assert sum("not-finite" in line for line in ours.logs[rank]) == 1
 
 
+async def test_a_new_run_leaves_nothing_of_an_older_one_but_the_users_files(federation, kind, tmp_path):
+    topology = build("ring", 2)
+    outcomes(await federation(kind, topology, rounds=3, out=tmp_path).run())
+    folder = tmp_path / "rank-0"
+    (folder / "notes.txt").write_text("mine")
+    again = federation(kind, topology, rounds=2, out=tmp_path)
+    again.learners[1].hold = 0
+    running = asyncio.create_task(again.run())
+    while not again.learners[1].held.is_set():  # noqa: ASYNC110
+        await asyncio.sleep(0.005)
+    assert not (folder / "model.safetensors").exists()
+    assert not (folder / "summary.json").exists()
+    again.learners[1].go.set()
+    outcomes(await running)
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 2
+    assert [path.name for path in (folder / "checkpoint").iterdir()] == ["round-00000001"]
+    assert (folder / "notes.txt").read_text() == "mine"
+
+
 async def test_two_peers_with_different_settings_both_say_so(federation, kind):
     ours = federation(kind, build("ring", 2), wait=10, change={1: {"fingerprint": {"body_lr": 0.1}}})
     found = await ours.run()

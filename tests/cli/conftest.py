@@ -1,0 +1,50 @@
+"""The `dpeer` command in this process."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from dpeer.cli import main
+
+PROGRESS = re.compile(
+    r"(simulate|cluster): \d+ peers, |round \d+/|dpeer: rank \d+ of |\d\d:\d\d:\d\d rank \d+ (INFO|WARNING): "
+)
+"""Lines on stderr that say how it goes, not that something is wrong."""
+
+
+@dataclass
+class Ended:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def complaints(self) -> list[str]:
+        """Lines on stderr besides those of progress."""
+        return [line for line in self.err.splitlines() if line and not PROGRESS.match(line)]
+
+
+@pytest.fixture
+def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def dpeer(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+    """Run `dpeer ARGUMENTS` in tmp_path, in this process."""
+
+    def run(*arguments: object) -> Ended:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return Ended(ended.value.code, captured.out, captured.err)
+
+    return run

@@ -1,0 +1,109 @@
+"""DIR/summary.json over all peers."""
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from safetensors.numpy import save_file
+
+from dpeer.cli.summary import collect, show
+
+
+def peer(out: Path, rank: int, body: list[float], head: float, **changes: Any) -> None:
+    folder = out / f"rank-{rank}"
+    folder.mkdir(parents=True)
+    summary = {
+        "size": 3, "topology": "ring", "algorithm": "dfedmdc", "task": "t", "partition": None, "rounds": 4, "seed": 1,
+        "spectral_gap": 1.0, "body_parameters": 2, "head_parameters": 1, "body_names": ["u.a", "u.b"],
+        "settings": {"keep": "last"}, "rank": rank, "status": "done", "completed_rounds": 4, "accuracy": 0.5,
+        "accuracy_trained": 0.25, "bytes_sent": 100, "epsilon": None, "delta": None, "lost": {},
+    } | changes  # fmt: skip
+    (folder / "summary.json").write_text(json.dumps(summary))
+    tensors = {"u.a": body[:1], "u.b": body[1:], "v": [head]}
+    save_file(
+        {name: np.array(values, dtype=np.float32) for name, values in tensors.items()}, folder / "model.safetensors"
+    )
+
+
+def test_what_the_design_promises_is_there(tmp_path: Path) -> None:
+    peer(tmp_path, 0, [0.0, 0.0], 100.0, accuracy=0.2)
+    peer(tmp_path, 1, [3.0, 0.0], -100.0, accuracy=0.4, accuracy_trained=0.5)
+    peer(tmp_path, 2, [0.0, 3.0], 7.0, accuracy=0.9)
+    found = collect(tmp_path, 3, 12.3456)
+    assert json.loads((tmp_path / "summary.json").read_text()) == found
+    # mean (1, 1); squared distances 2, 5 and 5; heads play no part
+    assert found["consensus_distance"] == pytest.approx(math.sqrt((2 + 5 + 5) / 3))
+    assert found["accuracy"] == [0.2, 0.4, 0.9]
+    assert found["accuracy_mean"] == pytest.approx(0.5)
+    assert found["accuracy_std"] == pytest.approx(math.sqrt((0.09 + 0.01 + 0.16) / 3)), "ddof 0"
+    assert found["accuracy_min"] == 0.2
+    assert found["accuracy_trained_mean"] == pytest.approx(1 / 3)
+    expected = {
+        "size": 3, "topology": "ring", "algorithm": "dfedmdc", "task": "t", "partition": None, "rounds": 4, "seed": 1,
+        "spectral_gap": 1.0, "body_parameters": 2, "head_parameters": 1, "bytes_sent": 300, "wall_seconds": 12.346,
+        "epsilon": None, "delta": None, "status": "done",
+    }  # fmt: skip
+    assert expected.items() <= found.items()
+
+
+def test_a_lost_peer_is_null_and_left_out_of_means(tmp_path: Path) -> None:
+    peer(tmp_path, 0, [1.0, 0.0], 0.0, accuracy=0.25, lost={"1": "silent for 3 s"})
+    peer(tmp_path, 2, [3.0, 0.0], 0.0, accuracy=0.75)
+    found = collect(tmp_path, 3, 1.0)
+    assert found["status"] == "incomplete"
+    assert found["accuracy"] == [0.25, None, 0.75]
+    assert found["completed_rounds"] == [4, None, 4]
+    assert (found["accuracy_mean"], found["accuracy_std"], found["accuracy_min"]) == (0.5, 0.25, 0.25)
+    assert found["consensus_distance"] == pytest.approx(1.0)
+    assert found["lost"] == {"0": {"1": "silent for 3 s"}}
+
+
+def test_a_peer_that_was_killed_while_writing_is_null(tmp_path: Path) -> None:
+    peer(tmp_path, 0, [1.0, 0.0], 0.0)
+    peer(tmp_path, 1, [1.0, 0.0], 0.0)
+    (tmp_path / "rank-1" / "summary.json").write_text('{"size": 2, "acc')
+    assert collect(tmp_path, 2, 1.0)["accuracy"] == [0.5, None]
+
+
+def test_no_peer_at_all_is_all_null(tmp_path: Path) -> None:
+    found = collect(tmp_path, 2, 1.0)
+    assert found["accuracy"] == [None, None]
+    assert found["accuracy_mean"] is found["consensus_distance"] is found["size"] is None
+    assert found["bytes_sent"] == 0
+
+
+def test_privacy_is_the_worst_peers(tmp_path: Path) -> None:
+    peer(tmp_path, 0, [1.0, 0.0], 0.0, epsilon=1.5, delta=1e-5)
+    peer(tmp_path, 1, [1.0, 0.0], 0.0, epsilon=2.5, delta=1e-5)
+    found = collect(tmp_path, 2, 1.0)
+    assert (found["epsilon"], found["delta"]) == (2.5, 1e-5)
+
+
+def test_what_is_not_shared_has_no_consensus(tmp_path: Path) -> None:
+    peer(tmp_path, 0, [1.0, 0.0], 0.0, body_names=[])
+    peer(tmp_path, 1, [2.0, 0.0], 0.0, body_names=[])
+    assert collect(tmp_path, 2, 1.0)["consensus_distance"] is None
+
+
+def test_the_table_compares_with_the_baseline(tmp_path: Path) -> None:
+    for name, accuracies in (("run", (0.5, None)), ("baseline", (0.25, 0.5))):
+        for rank, accuracy in enumerate(accuracies):
+            peer(tmp_path / name, rank, [rank * 2.0, 0.0], 0.0, accuracy=accuracy, algorithm=name)
+    out = Console(file=io.StringIO(), width=80)
+    show(out, collect(tmp_path / "run", 2, 1.0), tmp_path / "run", collect(tmp_path / "baseline", 2, 1.0))
+    assert isinstance(out.file, io.StringIO)
+    printed = out.file.getvalue()
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if "│" in line]
+    assert rows == [
+        ["0", "0.5000", "0.2500", "+0.2500"],
+        ["1", "-", "0.5000", "-"],
+        ["mean", "0.5000", "0.3750", "+0.1250"],
+    ]
+    assert "body of 2 parameters gossiped, head of 1 kept at home" in printed
+    assert "consensus distance 1.0000" in printed
+    assert str(tmp_path / "run" / "summary.json") in printed

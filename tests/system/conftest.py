@@ -1,0 +1,281 @@
+"""Real `dpeer` processes: started, watched, and never left behind."""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+DEADLINE = 60.0
+
+MODELS = '''
+"""A small task of three classes whose dataset can be made slow."""
+
+import time
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+from dpeer.training import Task
+
+SAMPLES = 20
+
+
+class Net(nn.Module):
+    def __init__(self, dropout):
+        super().__init__()
+        self.body = nn.Linear(5, 12)
+        self.drop = nn.Dropout(dropout)
+        self.fc = nn.Linear(12, 3)
+
+    def forward(self, x):
+        return self.fc(self.drop(torch.relu(self.body(x))))
+
+
+class Data(Dataset):
+    """From sample number `fast` on (counted over all epochs), each sample takes `pause` seconds."""
+
+    def __init__(self, rank, samples, fast=0, pause=0.0):
+        rng = np.random.default_rng([rank, samples])
+        self.targets = torch.tensor(rng.integers(0, 3, samples))
+        noise = rng.normal(size=(samples, 5))
+        self.inputs = torch.tensor(noise + 2 * np.eye(3, 5)[self.targets], dtype=torch.float32)
+        self.fast, self.pause = fast, pause
+
+    def __len__(self):
+        return len(self.targets)
+
+    def __getitem__(self, index):
+        self.fast -= 1
+        if self.pause and self.fast < 0:
+            time.sleep(self.pause)
+        return self.inputs[index], self.targets[index]
+
+
+def task(rank, size, seed, fast=0, pause=0.0, dropout=0.0, slow=None):
+    model = Net(dropout)
+    print("rank", rank, "has built its model")
+    if slow is not None and rank != slow:
+        pause = 0.0
+    return Task(model=model, head=("fc",), train=Data(rank, SAMPLES, fast, pause), test=Data(rank, SAMPLES + 1))
+'''
+
+SCHEDULE = ("--body-epochs", "2", "--head-epochs", "1", "--batch-size", "8")
+"""60 samples are fetched a round."""
+
+
+class Process:
+    """A `dpeer` command in a session of its own, so that whatever it starts can be found and ended."""
+
+    def __init__(self, arguments: tuple[str, ...], folder: Path, log: Path, program: tuple[str, ...]) -> None:
+        self._log = log
+        with log.open("wb") as file:
+            self._popen = subprocess.Popen(
+                [sys.executable, *program, *arguments],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.pid = self._popen.pid
+
+    @property
+    def output(self) -> str:
+        return self._log.read_text()
+
+    @property
+    def code(self) -> int | None:
+        return self._popen.poll()
+
+    def wait(self, seconds: float = DEADLINE) -> int:
+        """The exit code."""
+        try:
+            return self._popen.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still running after {seconds:g} s:\n{self.output}") from None
+
+    def succeed(self, seconds: float = DEADLINE) -> str:
+        """Wait for exit code 0; returns what was printed."""
+        assert self.wait(seconds) == 0, self.output
+        assert "Traceback" not in self.output
+        return self.output
+
+    def signal(self, number: signal.Signals) -> None:
+        self._popen.send_signal(number)
+
+    def offspring(self) -> list[int]:
+        """Living processes of this one's session, itself excluded (Linux)."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                state, _, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+                if int(session) == self.pid != int(entry.name) and state not in "ZX":
+                    found.append(int(entry.name))
+        return found
+
+    def end(self) -> None:
+        # The session's processes are in one group of the leader's id; it can outlive the leader.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._popen.wait(DEADLINE)
+
+
+@pytest.fixture
+def processes() -> Iterator[list[Process]]:
+    """What the test has started; whatever still runs when it ends is killed."""
+    started: list[Process] = []
+    yield started
+    for process in started:
+        process.end()
+
+
+@pytest.fixture
+def until(processes: list[Process]) -> Callable[..., Any]:
+    """Wait until a condition holds; returns what it gave."""
+
+    def poll(condition: Callable[[], Any], seconds: float = DEADLINE) -> Any:
+        end = time.monotonic() + seconds
+        while not (found := condition()):
+            if time.monotonic() > end:
+                raise AssertionError("waited in vain:\n" + "\n".join(process.output for process in processes))
+            time.sleep(0.02)
+        return found
+
+    return poll
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """What is trained in the test's own process trains as the commands do."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def dpeer(tmp_path: Path, processes: list[Process]) -> Callable[..., Process]:
+    """Start `dpeer ARGUMENTS` in tmp_path."""
+
+    def run(*arguments: object, program: tuple[str, ...] = ("-m", "dpeer")) -> Process:
+        log = tmp_path / f"output-{len(processes)}.txt"
+        processes.append(Process(tuple(map(str, arguments)), tmp_path, log, program))
+        return processes[-1]
+
+    return run
+
+
+@pytest.fixture
+def simulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`dpeer simulate ARGUMENTS` in this process."""
+    from dpeer.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> None:
+        with pytest.raises(SystemExit) as ended:
+            main(["simulate", *map(str, arguments)])
+        assert ended.value.code == 0
+
+    return run
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> str:
+    """A bring-your-own task, as --task takes it, with its schedule."""
+    (tmp_path / "small.py").write_text(MODELS)
+    return "small.py:task"
+
+
+@pytest.fixture
+def schedule() -> tuple[str, ...]:
+    return SCHEDULE
+
+
+@pytest.fixture
+def slow_after() -> Callable[[int], tuple[str, ...]]:
+    """Options that make every round from this one on take over a second, in steps of a sixth of one."""
+
+    def options(rounds: int) -> tuple[str, ...]:
+        return ("--task-option", f"fast={60 * rounds}", "--task-option", "pause=0.02")
+
+    return options
+
+
+@pytest.fixture
+def rounds_done(tmp_path: Path) -> Callable[..., int]:
+    """How many lines a rank's metrics.jsonl has."""
+
+    def count(out: str, rank: int = 0) -> int:
+        path = tmp_path / out / f"rank-{rank}" / "metrics.jsonl"
+        return path.read_bytes().count(b"\n") if path.exists() else 0
+
+    return count
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Callable[[str, int], dict[str, Any]]:
+    """What must be the same to the bit: metrics (times aside) and models of all ranks."""
+
+    def read(out: str, size: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for rank in range(size):
+            folder = tmp_path / out / f"rank-{rank}"
+            entries = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+            found[f"metrics of rank {rank}"] = [
+                {key: value for key, value in entry.items() if not key.endswith("_seconds")} for entry in entries
+            ]
+            found[f"model of rank {rank}"] = (folder / "model.safetensors").read_bytes()
+        return found
+
+    return read
+
+
+@pytest.fixture
+def free_ports() -> Callable[[int], int]:
+    """The first of some consecutive ports that are free.
+
+    Below the range from which systems take ports for outgoing connections, lest one of those gets there first.
+    """
+
+    def find(count: int) -> int:
+        for _ in range(200):
+            base = random.randrange(20000, 32000)
+            with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+                for port in range(base, base + count):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                return base
+        raise AssertionError("no free ports")
+
+    return find
+
+
+@pytest.fixture
+def copy_of_the_project(tmp_path: Path) -> Path:
+    """The project's files without what tools leave in a checkout."""
+    root = Path(__file__).parents[2]
+    skipped = shutil.ignore_patterns("__pycache__", "build", "dist", "*.egg-info", "tests", "benchmarks", "shared")
+    target = tmp_path / "project"
+    target.mkdir()
+    for entry in root.iterdir():
+        if entry.name.startswith(".") or entry.name in skipped(str(root), [entry.name]):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.copytree(entry, target / entry.name, symlinks=True, ignore=skipped)
+        else:
+            shutil.copy2(entry, target / entry.name, follow_symlinks=False)
+    return target

@@ -1,0 +1,88 @@
+"""What is in the wheel and the sdist: every module once, under dpeer/ alone."""
+
+import subprocess
+import sys
+import tarfile
+import zipfile
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+PACKAGES = ("cli", "peer", "privacy", "topology", "training")
+
+
+def setuptools_version() -> int:
+    try:
+        return int(metadata.version("setuptools").partition(".")[0])
+    except metadata.PackageNotFoundError:
+        return 0
+
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(setuptools_version() < 77, reason="builds with the setuptools of this environment (>= 77)"),
+]
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Callable[[str, Path], Path]:
+    """Run a hook of the build backend in a project's folder; returns what it made."""
+
+    def run(what: str, project: Path) -> Path:
+        target = tmp_path / f"{what}-of-{project.name}"
+        target.mkdir()
+        code = f"import sys; from setuptools import build_meta; build_meta.build_{what}(sys.argv[1])"
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(target)], cwd=project, capture_output=True, text=True, timeout=100
+        )
+        assert done.returncode == 0, done.stderr
+        (made,) = target.iterdir()
+        return made
+
+    return run
+
+
+def files_in(wheel: Path) -> list[str]:
+    with zipfile.ZipFile(wheel) as archive:
+        return sorted(name for name in archive.namelist() if ".dist-info/" not in name)
+
+
+def test_the_wheel_holds_every_module_once_and_the_sdist_makes_the_same_wheel(
+    copy_of_the_project: Path, build: Callable[[str, Path], Path], tmp_path: Path
+) -> None:
+    project = copy_of_the_project
+    expected = {f"dpeer/{path.name}" for path in (project / "dpeer").glob("*.py")} | {"dpeer/py.typed"}
+    for package in PACKAGES:
+        found = {f"dpeer/{path.relative_to(project)}" for path in (project / package).rglob("*.py")}
+        assert found
+        expected |= found
+
+    wheel = build("wheel", project)
+    assert files_in(wheel) == sorted(expected)
+    with zipfile.ZipFile(wheel) as archive:
+        (entry_points,) = (name for name in archive.namelist() if name.endswith("entry_points.txt"))
+        assert "dpeer = dpeer.cli:main" in archive.read(entry_points).decode()
+
+    with tarfile.open(build("sdist", project)) as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    (unpacked,) = (tmp_path / "unpacked").iterdir()
+    assert files_in(build("wheel", unpacked)) == files_in(wheel)
+
+
+def test_the_wheel_runs_without_the_checkout(
+    copy_of_the_project: Path, build: Callable[[str, Path], Path], tmp_path: Path
+) -> None:
+    wheel = build("wheel", copy_of_the_project)
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import dpeer.cli, dpeer.peer\n"
+        "assert dpeer.cli.__file__.startswith(sys.argv[1]), dpeer.cli.__file__\n"
+        "dpeer.cli.main(['topology', 'show', '--size', '4'])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(wheel)], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "ring, 4 peers" in done.stdout

@@ -1,0 +1,93 @@
+"""One seed, one federation: the same metrics and models, to the bit, however it is run."""
+
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+ROUNDS = 6
+
+
+@pytest.fixture
+def options(task: str, schedule: tuple[str, ...]) -> tuple[object, ...]:
+    return ("--task", task, *schedule, "--rounds", ROUNDS, "--seed", 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("federation", "size"),
+    [
+        (("--topology", "ring", "--size", 3, "--algorithm", "dfedsmdc"), 3),
+        (
+            ("--topology", "exponential-directed", "--size", 4, "--algorithm", "dfedmdc", "--task-option",
+             "dropout=0.3"),
+            4,
+        ),
+    ],
+    ids=["ring", "exponential-directed with dropout"],
+)  # fmt: skip
+def test_a_cluster_stopped_half_way_and_resumed_gives_the_bits_of_a_simulation(
+    federation: tuple[object, ...],
+    size: int,
+    options: tuple[object, ...],
+    dpeer: Callable[..., Any],
+    simulate: Callable[..., None],
+    slow_after: Callable[[int], tuple[str, ...]],
+    rounds_done: Callable[..., int],
+    results: Callable[..., Any],
+    until: Callable[..., Any],
+) -> None:
+    simulate(*federation, *options, "--out", "simulated")
+    expected = results("simulated", size)
+    assert all(len(expected[f"metrics of rank {rank}"]) == ROUNDS for rank in range(size))
+    assert len({expected[f"model of rank {rank}"] for rank in range(size)}) == size, "the heads are personal"
+
+    stopped = dpeer("cluster", *federation, *options, *slow_after(2), "--out", "stopped")
+    until(lambda: rounds_done("stopped") >= 2)
+    stopped.signal(signal.SIGINT)
+    assert "--resume goes on" in stopped.succeed()
+    assert 2 <= rounds_done("stopped") < ROUNDS
+    dpeer("cluster", *federation, *options, "--out", "stopped", "--resume").succeed()
+    assert results("stopped", size) == expected
+
+
+@pytest.mark.slow
+def test_two_clusters_and_a_simulation_give_the_same_bits_and_another_seed_does_not(
+    options: tuple[object, ...],
+    dpeer: Callable[..., Any],
+    simulate: Callable[..., None],
+    results: Callable[..., Any],
+) -> None:
+    federation = ("--topology", "ring", "--size", 2, *options)
+    runs = [dpeer("cluster", *federation, "--out", name) for name in ("first", "second")]
+    simulate(*federation, "--out", "simulated")
+    simulate(*federation, "--out", "other", "--seed", 4)
+    for run in runs:
+        run.succeed()
+    first, other = results("first", 2), results("other", 2)
+    assert first == results("second", 2) == results("simulated", 2)
+    assert all(first[key] != other[key] for key in first)
+
+
+def test_a_simulation_stopped_while_one_peer_is_ahead_and_resumed_gives_the_same_bits(
+    options: tuple[object, ...],
+    dpeer: Callable[..., Any],
+    simulate: Callable[..., None],
+    slow_after: Callable[[int], tuple[str, ...]],
+    rounds_done: Callable[..., int],
+    results: Callable[..., Any],
+    until: Callable[..., Any],
+) -> None:
+    federation = ("--topology", "ring", "--size", 4)
+    simulate(*federation, *options, "--out", "whole")
+    # Rank 2 is slow: ranks 1 and 3 need its body, rank 0 does not and completes one round more.
+    slow = (*slow_after(2), "--task-option", "slow=2")
+    run = dpeer("simulate", *federation, *options, *slow, "--out", "stopped")
+    until(lambda: rounds_done("stopped", 0) == 3)
+    assert rounds_done("stopped", 1) == 2
+    run.signal(signal.SIGINT)
+    assert "--resume goes on" in run.succeed()
+    assert [rounds_done("stopped", rank) for rank in range(4)] == [3, 2, 2, 2]
+    simulate(*federation, *options, "--out", "stopped", "--resume")
+    assert results("stopped", 4) == results("whole", 4)
