@@ -11,7 +11,7 @@ demo: $(VENV)/installed
 	$(BIN)/dpeer cluster --size 8 --topology ring --task digits --algorithm dfedsmdc --baseline local --overwrite --out $(DEMO)
 
 test: $(VENV)/tested
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/linted
 	$(BIN)/ruff check .

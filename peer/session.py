@@ -14,9 +14,10 @@ from functools import partial
 from typing import Literal
 
 from dpeer.exceptions import PeersMissing, ProtocolError, Refused
-from dpeer.peer import handshake, wire
+from dpeer.peer import wire
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.drops import Drops
+from dpeer.peer.greeter import Greeter
 from dpeer.peer.inbox import Inbox, Received
 from dpeer.peer.learner import Learner, Payload
 from dpeer.peer.membership import Membership, Neighbor, Status
@@ -47,9 +48,8 @@ class Session:
         self.drops = Drops(log)
         self.next_round = 0
         self._config = config
-        self._learner = learner
+        self._greeter = Greeter(config, learner, self.members, topology.size)
         self._transport = transport
-        self._size = topology.size
         self._log = log
         self._federation = wire.federation_id(config.fingerprint)
         self._limits = wire.Limits(payload_bytes=learner.payload_bytes)
@@ -192,17 +192,12 @@ class Session:
         if not hello.reply:
             # Answered before it is judged: the other side finds the same mismatch by itself and can name it.
             self._send_hello(link, reply=True)
-        expected = self._dialled.get(link)
-        problem = handshake.mismatch(self._hello(reply=False), hello)
-        if expected is not None and hello.rank != expected:
-            problem = f"rank: expected {expected} at its address, found {hello.rank}: check the addresses"
-        elif hello.rank not in self.members and problem is None:
-            raise ProtocolError("not-a-neighbor", f"rank {hello.rank} shook hands")
-        if problem is not None:
-            if self._refuses(hello.rank, dialled=expected is not None):
-                self._refusal.set_exception(Refused(problem))
-                return
-            raise ProtocolError("mismatch", problem)
+        try:
+            self._greeter.judge(hello, self.next_round, self._dialled.get(link))
+        except Refused as refusal:
+            if not self._refusal.done():
+                self._refusal.set_exception(refusal)
+            return
         neighbor = self.members[hello.rank]
         if neighbor.status is Status.ALIVE and neighbor.link != link:
             self._log.info("rank %d is connected anew", hello.rank)
@@ -229,16 +224,6 @@ class Session:
             self._log.warning("rank %d is back", neighbor.rank)
             # While it counted as dead nothing was sent to it, and perhaps nothing by it: both ask again.
             self._send_hello(neighbor.link, reply=False)
-
-    def _refuses(self, rank: int, *, dialled: bool) -> bool:
-        """Whether a mismatch with this rank ends our own run.
-
-        Only before the first round, and only if it can be one of us: once neighbors train together, whoever comes with
-        other settings is turned away, and strangers always are.
-        """
-        one_of_us = dialled or rank < self._size
-        trains_with_us = rank in self.members and self.members[rank].status is not Status.UNSEEN
-        return one_of_us and not trains_with_us and bool(self.members.missing()) and not self._refusal.done()
 
     def _drop(self, link: Link, error: ProtocolError) -> None:
         neighbor = self.members.by_link(link)
@@ -270,17 +255,7 @@ class Session:
             self._transport.send(neighbor.link, wire.encode(message))
 
     def _send_hello(self, link: Link, *, reply: bool) -> None:
-        self._transport.send(link, wire.encode(self._hello(reply=reply)))
-
-    def _hello(self, *, reply: bool) -> wire.Hello:
-        return wire.Hello(
-            rank=self._config.rank,
-            next_round=self.next_round,
-            reply=reply,
-            fingerprint=dict(self._config.fingerprint),
-            manifest=dict(self._learner.manifest),
-            digest=self._learner.digest,
-        )
+        self._transport.send(link, wire.encode(self._greeter.hello(self.next_round, reply=reply)))
 
     # -- waiting -------------------------------------------------------------------------------------------------
 

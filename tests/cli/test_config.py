@@ -128,7 +128,7 @@ def test_dpeer_toml_is_used_when_it_exists_and_no_file_is_named(write: Write) ->
     assert load(None, {}).size == 5
     assert load(other, {}).size == 6
     write("sze = 5", "dpeer.toml")
-    assert "key in dpeer.toml 'sze'" in complaint(None)
+    assert "key 'sze' in dpeer.toml" in complaint(None)
 
 
 @pytest.mark.parametrize(
