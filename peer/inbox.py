@@ -54,10 +54,6 @@ class Inbox:
         """Something happened that may end a wait: a body came, or a neighbor is no longer awaited."""
         self._changed.set()
 
-    def has(self, rank: int, number: int) -> bool:
-        """Whether this rank's body of the round is here."""
-        return rank in self._rounds.get(number, {})
-
     async def collect(self, number: int, ranks: tuple[int, ...], awaited: Callable[[int], bool]) -> dict[int, Received]:
         """Round `number`'s bodies of the ranks, as soon as none of the missing ones is awaited any more.
 

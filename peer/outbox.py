@@ -28,10 +28,10 @@ class Outbox:
         for old in [kept for kept in self.frames if kept <= number - _KEEP]:
             del self.frames[old], self.receivers[old]
 
-    def wanted(self, rank: int, next_round: int) -> list[tuple[int, Frames]]:
+    def wanted(self, rank: int, next_round: int) -> list[Frames]:
         """Bodies for `rank` that it can still use when it is about to complete `next_round`, oldest first."""
         return [
-            (number, frames)
+            frames
             for number, frames in sorted(self.frames.items())
             if number >= next_round and rank in self.receivers[number]
         ]

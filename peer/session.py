@@ -203,7 +203,7 @@ class Session:
             self._log.info("rank %d is connected anew", hello.rank)
         if self.members.greet(hello.rank, link, hello.next_round, time.monotonic()):
             self._log.warning("rank %d is back", hello.rank)
-        for _, frames in self.outbox.wanted(hello.rank, hello.next_round):
+        for frames in self.outbox.wanted(hello.rank, hello.next_round):
             self._transport.send(link, frames)
         self._say_round([neighbor])
         self._wake()

@@ -19,9 +19,6 @@ from dpeer.exceptions import AddressError
 from dpeer.peer.transports.base import Arrival, Link
 from dpeer.peer.wire import Frames, Limits
 
-_ZERO_COPY = 65536
-"""Frames from this size on travel without a copy; for smaller ones libzmq copies faster than it tracks."""
-
 
 class ZeroMQTransport:
     """A `Transport` over sockets.
@@ -80,7 +77,7 @@ class ZeroMQTransport:
         return link
 
     def send(self, link: Link, frames: Frames) -> bool:
-        """Queue a message on the link's socket; libzmq's I/O thread sends it."""
+        """Queue a message on the link's socket; libzmq's I/O thread sends it, large frames without a copy."""
         if isinstance(link, bytes):
             socket, parts = self._router, [link, *frames]
         else:
@@ -119,7 +116,6 @@ class ZeroMQTransport:
     def _socket(self, kind: int, address: str) -> zmq.asyncio.Socket:
         socket = self._context.socket(kind)
         socket.setsockopt(zmq.IPV6, "[" in address)
-        socket.copy_threshold = _ZERO_COPY
         socket.setsockopt(zmq.MAXMSGSIZE, max(self._limits.header_bytes, self._limits.payload_bytes))
         socket.setsockopt(zmq.LINGER, 0)
         # Neighbors never have more than two bodies and a few words under way.
