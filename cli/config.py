@@ -118,7 +118,7 @@ def load(file: Path | None, flags: Mapping[str, Any]) -> Settings:
     Raises:
         ConfigurationError: names the key, the value and what would be right.
     """
-    path = file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
+    path = source(file)
     values = _read(path) if path else {}
     given = {key: value for key, value in flags.items() if value is not None and value != {}}
     if "task_options" in given:
@@ -137,6 +137,11 @@ def load(file: Path | None, flags: Mapping[str, Any]) -> Settings:
                 f"rank.{rank} in {path}: ranks of a federation of size {settings.size} are 0..{settings.size - 1}"
             )
     return settings
+
+
+def source(file: Path | None) -> Path | None:
+    """The federation file that is used: the one that was named, or ./dpeer.toml if it exists."""
+    return file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
 
 
 def parse_option(text: str) -> tuple[str, Any]:
@@ -179,4 +184,6 @@ def _explained(error: ValidationError, flags: Mapping[str, Any], path: Path | No
         where = f"[{'.'.join(table)}] of {path}" if table else str(path)
         return UnknownName("key", name, model.model_fields, where)
     source = f"--{key.replace('_', '-')}" if location[0] in flags else f"{key} in {path}"
+    if location[-1] == "grid_shape":
+        return ConfigurationError(f"{source} = {first['input']!r}: expected ROWSxCOLUMNS, for example 2x4")
     return ConfigurationError(f"{source} = {first['input']!r}: {first['msg'].lower()}")

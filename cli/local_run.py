@@ -29,6 +29,8 @@ def local_run(
         from dpeer.training import find_algorithm
 
         find_algorithm(baseline)  # a wrong name shows now, not after the run
+    if file := config.source(federation):
+        click.echo(f"settings from {file}", err=True)
     result = run_federation(settings, mode, resume=resume, overwrite=overwrite, console=console)
     if result.failure is not None:
         click.echo(f"dpeer: {result.failure}", err=True)

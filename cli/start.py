@@ -47,7 +47,7 @@ def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, **f
 
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter(f"%(asctime)s rank {number} %(levelname)s: %(message)s", "%H:%M:%S"))
-    click.echo(_first_line(settings, number, listen), err=True)
+    click.echo(_first_line(settings, config.source(federation), number, listen), err=True)
     if settings.insecure:
         click.echo("WARNING: --insecure: anybody who reaches the port can read and alter what is exchanged", err=True)
 
@@ -89,12 +89,13 @@ def _rank_from_environment() -> int:
     )
 
 
-def _first_line(settings: config.Settings, rank: int, listen: str | None) -> str:
+def _first_line(settings: config.Settings, file: Path | None, rank: int, listen: str | None) -> str:
     where = f"listening at {listen}" if listen else "dialling out only"
     place = f"dpeer: rank {rank} of {settings.size}, {settings.topology}, {where}"
     if addresses.from_file(settings):
-        return place
-    return f"{place} (no federation file: all peers on this host, rank R at port {settings.base_port} + R)"
+        return f"{place} (settings from {file})"
+    which = f"no address in {file}" if file else "no federation file"
+    return f"{place} ({which}: all peers on this host, rank R at port {settings.base_port} + R)"
 
 
 def _last_line(outcome: Any, rounds: int, folder: Path) -> str:

@@ -48,7 +48,7 @@ def test_the_others_finish_when_one_peer_is_killed_and_say_whom_they_lost(
     assert victim is not None
     os.kill(victim, signal.SIGKILL)
     assert run.wait() == 1
-    until(lambda: run.offspring() == [], 4)
+    until(lambda: run.offspring() == [], 20)
     assert "Traceback" not in run.output
     assert "dpeer: rank 2: was killed by SIGKILL" in run.output.splitlines()
 
@@ -120,8 +120,8 @@ def test_a_second_interrupt_ends_a_cluster_at_once(
     run.signal(signal.SIGINT)
     until(lambda: not pending(run))
     run.signal(signal.SIGINT)
-    assert run.wait(4) != 0
-    until(lambda: run.offspring() == [], 4)
+    assert run.wait(20) != 0
+    until(lambda: run.offspring() == [], 20)
     assert "Traceback" not in run.output
 
 
@@ -149,7 +149,7 @@ def test_a_second_interrupt_ends_a_started_peer_at_once(
         until(lambda peer=peer: not pending(peer))
         assert peer.code is None, "it finishes its minibatch"
         peer.signal(number)
-        assert peer.wait(4) == 128 + number
+        assert peer.wait(20) == 128 + number
 
 
 @linux
@@ -187,7 +187,7 @@ def test_an_interrupt_while_a_cluster_starts_stops_it(
         while not (shielded() or (signal_mask(run.pid, "SigCgt") & end and len(run.offspring()) >= 2)):
             assert run.code is None, run.output
     run.signal(signal.SIGINT)
-    run.succeed(15)
+    run.succeed(60)
     assert "stopped before the first round" in run.output or "stopped; --resume goes on" in run.output
     until(lambda: run.offspring() == [], 20)
 
