@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any
 
 from dpeer.cli.config import Settings
 from dpeer.cli.graph import build_graph
-from dpeer.topology import Graphs, Isolated, Topology, analyse
+from dpeer.topology import DENSE_LIMIT, Graphs, Isolated, Topology, analyse
 from dpeer.training import (
     BUILTIN_TASKS,
     DEFAULT_PARTITION,
@@ -65,7 +66,7 @@ def assemble(settings: Settings, rank: int) -> Assembly:
         "partition": (settings.partition or DEFAULT_PARTITION) if builtin else None,
         "rounds": settings.rounds,
         "seed": settings.seed,
-        "spectral_gap": analyse(graph).spectral_gap,
+        "spectral_gap": _spectral_gap(graph),
         "body_parameters": learner.body_parameters,
         "head_parameters": learner.head_parameters,
         "body_names": [entry["name"] for entry in learner.manifest["parameters"]],
@@ -79,6 +80,12 @@ def assemble(settings: Settings, rank: int) -> Assembly:
         facts=facts,
         notes=_notes(task, learner, settings),
     )
+
+
+@cache
+def _spectral_gap(graph: Topology) -> float | None:
+    """The graph's gap, computed once for all peers of a process; None where there are too many peers for it."""
+    return analyse(graph).spectral_gap if graph.size <= DENSE_LIMIT else None
 
 
 def fingerprint(settings: Settings, graph: Topology) -> dict[str, Any]:

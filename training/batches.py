@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.utils.rnn import PackedSequence
 from torch.utils.data import Subset, TensorDataset, default_collate
 
 from dpeer.exceptions import TaskError
@@ -56,7 +57,8 @@ class Batches:
     def _find_tensors(self, dataset: Any) -> None:
         rows: torch.Tensor | None = None
         while type(dataset) is Subset:
-            indices = torch.as_tensor(dataset.indices)
+            indices = torch.as_tensor(dataset.indices, dtype=torch.int64, device="cpu")
+            indices = torch.where(indices < 0, indices + len(dataset.dataset), indices)  # type: ignore[arg-type]
             rows = indices if rows is None else indices[rows]
             dataset = dataset.dataset
         # Exactly this class: one derived from it may transform its items.
@@ -80,7 +82,8 @@ class Batches:
             # a matrix product may depend on the alignment of its input.
             rows = index if self._rows is None else self._rows[index]
             inputs, targets = self._tensors
-            return inputs.index_select(0, rows), targets.index_select(0, rows)
+            with blame(f"the task's {self._name} data cannot be read"):
+                return inputs.index_select(0, rows), targets.index_select(0, rows)
         with blame(f"the task's {self._name} data cannot be read"):
             batch = self._collate([self._dataset[i] for i in index.tolist()])
         if not isinstance(batch, tuple | list) or len(batch) != 2:
@@ -89,14 +92,14 @@ class Batches:
 
     def in_order(self, batch_size: int) -> Iterator[tuple[Any, Any, int]]:
         """All minibatches in the dataset's order, each with its number of samples."""
-        for index in torch.split(torch.arange(len(self)), batch_size):
+        for index in torch.split(torch.arange(len(self), device="cpu"), batch_size):
             yield *self.take(index), len(index)
 
 
 def predict(model: nn.Module, inputs: Any) -> Any:
-    """Call the model: a tuple or list of inputs fills its arguments, a dictionary its keyword arguments."""
-    if isinstance(inputs, tuple | list):
+    """Call the model: a tuple or list of inputs fills its arguments, a mapping its keyword arguments."""
+    if isinstance(inputs, tuple | list) and not isinstance(inputs, PackedSequence):
         return model(*inputs)
-    if isinstance(inputs, dict):
+    if isinstance(inputs, Mapping):
         return model(**inputs)
     return model(inputs)

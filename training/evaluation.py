@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from dpeer.exceptions import TaskError
 from dpeer.training.batches import Batches, predict
 from dpeer.training.errors import blame
+from dpeer.training.metrics import classification_metrics
 from dpeer.training.task import Loss, Metrics
 
 _BATCH = 256  # bounds memory; part of the results' last bits, so it does not follow --batch-size
@@ -50,7 +51,7 @@ def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> E
     with _evaluating(model):
         mean = _mean_loss(model, data, loss, outputs, targets)
         with blame("the task's metrics failed"):
-            found = metrics(_joined(outputs), _joined(targets))
+            found = metrics(*joined) if (joined := _both(outputs, targets, metrics)) else {}
     if not isinstance(found, Mapping):
         raise TaskError(f"the task's metrics gave a {type(found).__name__}; they must give a dict of name to number")
     values: dict[str, float] = {}
@@ -99,6 +100,13 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
             yield
     finally:
         model.train(training)
+
+
+def _both(outputs: list[Any], targets: list[Any], metrics: Metrics) -> tuple[Any, Any] | None:
+    """All outputs and all targets; None if the default metrics cannot apply to them anyway."""
+    if metrics is classification_metrics and not (isinstance(outputs[0], Tensor) and isinstance(targets[0], Tensor)):
+        return None
+    return _joined(outputs), _joined(targets)
 
 
 def _joined(parts: list[Any]) -> Any:

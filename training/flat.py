@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from dpeer.training.split import Named
 
@@ -30,16 +31,18 @@ class Flat:
     def __init__(self, phase: Phase, named: Named) -> None:
         self.phase: Phase = phase
         self.count = sum(parameter.numel() for _, parameter in named)
-        self.data = torch.empty(self.count)
-        self.grad = torch.zeros(self.count)
+        # Said in full: a user's set_default_dtype or set_default_device must not change what travels.
+        self.data = torch.empty(self.count, dtype=torch.float32, device="cpu")
+        self.grad = torch.zeros(self.count, dtype=torch.float32, device="cpu")
         self._parameters = [parameter for _, parameter in named]
+        self._views: list[tuple[Tensor, Tensor]] = []
         self._entries: list[dict[str, Any]] = []
         offset = 0
         for name, parameter in named:
             here = slice(offset, offset + parameter.numel())
             self.data[here].copy_(parameter.data.reshape(-1))
-            parameter.data = self.data[here].view(parameter.shape)
-            parameter.grad = self.grad[here].view(parameter.shape)
+            self._views.append((self.data[here].view(parameter.shape), self.grad[here].view(parameter.shape)))
+            parameter.data, parameter.grad = self._views[-1]
             self._entries.append({"name": name, "shape": list(parameter.shape), "offset": offset})
             offset = here.stop
 
@@ -47,6 +50,24 @@ class Flat:
         """Have autograd compute these parameters' gradients, or leave them out and save that work."""
         for parameter in self._parameters:
             parameter.requires_grad_(wanted)
+
+    def reattach(self) -> None:
+        """Make the parameters views again where the task's code has given them other storage.
+
+        Assigning ``weight.data`` (a max-norm constraint in forward, say) or dropping ``.grad`` (zero_grad) would leave
+        the vectors behind, and with them training, sending and mixing. The new values are kept.
+        """
+        for parameter, (data, grad) in zip(self._parameters, self._views, strict=True):
+            if parameter.data_ptr() != data.data_ptr():
+                data.copy_(parameter.data)
+                parameter.data = data
+            if parameter.grad is None:
+                grad.zero_()
+            elif parameter.grad.data_ptr() != grad.data_ptr():
+                grad.copy_(parameter.grad)
+            else:
+                continue
+            parameter.grad = grad
 
     @property
     def manifest(self) -> dict[str, Any]:

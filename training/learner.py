@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from dpeer.exceptions import CheckpointError, TaskError
@@ -26,6 +27,8 @@ from dpeer.training.task import Task
 from dpeer.training.trainer import Trainer
 
 _FORMAT = 1
+
+_claimed: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 
 class Learner:
@@ -64,6 +67,7 @@ class Learner:
         if keep == "best" and task.validation is None:
             raise TaskError("--keep best needs validation data: give the task `validation=`, or use --keep last")
         self._algorithm = find_algorithm(algorithm)
+        _claim(task.model)
         parts = split(task.model, task.head, self._algorithm.shares, algorithm)
         self._trainer = Trainer(task, parts, hyperparameters or Hyperparameters(), rank=rank, seed=seed)
         self._generators = GlobalGenerators(seed, rank)
@@ -72,6 +76,8 @@ class Learner:
         self._loss, self._metrics = task.loss or cross_entropy, task.metrics or classification_metrics
         self._test = Batches("test", task.test, task.collate)
         self._validation = Batches("validation", task.validation, task.collate) if keep == "best" else None
+        untouched = store.frozen(self._model, self._trainer.body, self._trainer.head)
+        self._still = {name: store.mark(parameter) for name, parameter in untouched.items()}
         self._digest = payload.digest(self._trainer.body.data)
         self._released: Tensor | None = None
         self._mixed = False
@@ -162,8 +168,11 @@ class Learner:
         """
         with self._generators.kept(Purpose.EVALUATE, self._trainer.number):
             found = evaluate(self._model, self._test, self._loss, self._metrics)
+            self._trainer.reattach()
             if self._validation is not None and (self._mixed or not self.shares):
-                self._keep_if_best(mean_loss(self._model, self._validation, self._loss))
+                loss = mean_loss(self._model, self._validation, self._loss)
+                self._trainer.reattach()
+                self._keep_if_best(loss)
         return found
 
     def _keep_if_best(self, loss: float) -> None:
@@ -206,7 +215,7 @@ class Learner:
     # Files.
 
     def _state(self) -> State:
-        return State.of(self._model, self._trainer.body, self._trainer.head)
+        return State.of(self._model, self._trainer.body, self._trainer.head, self._still)
 
     def _put(self, state: State) -> None:
         state.put(self._model, self._trainer.body, self._trainer.head)
@@ -269,3 +278,15 @@ class Learner:
             store.write_model(self._model, path)
         finally:
             self._put(current)
+
+
+def _claim(model: nn.Module) -> None:
+    """Refuse a model that another learner of this process trains already, in whole or in part."""
+    for name, module in model.named_modules():
+        if module in _claimed:
+            part = f"a part ({name!r}) that" if name else "one that"
+            raise TaskError(
+                f"the task's model is or has {part} another peer of this process trains already: "
+                "build a new model in every call of the factory"
+            )
+    _claimed.update(model.modules())

@@ -76,14 +76,18 @@ def load_task(
 
 @contextmanager
 def _on_path(folder: Path) -> Iterator[None]:
-    """Let the user's modules import their siblings, as they can when run as a script."""
+    """Let the user's modules import their siblings, as they can when run as a script.
+
+    First on the path while they are imported; afterwards last, for imports inside functions.
+    """
     entry = str(folder)
     sys.path.insert(0, entry)
     try:
         yield
     finally:
-        if entry in sys.path:
-            sys.path.remove(entry)
+        sys.path.remove(entry)
+        if entry not in sys.path:
+            sys.path.append(entry)
 
 
 def _import(spec: str, where: str, path: Path | None) -> ModuleType:

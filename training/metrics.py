@@ -18,15 +18,21 @@ def classification_metrics(outputs: Any, targets: Any) -> dict[str, float]:
         targets: Class numbers, shape (samples, ...), of an integer type.
 
     Returns:
-        ``{"accuracy": ..., "balanced_accuracy": ...}``, shares in 0..1; nothing where the targets are not class
-        numbers (a regression, say).
+        ``{"accuracy": ..., "balanced_accuracy": ...}``, shares in 0..1; nothing where this is no classification by the
+        largest score (a regression, one score per sample, scores in another order). Negative targets do not count:
+        cross-entropy ignores -100.
     """
     if not isinstance(outputs, Tensor) or not isinstance(targets, Tensor):
         return {}
-    if targets.is_floating_point() or targets.is_complex() or targets.ndim != outputs.ndim - 1:
+    if targets.is_floating_point() or targets.is_complex() or outputs.ndim < 2 or outputs.shape[1] < 2:
         return {}
-    truth = targets.reshape(-1).long()
-    right = (outputs.argmax(dim=1).reshape(-1) == truth).double()
+    if targets.shape != outputs.shape[:1] + outputs.shape[2:]:
+        return {}
+    truth, guess = targets.reshape(-1).long(), outputs.argmax(dim=1).reshape(-1)
+    truth, guess = truth[truth >= 0], guess[truth >= 0]
+    if not truth.numel() or truth.max() >= outputs.shape[1]:
+        return {}
+    right = (guess == truth).double()
     per_class = torch.zeros(int(truth.max()) + 1, dtype=torch.float64).index_add_(0, truth, right)
     count = torch.bincount(truth)
     present = count > 0

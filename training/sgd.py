@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dpeer.training.flat import Flat
 
-_TINY = 1e-30  # keeps rho / ||g|| finite, so that a zero gradient perturbs by zero
+_TINY = 1e-12  # as in the published code: a gradient whose norm underflows must not be blown up, a zero one not be NaN
 
 
 class Momentum:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 from torch import nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from dpeer.exceptions import TaskError
 
@@ -34,7 +34,9 @@ def check_prefixes(model: nn.Module, head: Any) -> tuple[str, ...]:
         head = (head,)
     if not isinstance(head, Sequence) or not all(isinstance(prefix, str) and prefix for prefix in head):
         raise TaskError(f"the task's head is {head!r}; it must be a tuple of name prefixes, such as ('fc',)")
+    # Buffers count: a layer may have nothing else (BatchNorm without affine parameters).
     names = [name for name, _ in model.named_parameters(remove_duplicate=False)]
+    names += [name for name, _ in model.named_buffers(remove_duplicate=False)]
     for prefix in head:
         if not any(is_under(name, (prefix,)) for name in names):
             parts = dict.fromkeys(".".join(name.split(".")[:n]) for name in names for n in range(1, 9))
@@ -77,6 +79,7 @@ def split(model: nn.Module, head: Sequence[str], shares: Shares, algorithm: str 
     if not trainable:
         raise TaskError("the task's model has no trainable parameters: all have requires_grad=False, or none exist")
     _check_kinds(trainable)
+    _check_storage(model)
     if shares == "nothing":
         return Split(body=[], head=trainable)
     prefixes = () if shares == "model" else tuple(head)
@@ -104,6 +107,19 @@ def _check_kinds(trainable: Named) -> None:
             raise TaskError(f"parameter {name!r} is on {parameter.device}; leave the model on the cpu")
 
 
+def _check_storage(model: nn.Module) -> None:
+    """Refuse two parameters over one storage: flattening would silently tear them apart."""
+    first: dict[int, tuple[str, nn.Parameter]] = {}
+    for name, parameter in model.named_parameters():
+        if parameter.numel():
+            other, owner = first.setdefault(parameter.data_ptr(), (name, parameter))
+            if owner is not parameter:
+                raise TaskError(
+                    f"parameters {other!r} and {name!r} are two over one tied tensor: assign one Parameter to both, "
+                    "or give each its own copy"
+                )
+
+
 def _check_tied(model: nn.Module, prefixes: tuple[str, ...]) -> None:
     """Refuse a tensor that the body holds under two names, or that body and head both hold.
 
@@ -113,8 +129,7 @@ def _check_tied(model: nn.Module, prefixes: tuple[str, ...]) -> None:
     for name, parameter in model.named_parameters(remove_duplicate=False):
         if not parameter.requires_grad or not parameter.numel():
             continue
-        # Two Parameter objects may also share one storage, which flattening would silently tear apart.
-        other = first.setdefault(parameter.data_ptr(), name)
+        other = first.setdefault(id(parameter), name)
         if other != name and not (is_under(name, prefixes) and is_under(other, prefixes)):
             raise TaskError(
                 f"parameters {other!r} and {name!r} are one tied tensor in the body: untie them (give each its own "
@@ -125,7 +140,9 @@ def _check_tied(model: nn.Module, prefixes: tuple[str, ...]) -> None:
 def _check_batch_norm(model: nn.Module, prefixes: tuple[str, ...], whole_model: str | None) -> None:
     """Refuse BatchNorm in the body: its statistics are of one peer's data and do not fit an averaged body."""
     for name, module in model.named_modules():
-        if not isinstance(module, _BatchNorm) or not (module.affine or module.track_running_stats):
+        if not isinstance(module, _NormBase) or not (
+            module.track_running_stats or (isinstance(module, _BatchNorm) and module.affine)
+        ):
             continue
         if not is_under(name, prefixes):
             where = f"{whole_model} shares the whole model" if whole_model else "it is in the body"

@@ -20,6 +20,21 @@ from dpeer.training.flat import Flat
 _TENSORS, _REST = "learner.safetensors", "learner.json"
 
 
+Mark = tuple[int, int]
+"""What changes when a tensor does: how often it was written to, and where it lies."""
+
+
+def mark(tensor: Tensor) -> Mark:
+    """The tensor's mark as it is now."""
+    return tensor._version, tensor.data_ptr()
+
+
+def frozen(model: nn.Module, body: Flat, head: Flat) -> dict[str, Tensor]:
+    """The parameters that are neither trained nor sent, by name."""
+    trained = {entry["name"] for flat in (body, head) for entry in flat.manifest["parameters"]}
+    return {name: p for name, p in model.named_parameters() if name not in trained}
+
+
 @dataclass(frozen=True)
 class State:
     """Everything of a model that changes while it trains, as copies.
@@ -27,7 +42,8 @@ class State:
     Attributes:
         body: Shape (body_parameters,).
         head: Shape (head_parameters,).
-        buffers: The model's buffers (batch statistics in the head, ...) by name.
+        buffers: The model's buffers (batch statistics in the head, ...) by name, and those of its frozen parameters
+            that its code has changed (a teacher's moving average, ...).
     """
 
     body: Tensor
@@ -35,9 +51,13 @@ class State:
     buffers: Mapping[str, Tensor]
 
     @classmethod
-    def of(cls, model: nn.Module, body: Flat, head: Flat) -> State:
-        """Copy the state of a model."""
-        buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
+    def of(cls, model: nn.Module, body: Flat, head: Flat, still: Mapping[str, Mark]) -> State:
+        """Copy the state of a model whose frozen parameters had these marks in the beginning."""
+        changed = {name: p for name, p in frozen(model, body, head).items() if still.get(name) != mark(p)}
+        buffers = {
+            name: value.detach().clone(memory_format=torch.contiguous_format)
+            for name, value in {**dict(model.named_buffers()), **changed}.items()
+        }
         return cls(body.data.clone(), head.data.clone(), buffers)
 
     def put(self, model: nn.Module, body: Flat, head: Flat) -> None:
@@ -48,9 +68,10 @@ class State:
         """
         pairs = [("body", body.data, self.body), ("head", head.data, self.head)]
         buffers = dict(model.named_buffers())
-        if buffers.keys() != self.buffers.keys():
+        targets = {**frozen(model, body, head), **buffers}
+        if not buffers.keys() <= self.buffers.keys() <= targets.keys():
             raise CheckpointError("the checkpoint's buffers are not this model's: it is of another task")
-        pairs += [(name, buffer, self.buffers[name]) for name, buffer in buffers.items()]
+        pairs += [(name, targets[name], value) for name, value in self.buffers.items()]
         for name, target, source in pairs:
             if target.shape != source.shape or target.dtype != source.dtype:
                 raise CheckpointError(

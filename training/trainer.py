@@ -102,6 +102,11 @@ class Trainer:
             weights = torch.tensor(counts, dtype=torch.float64)
             self.loss = (torch.stack(losses).double() @ weights / weights.sum()).item()
 
+    def reattach(self) -> None:
+        """Undo what the task's code may have done to the parameters' storage; see `Flat.reattach`."""
+        for flat in (self.body, self.head):
+            flat.reattach()
+
     def _gradient(self, part: Flat, inputs: Any, targets: Any) -> Tensor:
         """Compute the minibatch's gradient into ``part.grad``; return its loss, a scalar."""
         part.grad.zero_()
@@ -118,6 +123,7 @@ class Trainer:
                 loss = loss.reshape(())
             with blame("the task's model cannot be differentiated"):
                 loss.backward()  # type: ignore[no-untyped-call]
+        self.reattach()
         return loss.detach()
 
     @property

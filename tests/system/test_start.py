@@ -86,8 +86,12 @@ def test_one_federation_file_serves_all_and_a_rank_without_address_takes_part_by
     ]
     two, one, zero = (peer.succeed() for peer in peers)
     assert two.startswith("dpeer: rank 2 of 3, ring, dialling out only (settings from")
-    assert one.startswith(f"dpeer: rank 1 of 3, ring, listening at tcp://127.0.0.1:{base + 1} (settings from dpeer.toml)\n")
-    assert zero.startswith(f"dpeer: rank 0 of 3, ring, listening at tcp://127.0.0.1:{base} (settings from dpeer.toml)\n")
+    assert one.startswith(
+        f"dpeer: rank 1 of 3, ring, listening at tcp://127.0.0.1:{base + 1} (settings from dpeer.toml)\n"
+    )
+    assert zero.startswith(
+        f"dpeer: rank 0 of 3, ring, listening at tcp://127.0.0.1:{base} (settings from dpeer.toml)\n"
+    )
     for rank in range(3):
         summary = json.loads((tmp_path / "run" / f"rank-{rank}" / "summary.json").read_text())
         assert (summary["status"], summary["lost"], summary["dropped"]) == ("done", {}, {})

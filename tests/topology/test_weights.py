@@ -121,3 +121,13 @@ def test_a_topology_cannot_be_changed_by_accident() -> None:
         graph.matrix.data[0] = 7.0
     assert hash(graph) == hash(build("ring", 4))
     assert graph != build("ring", 4, weights="uniform")
+
+
+def test_no_matrix_leaves_build_unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from scipy.sparse import csr_array
+
+    from dpeer.topology import weights
+
+    monkeypatch.setitem(weights.WEIGHT_RULES, "metropolis", lambda graph: csr_array(np.eye(len(graph)) * 1.001))
+    with pytest.raises(TopologyError, match="mixing matrix"):
+        build("ring", 4)

@@ -115,3 +115,16 @@ def test_too_few_samples() -> None:
     assert [len(p) for p in partition(LABELS[:6], 6, "iid", 0, minimum=1)] == [1] * 6
     with pytest.raises(PartitionError, match="one per sample"):
         partition(np.zeros((3, 3)), 1, "iid", 0)
+
+
+def test_too_few_test_samples_trigger_a_redraw() -> None:
+    """Drawn so that the first draw leaves somebody with one test sample for some seed, and never in the result."""
+    rng = np.random.default_rng(0)
+    train, test = rng.integers(0, 10, 600), rng.integers(0, 10, 40)
+    least = min(len(part) for seed in range(30) for part in partition_pools(train, test, 6, "dirichlet:0.3", seed)[1])
+    without = min(
+        len(part)
+        for seed in range(30)
+        for part in partition_pools(train, test, 6, "dirichlet:0.3", seed, minimum_test=0)[1]
+    )
+    assert without < 2 <= least

@@ -97,3 +97,19 @@ def test_flat_views_are_the_models_own_parameters() -> None:
     offsets = [entry["offset"] for entry in flat.manifest["parameters"]]
     assert offsets == [0, 35, 42, 63]
     assert flat.manifest["count"] == flat.count == 66
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-24, 1e-12, 1.0])
+def test_sam_never_perturbs_by_more_than_rho(size: float) -> None:
+    parameter = nn.Parameter(torch.zeros(100))
+    flat = Flat("body", [("w", parameter)])
+    seen = []
+
+    def gradient() -> Tensor:
+        seen.append(flat.data.clone())
+        flat.grad.fill_(size)
+        return torch.zeros(())
+
+    sam_gradient(flat, gradient, 0.05, torch.empty(100))
+    assert torch.linalg.vector_norm(seen[1]) <= 0.05 * (1 + 1e-5)
+    assert torch.equal(flat.data, torch.zeros(100))
