@@ -26,8 +26,11 @@ def addresses(settings: Settings) -> dict[int, str]:
             )
         return {rank: f"tcp://127.0.0.1:{settings.base_port + rank}" for rank in range(settings.size)}
     given = {rank: own.address for rank, own in settings.rank.items() if own.address is not None}
+    owners: dict[str, int] = {}
     for rank, address in given.items():
         _parse(address, f"rank.{rank}.address")
+        if owners.setdefault(address, rank) != rank:
+            raise AddressError(f"rank.{owners[address]} and rank.{rank} have the same address {address!r}")
     return given
 
 
@@ -39,6 +42,16 @@ def from_file(settings: Settings) -> bool:
 def all_on_this_host(settings: Settings) -> bool:
     """Whether every address is a loopback one, so that all peers share this machine's cores."""
     return all(_is_loopback(_parse(address, f"rank.{rank}")[0]) for rank, address in addresses(settings).items())
+
+
+def unresolvable(address: str) -> str | None:
+    """The address's host if no name server knows it (yet); None if it can be dialled."""
+    host, _ = _parse(address, "address")
+    try:
+        socket.getaddrinfo(host.strip("[]"), None)
+    except OSError:
+        return host
+    return None
 
 
 def listen_address(settings: Settings, rank: int) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import traceback
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -53,12 +54,6 @@ async def _run(settings: Settings, rank: int, resume: bool, connection: Connecti
         channel.send({"kind": "listening", "address": bound})
         return await told
 
-    def on_record(entry: dict[str, Any]) -> None:
-        channel.send({"kind": "record", "entry": entry})
-
-    def on_connected() -> None:
-        channel.send({"kind": "connected"})
-
     try:
         outcome = await serve(
             settings,
@@ -67,15 +62,15 @@ async def _run(settings: Settings, rank: int, resume: bool, connection: Connecti
             meet=meet,
             stopper=stopper,
             resume=resume,
-            on_record=on_record,
-            on_connected=on_connected,
+            report=channel.send,
         )
         channel.send({"kind": "end", "status": outcome.status if outcome else "stopped"})
     except DpeerError as error:
-        channel.send({"kind": "error", "message": str(error)})
+        channel.send({"kind": "error", "message": str(error), "traceback": traceback.format_exc()})
         return error.exit_code
     except Exception as error:
-        channel.send({"kind": "error", "message": f"{type(error).__name__}: {error}; see log.jsonl"})
+        message = f"{type(error).__name__}: {error}; see log.jsonl"
+        channel.send({"kind": "error", "message": message, "traceback": traceback.format_exc()})
         return 1
     finally:
         listening.cancel()

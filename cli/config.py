@@ -19,7 +19,7 @@ Seconds = Annotated[float, Field(gt=0)]
 class RankSettings(BaseModel):
     """`[rank.N]` in dpeer.toml: what is this peer's own and not compared with the others."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     address: str | None = Field(None, description="where its neighbors reach it; without one it only dials out")
     bind: str | None = Field(None, description="where it listens, if that is not `address` (containers, NAT)")
@@ -29,13 +29,13 @@ class RankSettings(BaseModel):
     head_epochs: int | None = Field(None, ge=1)
     batch_size: int | None = Field(None, ge=1)
     threads: int | None = Field(None, ge=1)
-    out: Path | None = None
+    out: Path | None = Field(None, strict=False)
 
 
 class Settings(BaseModel):
     """A federation and how it trains. Defaults are the generic ones; they suit small models."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
     size: int = Field(8, ge=2, description="number of peers")
     topology: str = Field("ring", description="who gossips with whom; see `dpeer topology spectral-gap`")
@@ -53,7 +53,7 @@ class Settings(BaseModel):
     partition: str | None = Field(
         None, description="how a built-in task's data are divided: dirichlet:0.3 (default), pathological:2, iid"
     )
-    algorithm: str = Field("dfedsmdc", description="local, dfedavgm, dfedmdc or dfedsmdc")
+    algorithm: str = Field("dfedsmdc", description="one of local, dfedavgm, dfedmdc, dfedsmdc")
     rounds: int = Field(20, ge=1, description="gossip rounds")
     seed: int = Field(0, ge=0, lt=2**63, description="seed of partition, initialisation and batch order")
 
@@ -69,7 +69,7 @@ class Settings(BaseModel):
 
     evaluate_every: int = Field(1, ge=1, description="evaluate in every n-th round and the last")
     keep: Literal["last", "best"] = Field("last", description="which model to keep; best needs validation data")
-    out: Path = Field(Path("dpeer-run"), description="folder for results")
+    out: Path = Field(Path("dpeer-run"), strict=False, description="folder for results")
     wait: Seconds = Field(300.0, description="seconds to wait for neighbors before the first round")
     dead_after: Seconds = Field(15.0, description="seconds of silence after which rounds go on without a neighbor")
     threads: int | None = Field(
@@ -81,7 +81,7 @@ class Settings(BaseModel):
     )
     insecure: bool = Field(False, description="allow unencrypted connections from other hosts")
 
-    rank: dict[int, RankSettings] = Field(default_factory=dict)
+    rank: dict[Annotated[int, Field(strict=False)], RankSettings] = Field(default_factory=dict)
 
     def shape(self) -> tuple[int, int] | None:
         """`grid_shape` as (rows, columns)."""
@@ -120,6 +120,10 @@ def load(file: Path | None, flags: Mapping[str, Any]) -> Settings:
     """
     path = source(file)
     values = _read(path) if path else {}
+    addressed = any("address" in own for own in _tables(values.get("rank")))
+    if addressed and "size" not in values and flags.get("size") is None:
+        ranks = ", ".join(str(rank) for rank in values["rank"]) if isinstance(values["rank"], dict) else "some"
+        raise ConfigurationError(f"size is missing in {path}, which has entries for ranks {ranks}: add size = N")
     given = {key: value for key, value in flags.items() if value is not None and value != {}}
     if "task_options" in given:
         common = values.get("task_options", {})

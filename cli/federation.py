@@ -77,7 +77,9 @@ def run_federation(
         asyncio.run(_interruptible(runner))
     failed = runner.first_failure if isinstance(runner, Launcher) else None
     if failed is not None and not runner.connected:
-        raise PeerFailed(_failure(failed), failed.exit_code or 1)
+        error = PeerFailed(_failure(failed), failed.exit_code or 1)
+        error.add_note(failed.traceback)  # the peer's own, for --debug
+        raise error
     if not runner.connected:
         return Result({})
     found = summary.collect(settings.out, settings.size, time.monotonic() - began)

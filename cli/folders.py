@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from dpeer.exceptions import CheckpointError, OutputError
@@ -35,6 +38,22 @@ def check(out: Path, ranks: range | list[int], *, resume: bool, overwrite: bool)
             folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise OutputError(f"--out {str(out)!r} cannot be written: {error.strerror}") from error
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a rank's folder for as long as its peer runs.
+
+    Raises:
+        OutputError: another running peer holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OutputError(f"{str(folder)!r} is in use by a running peer: give another --out, or stop it") from error
+        yield
 
 
 def check_together(out: Path, size: int) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import multiprocessing
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
@@ -27,7 +27,9 @@ class Member:
     channel: Channel
     address: asyncio.Future[str | None]
     status: str = "starting"
+    notes: list[str] = field(default_factory=list)
     error: str | None = None
+    traceback: str = ""
     exit_code: int | None = None
 
 
@@ -104,14 +106,18 @@ class Launcher:
                 case "listening":
                     member.status = "running"
                     member.address.set_result(message["address"])
+                case "notes":
+                    member.notes = message["notes"]
                 case "connected":
                     self._connected.add(member.rank)
+                    if self.connected:
+                        self._view.notes(self._members[0].notes)
                 case "record":
                     self._view.record(member.rank, message["entry"])
                 case "end":
                     member.status = message["status"]
                 case "error":
-                    member.error = message["message"]
+                    member.error, member.traceback = message["message"], message["traceback"]
         await asyncio.to_thread(member.process.join)
         member.channel.close()
         self._conclude(member)

@@ -46,6 +46,5 @@ def local_run(
         compared = run_federation(other, "simulate", overwrite=True, console=console).summary
         if compared["status"] != "done":
             compared = None  # stopped
-    if any(accuracy is not None for accuracy in result.summary["accuracy"]):
-        summary.show(Console(), result.summary, settings.out, compared)
+    summary.show(Console(), result.summary, settings.out, compared)
     return result.exit_code

@@ -8,16 +8,20 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 
 from dpeer.cli.assemble import assemble
 from dpeer.cli.config import Settings
-from dpeer.cli.folders import rank_folder
+from dpeer.cli.folders import held, rank_folder
 from dpeer.exceptions import DpeerError
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
 from dpeer.peer.records import close_logger, peer_logger
+
+Report = Callable[[dict[str, Any]], None]
+"""Told what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}}."""
 
 Meet = Callable[[str | None], Awaitable[Mapping[int, str]]]
 """Told where this peer listens; returns where everybody does."""
@@ -62,8 +66,7 @@ async def serve(
     stopper: Stopper,
     resume: bool,
     handler: logging.Handler | None = None,
-    on_record: Callable[[dict[str, Any]], None] = lambda entry: None,
-    on_connected: Callable[[], None] = lambda: None,
+    report: Report = lambda event: None,
 ) -> Outcome | None:
     """Assemble a peer, connect it and run its rounds; None if it was stopped before it had connected.
 
@@ -75,8 +78,7 @@ async def serve(
         stopper: Asks for the end.
         resume: Continue from the checkpoint.
         handler: Where log lines go besides log.jsonl.
-        on_record: Called with every line of metrics.jsonl.
-        on_connected: Called when all neighbors are there.
+        report: Told what happens on the way.
 
     Raises:
         DpeerError: as documented in dpeer.exceptions; it has been logged.
@@ -84,11 +86,14 @@ async def serve(
     out = rank_folder(settings.out, rank)
     log = peer_logger(rank, out / "log.jsonl", settings.log_level, *([handler] if handler else []))
     executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
+    resources = ExitStack()
     try:
+        resources.enter_context(held(out))
         worker = Worker(executor)
         assembly = await worker.run(assemble, settings, rank)
         for note in assembly.notes:
             log.info("%s", note)
+        report({"kind": "notes", "notes": assembly.notes})
         config = PeerConfig(
             rank=rank,
             rounds=settings.rounds,
@@ -103,7 +108,9 @@ async def serve(
         transport = ZeroMQTransport(Limits(payload_bytes=assembly.learner.payload_bytes))
         peer = Peer(
             config, assembly.topology, assembly.learner, transport, worker, log,
-            facts=assembly.facts, on_record=on_record, on_connected=on_connected,
+            facts=assembly.facts,
+            on_record=lambda entry: report({"kind": "record", "entry": entry}),
+            on_connected=lambda: report({"kind": "connected"}),
         )  # fmt: skip
         stopper.watch(peer)
         bound = await peer.listen()
@@ -122,6 +129,7 @@ async def serve(
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
         close_logger(log)
+        resources.close()
 
 
 def _liveness(dead_after: float) -> LivenessConfig:

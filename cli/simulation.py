@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 
 from dpeer.cli.assemble import assemble
 from dpeer.cli.config import Settings
-from dpeer.cli.folders import rank_folder
+from dpeer.cli.folders import held, rank_folder
 from dpeer.cli.view import View
+from dpeer.exceptions import TaskError
 from dpeer.peer import LivenessConfig, Network, Outcome, Peer, PeerConfig, Worker
 from dpeer.peer.records import close_logger, peer_logger
 
@@ -33,6 +35,7 @@ class Simulation:
         self._resume = resume
         self._peers: list[Peer] = []
         self._stopping = False
+        self._notes: list[str] = []
         self.connected = False
 
     async def run(self) -> list[Outcome]:
@@ -46,11 +49,13 @@ class Simulation:
         executor = ThreadPoolExecutor(workers, "tensors", initializer=torch.set_num_threads, initargs=(1,))
         network = Network()
         logs = []
+        resources = ExitStack()
         try:
             for rank in range(self._settings.size):
                 if self._stopping:
                     return []
                 own = self._settings.of_rank(rank).model_copy(update={"out": self._settings.out})
+                resources.enter_context(held(rank_folder(own.out, rank)))
                 log = peer_logger(rank, rank_folder(own.out, rank) / "log.jsonl", own.log_level)
                 logs.append(log)
                 self._peers.append(await self._peer(own, rank, network, Worker(executor), log))
@@ -59,11 +64,13 @@ class Simulation:
             addresses = {peer.config.rank: await peer.listen() for peer in self._peers}
             known = {rank: address for rank, address in addresses.items() if address is not None}
             self.connected = True
-            return await _all(peer.serve(known) for peer in self._peers)
+            self._view.notes(self._notes)
+            return await _all(_blaming(peer.config.rank, peer.serve(known)) for peer in self._peers)
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
             for log in logs:
                 close_logger(log)
+            resources.close()
 
     def stop(self) -> None:
         """Stop all peers after their current minibatch; asked again, exit."""
@@ -75,6 +82,10 @@ class Simulation:
 
     async def _peer(self, own: Settings, rank: int, network: Network, worker: Worker, log: Any) -> Peer:
         assembly = await worker.run(assemble, own, rank)
+        for note in assembly.notes:
+            log.info("%s", note)
+        if rank == 0:
+            self._notes = assembly.notes
         config = PeerConfig(
             rank=rank,
             rounds=own.rounds,
@@ -91,6 +102,14 @@ class Simulation:
             config, assembly.topology, assembly.learner, network.transport(), worker, log,
             facts=assembly.facts, on_record=lambda entry: self._view.record(rank, entry),
         )  # fmt: skip
+
+
+async def _blaming(rank: int, run: Awaitable[Outcome]) -> Outcome:
+    """Run a peer; what its task or data made fail is said with its rank, for there are many here."""
+    try:
+        return await run
+    except TaskError as error:
+        raise TaskError(f"rank {rank}: {error}") from error
 
 
 async def _all(runs: Iterable[Any]) -> list[Outcome]:

@@ -17,6 +17,7 @@ from dpeer.cli import addresses, config, folders
 from dpeer.cli.graph import build_graph
 from dpeer.cli.options import GRAPH, RUN, TRAINING, run_options, setting_options
 from dpeer.exceptions import ConfigurationError
+from dpeer.peer.peer import dialled
 
 
 @click.command()
@@ -39,7 +40,8 @@ def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, **f
     own = settings.of_rank(number)
     listen = addresses.listen_address(settings, number)
     everyone = addresses.addresses(settings)
-    build_graph(settings)  # a graph that does not exist shows before anything is written
+    # What cannot be shows before anything is written, and before the task reads its data.
+    to_dial = dialled(number, build_graph(settings).connections(number), everyone) if own.algorithm != "local" else {}
     if own.threads is None and addresses.all_on_this_host(settings):
         # Threads of several peers that fight for the same cores can be a hundred times slower.
         own = own.model_copy(update={"threads": max(1, (os.cpu_count() or 1) // settings.size)})
@@ -50,6 +52,10 @@ def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, **f
     click.echo(_first_line(settings, config.source(federation), number, listen), err=True)
     if settings.insecure:
         click.echo("WARNING: --insecure: anybody who reaches the port can read and alter what is exchanged", err=True)
+
+    for neighbor, address in to_dial.items():
+        if host := addresses.unresolvable(address):
+            click.echo(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again", err=True)
 
     from dpeer.cli.serving import Stopper, serve  # torch is imported only now: mistakes above show at once
 

@@ -41,13 +41,15 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
     epsilons = [peer["epsilon"] for peer in there if peer["epsilon"] is not None]
     summary = {
         **{name: first.get(name) for name in _COMMON},
-        "status": "done" if len(there) == ranks and all(peer["status"] == "done" for peer in there) else "incomplete",
+        "status": _status(peers),
         "completed_rounds": [peer["completed_rounds"] if peer else None for peer in peers],
+        "kept_round": [peer.get("kept_round") if peer else None for peer in peers],
         "accuracy": accuracy,
         "accuracy_mean": fmean(known) if known else None,
         "accuracy_std": pstdev(known) if known else None,
         "accuracy_min": min(known) if known else None,
         "accuracy_trained_mean": fmean(trained) if trained else None,
+        "test_loss": [peer.get("test_loss") if peer else None for peer in peers],
         "consensus_distance": _consensus_distance(out, [peer["rank"] for peer in there], first),
         "body_parameters": first.get("body_parameters"),
         "head_parameters": first.get("head_parameters"),
@@ -62,6 +64,13 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
     return summary
 
 
+def _status(peers: Sequence[Mapping[str, Any] | None]) -> str:
+    """Failed if a peer left no summary; stopped if one was stopped; else done."""
+    if any(peer is None for peer in peers):
+        return "failed"
+    return "done" if all(peer and peer["status"] == "done" for peer in peers) else "stopped"
+
+
 def wall_seconds(out: Path) -> float:
     """How long an earlier part of the run took, from its summary; 0 if there is none."""
     earlier = _read(out / "summary.json")
@@ -70,39 +79,61 @@ def wall_seconds(out: Path) -> float:
 
 def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapping[str, Any] | None) -> None:
     """Print how the peers did, beside a baseline if there is one, and where the files are."""
-    console.print(f"{summary['algorithm']} after {summary['rounds']} rounds: accuracy on each peer's own test data")
+    # A task may have no accuracy (a regression, say); a loss every task has.
+    measure = "accuracy" if summary["accuracy_mean"] is not None else "test_loss"
+    best = (summary.get("settings") or {}).get("keep") == "best"
+    which = "best of" if best else "after"
+    by = " by validation loss" if best else ""
+    console.print(
+        f"{summary['algorithm']} {which} {summary['rounds']} rounds{by}: {measure.replace('_', ' ')} on each peer's "
+        "own test data",
+        highlight=False,
+        soft_wrap=True,
+    )
     table = Table()
     table.add_column("rank", justify="right")
-    table.add_column("accuracy", justify="right")
+    table.add_column(measure.replace("_", " "), justify="right")
+    if best:
+        table.add_column("round", justify="right")
     if baseline:
         table.add_column(f"{baseline['algorithm']}", justify="right")
-        table.add_column("gain", justify="right")
-    for rank, accuracy in enumerate(summary["accuracy"]):
-        table.add_row(
-            str(rank), number(accuracy), *_against(accuracy, baseline["accuracy"][rank] if baseline else None, baseline)
-        )
+        table.add_column("gain" if measure == "accuracy" else "difference", justify="right")
+    values = summary[measure]
+    others = baseline[measure] if baseline else [None] * len(values)
+    for rank, (value, other) in enumerate(zip(values, others, strict=True)):
+        kept = summary["kept_round"][rank]
+        rounds = ("-" if kept is None else str(kept + 1),) if best else ()
+        table.add_row(str(rank), number(value), *rounds, *(_against(value, other) if baseline else ()))
     table.add_section()
-    mean = summary["accuracy_mean"]
-    table.add_row("mean", number(mean), *_against(mean, baseline["accuracy_mean"] if baseline else None, baseline))
+    mean, other = _mean(values), _mean(others)
+    table.add_row("mean", number(mean), *("",) * best, *(_against(mean, other) if baseline else ()))
     console.print(table)
+    for fact in _facts(summary, out):
+        console.print(fact, highlight=False, markup=False, soft_wrap=True)
+
+
+def _facts(summary: Mapping[str, Any], out: Path) -> list[str]:
     facts = [
         f"body of {summary['body_parameters']:,} parameters gossiped, "
         f"head of {summary['head_parameters']:,} kept at home",
         f"{size(summary['bytes_sent'])} sent in all, {summary['wall_seconds']:.1f} s",
     ]
-    if summary["consensus_distance"] is not None:
-        facts.append(f"consensus distance {summary['consensus_distance']:.4f}")
+    distance = summary["consensus_distance"]
+    if distance is not None and math.isfinite(distance):
+        facts.append(f"consensus distance {distance:.4f}")
     for rank, lost in summary["lost"].items():
         facts.append(f"rank {rank} lost " + ", ".join(f"rank {other} ({why})" for other, why in lost.items()))
     facts.append(f"summary {out / 'summary.json'}; per peer {out}/rank-R/: metrics.jsonl, model.safetensors, log.jsonl")
-    for fact in facts:
-        console.print(fact, highlight=False, markup=False, soft_wrap=True)
+    return facts
 
 
-def _against(accuracy: float | None, other: float | None, baseline: Mapping[str, Any] | None) -> Sequence[str]:
-    if baseline is None:
-        return ()
-    gain = None if accuracy is None or other is None else accuracy - other
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _against(value: float | None, other: float | None) -> Sequence[str]:
+    gain = None if value is None or other is None else value - other
     return (number(other), "-" if gain is None else f"{gain:+.4f}")
 
 

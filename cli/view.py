@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+_BAD = ("failed", "stopped")
+
 
 class View(Protocol):
     """Told what happens in a federation."""
@@ -22,6 +24,9 @@ class View(Protocol):
 
     def status(self, rank: int, status: str) -> None:
         """A peer has ended (done, stopped, failed)."""
+
+    def notes(self, notes: Sequence[str]) -> None:
+        """What rank 0 says of itself before it starts."""
 
 
 def open_view(console: Console, size: int, rounds: int, title: str) -> LiveTable | PlainLines:
@@ -44,14 +49,38 @@ class _Row:
             self.accuracy = entry["accuracy"]
 
 
-class LiveTable(AbstractContextManager["LiveTable"]):
+class _Printer:
+    """What both views print in lines."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._diverged: set[int] = set()
+
+    def notes(self, notes: Sequence[str]) -> None:
+        """Print them."""
+        for note in notes:
+            self._print(f"rank 0: {note}")
+
+    def _warn_if_diverged(self, rank: int, entry: Mapping[str, Any]) -> None:
+        if entry["train_loss"] is None and rank not in self._diverged:
+            self._diverged.add(rank)
+            self._print(
+                f"rank {rank}: training has diverged in round {entry['round'] + 1}, the loss is not finite: lower the "
+                "learning rates, or look for NaN in its data"
+            )
+
+    def _print(self, text: str) -> None:
+        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+class LiveTable(_Printer, AbstractContextManager["LiveTable"]):
     """A table that is redrawn in place."""
 
     def __init__(self, console: Console, size: int, rounds: int, title: str) -> None:
+        super().__init__(console)
         self._rows = [_Row() for _ in range(size)]
         self._rounds = rounds
         self._title = title
-        self._console = console
         self._live = Live(get_renderable=self._table, console=console, refresh_per_second=4, vertical_overflow="crop")
 
     def __enter__(self) -> Self:
@@ -66,6 +95,7 @@ class LiveTable(AbstractContextManager["LiveTable"]):
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
         """Show the round."""
         self._rows[rank].update(entry)
+        self._warn_if_diverged(rank, entry)
 
     def status(self, rank: int, status: str) -> None:
         """Show how the peer ended."""
@@ -75,10 +105,13 @@ class LiveTable(AbstractContextManager["LiveTable"]):
         table = Table(title=self._title, title_justify="left")
         table.add_column("rank", justify="right")
         for name in ("round", "loss", "accuracy", "sent", "missed"):
-            table.add_column(name, justify="right", min_width=8)
+            table.add_column(name, justify="right", min_width=8 if self._console.width >= 76 else None)
         table.add_column("state")
-        # More peers than lines: the terminal shows what fits, the last line what is true of all.
-        for rank, row in enumerate(self._rows[: max(1, self._console.height - 8)]):
+        # More peers than lines: what fits, those that ended badly first; the last line is of all.
+        room = max(1, self._console.height - 9)
+        shown = sorted(range(len(self._rows)), key=lambda rank: (self._rows[rank].status not in _BAD, rank))[:room]
+        for rank in sorted(shown):
+            row = self._rows[rank]
             entry = row.entry
             table.add_row(
                 str(rank),
@@ -90,6 +123,8 @@ class LiveTable(AbstractContextManager["LiveTable"]):
                 row.status,
             )
         accuracies = [row.accuracy for row in self._rows if row.accuracy is not None]
+        if len(shown) < len(self._rows):
+            table.add_row("...", f"{len(self._rows) - len(shown)} more", "", "", "", "", "")
         table.add_section()
         table.add_row("all", "", "", number(fmean(accuracies) if accuracies else None), size(self._sent()), "", "")
         return table
@@ -98,11 +133,11 @@ class LiveTable(AbstractContextManager["LiveTable"]):
         return sum(row.bytes_sent for row in self._rows)
 
 
-class PlainLines(AbstractContextManager["PlainLines"]):
+class PlainLines(_Printer, AbstractContextManager["PlainLines"]):
     """A line whenever all peers have completed a round."""
 
     def __init__(self, console: Console, size: int, rounds: int, title: str) -> None:
-        self._console = console
+        super().__init__(console)
         self._size = size
         self._rounds = rounds
         self._title = title
@@ -120,6 +155,7 @@ class PlainLines(AbstractContextManager["PlainLines"]):
 
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
         """Note the round; print it when everybody has completed it."""
+        self._warn_if_diverged(rank, entry)
         self._entries.setdefault(entry["round"], {})[rank] = entry
         self._flush()
 
@@ -145,9 +181,6 @@ class PlainLines(AbstractContextManager["PlainLines"]):
             if lost := sorted({rank for entry in entries.values() for rank in entry["missed"]}):
                 parts.append(f"missed {', '.join(map(str, lost))}")
             self._print(", ".join(parts))
-
-    def _print(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def number(value: float | None) -> str:

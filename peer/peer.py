@@ -181,7 +181,9 @@ class Peer:
         self._report(entry)
         self._log.info("%s", _line(entry, self.config.rounds))
         if entry["train_loss"] is None and record.train_loss is not None:
-            self._log.warning("round %d: the training loss is not finite: lower the learning rates", record.round)
+            self._log.warning(
+                "training has diverged: the loss is not finite; lower the learning rates, or look for NaN in the data"
+            )
 
     def _report(self, entry: dict[str, Any]) -> None:
         self._reported = entry["round"]

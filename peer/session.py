@@ -22,6 +22,7 @@ from dpeer.peer.inbox import Inbox, Received
 from dpeer.peer.learner import Learner, Payload
 from dpeer.peer.membership import Membership, Neighbor, Status
 from dpeer.peer.outbox import Outbox
+from dpeer.peer.speaker import Speaker
 from dpeer.peer.transports import Arrival, Link, Transport
 from dpeer.topology import Graphs, Neighborhood
 
@@ -46,24 +47,28 @@ class Session:
         self.inbox = Inbox()
         self.outbox = Outbox()
         self.drops = Drops(log)
-        self.next_round = 0
         self._config = config
         self._greeter = Greeter(config, learner, self.members, topology.size)
         self._transport = transport
         self._log = log
         self._federation = wire.federation_id(config.fingerprint)
+        self._speaker = Speaker(config.rank, self._federation, transport, self.members, self._greeter)
         self._limits = wire.Limits(payload_bytes=learner.payload_bytes)
         self._dialled: dict[Link, int] = {}
-        self._unanswered: set[Link] = set()
         self._progress = asyncio.Event()
         self._refusal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def next_round(self) -> int:
+        """The round this peer is at work on."""
+        return self._speaker.next_round
 
     # -- opening and closing -------------------------------------------------------------------------------
 
     def open(self, addresses: Mapping[int, str], start_round: int) -> None:
         """Dial the neighbors in `addresses` and start answering; `start_round` is the first this peer will run."""
-        self.next_round = start_round
+        self._speaker.next_round = start_round
         self.inbox.open(start_round)
         for rank, address in addresses.items():
             self._dialled[self._transport.dial(address)] = rank
@@ -91,8 +96,7 @@ class Session:
 
     async def close(self, reason: Literal["done", "stopped", "failed"]) -> None:
         """Say goodbye and let go of everything."""
-        for neighbor in self.members.all():
-            self._say(neighbor, wire.Goodbye(rank=self._config.rank, federation=self._federation, reason=reason))
+        self._speaker.goodbye(reason)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -104,9 +108,9 @@ class Session:
 
     def begin(self, number: int, graph: Neighborhood) -> None:
         """This peer is now at work on round `number`; those who may send only when they know are told at once."""
-        self.next_round = number
+        self._speaker.next_round = number
         self.inbox.open(number)
-        self._say_round(self.members[rank] for rank in graph.in_neighbors if rank not in graph.out_neighbors)
+        self._speaker.round(self.members[rank] for rank in graph.in_neighbors if rank not in graph.out_neighbors)
 
     async def send(self, number: int, payload: Payload, graph: Neighborhood) -> int:
         """Send round `number`'s body to the out-neighbors; returns the bytes of all copies.
@@ -143,8 +147,8 @@ class Session:
 
         Whoever has come to its end has every body it needs, so nobody has to ask this peer again.
         """
-        self.next_round = rounds
-        self._say_round(self.members.all())
+        self._speaker.next_round = rounds
+        self._speaker.round(self.members.all())
         await self._until(lambda: all(self.members.settled(neighbor.rank, rounds) for neighbor in self.members.all()))
 
     # -- what arrives ------------------------------------------------------------------------------------------
@@ -163,12 +167,15 @@ class Session:
     def _handle(self, arrival: Arrival) -> None:
         link, frames = arrival
         if frames is None:
-            self._unanswered.add(link)
-            self._send_hello(link, reply=False)
+            self._speaker.unanswered.add(link)
+            self._speaker.hello(link, reply=False)
             return
         message = wire.decode(frames, self._limits)
         if isinstance(message, wire.Hello):
             self._on_hello(link, message)
+            return
+        if isinstance(message, wire.Refusal):
+            self._on_refusal(link, message)
             return
         neighbor = self.members.by_link(link)
         if neighbor is None:
@@ -188,10 +195,11 @@ class Session:
         self._wake()
 
     def _on_hello(self, link: Link, hello: wire.Hello) -> None:
-        self._unanswered.discard(link)
+        self._speaker.unanswered.discard(link)
+        self._turn_away_a_second(link, hello.rank)
         if not hello.reply:
             # Answered before it is judged: the other side finds the same mismatch by itself and can name it.
-            self._send_hello(link, reply=True)
+            self._speaker.hello(link, reply=True)
         try:
             self._greeter.judge(hello, self.next_round, self._dialled.get(link))
         except Refused as refusal:
@@ -199,14 +207,28 @@ class Session:
                 self._refusal.set_exception(refusal)
             return
         neighbor = self.members[hello.rank]
-        if neighbor.status is Status.ALIVE and neighbor.link != link:
-            self._log.info("rank %d is connected anew", hello.rank)
         if self.members.greet(hello.rank, link, hello.next_round, time.monotonic()):
             self._log.warning("rank %d is back", hello.rank)
         for frames in self.outbox.wanted(hello.rank, hello.next_round):
             self._transport.send(link, frames)
-        self._say_round([neighbor])
+        self._speaker.round([neighbor])
         self._wake()
+
+    def _turn_away_a_second(self, link: Link, rank: int) -> None:
+        """Refuse a process that takes part as a rank for which another one does already."""
+        if rank not in self.members or self.members[rank].link in (None, link):
+            return
+        if self._speaker.still_there(self.members[rank]):
+            reason = f"another process already takes part as rank {rank} (has it just crashed? try again in a while)"
+            self._speaker.refuse(link, reason)
+            raise ProtocolError("rank-taken", f"a second rank {rank} shook hands")
+
+    def _on_refusal(self, link: Link, refusal: wire.Refusal) -> None:
+        """A neighbor that we dialled turns us away."""
+        if self._dialled.get(link) != refusal.rank:
+            raise ProtocolError("stranger", "a refusal from somebody who was not asked")
+        if self.members.missing() and not self._refusal.done():
+            self._refusal.set_exception(Refused(f"rank {refusal.rank} says: {refusal.reason}"))
 
     def _on_goodbye(self, neighbor: Neighbor, reason: str) -> None:
         if neighbor.status is Status.GONE:
@@ -223,39 +245,24 @@ class Session:
         if self.members.heard(neighbor, number, time.monotonic()):
             self._log.warning("rank %d is back", neighbor.rank)
             # While it counted as dead nothing was sent to it, and perhaps nothing by it: both ask again.
-            self._send_hello(neighbor.link, reply=False)
+            self._speaker.hello(neighbor.link, reply=False)
 
     def _drop(self, link: Link, error: ProtocolError) -> None:
         neighbor = self.members.by_link(link)
         self.drops.count(link, f"rank {neighbor.rank}" if neighbor else "a stranger", error)
 
-    # -- what is said ------------------------------------------------------------------------------------------
+    # -- time passes ------------------------------------------------------------------------------------------
 
     async def _beat(self) -> None:
         while True:
             for dead in self.members.tick(time.monotonic()):
                 self._log.warning("rank %d is %s: rounds go on without it", dead.rank, dead.departure)
             for link, rank in self._dialled.items():
-                if self.members[rank].link != link or link in self._unanswered:
-                    self._send_hello(link, reply=False)
-            self._say_round(self.members.all())
+                if self.members[rank].link != link or link in self._speaker.unanswered:
+                    self._speaker.hello(link, reply=False)
+            self._speaker.round(self.members.all())
             self._wake()
             await asyncio.sleep(self._config.liveness.heartbeat)
-
-    def _say_round(self, neighbors: Iterable[Neighbor]) -> None:
-        message = wire.Heartbeat(rank=self._config.rank, federation=self._federation, round=self.next_round)
-        for neighbor in neighbors:
-            # After a reconnect the round is only said when the other side's hello has been answered with the bodies
-            # it lacks: heard before them, it would mean that they cannot come.
-            if neighbor.link not in self._unanswered:
-                self._say(neighbor, message)
-
-    def _say(self, neighbor: Neighbor, message: wire.Message) -> None:
-        if neighbor.link is not None and neighbor.status is not Status.GONE:
-            self._transport.send(neighbor.link, wire.encode(message))
-
-    def _send_hello(self, link: Link, *, reply: bool) -> None:
-        self._transport.send(link, wire.encode(self._greeter.hello(self.next_round, reply=reply)))
 
     # -- waiting -------------------------------------------------------------------------------------------------
 

@@ -84,7 +84,14 @@ class Goodbye(_Message):
     reason: Literal["done", "stopped", "failed"]
 
 
-Message = Hello | Body | Heartbeat | Goodbye
+class Refusal(_Message):
+    """Why a hello was turned away, where the other side cannot find out by comparing."""
+
+    kind: Literal["refusal"] = "refusal"
+    reason: Annotated[str, Field(max_length=300)]
+
+
+Message = Hello | Body | Heartbeat | Goodbye | Refusal
 _HEADER: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 
 

@@ -47,7 +47,7 @@ class Batches:
     """
 
     def __init__(self, name: str, dataset: Any, collate: Collate | None) -> None:
-        self._name, self._dataset = name, dataset
+        self.name, self._dataset = name, dataset
         self._collate: Collate = collate or default_collate
         self._tensors: tuple[torch.Tensor, ...] | None = None
         self._rows: torch.Tensor | None = None
@@ -82,12 +82,12 @@ class Batches:
             # a matrix product may depend on the alignment of its input.
             rows = index if self._rows is None else self._rows[index]
             inputs, targets = self._tensors
-            with blame(f"the task's {self._name} data cannot be read"):
+            with blame(f"the task's {self.name} data cannot be read"):
                 return inputs.index_select(0, rows), targets.index_select(0, rows)
-        with blame(f"the task's {self._name} data cannot be read"):
+        with blame(f"the task's {self.name} data cannot be read"):
             batch = self._collate([self._dataset[i] for i in index.tolist()])
         if not isinstance(batch, tuple | list) or len(batch) != 2:
-            raise TaskError(f"collating the task's {self._name} data must give a pair (inputs, targets)")
+            raise TaskError(f"collating the task's {self.name} data must give a pair (inputs, targets)")
         return batch[0], batch[1]
 
     def in_order(self, batch_size: int) -> Iterator[tuple[Any, Any, int]]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
 
 from dpeer.exceptions import DpeerError, TaskError
 
@@ -19,11 +23,12 @@ def describe(error: BaseException) -> str:
 
 
 @contextmanager
-def blame(what: str) -> Iterator[None]:
+def blame(what: str, hint: Callable[[], str] = lambda: "") -> Iterator[None]:
     """Report whatever a user's code raises as one TaskError; its traceback stays attached for ``--debug``.
 
     Args:
         what: The start of the message: whose code it was and what it was doing.
+        hint: Asked what would be right, if that can be told; for the end of the message.
 
     Raises:
         TaskError: The block raised something that is not dpeer's own.
@@ -33,4 +38,36 @@ def blame(what: str) -> Iterator[None]:
     except DpeerError:
         raise
     except Exception as error:
-        raise TaskError(f"{what}: {describe(error)}") from error
+        advice = hint()
+        raise TaskError(f"{what}: {describe(error)}{f' ({advice})' if advice else ''}") from error
+
+
+def batch_hint(inputs: Any, targets: Any = None, outputs: Any = None) -> str:
+    """What is probably wrong with a batch on which the model or cross-entropy failed; empty if nothing is seen.
+
+    Args:
+        inputs: The batch's inputs.
+        targets: Its targets, where the loss failed.
+        outputs: What the model made of the inputs, where the loss failed.
+    """
+    if not isinstance(outputs, Tensor):
+        if isinstance(inputs, list | tuple) and inputs and isinstance(inputs[0], str):
+            return "the inputs are text: turn them into numbers in the dataset"
+        if isinstance(inputs, Tensor) and inputs.dtype in (torch.float64, torch.float16, torch.bfloat16, torch.uint8):
+            return f"the inputs are {_name(inputs)}, the model float32: give inputs as .float()"
+        return ""
+    if isinstance(targets, list | tuple) and targets and isinstance(targets[0], str):
+        return "the targets are text: give class numbers 0, 1, ..."
+    if not isinstance(targets, Tensor) or not targets.numel() or outputs.ndim < 2:
+        return ""
+    if targets.shape == outputs.shape[:1] + outputs.shape[2:]:
+        if targets.dtype != torch.int64:
+            return f"the targets are {_name(targets)}: give class numbers as .long(), or the task a `loss` for others"
+        lowest, highest, classes = int(targets.min()), int(targets.max()), outputs.shape[1]
+        if lowest < 0 or highest >= classes:
+            return f"the targets run from {lowest} to {highest}, the model has {classes} outputs: classes count from 0"
+    return ""
+
+
+def _name(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 from dpeer.exceptions import TaskError
 from dpeer.training.batches import Batches, predict
-from dpeer.training.errors import blame
+from dpeer.training.errors import batch_hint, blame
 from dpeer.training.metrics import classification_metrics
 from dpeer.training.task import Loss, Metrics
 
@@ -80,9 +81,9 @@ def _mean_loss(
 ) -> float:
     total = 0.0
     for inputs, target, count in data.in_order(_BATCH):
-        with blame("the task's model failed in evaluation"):
+        with blame(f"the task's model failed on its {data.name} data", partial(batch_hint, inputs)):
             output = predict(model, inputs)
-        with blame("the task's loss failed in evaluation"):
+        with blame(f"the task's loss failed on its {data.name} data", partial(batch_hint, inputs, target, output)):
             total += float(loss(output, target)) * count
         if outputs is not None and targets is not None:
             outputs.append(output)

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from dpeer.exceptions import Interrupted, TaskError
 from dpeer.training.batches import Batches, batch_order, predict
-from dpeer.training.errors import blame
+from dpeer.training.errors import batch_hint, blame
 from dpeer.training.flat import Flat
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.sgd import Momentum, sam_gradient
@@ -111,9 +111,9 @@ class Trainer:
         """Compute the minibatch's gradient into ``part.grad``; return its loss, a scalar."""
         part.grad.zero_()
         with torch.enable_grad():
-            with blame("the task's model failed on a training batch"):
+            with blame("the task's model failed on a training batch", lambda: batch_hint(inputs)):
                 outputs = predict(self._model, inputs)
-            with blame("the task's loss failed on a training batch"):
+            with blame("the task's loss failed on a training batch", lambda: batch_hint(inputs, targets, outputs)):
                 loss = self._loss(outputs, targets)
                 if loss.numel() != 1:
                     raise TaskError(

@@ -55,7 +55,7 @@ def test_a_lost_peer_is_null_and_left_out_of_means(tmp_path: Path) -> None:
     peer(tmp_path, 0, [1.0, 0.0], 0.0, accuracy=0.25, lost={"1": "silent for 3 s"})
     peer(tmp_path, 2, [3.0, 0.0], 0.0, accuracy=0.75)
     found = collect(tmp_path, 3, 1.0)
-    assert found["status"] == "incomplete"
+    assert found["status"] == "failed"
     assert found["accuracy"] == [0.25, None, 0.75]
     assert found["completed_rounds"] == [4, None, 4]
     assert (found["accuracy_mean"], found["accuracy_std"], found["accuracy_min"]) == (0.5, 0.25, 0.25)

@@ -33,9 +33,10 @@ def test_a_line_is_printed_when_all_peers_have_completed_the_round() -> None:
         view.record(0, entry(0, accuracy=0.5))
         view.record(1, entry(0, accuracy=1.0, train_loss=None))
         view.record(0, entry(1))
-        assert lines(out) == ["cluster: [3] peers"]
+        assert len(lines(out)) == 2
         view.record(2, entry(0, accuracy=None, missed=[1]))
-    assert lines(out)[1:] == ["round 1/2, loss 0.5000, accuracy 0.7500 (lowest 0.5000), sent 4.5 kB, missed 1"]
+    assert lines(out)[1].startswith("rank 1: training has diverged in round 1")
+    assert lines(out)[2:] == ["round 1/2, loss 0.5000, accuracy 0.7500 (lowest 0.5000), sent 4.5 kB, missed 1"]
 
 
 def test_a_lost_peer_is_said_and_no_longer_waited_for() -> None:
@@ -48,8 +49,30 @@ def test_a_lost_peer_is_said_and_no_longer_waited_for() -> None:
     assert lines(out)[1:] == [
         "rank 1 failed",
         "round 1/2, loss 0.5000, sent 1.5 kB",
+        "rank 0: training has diverged in round 2, the loss is not finite: "
+        "lower the learning rates, or look for NaN in its data",
         "round 2/2, loss -, sent 1.5 kB, missed 1",
     ]
+
+
+def test_who_diverged_is_said_once_and_above_the_table_too() -> None:
+    out = console(terminal=True)
+    with LiveTable(out, 2, 5, "title") as view:
+        for number_ in (0, 1):
+            view.record(1, entry(number_, train_loss=None))
+    assert sum("rank 1: training has diverged in round 1" in line for line in lines(out)) == 1
+
+
+def test_rows_that_do_not_fit_are_counted_and_failures_shown_first() -> None:
+    out = console(terminal=True)
+    view = LiveTable(out, 100, 5, "title")
+    view.status(90, "failed")
+    out.print(view._table())
+    printed = lines(out)
+    assert len(printed) <= out.height
+    assert any(line.split("│")[1].strip() == "90" for line in printed if "│" in line)
+    shown = sum(line.split("│")[1].strip().isdigit() for line in printed if "│" in line)
+    assert any(f"{100 - shown} more" in line for line in printed)
 
 
 def test_lines_are_not_wrapped_where_they_are_long() -> None:

@@ -121,7 +121,7 @@ class Federation:
         config = PeerConfig(
             rank=rank,
             rounds=self.rounds,
-            listen=listen or "tcp://127.0.0.1:0" if tcp else f"inproc://{rank}",
+            listen=listen or ("tcp://127.0.0.1:0" if tcp else f"inproc://{rank}"),
             fingerprint={"size": self.topology.size, "body_lr": 0.05} | (fingerprint or {}),
             wait=wait,
             remind_every=0.05,

@@ -202,6 +202,24 @@ async def test_another_initial_body_is_refused_with_advice(federation, kind, vec
         assert "before touching data" in str(found[rank])
 
 
+async def test_a_second_process_with_a_rank_that_is_taken_is_refused(federation, kind, expected, until):
+    topology = build("ring", 3)
+    ours = federation(kind, topology, rounds=4)
+    ours.learners[1].hold = 1
+    addresses = await ours.listen()
+    running = asyncio.create_task(ours.serve(addresses, [0, 1, 2]))
+    await until(ours.learners[1].held.is_set)
+    first = ours.learners[0]
+    ours.add(0, listen="tcp://127.0.0.1:0" if kind == "tcp" else "inproc://second")
+    await ours.peers[0].listen()
+    with pytest.raises(Refused, match="another process already takes part as rank 0"):
+        await ours.peers[0].serve(addresses)
+    ours.learners[0] = first
+    ours.learners[1].go.set()
+    outcomes(await running)
+    np.testing.assert_allclose(ours.bodies(), expected(topology, 4), rtol=1e-12)
+
+
 async def test_who_does_not_come_is_named(federation, kind):
     ours = federation(kind, RING, wait=0.3)
     found = await ours.serve(await ours.listen(), [0, 1])

@@ -18,6 +18,7 @@ MESSAGES = [
     ),
     wire.Heartbeat(rank=1, federation=FEDERATION, round=12),
     wire.Goodbye(rank=1, federation=FEDERATION, reason="stopped"),
+    wire.Refusal(rank=1, reason="taken"),
     wire.body(FEDERATION, 2, 5, [b"abcd", b""]),
     wire.body(FEDERATION, 2, 5, []),
 ]

@@ -256,3 +256,45 @@ def test_tensor_datasets_are_gathered_not_collated(make_task: Make, monkeypatch:
     found = learner(make_task())
     monkeypatch.setattr(TensorDataset, "__getitem__", slow)
     assert found.train(0) is not None
+
+
+class TwoOutputs(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.fc = nn.Linear(6, 4), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc(self.a(x))
+        return out
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets", "advice"),
+    [
+        (torch.randn(8, 6).double(), torch.zeros(8).long(), r"the inputs are float64.*\.float\(\)"),
+        (torch.zeros(8, 6, dtype=torch.uint8), torch.zeros(8).long(), r"the inputs are uint8.*\.float\(\)"),
+        (torch.randn(8, 6), torch.arange(8) % 2 + 1, "run from 1 to 2, the model has 2 outputs: classes count from 0"),
+        (torch.randn(8, 6), torch.zeros(8, dtype=torch.int32), r"the targets are int32: give class numbers as \.long"),
+        (torch.randn(8, 6), torch.rand(8), r"the targets are float32: .*\.long\(\), or the task a `loss`"),
+    ],
+    ids=["float64", "uint8", "from one", "int32", "float targets"],
+)
+def test_common_mistakes_in_data_are_told_with_their_remedy(
+    make_task: Make, inputs: Tensor, targets: Tensor, advice: str
+) -> None:
+    data = TensorDataset(inputs, targets)
+    with pytest.raises(TaskError, match="on a training batch.*" + advice):
+        learner(make_task(model=TwoOutputs(), train=data)).train(0)
+    good = TensorDataset(torch.randn(8, 6), torch.zeros(8).long())
+    found = learner(make_task(model=TwoOutputs(), train=good, test=data))
+    found.train(0)
+    with pytest.raises(TaskError, match="on its test data.*" + advice):
+        found.evaluate()
+
+
+def test_text_is_told_to_be_no_number(make_task: Make) -> None:
+    rows = [("a", 0), ("b", 1)]
+    with pytest.raises(TaskError, match="the inputs are text"):
+        learner(make_task(train=rows)).train(0)
+    with pytest.raises(TaskError, match="the targets are text"):
+        learner(make_task(train=[(torch.zeros(6), "cat"), (torch.zeros(6), "dog")])).train(0)
