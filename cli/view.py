@@ -9,6 +9,7 @@ from statistics import fmean
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -102,11 +103,14 @@ class LiveTable(_Printer, AbstractContextManager["LiveTable"]):
         self._rows[rank].status = status
 
     def _table(self) -> Table:
+        wide = self._console.width >= 76
         table = Table(title=self._title, title_justify="left")
+        if not wide:
+            table.box, table.pad_edge, table.padding = SIMPLE_HEAD, False, (0, 1, 0, 0)
         table.add_column("rank", justify="right")
         for name in ("round", "loss", "accuracy", "sent", "missed"):
-            table.add_column(name, justify="right", min_width=8 if self._console.width >= 76 else None)
-        table.add_column("state")
+            table.add_column(name, justify="right", min_width=8 if wide else None, no_wrap=True)
+        table.add_column("state", no_wrap=True)
         # More peers than lines: what fits, those that ended badly first; the last line is of all.
         room = max(1, self._console.height - 9)
         shown = sorted(range(len(self._rows)), key=lambda rank: (self._rows[rank].status not in _BAD, rank))[:room]
