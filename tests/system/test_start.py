@@ -36,8 +36,9 @@ def test_peers_started_by_hand_stop_together_and_resume_to_the_bits_of_an_uninte
     for rank, peer in enumerate(peers):
         done = peer.succeed().splitlines()[-1]
         assert done.startswith(f"dpeer: stopped after {rounds_done('run', rank)} of {ROUNDS} rounds; --resume goes on")
-    assert {rounds_done("run", rank) for rank in range(size)} == {rounds_done("run")}
-    assert 2 <= rounds_done("run") < ROUNDS
+    completed = [rounds_done("run", rank) for rank in range(size)]
+    assert max(completed) - min(completed) <= 1, "neighbors are never more than one round apart"
+    assert 1 <= min(completed) < ROUNDS
 
     for rank, peer in enumerate([dpeer(*common, "--rank", rank, "--resume") for rank in range(size)]):
         done = peer.succeed().splitlines()[-1]
