@@ -43,8 +43,7 @@ def local_run(
     compared = None
     if baseline is not None and result.exit_code == 0:
         other = settings.model_copy(update={"algorithm": baseline, "out": settings.out / f"baseline-{baseline}"})
-        compared = run_federation(other, "simulate", overwrite=True, console=console).summary
-        if compared["status"] != "done":
-            compared = None  # stopped
+        found = run_federation(other, "simulate", overwrite=True, console=console).summary
+        compared = found if found.get("status") == "done" else None  # None if it was stopped, however early
     summary.show(Console(), result.summary, settings.out, compared)
     return result.exit_code

@@ -36,7 +36,6 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
     there = [peer for peer in peers if peer is not None]
     first: Mapping[str, Any] = there[0] if there else {}
     accuracy = [peer["accuracy"] if peer else None for peer in peers]
-    trained = [peer["accuracy_trained"] for peer in there if peer["accuracy_trained"] is not None]
     known = [value for value in accuracy if value is not None]
     epsilons = [peer["epsilon"] for peer in there if peer["epsilon"] is not None]
     summary = {
@@ -45,10 +44,10 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
         "completed_rounds": [peer["completed_rounds"] if peer else None for peer in peers],
         "kept_round": [peer.get("kept_round") if peer else None for peer in peers],
         "accuracy": accuracy,
-        "accuracy_mean": fmean(known) if known else None,
+        "accuracy_mean": _mean(accuracy),
         "accuracy_std": pstdev(known) if known else None,
         "accuracy_min": min(known) if known else None,
-        "accuracy_trained_mean": fmean(trained) if trained else None,
+        "accuracy_trained_mean": _mean([peer["accuracy_trained"] for peer in there]),
         "test_loss": [peer.get("test_loss") if peer else None for peer in peers],
         "consensus_distance": _consensus_distance(out, [peer["rank"] for peer in there], first),
         "body_parameters": first.get("body_parameters"),
@@ -79,6 +78,8 @@ def wall_seconds(out: Path) -> float:
 
 def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapping[str, Any] | None) -> None:
     """Print how the peers did, beside a baseline if there is one, and where the files are."""
+    if all(rounds is None for rounds in summary["completed_rounds"]):
+        return  # nobody lived to leave a result: there is nothing to show
     # A task may have no accuracy (a regression, say); a loss every task has.
     measure = "accuracy" if summary["accuracy_mean"] is not None else "test_loss"
     best = (summary.get("settings") or {}).get("keep") == "best"

@@ -107,3 +107,11 @@ def test_the_table_compares_with_the_baseline(tmp_path: Path) -> None:
     assert "body of 2 parameters gossiped, head of 1 kept at home" in printed
     assert "consensus distance 1.0000" in printed
     assert str(tmp_path / "run" / "summary.json") in printed
+
+
+def test_when_every_peer_was_killed_nothing_is_shown(tmp_path: Path) -> None:
+    found = collect(tmp_path, 2, 1.0)
+    assert (found["status"], found["accuracy"], found["accuracy_mean"]) == ("failed", [None, None], None)
+    out = Console(file=io.StringIO(), width=80)
+    show(out, found, tmp_path, None)
+    assert out.file.getvalue() == ""
