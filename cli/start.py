@@ -41,7 +41,9 @@ def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, **f
     listen = addresses.listen_address(settings, number)
     everyone = addresses.addresses(settings)
     # What cannot be shows before anything is written, and before the task reads its data.
-    to_dial = dialled(number, build_graph(settings).connections(number), everyone) if own.algorithm != "local" else {}
+    to_dial = {}
+    if own.algorithm != "local":
+        to_dial = dialled(number, build_graph(settings).connections(number, settings.rounds), everyone)
     if own.threads is None and addresses.all_on_this_host(settings):
         # Threads of several peers that fight for the same cores can be a hundred times slower.
         own = own.model_copy(update={"threads": max(1, (os.cpu_count() or 1) // settings.size)})

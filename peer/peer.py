@@ -81,7 +81,7 @@ class Peer:
         on_connected: Callable[[], None] = lambda: None,
     ) -> None:
         self.config = config
-        self.neighbors = topology.connections(config.rank)
+        self.neighbors = topology.connections(config.rank, config.rounds)
         self._topology = topology
         self._learner = learner
         self._transport = transport

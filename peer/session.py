@@ -43,7 +43,7 @@ class Session:
     def __init__(
         self, config: PeerConfig, learner: Learner, transport: Transport, topology: Graphs, log: logging.Logger
     ) -> None:
-        self.members = Membership(topology.connections(config.rank), config.liveness)
+        self.members = Membership(topology.connections(config.rank, config.rounds), config.liveness)
         self.inbox = Inbox()
         self.outbox = Outbox()
         self.drops = Drops(log)

@@ -71,8 +71,8 @@ class Topology:
             out_neighbors=tuple(other for other in _entries(self._columns, rank) if other != rank),
         )
 
-    def connections(self, rank: int) -> tuple[int, ...]:
-        """Every rank that `rank` sends to or receives from, sorted.
+    def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
+        """Every rank that `rank` sends to or receives from, sorted; the same however many the rounds.
 
         Raises:
             TopologyError: If `rank` is not one of 0..size-1.

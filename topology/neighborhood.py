@@ -107,8 +107,8 @@ class Graphs(Protocol):
         """
         ...
 
-    def connections(self, rank: int) -> tuple[int, ...]:
-        """Every rank that `rank` sends to or receives from in any round, sorted.
+    def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
+        """Every rank that `rank` sends to or receives from in rounds 0 to `rounds` - 1, sorted.
 
         Raises:
             TopologyError: If `rank` is not one of 0..size-1.
@@ -131,7 +131,7 @@ class Isolated:
         check_rank(rank, self.size)
         return Neighborhood(rank, Row(rank, {rank: 1.0}), (), ())
 
-    def connections(self, rank: int) -> tuple[int, ...]:
+    def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
         """See `Graphs.connections`; nobody."""
         check_rank(rank, self.size)
         return ()

@@ -53,7 +53,7 @@ def test_a_directed_peer_sends_forward_and_hears_from_behind() -> None:
     around = build("exponential-directed", 8).at(0, 0)
     assert around.out_neighbors == (1, 2, 4)
     assert around.in_neighbors == (4, 6, 7)
-    assert build("exponential-directed", 8).connections(0) == (1, 2, 4, 6, 7)
+    assert build("exponential-directed", 8).connections(0, 1) == (1, 2, 4, 6, 7)
 
 
 @pytest.mark.parametrize("name", ["grid", "torus"])

@@ -58,12 +58,12 @@ def test_restricted_rows_sum_to_one_and_keep_the_weights_of_who_was_heard(data: 
 def test_isolated_peers_keep_all_of_their_own() -> None:
     around = Isolated(4).at(7, 3)
     assert (around.rank, dict(around.row), around.in_neighbors, around.out_neighbors) == (3, {3: 1.0}, (), ())
-    assert Isolated(4).connections(3) == ()
+    assert Isolated(4).connections(3, 9) == ()
 
 
 @pytest.mark.parametrize("graphs", [build("ring", 4), Isolated(4)])
 @pytest.mark.parametrize("rank", [-1, 4])
 def test_a_rank_outside_the_graph_is_named_with_the_size(graphs: Isolated, rank: int) -> None:
-    for ask in (lambda: graphs.at(0, rank), lambda: graphs.connections(rank)):
+    for ask in (lambda: graphs.at(0, rank), lambda: graphs.connections(rank, 9)):
         with pytest.raises(TopologyError, match=f"rank {rank}: ranks of 4 peers run from 0 to 3"):
             ask()

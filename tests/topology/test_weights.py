@@ -56,7 +56,7 @@ def test_edges_weights_and_neighborhoods_say_the_same(graph: Topology) -> None:
         assert dict(around[rank].row) == {j: w for j, w in enumerate(weights[rank]) if w > 0.0}
         assert around[rank].in_neighbors == tuple(j for j in around[rank].row if j != rank)
         expected = sorted({*around[rank].in_neighbors, *around[rank].out_neighbors})
-        assert graph.connections(rank) == tuple(expected)
+        assert graph.connections(rank, 1) == tuple(expected)
         assert sorted(around[rank].out_neighbors) == list(around[rank].out_neighbors)
 
 
