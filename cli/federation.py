@@ -66,10 +66,10 @@ def run_federation(
         DpeerError: as documented in dpeer.exceptions; nothing of an earlier run has been removed.
     """
     console = console or Console(stderr=True)
-    build_graph(settings)  # a graph that does not exist shows before anything is started or removed
+    graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
     folders.check(settings.out, range(settings.size), resume=resume, overwrite=overwrite)
     if resume:
-        folders.check_together(settings.out, settings.size)
+        folders.check_together(settings.out, graph, settings.rounds)
     title = f"{mode}: {settings.size} peers, {settings.topology}, {settings.algorithm} on {settings.task}"
     began = time.monotonic() - (summary.wall_seconds(settings.out) if resume else 0.0)
     with open_view(console, settings.size, settings.rounds, title) as view:

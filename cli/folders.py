@@ -9,6 +9,8 @@ from pathlib import Path
 
 from dpeer.exceptions import CheckpointError, OutputError
 from dpeer.peer import checkpoint
+from dpeer.peer.schedule import cut_off
+from dpeer.topology import Graphs
 
 _OURS = ("summary.json", "metrics.jsonl", "model.safetensors", "log.jsonl", "output.txt", "checkpoint")
 
@@ -56,15 +58,25 @@ def held(folder: Path) -> Iterator[None]:
         yield
 
 
-def check_together(out: Path, size: int) -> None:
-    """Check before resuming a whole federation that its peers are within one round of each other.
+def check_together(out: Path, topology: Graphs, rounds: int) -> None:
+    """Check before resuming a whole federation that no peer needs a body that its sender has no more.
+
+    Only peers that exchange bodies are compared: those that do not can be many rounds apart after a clean stop.
 
     Raises:
-        CheckpointError: names the two ranks that are farthest apart.
+        CheckpointError: names the two ranks that are farthest apart of those that cannot go on together.
     """
-    done = {rank: _completed(rank_folder(out, rank)) for rank in range(size)}
-    first, last = min(done, key=lambda rank: done[rank]), max(done, key=lambda rank: done[rank])
-    if done[last] - done[first] > 1:
+    done = [_completed(rank_folder(out, rank)) for rank in range(topology.size)]
+    torn = [
+        (rank, receiver)
+        for number in range(min(done), min(max(done), rounds))
+        for rank in range(topology.size)
+        for receiver in topology.at(number, rank).out_neighbors
+        if cut_off(number, done[rank], done[receiver])
+    ]
+    if torn:
+        pair = max(torn, key=lambda pair: abs(done[pair[0]] - done[pair[1]]))
+        first, last = sorted(pair, key=lambda rank: done[rank])
         raise CheckpointError(
             f"--resume: rank {first} has completed {done[first]} rounds and rank {last} {done[last]}, more "
             f"than one apart (rank {first} was lost while the others went on): start over with --overwrite"

@@ -2,7 +2,7 @@
 
     checkpoint/round-00000007/state.json         round, fingerprint, what was released, checksums
     checkpoint/round-00000007/learner/...        whatever the learner saved
-    checkpoint/round-00000007/released-0.bin ... the last released body, for neighbors one round behind
+    checkpoint/round-00000007/released-0.bin ... the last released body, for neighbors that still need it
 
 A folder is written under another name, flushed to disk, then renamed; so one that has its name is whole. The one
 before is removed only then.

@@ -7,6 +7,7 @@ from dpeer.peer import handshake
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.learner import Learner
 from dpeer.peer.membership import Membership, Status
+from dpeer.peer.schedule import Schedule
 from dpeer.peer.wire import Hello
 
 
@@ -17,13 +18,17 @@ class Greeter:
         config: What must be equal on both sides.
         learner: Asked for manifest and digest.
         members: Who our neighbors are and which of them are there.
+        schedule: In which rounds they are.
         size: Number of peers in the federation.
     """
 
-    def __init__(self, config: PeerConfig, learner: Learner, members: Membership, size: int) -> None:
+    def __init__(
+        self, config: PeerConfig, learner: Learner, members: Membership, schedule: Schedule, size: int
+    ) -> None:
         self._config = config
         self._learner = learner
         self._members = members
+        self._schedule = schedule
         self._size = size
 
     def hello(self, next_round: int, *, reply: bool) -> Hello:
@@ -52,7 +57,7 @@ class Greeter:
         if dialled is not None and hello.rank != dialled:
             problem = f"rank: expected {dialled} at its address, found {hello.rank}: check the addresses"
         else:
-            problem = handshake.mismatch(self.hello(next_round, reply=False), hello) or ""
+            problem = handshake.mismatch(self.hello(next_round, reply=False), hello, self._schedule) or ""
         if problem and self._concerns_us(hello.rank, dialled):
             raise Refused(problem)
         if problem:

@@ -6,13 +6,20 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any
 
+from dpeer.peer.schedule import Schedule
 from dpeer.peer.wire import Hello
 
 _ABSENT = "not set"
 
 
-def mismatch(ours: Hello, theirs: Hello) -> str | None:
-    """Why the two must not train together, naming the field and both values; None when they may."""
+def mismatch(ours: Hello, theirs: Hello, schedule: Schedule) -> str | None:
+    """Why the two must not train together, naming the field and both values; None when they may.
+
+    Args:
+        ours: What this peer says of itself.
+        theirs: What the other side says.
+        schedule: In which rounds the two exchange bodies.
+    """
     them = f"rank {theirs.rank}"
     if ours.protocol != theirs.protocol:
         return f"protocol version: {ours.protocol} here, {theirs.protocol} at {them}: install the same dpeer on both"
@@ -27,7 +34,7 @@ def mismatch(ours: Hello, theirs: Hello) -> str | None:
             f"initial body: {ours.digest[:12]} here, {theirs.digest[:12]} at {them}: everyone must start from the same "
             "values; build the model first thing in the task factory, before touching data or random numbers"
         )
-    if abs(ours.next_round - theirs.next_round) > 1:
+    if not schedule.fits(ours.next_round, theirs.rank, theirs.next_round):
         return (
             f"round: {ours.next_round} here, {theirs.next_round} at {them}: they are more than one round apart; "
             "stop all peers together and resume each from its own folder"

@@ -21,8 +21,8 @@ class Received:
 class Inbox:
     """Holds what neighbors sent until the round loop asks for it.
 
-    A neighbor can be one round ahead and no more, because it needs this peer's body to go on (or waits for this
-    peer's word, where it does not). So memory is bounded by two bodies per neighbor.
+    A neighbor sends a round's body only once it knows that this peer has reached the round before. So memory is bounded
+    by two bodies per neighbor.
     """
 
     def __init__(self) -> None:

@@ -35,6 +35,8 @@ class Neighbor:
         spoken_round: The highest round it mentioned since its last handshake. A body of an earlier round can no
             longer arrive: links keep order.
         departure: Why it is dead or gone.
+        left_behind: It died or left, so rounds may have gone on without it, and it has not caught up since. (One that
+            is merely slow can be many rounds behind where graphs change, and is waited for.)
     """
 
     rank: int
@@ -45,18 +47,24 @@ class Neighbor:
     progress: int = 0
     spoken_round: int = -1
     departure: str = ""
+    left_behind: bool = False
 
 
 class Membership:
-    """The neighbors of one peer and what has become of them."""
+    """The neighbors of one peer and what has become of them.
+
+    Attributes:
+        own_round: The round this peer is at work on.
+        lost: Ranks that a round had to go on without because they died or left, and why; ever, even if they came back.
+    """
 
     def __init__(self, ranks: Iterable[int], config: LivenessConfig) -> None:
         self._config = config
         self._neighbors = {rank: Neighbor(rank) for rank in sorted(ranks)}
         self._links: dict[Link, Neighbor] = {}
         self._last_tick: float | None = None
+        self.own_round = 0
         self.lost: dict[int, str] = {}
-        """Ranks that a round had to go on without because they died or left, and why; ever, even if they came back."""
 
     def __getitem__(self, rank: int) -> Neighbor:
         return self._neighbors[rank]
@@ -90,8 +98,8 @@ class Membership:
         neighbor.link = link
         neighbor.status = Status.ALIVE
         neighbor.heard_at = now
-        neighbor.progress = max(neighbor.progress, next_round)
         neighbor.spoken_round = -1
+        self._reached(neighbor, next_round)
         return away
 
     def heard(self, neighbor: Neighbor, number: int, now: float) -> bool:
@@ -100,15 +108,21 @@ class Membership:
         if neighbor.status is not Status.GONE:
             neighbor.status = Status.ALIVE
         neighbor.heard_at = now
-        neighbor.progress = max(neighbor.progress, number)
         neighbor.spoken_round = max(neighbor.spoken_round, number)
+        self._reached(neighbor, number)
         return back
+
+    def _reached(self, neighbor: Neighbor, number: int) -> None:
+        neighbor.progress = max(neighbor.progress, number)
+        if neighbor.status is Status.ALIVE and neighbor.progress + 1 >= self.own_round:
+            neighbor.left_behind = False
 
     def left(self, neighbor: Neighbor, reason: str, now: float) -> None:
         """The neighbor said goodbye."""
         neighbor.status = Status.GONE
         neighbor.departure = reason
         neighbor.left_at = now
+        neighbor.left_behind = True
 
     def tick(self, now: float) -> list[Neighbor]:
         """Let time pass; returns who has just been declared dead.
@@ -126,6 +140,7 @@ class Membership:
             silence = now - neighbor.heard_at
             if silence >= self._config.dead_after:
                 neighbor.status = Status.DEAD
+                neighbor.left_behind = True
                 neighbor.departure = f"silent for {silence:.0f} s"
                 died.append(neighbor)
             elif silence >= self._config.suspect_after:
@@ -145,21 +160,28 @@ class Membership:
         self.lost[rank] = neighbor.departure
         return neighbor.departure
 
-    def awaited(self, rank: int, number: int, now: float) -> bool:
-        """Whether round `number`'s body of this rank, not yet here, may still come and is worth waiting for.
+    def waited_for(self, rank: int, number: int, now: float) -> bool:
+        """Whether round `number` should wait for this rank if it needs something of it.
 
-        One that is more than a round behind (it stood still while the others went on) would hold up everybody while it
-        runs the rounds in between, whose bodies nobody can use any more.
+        One that was left behind and is more than a round behind would hold up everybody while it runs the rounds in
+        between, whose bodies nobody can use any more.
 
-        One that was stopped is awaited a moment longer: when a whole federation is being stopped, everybody's own
+        One that was stopped is waited for a moment longer: when a whole federation is being stopped, everybody's own
         stop must come before they draw conclusions from their neighbors'.
         """
         neighbor = self._neighbors[rank]
         if neighbor.status is Status.GONE:
             return neighbor.departure == "stopped" and now - neighbor.left_at < self._config.departure_grace
-        return neighbor.status is not Status.DEAD and neighbor.spoken_round <= number <= neighbor.progress + 1
+        if neighbor.status is Status.DEAD:
+            return False
+        return not neighbor.left_behind or neighbor.progress + 1 >= number
 
-    def settled(self, rank: int, number: int) -> bool:
-        """Whether the rank has reached round `number`, or is not waited for (lost, or more than a round behind)."""
-        progress = self._neighbors[rank].progress
-        return progress >= number or progress + 1 < number or not self.reachable(rank)
+    def awaited(self, rank: int, number: int, now: float) -> bool:
+        """Whether round `number`'s body of this rank, not yet here, may still come and is worth waiting for."""
+        neighbor = self._neighbors[rank]
+        may_come = neighbor.status is Status.GONE or neighbor.spoken_round <= number
+        return may_come and self.waited_for(rank, number, now)
+
+    def settled(self, rank: int, number: int, now: float) -> bool:
+        """Whether the rank has reached round `number`, or is not waited for."""
+        return self._neighbors[rank].progress >= number or not self.waited_for(rank, number, now)

@@ -1,14 +1,14 @@
-"""The bodies this peer released last, kept as they were encoded, for neighbors that have to ask again.
+"""The bodies this peer released last, kept as they were encoded: for neighbors not ready yet, or that ask again.
 
-Two rounds are enough while running: a neighbor that lost its connection needs this round's body or, when this peer
-has already gone on, the one before. One round is enough in a checkpoint: a neighbor that was stopped with this
-peer is at most one round behind.
+Two rounds are enough while running: a round is completed only when everyone who needs the body of the round before has
+used it. So after a stop nobody can need any but the last completed round's, and the checkpoint keeps that one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dpeer.peer import wire
 from dpeer.peer.wire import Frames
 
 _KEEP = 2
@@ -16,22 +16,31 @@ _KEEP = 2
 
 @dataclass
 class Outbox:
-    """Encoded bodies by round, and who has been sent which."""
+    """Encoded bodies by round, whom they are for, who still has to get them, and who got them."""
 
     frames: dict[int, Frames] = field(default_factory=dict)
     receivers: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    unsent: dict[int, set[int]] = field(default_factory=dict)
+    sent: dict[int, set[int]] = field(default_factory=dict)
 
     def add(self, number: int, frames: Frames, receivers: tuple[int, ...]) -> None:
         """Remember round `number`'s body and whom it is for; forget what nobody can need any more."""
         self.frames[number] = frames
         self.receivers[number] = receivers
+        self.unsent[number], self.sent[number] = set(), set()
         for old in [kept for kept in self.frames if kept <= number - _KEEP]:
-            del self.frames[old], self.receivers[old]
+            del self.frames[old], self.receivers[old], self.unsent[old], self.sent[old]
 
-    def wanted(self, rank: int, next_round: int) -> list[Frames]:
-        """Bodies for `rank` that it can still use when it is about to complete `next_round`, oldest first."""
-        return [
-            frames
-            for number, frames in sorted(self.frames.items())
-            if number >= next_round and rank in self.receivers[number]
-        ]
+    def asked(self, rank: int, next_round: int) -> None:
+        """`rank`, about to complete `next_round`, shook hands: what it can still use is to be sent (again)."""
+        for number, receivers in self.receivers.items():
+            if number >= next_round and rank in receivers:
+                self.unsent[number].add(rank)
+
+    def pending(self) -> list[tuple[int, int]]:
+        """Round and receiver of everything that is to be sent, oldest first."""
+        return [(number, rank) for number in sorted(self.unsent) for rank in sorted(self.unsent[number])]
+
+    def bytes_sent(self, number: int) -> int:
+        """The bytes of all copies of round `number`'s body; one that was sent again counts once."""
+        return len(self.sent[number]) * wire.size(self.frames[number]) if number in self.frames else 0

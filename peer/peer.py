@@ -82,7 +82,6 @@ class Peer:
     ) -> None:
         self.config = config
         self.neighbors = topology.connections(config.rank, config.rounds)
-        self._topology = topology
         self._learner = learner
         self._transport = transport
         self._worker = worker
@@ -144,10 +143,8 @@ class Peer:
         if self.neighbors:
             self._log.info("connected to %d neighbors; starting at round %d", len(self.neighbors), self._start)
         await run_rounds(
-            self.config.rank,
             self._start,
             self.config.rounds,
-            self._topology,
             self._learner,
             self._session,
             self._worker,

@@ -9,17 +9,14 @@ from dpeer.peer.learner import Learner
 from dpeer.peer.records import RoundRecord, Stopwatch
 from dpeer.peer.session import Session
 from dpeer.peer.worker import Worker
-from dpeer.topology import Graphs
 
 Complete = Callable[[RoundRecord], Awaitable[None]]
 """Makes a finished round last: checkpoint and metrics."""
 
 
 async def run_rounds(
-    rank: int,
     start: int,
     rounds: int,
-    topology: Graphs,
     learner: Learner,
     session: Session,
     worker: Worker,
@@ -27,26 +24,25 @@ async def run_rounds(
     *,
     evaluate_every: int = 1,
 ) -> None:
-    """Run rounds `start` to `rounds - 1` of this rank (DESIGN section 3).
+    """Run rounds `start` to `rounds - 1` (DESIGN section 3).
 
     Every call into the learner runs on the worker, so the event loop keeps answering heartbeats.
     """
     for number in range(start, rounds):
-        graph = topology.at(number, rank)
+        graph = session.begin(number)
         evaluating = (number + 1) % evaluate_every == 0 or number == rounds - 1
-        session.begin(number, graph)
         watch = Stopwatch()
 
         train_loss = await worker.run(learner.train, number)
         train_seconds = watch.lap()
 
         payload = await worker.run(learner.release, number)
-        sent = 0 if payload is None else await session.send(number, payload, graph)
+        session.send(number, payload)
         exchange_seconds = watch.lap()
         # The bodies are on their way while this runs.
         trained = await worker.run(learner.evaluate) if evaluating else None
         watch.lap()
-        received = await session.collect(number, graph.in_neighbors)
+        received = await session.collect(number)
         exchange_seconds += watch.lap()
 
         refused = await worker.run(_refused, learner, received)
@@ -60,6 +56,9 @@ async def run_rounds(
 
         unchanged = payload is None or not evaluating
         after = trained if unchanged else await worker.run(learner.evaluate)
+        watch.lap()
+        sent = await session.settle(number)
+        exchange_seconds += watch.lap()
         await complete(
             RoundRecord.evaluated(
                 after,

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Literal
 
 from dpeer.exceptions import PeersMissing, ProtocolError, Refused
@@ -22,6 +21,7 @@ from dpeer.peer.inbox import Inbox, Received
 from dpeer.peer.learner import Learner, Payload
 from dpeer.peer.membership import Membership, Neighbor, Status
 from dpeer.peer.outbox import Outbox
+from dpeer.peer.schedule import Schedule
 from dpeer.peer.speaker import Speaker
 from dpeer.peer.transports import Arrival, Link, Transport
 from dpeer.topology import Graphs, Neighborhood
@@ -36,7 +36,7 @@ class Session:
         config: This peer's place in the federation.
         learner: Asked for manifest, digest and payload size only.
         transport: What carries the frames.
-        topology: Whom to be connected to over the whole run.
+        topology: Whom to exchange bodies with, round by round.
         log: Where lines go.
     """
 
@@ -48,7 +48,8 @@ class Session:
         self.outbox = Outbox()
         self.drops = Drops(log)
         self._config = config
-        self._greeter = Greeter(config, learner, self.members, topology.size)
+        self._schedule = Schedule(topology, config.rank, config.rounds)
+        self._greeter = Greeter(config, learner, self.members, self._schedule, topology.size)
         self._transport = transport
         self._log = log
         self._federation = wire.federation_id(config.fingerprint)
@@ -62,13 +63,13 @@ class Session:
     @property
     def next_round(self) -> int:
         """The round this peer is at work on."""
-        return self._speaker.next_round
+        return self.members.own_round
 
     # -- opening and closing -------------------------------------------------------------------------------
 
     def open(self, addresses: Mapping[int, str], start_round: int) -> None:
         """Dial the neighbors in `addresses` and start answering; `start_round` is the first this peer will run."""
-        self._speaker.next_round = start_round
+        self.members.own_round = start_round
         self.inbox.open(start_round)
         for rank, address in addresses.items():
             self._dialled[self._transport.dial(address)] = rank
@@ -106,30 +107,41 @@ class Session:
 
     # -- rounds ----------------------------------------------------------------------------------------------
 
-    def begin(self, number: int, graph: Neighborhood) -> None:
-        """This peer is now at work on round `number`; those who may send only when they know are told at once."""
-        self._speaker.next_round = number
+    def begin(self, number: int) -> Neighborhood:
+        """This peer is now at work on round `number`, whose graph it is: who waits for just that is told at once."""
+        self.members.own_round = number
         self.inbox.open(number)
-        self._speaker.round(self.members[rank] for rank in graph.in_neighbors if rank not in graph.out_neighbors)
+        listeners = self._schedule.listeners(number)
+        if number - 1 not in self.outbox.frames:  # sat out: without a word its neighbors would wait for a body
+            listeners.update(self._schedule.at(number - 1).out_neighbors)
+        self._speaker.round(self.members[rank] for rank in sorted(listeners))
+        return self._schedule.at(number)
 
-    async def send(self, number: int, payload: Payload, graph: Neighborhood) -> int:
-        """Send round `number`'s body to the out-neighbors; returns the bytes of all copies.
+    def send(self, number: int, payload: Payload | None) -> None:
+        """Send round `number`'s body to each out-neighbor once that one is known to have reached the round before.
 
-        A neighbor whose body we need cannot be behind us for long. One that only listens (a directed graph) could:
-        its body waits here until it has reached the round, so that it never has to keep more than one round ahead.
+        So nobody ever has to keep more than one round ahead. On a mutual edge that stays this is known already: their
+        body of the round before is here. A peer that sits the round out says at least where it is.
         """
-        frames = wire.encode(wire.body(self._federation, self._config.rank, number, payload))
-        self.outbox.add(number, frames, graph.out_neighbors)
-        sent = 0
-        for rank in sorted(graph.out_neighbors, key=lambda rank: rank not in graph.in_neighbors):
-            if rank not in graph.in_neighbors:
-                await self._until(partial(self.members.settled, rank, number))
-            if self.members.reachable(rank) and self._transport.send(self.members[rank].link, frames):
-                sent += wire.size(frames)
-        return sent
+        receivers = self._schedule.at(number).out_neighbors
+        if payload is None:
+            self._speaker.round(self.members[rank] for rank in receivers)
+            return
+        self.outbox.add(number, wire.encode(wire.body(self._federation, self._config.rank, number, payload)), receivers)
+        self.outbox.unsent[number].update(receivers)
+        self._deliver()
 
-    async def collect(self, number: int, in_neighbors: tuple[int, ...]) -> dict[int, Received]:
+    def _deliver(self) -> None:
+        """Send what can be sent. What a broken link swallows is asked for again in the next handshake."""
+        for number, rank in self.outbox.pending():
+            if self.members.reachable(rank) and self.members[rank].progress >= number - 1:
+                self.outbox.unsent[number].discard(rank)
+                if self._transport.send(self.members[rank].link, self.outbox.frames[number]):
+                    self.outbox.sent[number].add(rank)
+
+    async def collect(self, number: int) -> dict[int, Received]:
         """Round `number`'s bodies from everyone who can still send one."""
+        in_neighbors = self._schedule.at(number).in_neighbors
         received = await self.inbox.collect(
             number, in_neighbors, lambda rank: self.members.awaited(rank, number, time.monotonic())
         )
@@ -137,6 +149,23 @@ class Session:
             if reason := self.members.given_up(rank):
                 self._log.warning("lost rank %d (%s): its weight goes to the diagonal", rank, reason)
         return received
+
+    async def settle(self, number: int) -> int:
+        """Wait until round `number` may be completed; returns the bytes of all copies of its body.
+
+        It is on its way to everyone, and whoever got the body of the round before has completed that round: of what
+        this peer released, only the body that goes into the checkpoint can still be needed.
+        """
+        earlier = self._schedule.at(number - 1).out_neighbors
+
+        def settled() -> bool:
+            now = time.monotonic()
+            return all(self.members.settled(rank, number, now) for rank in earlier) and not any(
+                self.members.waited_for(rank, number, now) for rank in self.outbox.unsent.get(number, ())
+            )
+
+        await self._until(settled)
+        return self.outbox.bytes_sent(number)
 
     def left_out(self, rank: int, reason: str) -> None:
         """A body arrived whole but must not be mixed: count it, and say so once."""
@@ -147,9 +176,14 @@ class Session:
 
         Whoever has come to its end has every body it needs, so nobody has to ask this peer again.
         """
-        self._speaker.next_round = rounds
+        self.members.own_round = rounds
         self._speaker.round(self.members.all())
-        await self._until(lambda: all(self.members.settled(neighbor.rank, rounds) for neighbor in self.members.all()))
+        await self._until(
+            lambda: not any(self._still_at_work(neighbor.rank, rounds) for neighbor in self.members.all())
+        )
+
+    def _still_at_work(self, rank: int, rounds: int) -> bool:
+        return self.members.reachable(rank) and not self.members.settled(rank, rounds, time.monotonic())
 
     # -- what arrives ------------------------------------------------------------------------------------------
 
@@ -209,8 +243,8 @@ class Session:
         neighbor = self.members[hello.rank]
         if self.members.greet(hello.rank, link, hello.next_round, time.monotonic()):
             self._log.warning("rank %d is back", hello.rank)
-        for frames in self.outbox.wanted(hello.rank, hello.next_round):
-            self._transport.send(link, frames)
+        self.outbox.asked(hello.rank, hello.next_round)
+        self._deliver()  # before the word on our round, after which no earlier body can come
         self._speaker.round([neighbor])
         self._wake()
 
@@ -267,6 +301,7 @@ class Session:
     # -- waiting -------------------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
+        self._deliver()
         self._progress.set()
         self.inbox.wake()
 

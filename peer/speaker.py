@@ -22,14 +22,12 @@ class Speaker:
         greeter: What hellos say.
 
     Attributes:
-        next_round: The round this peer is at work on.
         unanswered: Links that we have established and whose hello has not come yet.
     """
 
     def __init__(
         self, rank: int, federation: bytes, transport: Transport, members: Membership, greeter: Greeter
     ) -> None:
-        self.next_round = 0
         self.unanswered: set[Link] = set()
         self._rank = rank
         self._federation = federation
@@ -39,7 +37,7 @@ class Speaker:
 
     def hello(self, link: Link, *, reply: bool) -> None:
         """Say who we are."""
-        self._send(link, self._greeter.hello(self.next_round, reply=reply))
+        self._send(link, self._greeter.hello(self._members.own_round, reply=reply))
 
     def refuse(self, link: Link, reason: str) -> None:
         """Say why somebody is turned away."""
@@ -71,7 +69,7 @@ class Speaker:
         )
 
     def _heartbeat(self) -> wire.Heartbeat:
-        return wire.Heartbeat(rank=self._rank, federation=self._federation, round=self.next_round)
+        return wire.Heartbeat(rank=self._rank, federation=self._federation, round=self._members.own_round)
 
     def _send(self, link: Link, message: wire.Message) -> bool:
         return self._transport.send(link, wire.encode(message))

@@ -6,6 +6,7 @@ import pytest
 
 from dpeer.cli.folders import check, check_together, rank_folder
 from dpeer.exceptions import CheckpointError, OutputError
+from dpeer.topology import Isolated, build
 
 
 def run_of(out: Path, rank: int, rounds: int = 1) -> Path:
@@ -68,6 +69,15 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
 def test_peers_more_than_one_round_apart_cannot_go_on_together(tmp_path: Path) -> None:
     run_of(tmp_path, 0, rounds=5)
     run_of(tmp_path, 1, rounds=4)
-    check_together(tmp_path, 2)
+    check_together(tmp_path, build("ring", 2), 6)
     with pytest.raises(CheckpointError, match="rank 2 has completed 0 rounds and rank 0 5, more than one apart"):
-        check_together(tmp_path, 3)
+        check_together(tmp_path, build("ring", 3), 6)
+
+
+def test_peers_that_exchange_nothing_can_be_any_number_of_rounds_apart(tmp_path: Path) -> None:
+    for rank, rounds in enumerate((5, 4, 3, 4)):
+        run_of(tmp_path, rank, rounds=rounds)
+    check_together(tmp_path, build("ring", 4), 6)
+    with pytest.raises(CheckpointError, match="rank 2 has completed 3 rounds and rank 0 5, more than one apart"):
+        check_together(tmp_path, build("full", 4), 6)
+    check_together(tmp_path, Isolated(4), 6)

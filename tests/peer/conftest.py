@@ -1,8 +1,10 @@
 """A learner without tensors and whole federations in one process."""
 
 import asyncio
+import functools
 import json
 import logging
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -12,6 +14,7 @@ import pytest
 
 from dpeer.exceptions import Interrupted
 from dpeer.peer import Limits, LivenessConfig, Network, Peer, PeerConfig, Worker, ZeroMQTransport
+from dpeer.topology import Neighborhood, Row
 
 
 @dataclass
@@ -155,12 +158,81 @@ class Federation:
         return np.stack([self.learners[rank].body for rank in sorted(self.learners)])
 
 
+class Changing:
+    """A graph for every round, from a function of the round that gives its mixing matrix."""
+
+    def __init__(self, size, matrix):
+        self.size = size
+        self.matrix = functools.cache(matrix)
+
+    def at(self, number, rank):
+        w = self.matrix(number)
+        ins, outs = (tuple(int(i) for i in np.flatnonzero(v) if i != rank) for v in (w[rank], w[:, rank]))
+        return Neighborhood(rank, Row(rank, {i: float(w[rank, i]) for i in (rank, *ins)}), ins, outs)
+
+    def connections(self, rank, rounds):
+        graphs = [self.at(number, rank) for number in range(rounds)]
+        return tuple(sorted({other for graph in graphs for other in graph.in_neighbors + graph.out_neighbors}))
+
+
+def matching(size, seed):
+    """Random pairs in every round; some peers are idle."""
+
+    def matrix(number):
+        generator = random.Random(seed * 1000 + number)
+        order, w = generator.sample(range(size), size), np.eye(size)
+        for a, b in zip(*[iter(order[: generator.randint(0, size)])] * 2, strict=False):
+            w[a, a] = w[b, b] = w[a, b] = w[b, a] = 0.5
+        return w
+
+    return Changing(size, matrix)
+
+
+def shift(size, seed=0):
+    """Everyone sends to one other: 1, 2, 4, ... places on in turn."""
+
+    def matrix(number):
+        step = 1 << (number + seed) % (size - 1).bit_length()
+        return (np.eye(size) + np.roll(np.eye(size), step, axis=0)) / 2
+
+    return Changing(size, matrix)
+
+
+def random_senders(size, seed):
+    """Everyone hears some random others, none at all at times: rows sum to one, columns do not."""
+
+    def matrix(number):
+        generator = random.Random(seed * 1000 + number)
+        w = np.eye(size)
+        for rank in range(size):
+            heard = generator.sample([other for other in range(size) if other != rank], generator.randint(0, 2))
+            w[rank, [rank, *heard]] = 1 / (len(heard) + 1)
+        return w
+
+    return Changing(size, matrix)
+
+
+def from_edges(size, *rounds):
+    """Directed edges, round by round; the last round's stay."""
+
+    def matrix(number):
+        w = np.eye(size)
+        for sender, receiver in rounds[min(number, len(rounds) - 1)]:
+            w[receiver, sender] = 1
+        return w / w.sum(axis=1, keepdims=True)
+
+    return Changing(size, matrix)
+
+
+CHANGING = {"matching": matching, "shift": shift, "random-senders": random_senders}
+
+
 def expected_bodies(topology, rounds, width=5):
-    """The recursion in matrix form: X <- W (0.9 X + d), all peers at once."""
+    """The recursion in matrix form: X <- W (0.9 X + d), all peers at once; W may change with the round."""
     x = np.zeros((topology.size, width))
     drift = np.arange(topology.size)[:, None] + 1.0
-    for _ in range(rounds):
-        x = topology.weights @ (0.9 * x + drift)
+    for number in range(rounds):
+        x = (topology.matrix(number) if isinstance(topology, Changing) else topology.weights) @ (0.9 * x + drift)
     return x
 
 
@@ -184,6 +256,17 @@ def federation():
 @pytest.fixture
 def expected():
     return expected_bodies
+
+
+@pytest.fixture
+def changing():
+    """Graphs that change with the round, by name: (size, seed) -> graphs."""
+    return CHANGING
+
+
+@pytest.fixture
+def edges():
+    return from_edges
 
 
 @pytest.fixture

@@ -99,7 +99,17 @@ async def test_one_round_apart_on_resume_the_body_is_sent_again(federation, kind
         (tmp_path / f"rank-{rank}").rename(tmp_path / f"newer-{rank}")
         (tmp_path / f"older-{rank}").rename(tmp_path / f"rank-{rank}")
     again = federation(kind, RING, rounds=5, out=tmp_path, resume=True)
+    transport, said = again.transports[1], {}
+    send = transport.send
+
+    def listening(link, frames):
+        said.setdefault(link, []).append(msgpack.unpackb(bytes(frames[0]))["kind"])
+        return send(link, frames)
+
+    transport.send = listening
     outcomes(await again.run())
+    # A word on a later round before the body would mean that the body cannot come.
+    assert all(kinds.index("body") < kinds.index("heartbeat") for kinds in said.values())
     assert 2 not in again.learners[1].released
     assert 2 in again.learners[0].released
     np.testing.assert_allclose(again.bodies(), expected(RING, 5), rtol=1e-12)

@@ -1,7 +1,9 @@
 import pytest
 
 from dpeer.peer.handshake import mismatch
+from dpeer.peer.schedule import Schedule
 from dpeer.peer.wire import Hello
+from dpeer.topology import build
 
 MANIFEST = {
     "dtype": "float32",
@@ -10,18 +12,21 @@ MANIFEST = {
 }
 
 
+ALWAYS = Schedule(build("ring", 2), 0, 10)
+
+
 def hello(rank=0, **changes):
     fields = {"next_round": 4, "fingerprint": {"size": 8, "body_lr": 0.05}, "manifest": MANIFEST, "digest": "abc"}
     return Hello(rank=rank, **fields | changes)
 
 
 def test_equal_peers_match():
-    assert mismatch(hello(), hello(1)) is None
+    assert mismatch(hello(), hello(1), ALWAYS) is None
 
 
 @pytest.mark.parametrize("theirs", [3, 4, 5])
 def test_one_round_apart_is_fine(theirs):
-    assert mismatch(hello(), hello(1, next_round=theirs)) is None
+    assert mismatch(hello(), hello(1, next_round=theirs), ALWAYS) is None
 
 
 @pytest.mark.parametrize(
@@ -41,10 +46,11 @@ def test_one_round_apart_is_fine(theirs):
         ({"digest": "xyz"}, ["initial body", "abc", "xyz", "before touching data"]),
         ({"next_round": 6}, ["round: 4 here, 6 at rank 1"]),
         ({"next_round": 2}, ["round: 4 here, 2 at rank 1"]),
+        ({"next_round": 2**52}, ["round: 4 here", "more than one round apart"]),
     ],
 )
 def test_a_difference_is_named_with_both_values(changes, words):
-    problem = mismatch(hello(), hello(1, **changes))
+    problem = mismatch(hello(), hello(1, **changes), ALWAYS)
     assert problem is not None
     assert "\n" not in problem
     for word in words:

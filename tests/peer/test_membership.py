@@ -76,3 +76,40 @@ def test_one_that_was_stopped_is_awaited_a_moment_longer(members, reason, still)
     assert not members.reachable(2)
     assert members.given_up(2) == reason
     assert members.lost == {2: reason}
+
+
+def test_one_that_is_merely_slow_is_waited_for_however_far_behind(members):
+    members.own_round = 9
+    members.heard(members[2], 3, 1.0)
+    assert members.awaited(2, 9, 1.0)
+    assert not members.settled(2, 9, 1.0)
+    assert members.settled(2, 3, 1.0)
+
+
+@pytest.mark.parametrize("leave", ["dies", "failed"])
+def test_one_that_was_away_is_waited_for_when_it_has_caught_up(members, leave):
+    members.own_round = 5
+    members.heard(members[2], 5, 0.0)
+    if leave == "dies":
+        run_clock(members, 0, 10)
+        members.own_round = 9
+        members.heard(members[2], 5, 11.0)
+    else:
+        members.left(members[2], "failed", 0.0)
+        members.own_round = 9
+        members.greet(2, "link-2b", 5, 11.0)
+    assert members.reachable(2)
+    assert not members.awaited(2, 9, 11.0)
+    assert members.settled(2, 9, 11.0)
+    assert members.awaited(2, 6, 11.0)  # it could still be reached there
+    members.heard(members[2], 8, 12.0)
+    assert members.awaited(2, 9, 12.0)
+    members.own_round = 20
+    assert members.awaited(2, 20, 12.0)  # one like any other
+
+
+def test_one_that_was_stopped_is_not_settled_for_a_moment(members):
+    members.left(members[2], "stopped", now=5.0)
+    assert not members.settled(2, 1, 6.9)
+    assert members.settled(2, 1, 7.1)
+    assert members.settled(2, 0, 5.0)

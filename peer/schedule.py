@@ -1,0 +1,61 @@
+"""Which rounds join two peers, and what follows for who must be told what and who may go on with whom. No I/O."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from dpeer.topology import Graphs, Neighborhood, Row
+
+
+def cut_off(number: int, sender: int, receiver: int) -> bool:
+    """Whether round `number`'s body cannot get to its receiver any more, given which round each will complete next.
+
+    A checkpoint holds the body of the last completed round only, so a receiver that needs an older one waits in vain.
+    A receiver that is past a round the sender has not even begun went on without the sender.
+    """
+    return receiver <= number < sender - 1 or sender < number < receiver
+
+
+class Schedule:
+    """The graphs of a run as one peer sees them.
+
+    Args:
+        topology: The graph of every round.
+        rank: The peer.
+        rounds: How many rounds the run has.
+    """
+
+    def __init__(self, topology: Graphs, rank: int, rounds: int) -> None:
+        self._graph = lru_cache(maxsize=8)(lambda number: topology.at(number, rank))  # each is asked for often
+        self._rank = rank
+        self._rounds = rounds
+
+    def at(self, number: int) -> Neighborhood:
+        """The graph of round `number`; before the first round and after the last one it has no edges."""
+        if 0 <= number < self._rounds:
+            return self._graph(number)
+        return Neighborhood(self._rank, Row(self._rank, {self._rank: 1.0}), (), ())
+
+    def listeners(self, number: int) -> set[int]:
+        """Who must be told that this peer has reached round `number`, because no body of that round tells them.
+
+        Who sent to us in the round before completes this one only then; who sends to us in the next one may do so from
+        now on. Nobody is told where edges are mutual and stay.
+        """
+        before, now, after = self.at(number - 1), self.at(number), self.at(number + 1)
+        return {*before.in_neighbors, *after.in_neighbors} - {*now.out_neighbors}
+
+    def fits(self, here: int, rank: int, there: int) -> bool:
+        """Whether this peer, about to complete round `here`, can go on with `rank`, about to complete round `there`.
+
+        Where the two are neighbors in every round they can if they are at most one round apart.
+        """
+        if max(here, there) > self._rounds:
+            return False
+        for number in range(min(here, there), max(here, there)):
+            graph = self.at(number)
+            if rank in graph.out_neighbors and cut_off(number, here, there):
+                return False
+            if rank in graph.in_neighbors and cut_off(number, there, here):
+                return False
+        return True
