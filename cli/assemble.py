@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
 from dpeer.cli.config import Settings
 from dpeer.cli.graph import build_graph
-from dpeer.topology import DENSE_LIMIT, Graphs, Isolated, Topology, analyse
+from dpeer.topology import ChangingTopology, Graphs, Isolated, Topology, spectral_gap
 from dpeer.training import (
     BUILTIN_TASKS,
     DEFAULT_PARTITION,
@@ -83,19 +81,19 @@ def assemble(settings: Settings, rank: int) -> Assembly:
 
 
 @cache
-def _spectral_gap(graph: Topology) -> float | None:
-    """The graph's gap, computed once for all peers of a process; None where there are too many peers for it."""
-    return analyse(graph).spectral_gap if graph.size <= DENSE_LIMIT else None
+def _spectral_gap(graph: Topology | ChangingTopology) -> float:
+    """The graph's gap, computed once for all peers of a process."""
+    return spectral_gap(graph)
 
 
-def fingerprint(settings: Settings, graph: Topology) -> dict[str, Any]:
+def fingerprint(settings: Settings, graph: Topology | ChangingTopology) -> dict[str, Any]:
     """What must be equal on all peers, in the order in which differences are named (DESIGN section 4)."""
     return {
         "size": settings.size,
-        "topology": settings.topology,
+        "topology": settings.topology.partition(":")[0],  # a file may lie elsewhere on every host
         **{f"topology {name}": value for name, value in graph.parameters.items()},
         "weights": graph.weights_rule,
-        "edges": hashlib.sha256(json.dumps(graph.edges).encode()).hexdigest()[:16],
+        "edges": graph.digest,
         "algorithm": settings.algorithm,
         "rounds": settings.rounds,
         "seed": settings.seed,

@@ -7,13 +7,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from dpeer.cli.fresh import fresh_topology
 from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.topology import WEIGHTS, size_of
 
 DEFAULT_FILE = Path("dpeer.toml")
 
 Seconds = Annotated[float, Field(gt=0)]
+
+
+def _as_text(value: Any) -> Any:
+    """A whole number as text, as it comes from the command line."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 class RankSettings(BaseModel):
@@ -39,11 +46,20 @@ class Settings(BaseModel):
 
     size: int = Field(8, ge=2, description="number of peers")
     topology: str = Field("ring", description="who gossips with whom; see `dpeer topology spectral-gap`")
-    weights: str = Field("metropolis", description="mixing weights: metropolis, or uniform on regular graphs")
+    weights: str = Field("metropolis", description=f"mixing weights: {', '.join(WEIGHTS)}")
     grid_shape: Annotated[str, Field(pattern=r"^\d+x\d+$")] | None = Field(
         None, description="ROWSxCOLUMNS of grid and torus; near-square if not given"
     )
-    degree: int = Field(4, ge=1, description="neighbors of each peer in random-regular")
+    degree: int = Field(4, ge=1, description="neighbors of each peer in random-regular and small-world")
+    rewire: float = Field(0.1, ge=0, le=1, description="probability with which small-world moves an edge")
+    edge_probability: float | None = Field(
+        None, gt=0, le=1, description="probability of each edge in erdos-renyi (default: 2 ln(size) / size)"
+    )
+    fresh_neighbors: Annotated[str, BeforeValidator(_as_text), Field(pattern=r"^(directed:)?\d+$")] | None = Field(
+        None,
+        description="K: a new random graph every round, K neighbors each; directed:K: everyone draws K to hear "
+        "(takes the place of --topology)",
+    )
     graph_seed: int = Field(0, ge=0, description="seed of random graphs")
 
     task: str = Field("digits", description="a built-in task, or FILE.py:FACTORY, or MODULE:FACTORY")
@@ -135,6 +151,11 @@ def load(file: Path | None, flags: Mapping[str, Any]) -> Settings:
         settings = Settings.model_validate({**values, **given})
     except ValidationError as error:
         raise _explained(error, given, path) from error
+    if settings.fresh_neighbors is not None:
+        asked = settings.topology if "topology" in settings.model_fields_set else None
+        settings.topology, _ = fresh_topology(settings.fresh_neighbors, asked)
+    if settings.topology.startswith("file:") and "size" not in settings.model_fields_set:
+        settings.size = size_of(settings.topology)
     for rank in settings.rank:
         if not 0 <= rank < settings.size:
             raise ConfigurationError(
@@ -190,4 +211,6 @@ def _explained(error: ValidationError, flags: Mapping[str, Any], path: Path | No
     source = f"--{key.replace('_', '-')}" if location[0] in flags else f"{key} in {path}"
     if location[-1] == "grid_shape":
         return ConfigurationError(f"{source} = {first['input']!r}: expected ROWSxCOLUMNS, for example 2x4")
+    if location[-1] == "fresh_neighbors":
+        return ConfigurationError(f"{source} = {first['input']!r}: expected K or directed:K, for example 4")
     return ConfigurationError(f"{source} = {first['input']!r}: {first['msg'].lower()}")

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from dpeer.cli.config import Settings
-from dpeer.topology import Topology, build
+from dpeer.cli.fresh import fresh_topology
+from dpeer.topology import ChangingTopology, Topology, build
 
 
-def build_graph(settings: Settings) -> Topology:
+def build_graph(settings: Settings) -> Topology | ChangingTopology:
     """The graph and the mixing matrix that the settings ask for.
 
     Raises:
         ConfigurationError: there is no such graph.
     """
-    return build(
+    fresh = {}
+    if settings.fresh_neighbors is not None:
+        fresh["fresh_neighbors"] = fresh_topology(settings.fresh_neighbors, None)[1]
+    return _build(
         settings.topology,
         settings.size,
         weights=settings.weights,
         grid_shape=settings.shape(),
         degree=settings.degree,
         graph_seed=settings.graph_seed,
+        rewire=settings.rewire,
+        edge_probability=settings.edge_probability,
+        **fresh,
     )
+
+
+# All peers of a process share one: what it has drawn, or solved for, serves them all.
+_build = lru_cache(maxsize=4)(build)

@@ -13,7 +13,10 @@ from dpeer.cli.config import Settings, parse_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-GRAPH = ("topology", "size", "weights", "grid_shape", "degree", "graph_seed")
+GRAPH = (
+    "topology", "size", "weights", "grid_shape", "degree", "rewire", "edge_probability", "fresh_neighbors",
+    "graph_seed",
+)  # fmt: skip
 TRAINING = (
     "task", "partition", "algorithm", "rounds", "seed", "body_lr", "head_lr", "lr_decay", "momentum", "weight_decay",
     "rho", "body_epochs", "head_epochs", "batch_size",

@@ -8,16 +8,21 @@
 32
 """
 
-from dpeer.topology.fixed import TOPOLOGIES, WEIGHTS, Topology, build
+from dpeer.topology.building import TOPOLOGIES, WEIGHTS, build
+from dpeer.topology.changing import CHANGING
+from dpeer.topology.files import size_of
+from dpeer.topology.fixed import Topology
 from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row
 from dpeer.topology.papers import PaperFormula, paper_formula
-from dpeer.topology.spectrum import DENSE_LIMIT, Analysis, analyse
+from dpeer.topology.rounds import ChangingTopology
+from dpeer.topology.spectrum import Analysis, analyse, disagreement, spectral_gap, spectrum
 
 __all__ = [
-    "DENSE_LIMIT",
+    "CHANGING",
     "TOPOLOGIES",
     "WEIGHTS",
     "Analysis",
+    "ChangingTopology",
     "Graphs",
     "Isolated",
     "Neighborhood",
@@ -26,5 +31,9 @@ __all__ = [
     "Topology",
     "analyse",
     "build",
+    "disagreement",
     "paper_formula",
+    "size_of",
+    "spectral_gap",
+    "spectrum",
 ]

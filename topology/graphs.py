@@ -1,49 +1,22 @@
-"""The graphs, by name. Nodes are the ranks 0..size-1; an edge of a directed graph runs from sender to receiver.
+"""The graphs that are the same in every round, by name.
 
 A new graph is one function from a `Request` to a `Drawing` and one line in `GRAPHS`.
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any
 
-import networkx as nx
+import numpy as np
 
 from dpeer.exceptions import TopologyError
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a graph may be drawn from; each graph takes what it needs and ignores the rest.
-
-    Attributes:
-        size: The number of peers, at least 2.
-        grid_shape: (rows, columns) of a grid or torus; None for the most nearly square one.
-        degree: The number of neighbors of each peer in a random regular graph.
-        graph_seed: What a random graph is drawn from, at least 0.
-    """
-
-    size: int
-    grid_shape: tuple[int, int] | None = None
-    degree: int = 4
-    graph_seed: int = 0
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """A graph and the parameters that, with its name and size, define it (JSON-able)."""
-
-    graph: nx.Graph[int]
-    parameters: dict[str, Any] = field(default_factory=dict)
+from dpeer.topology.drawing import Drawing, Links, Request, Steps
+from dpeer.topology.random_graphs import erdos_renyi, random_regular, small_world
 
 
 def ring(request: Request) -> Drawing:
     """Each peer is joined to the one before and the one after it."""
-    return Drawing(nx.cycle_graph(request.size))
+    return Drawing(Steps.of(request.size, [1, -1]))
 
 
 def grid(request: Request) -> Drawing:
@@ -58,51 +31,36 @@ def torus(request: Request) -> Drawing:
 
 def exponential(request: Request) -> Drawing:
     """Rank i is joined to i + 2^k and i - 2^k for every 2^k < size (the papers' Definition 1: symmetric)."""
-    return Drawing(nx.circulant_graph(request.size, _powers_of_two(request.size)))
+    powers = powers_of_two(request.size)
+    return Drawing(Steps.of(request.size, [*powers, *(-step for step in powers)]))
 
 
 def exponential_directed(request: Request) -> Drawing:
     """Rank i sends to i + 2^k for every 2^k < size: ceil(log2 size) messages a round."""
-    size = request.size
-    graph: nx.DiGraph[int] = nx.DiGraph()
-    graph.add_nodes_from(range(size))
-    graph.add_edges_from((i, (i + step) % size) for i in range(size) for step in _powers_of_two(size))
-    return Drawing(graph)
+    return Drawing(Steps.of(request.size, powers_of_two(request.size), directed=True))
 
 
 def full(request: Request) -> Drawing:
     """Everyone is joined to everyone."""
-    return Drawing(nx.complete_graph(request.size))
+    return Drawing(Steps.of(request.size, np.arange(1, request.size)))
 
 
 def star(request: Request) -> Drawing:
     """Everyone is joined to rank 0."""
-    return Drawing(nx.star_graph(request.size - 1))
+    others = np.arange(1, request.size)
+    return Drawing(Links(request.size, np.zeros_like(others), others))
 
 
-def random_regular(request: Request) -> Drawing:
-    """A random connected graph in which everyone has `degree` neighbors, the same for the same `graph_seed`."""
-    size, degree, seed = request.size, request.degree, request.graph_seed
-    if not 1 <= degree < size:
-        raise TopologyError(
-            f"random-regular: degree {degree} with size {size}: choose a degree from 1 to {size - 1}, or more peers"
-        )
-    if degree * size % 2:
-        raise TopologyError(
-            f"random-regular: degree {degree} with size {size} does not exist: one of them must be even"
-        )
-    if degree == 1 and size > 2:
-        raise TopologyError(f"random-regular: degree 1 with size {size} is not connected: choose 2 or more")
-    if seed < 0:  # Python's generator would take it for its absolute value
-        raise TopologyError(f"random-regular: graph seed {seed}: choose 0 or more")
-    generator = random.Random(seed)  # noqa: S311 - a graph everyone must be able to draw again
-    for _ in range(1000):
-        graph = _draw_regular(size, degree, generator)
-        if nx.is_connected(graph):
-            return Drawing(graph, {"degree": degree, "graph_seed": seed})
-    raise TopologyError(
-        f"random-regular: degree {degree} with size {size}, graph seed {seed}: none of 1000 draws is connected"
-    )
+def hypercube(request: Request) -> Drawing:
+    """Ranks that differ in one binary digit are joined: log2 size neighbors each."""
+    size = request.size
+    if size & (size - 1):
+        below = 1 << (size.bit_length() - 1)
+        raise TopologyError(f"hypercube: size {size} is not a power of two: choose {below} or {2 * below}")
+    # networkx names the nodes by their digits, one by one; flipping a digit of the rank is the same.
+    one = np.tile(np.arange(size), size.bit_length() - 1)
+    other = one ^ np.repeat([1 << k for k in range(size.bit_length() - 1)], size)
+    return Drawing(Links(size, one[one < other], other[one < other]))
 
 
 GRAPHS: dict[str, Callable[[Request], Drawing]] = {
@@ -111,22 +69,30 @@ GRAPHS: dict[str, Callable[[Request], Drawing]] = {
     "torus": torus,
     "exponential": exponential,
     "exponential-directed": exponential_directed,
+    "hypercube": hypercube,
     "full": full,
     "star": star,
     "random-regular": random_regular,
+    "small-world": small_world,
+    "erdos-renyi": erdos_renyi,
 }
 
 
-def _powers_of_two(size: int) -> list[int]:
+def powers_of_two(size: int) -> list[int]:
     """1, 2, 4, ... below `size`: ceil(log2 size) of them."""
     return [1 << k for k in range((size - 1).bit_length())]
 
 
 def _lattice(name: str, request: Request, *, periodic: bool) -> Drawing:
     rows, columns = _shape(name, request)
-    lattice = nx.grid_2d_graph(rows, columns, periodic=periodic)
-    graph = nx.relabel_nodes(lattice, {(row, column): row * columns + column for row, column in lattice})
-    return Drawing(graph, {"grid_shape": [rows, columns]})
+    ranks = np.arange(request.size).reshape(rows, columns)
+    joined = [(ranks[:-1], ranks[1:]), (ranks[:, :-1], ranks[:, 1:])]
+    if periodic and rows > 2:
+        joined.append((ranks[-1], ranks[0]))
+    if periodic and columns > 2:
+        joined.append((ranks[:, -1], ranks[:, 0]))
+    one, other = (np.concatenate([side.ravel() for side in sides]) for sides in zip(*joined, strict=True))
+    return Drawing(Links(request.size, one, other), {"grid_shape": [rows, columns]})
 
 
 def _shape(name: str, request: Request) -> tuple[int, int]:
@@ -147,15 +113,3 @@ def _shape(name: str, request: Request) -> tuple[int, int]:
             f"or grid shape 1x{size} if a {line} is what you want"
         )
     return rows, size // rows
-
-
-def _draw_regular(size: int, degree: int, generator: random.Random) -> nx.Graph[int]:
-    graph: nx.Graph[int]
-    if degree == 2:  # connected and 2-regular is one cycle, which a plain draw seldom is
-        order = generator.sample(range(size), size)
-        graph = nx.Graph([*pairwise(order), (order[-1], order[0])])
-    elif 2 * degree >= size:  # networkx takes minutes when nearly everyone is joined: draw who is not
-        graph = nx.complement(nx.random_regular_graph(size - 1 - degree, size, seed=generator))
-    else:
-        graph = nx.random_regular_graph(degree, size, seed=generator)
-    return graph

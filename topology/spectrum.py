@@ -1,7 +1,9 @@
-"""How fast a topology mixes: the spectrum of its mixing matrix, and what a round of it costs.
+"""How fast a topology mixes, and what a round of it costs, for any number of peers.
 
-With J = 11^T/m the matrix that averages at once, the worst disagreement left after t rounds is the spectral
-norm of W^t - J = (W - J)^t. One round shrinks it by lambda = ||W - J||, W's second largest singular value.
+With J = 11^T/m the matrix that averages at once, the worst disagreement left after t rounds is the spectral norm of
+(I - J) W_(t-1) ... W_0 (I - J), which is W^t - J where W is doubly stochastic and the same in every round. A round of
+such a W shrinks it by lambda = ||W - J||, W's second largest singular value, and every fixed W here is symmetric or
+circulant, hence normal: t rounds shrink it by lambda^t exactly. Where the graph changes, lambda is that of one period.
 """
 
 from __future__ import annotations
@@ -12,16 +14,27 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array, diags_array
 
 from dpeer.exceptions import TopologyError
+from dpeer.topology.checks import Matrix
+from dpeer.topology.circulant import Circulant
+from dpeer.topology.eigen import smallest
 from dpeer.topology.fixed import Topology
 from dpeer.topology.papers import PaperFormula, paper_formula
+from dpeer.topology.rounds import ChangingTopology
+from dpeer.topology.rows import messages
+from dpeer.topology.shrinking import shrinking
+from dpeer.topology.weights import matrix_of
 
-DENSE_LIMIT = 5000
-"""The largest size analysed: the work is done on dense matrices, 8 m^2 bytes each and m^3 operations."""
+SPECTRUM_LIMIT = 2000
+"""The largest size of which all eigenvalues are computed: that takes a dense matrix."""
 
 _ROUNDING = 1e-12
 _SHRINK = 1e-3
+_GENEROSITY = 1e-9
+"""How far (relative) above the threshold is small enough: lambda = 0.1 takes 3 rounds, though 0.1**3 > 1e-3 in floating
+point."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +44,16 @@ class Analysis:
     Attributes:
         topology: The graph's name.
         size: The number of peers.
-        second_singular_value: lambda, the factor by which a round shrinks disagreement at least.
-        spectral_gap: 1 - lambda: 1 is the exact average in one round, 0 no mixing at all.
+        second_singular_value: lambda, the factor by which a period shrinks disagreement at least.
+        spectral_gap: 1 - lambda: 1 is the exact average after a period, 0 no mixing at all.
         rounds: Gossip rounds until the worst disagreement has shrunk 1000-fold.
         degree_min: The fewest messages a peer sends in a round.
         degree_max: The most messages a peer sends in a round.
         bytes_per_round_factor: The mean number of messages a peer sends in a round: times the bytes of a
             body, what it sends on average.
         paper_formula: What the papers give for this graph, if they do.
+        period: The rounds of a period: 1 for a graph that does not change.
+        averages: Whether the average over the peers is kept.
     """
 
     topology: str
@@ -50,6 +65,13 @@ class Analysis:
     degree_max: int
     bytes_per_round_factor: float
     paper_formula: PaperFormula | None
+    period: int = 1
+    averages: bool = True
+
+    @property
+    def gap_per_message(self) -> float:
+        """The gap of a period, divided by the messages that a peer sends in it on average."""
+        return self.spectral_gap / (self.bytes_per_round_factor * self.period)
 
     def as_dict(self) -> dict[str, Any]:
         """The analysis under its JSON keys, in their order."""
@@ -64,77 +86,88 @@ class Analysis:
             "degree_max": self.degree_max,
             "bytes_per_round_factor": self.bytes_per_round_factor,
             "paper_formula": None if paper is None else {"name": paper.name, "value": paper.value},
+            "gap_per_message": self.gap_per_message,
+            "period": self.period,
+            "doubly_stochastic": self.averages,
         }
 
 
-def analyse(topology: Topology) -> Analysis:
+def analyse(topology: Topology | ChangingTopology) -> Analysis:
     """Compute how fast `topology` mixes and what a round of it costs.
 
-    Raises:
-        TopologyError: If it has more than `DENSE_LIMIT` peers.
+    The gap's relative error is below 1e-6 for any size.
     """
-    size = topology.size
-    if size > DENSE_LIMIT:
-        raise TopologyError(f"size {size}: the spectrum is computed for at most {DENSE_LIMIT} peers")
-    deviation = topology.weights - 1.0 / size
-    shrinkage = _norm(deviation, symmetric=not topology.directed)
-    degrees = np.bincount(topology.matrix.indices, minlength=size) - 1  # column j lists who hears j, and j
+    period = topology.period
+    if isinstance(topology, ChangingTopology):
+        left = shrinking(topology)
+        shrinkage = left.after(period)
+        gap, rounds = 1.0 - shrinkage, left.first_below(_SHRINK * (1.0 + _GENEROSITY))
+    else:
+        gap = _gap(topology.mixing)
+        shrinkage, rounds = 1.0 - gap, _rounds(gap)
+    sent = np.concatenate([messages(topology.during(number)) for number in range(period)])
     return Analysis(
         topology=topology.name,
-        size=size,
+        size=topology.size,
         second_singular_value=shrinkage,
-        spectral_gap=1.0 - shrinkage,
-        rounds=rounds_to_shrink(deviation, shrinkage),
-        degree_min=int(degrees.min()),
-        degree_max=int(degrees.max()),
-        bytes_per_round_factor=float(degrees.mean()),
-        paper_formula=paper_formula(topology.name, size),
+        spectral_gap=gap,
+        rounds=rounds,
+        degree_min=int(sent.min()),
+        degree_max=int(sent.max()),
+        bytes_per_round_factor=float(sent.mean()),
+        paper_formula=paper_formula(topology.name, topology.size),
+        period=period,
+        averages=topology.averages,
     )
 
 
-def rounds_to_shrink(deviation: NDArray[np.float64], norm: float) -> int:
-    """The smallest t with ||A^t|| <= 1e-3, for A = W - J with `norm` = ||A|| < 1.
+def spectral_gap(topology: Topology | ChangingTopology) -> float:
+    """Only the gap of what `analyse` finds."""
+    if isinstance(topology, ChangingTopology):
+        return 1.0 - shrinking(topology).after(topology.period)
+    return _gap(topology.mixing)
 
-    Where A is normal (every symmetric or circulant W) ||A^t|| = ||A||^t and t follows from a logarithm.
-    Elsewhere ||A^t|| may be far smaller, and only powers of A tell.
 
-    Args:
-        deviation: A, (m, m).
-        norm: Its spectral norm.
+def disagreement(topology: Topology | ChangingTopology, rounds: int) -> NDArray[np.float64]:
+    """The worst disagreement left after 0, 1, ..., `rounds` rounds of gossip without training, (rounds + 1,)."""
+    if isinstance(topology, ChangingTopology):
+        left = shrinking(topology)
+        return np.array([1.0] + [left.after(number) for number in range(1, rounds + 1)])
+    shrinkage = max(0.0, 1.0 - _gap(topology.mixing))
+    return shrinkage ** np.arange(rounds + 1, dtype=np.float64)
+
+
+def spectrum(topology: Topology | ChangingTopology) -> NDArray[np.complex128]:
+    """The eigenvalues of the mixing matrix, or of the product of one period's, largest first, (size,).
+
+    Raises:
+        TopologyError: If it has more than `SPECTRUM_LIMIT` peers.
     """
-    if norm == 0.0:
+    if topology.size > SPECTRUM_LIMIT:
+        raise TopologyError(f"size {topology.size}: the spectrum is computed for at most {SPECTRUM_LIMIT} peers")
+    product = np.eye(topology.size)
+    for number in range(topology.period):
+        product = np.asarray(matrix_of(topology.during(number)) @ product)
+    values = np.linalg.eigvals(product).astype(np.complex128)
+    return values[np.argsort(-np.abs(values), kind="stable")]
+
+
+def _gap(mixing: Circulant | Matrix) -> float:
+    """1 - ||W - J|| of a W that is circulant or symmetric."""
+    if isinstance(mixing, Circulant):
+        return mixing.gap()
+    others = csr_array(mixing - diags_array(mixing.diagonal()))
+    # What is left of one on the diagonal, not subtracted from it: the gap may be far smaller than rounding.
+    laplacian = csr_array(diags_array(np.asarray(others.sum(axis=1))) - others)
+    gap = smallest(laplacian, laplacian=True)
+    # The other end of the spectrum is above 2 min W_ii - 1 (Gershgorin).
+    if 2.0 * float(mixing.diagonal().min()) < gap:
+        gap = min(gap, smallest(csr_array(mixing + diags_array(np.ones(mixing.shape[0])))))
+    return 1.0 if gap > 1.0 - _ROUNDING else gap
+
+
+def _rounds(gap: float) -> int:
+    """The smallest t with (1 - gap)^t <= 1e-3."""
+    if gap >= 1.0:
         return 1
-    if np.allclose(deviation @ deviation.T, deviation.T @ deviation, rtol=0.0, atol=_ROUNDING):
-        # The threshold is 1e-9 (relative) generous: norm = 0.1 takes 3 rounds, though 0.1**3 > 1e-3 in
-        # floating point.
-        return max(1, math.ceil((math.log(_SHRINK) + 1e-9) / math.log(norm)))
-    return _first_small_power(deviation)
-
-
-def _first_small_power(deviation: NDArray[np.float64]) -> int:
-    """The smallest t with ||A^t|| <= 1e-3 (as above), by doubling t and then descending bit by bit.
-
-    ||A^t|| never grows with t, because ||A|| <= 1.
-    """
-
-    def small(power: NDArray[np.float64]) -> bool:
-        return _norm(power, symmetric=False) <= _SHRINK * (1.0 + 1e-9)
-
-    doublings = [deviation]  # A^(2^k), the last one small
-    while not small(doublings[-1]):
-        doublings.append(doublings[-1] @ doublings[-1])
-    rounds, power = 0, np.eye(len(deviation))  # A^rounds, the largest known not to be small
-    for k, doubling in reversed(list(enumerate(doublings[:-1]))):
-        longer = power @ doubling
-        if not small(longer):
-            rounds, power = rounds + (1 << k), longer
-    return rounds + 1
-
-
-def _norm(matrix: NDArray[np.float64], *, symmetric: bool) -> float:
-    """The spectral norm, 0 where it is no more than rounding."""
-    if symmetric:  # several times cheaper than singular values
-        norm = float(np.abs(np.linalg.eigvalsh(matrix)).max())
-    else:
-        norm = float(np.linalg.svd(matrix, compute_uv=False)[0])
-    return norm if norm > _ROUNDING else 0.0
+    return max(1, math.ceil((math.log(_SHRINK) + _GENEROSITY) / math.log1p(-gap)))

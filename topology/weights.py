@@ -3,97 +3,168 @@
 W is (size, size) and doubly stochastic: nonnegative, every row and column sums to one, so gossip keeps the
 average over the peers and (the graph being connected) drives everyone to it. W[i, j] multiplies what j
 sends in receiver i's sum.
+
+A new rule is one `Rule` in `WEIGHT_RULES`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, diags_array
-from scipy.sparse.csgraph import connected_components
 
 from dpeer.exceptions import TopologyError
+from dpeer.topology.checks import TOLERANCE, Matrix, row_sums
+from dpeer.topology.circulant import Circulant
+from dpeer.topology.drawing import Links, Ranks, Steps
+from dpeer.topology.eigen import smallest
+from dpeer.topology.fastest import fastest_weights
 
-TOLERANCE = 1e-12
-"""How far from one a row or column of a mixing matrix may sum."""
+
+@dataclass(frozen=True)
+class Rule:
+    """A weights rule.
+
+    Attributes:
+        of_links: The weight of each edge of an undirected graph, (edges,).
+        of_steps: The one weight of all edges of a circulant graph; None if they need not be equal.
+        changing: Whether it also suits the graph of a single round, which need not connect everyone.
+    """
+
+    of_links: Callable[[Links], NDArray[np.float64]]
+    of_steps: Callable[[Steps], float] | None
+    changing: bool = True
 
 
-def metropolis(graph: nx.Graph[int]) -> csr_array[np.float64]:
+def metropolis(graph: Links) -> NDArray[np.float64]:
     """W_ij = 1 / (1 + max(d_i, d_j)) on edges, the rest of each row on the diagonal.
 
     Doubly stochastic and symmetric on every undirected graph (Xiao, Boyd and Kim, "Distributed average
     consensus with least-mean-square deviation", 2007: Metropolis-Hastings weights).
     """
-    one, other = _edges(graph)
-    degrees = np.bincount(np.concatenate([one, other]), minlength=len(graph))
-    weight = 1.0 / (1.0 + np.maximum(degrees[one], degrees[other]))
-    return _filled(len(graph), np.concatenate([one, other]), np.concatenate([other, one]), np.tile(weight, 2))
+    degrees = _degrees(graph)
+    return 1.0 / (1.0 + np.maximum(degrees[graph.sender], degrees[graph.receiver]))
 
 
-def uniform(graph: nx.Graph[int]) -> csr_array[np.float64]:
-    """W_ij = 1 / (d + 1) for everyone heard and for oneself: regular graphs only, directed ones too.
+def max_degree(graph: Links) -> NDArray[np.float64]:
+    """W_ij = 1 / (1 + d), d being the largest number of neighbors that any peer has: I - L / (1 + d).
+
+    The 1 keeps a share of every peer's own body, without which peers in two camps that only hear each other
+    (a bipartite graph) would swap their bodies for ever.
+    """
+    return np.full(len(graph.sender), 1.0 / (1.0 + _degrees(graph).max()))
+
+
+def best_constant(graph: Links) -> NDArray[np.float64]:
+    """W = I - a L, L being the Laplacian, with the a of the largest gap: 2 / (L's largest + its second smallest).
+
+    Xiao and Boyd, "Fast linear iterations for distributed averaging", 2004, section 4.1. Clamped to 1 over the largest
+    number of neighbors, beyond which somebody's own weight would be negative.
+    """
+    ones = np.ones(len(graph.sender))
+    degrees = _degrees(graph)
+    laplacian = csr_array(diags_array(degrees.astype(float)) - _exchanged(graph, ones))
+    # The largest, at most 2 d, is the distance of the smallest of (bound I - L) from the bound. The 1 keeps that away
+    # from zero where the largest is 2 d (two camps that only hear each other): nothing is exact relative to zero.
+    bound = 2.0 * float(degrees.max()) + 1.0
+    largest = bound - smallest(csr_array(diags_array(np.full(graph.size, bound)) - laplacian))
+    return ones * _constant(largest, smallest(laplacian, laplacian=True), int(degrees.max()))
+
+
+def _best_constant_step(graph: Steps) -> float:
+    indicator = np.zeros(graph.size)
+    indicator[graph.steps] = 1.0
+    degree = len(graph.steps)
+    spectrum = degree - np.fft.fft(indicator).real[1:]  # the Laplacian's, without its 0
+    return _constant(float(spectrum.max()), float(spectrum.min()), degree)
+
+
+def _constant(largest: float, second_smallest: float, degree: int) -> float:
+    return min(2.0 / (largest + second_smallest), 1.0 / degree)
+
+
+def uniform(graph: Links) -> NDArray[np.float64]:
+    """W_ij = 1 / (d + 1) for everyone heard and for oneself: regular graphs only.
 
     Raises:
         TopologyError: If peers differ in their number of neighbors: a column would not sum to one.
     """
-    sender, receiver = _edges(graph)
-    if not graph.is_directed():
-        sender, receiver = np.concatenate([sender, receiver]), np.concatenate([receiver, sender])
-    size = len(graph)
-    degrees = np.unique([np.bincount(sender, minlength=size), np.bincount(receiver, minlength=size)])
+    degrees = np.unique(_degrees(graph))
     if len(degrees) > 1:
         raise TopologyError(
-            f"weights uniform: {graph.name} is not regular (numbers of neighbors: "
-            f"{', '.join(map(str, degrees))}): use weights metropolis"
+            f"weights uniform: the graph is not regular (numbers of neighbors: "
+            f"{', '.join(map(str, degrees[:9]))}{', ...' if len(degrees) > 9 else ''}): use weights metropolis"
         )
-    return _filled(size, receiver, sender, np.full(len(sender), 1.0 / (1.0 + degrees[0])))
+    return np.full(len(graph.sender), 1.0 / (1.0 + degrees[0]))
 
 
-WEIGHT_RULES: dict[str, Callable[[nx.Graph[int]], csr_array[np.float64]]] = {
-    "metropolis": metropolis,
-    "uniform": uniform,
+def _equal_step(graph: Steps) -> float:
+    return 1.0 / (1.0 + len(graph.steps))
+
+
+WEIGHT_RULES: dict[str, Rule] = {
+    "metropolis": Rule(metropolis, _equal_step),
+    "uniform": Rule(uniform, _equal_step),
+    "max-degree": Rule(max_degree, _equal_step),
+    "best-constant": Rule(best_constant, _best_constant_step, changing=False),
+    "fastest": Rule(fastest_weights, None, changing=False),
 }
 
 
-def check(matrix: csr_array[np.float64], *, symmetric: bool) -> None:
-    """Refuse a matrix that would not average: the last gate of every matrix built.
+def mix(graph: Links | Steps, rule: str, name: str) -> Circulant | Matrix:
+    """The mixing matrix of a graph. Directed ones take equal weights, the only ones that are defined on them.
 
     Args:
-        matrix: The mixing matrix, (size, size).
-        symmetric: Whether W = W^T is promised (it is where the graph is undirected).
+        graph: Undirected, or everyone in it hears equally many.
+        rule: One of `WEIGHT_RULES`.
+        name: What the graph is called in errors.
 
     Raises:
-        TopologyError: If an entry is negative, a row or column does not sum to one within 1e-12, a promised
-            symmetry is broken, or some peer's information cannot reach some other.
+        TopologyError: If the rule does not suit the graph.
     """
-    if matrix.data.min() < 0.0:
-        raise TopologyError(f"mixing matrix: {matrix.data.min():g} is negative")
-    for axis, what in ((1, "row"), (0, "column")):
-        sums: NDArray[np.float64] = np.asarray(matrix.sum(axis=axis))
-        worst = int(np.argmax(np.abs(sums - 1.0)))
-        # "not within" rather than "beyond", so that a NaN is caught too
-        if not abs(sums[worst] - 1.0) <= TOLERANCE:
-            raise TopologyError(f"mixing matrix: {what} {worst} sums to {sums[worst]!r}, not 1")
-    if symmetric and abs(matrix - matrix.T).max() > TOLERANCE:
-        raise TopologyError("mixing matrix: not symmetric, though the graph is undirected")
-    parts, _ = connected_components(matrix, directed=True, connection="strong")
-    if parts > 1:
-        raise TopologyError(f"the graph is not connected: {parts} groups of peers would never agree")
+    if isinstance(graph, Steps):
+        of_steps = WEIGHT_RULES["uniform" if graph.directed else rule].of_steps
+        if of_steps is not None:
+            return Circulant(graph, of_steps(graph))
+        graph = graph.links()
+    if graph.directed:
+        return filled(graph, np.full(len(graph.sender), 1.0 / (1.0 + np.bincount(graph.receiver)[0])))
+    try:
+        return filled(graph, WEIGHT_RULES[rule].of_links(graph))
+    except TopologyError as error:
+        raise TopologyError(f"{name}: {error}") from error
 
 
-def _edges(graph: nx.Graph[int]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    ends = np.array(list(graph.edges), dtype=np.intp).reshape(-1, 2)
-    return ends[:, 0], ends[:, 1]
+def matrix_of(mixing: Circulant | Matrix) -> Matrix:
+    """The mixing matrix, written down."""
+    return mixing.matrix if isinstance(mixing, Circulant) else mixing
 
 
-def _filled(
-    size: int, receiver: NDArray[np.intp], sender: NDArray[np.intp], weight: NDArray[np.float64]
-) -> csr_array[np.float64]:
-    """The off-diagonal entries given, and on the diagonal what each row lacks to one."""
-    others = coo_array((weight, (receiver, sender)), shape=(size, size)).tocsr()
-    matrix = csr_array(others + diags_array(1.0 - np.asarray(others.sum(axis=1))))
+def filled(graph: Links, weight: NDArray[np.float64]) -> Matrix:
+    """The matrix with these weights on the edges, and on the diagonal what each row lacks to one.
+
+    Args:
+        graph: The edges.
+        weight: Of each edge, (edges,). Edges of weight 0 are left out: nothing need travel over them.
+    """
+    others = _exchanged(graph, weight)
+    rest = 1.0 - row_sums(others)
+    rest[np.abs(rest) <= TOLERANCE] = 0.0  # rounding, possibly negative
+    matrix = csr_array(others + diags_array(rest))
+    matrix.eliminate_zeros()
     matrix.sort_indices()
     return matrix
+
+
+def _degrees(graph: Links) -> Ranks:
+    return np.bincount(np.concatenate([graph.sender, graph.receiver]), minlength=graph.size)
+
+
+def _exchanged(graph: Links, weight: NDArray[np.float64]) -> Matrix:
+    """The off-diagonal entries."""
+    sender, receiver = graph.messages()
+    values = weight if graph.directed else np.tile(weight, 2)
+    return coo_array((values, (receiver, sender)), shape=(graph.size, graph.size)).tocsr()

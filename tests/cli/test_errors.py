@@ -103,7 +103,10 @@ SMALL = ("--size", 2, "--rounds", 2, "--body-epochs", 1)
         (("--topology", "rnig"), ("unknown topology 'rnig'", "did you mean 'ring'?", "torus")),
         (("--size", 1), ("--size", "1", "greater than or equal to 2")),
         (("--size", "eight"), ("--size", "eight", "integer")),
-        (("--topology", "star", "--weights", "uniform"), ("uniform", "star of 8 peers is not regular", "metropolis")),
+        (
+            ("--topology", "star", "--weights", "uniform"),
+            ("star: weights uniform: the graph is not regular", "metropolis"),
+        ),
         (("--topology", "grid", "--size", 7), ("size 7 is prime",)),
         (("--body-lr", "-1"), ("--body-lr", "-1", "greater than 0")),
         (("--keep", "first"), ("--keep", "first", "last", "best")),

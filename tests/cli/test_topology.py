@@ -53,6 +53,7 @@ def test_options_reach_the_graph() -> None:
 @pytest.mark.parametrize("name", TOPOLOGIES)
 @pytest.mark.parametrize("size", ["8", "12", "100"])
 def test_show_fits_80_columns(name: str, size: str) -> None:
+    size = {"hypercube": {"12": "16", "100": "128"}}.get(name, {}).get(size, size)
     result = run("show", "--topology", name, "--size", size)
     assert result.exception is None
     assert name in result.output
@@ -91,12 +92,14 @@ def test_spectral_gap_gives_a_list_for_several() -> None:
 
 
 def test_the_table_is_sorted_by_gap_and_fits_80_columns() -> None:
-    output = run("spectral-gap", "--topology", ",".join(TOPOLOGIES), "--size", "16,144").output
+    # 144 is a square, but no power of two.
+    names = [name for name in TOPOLOGIES if name != "hypercube"]
+    output = run("spectral-gap", "--topology", ",".join(names), "--size", "16,144").output
     assert max(map(len, output.splitlines())) <= 80
     assert "…" not in output
-    rows = [line.split() for line in output.splitlines() if line.split()[:1] and line.split()[0] in TOPOLOGIES]
+    rows = [line.split() for line in output.splitlines() if line.split()[:1] and line.split()[0] in names]
     gaps = [float(row[2]) for row in rows if len(row) == 8]
-    assert len(gaps) == 2 * len(TOPOLOGIES)
+    assert len(gaps) == 2 * len(names)
     assert gaps == sorted(gaps, reverse=True)
 
 

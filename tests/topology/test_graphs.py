@@ -1,10 +1,6 @@
 """The graphs: which edges they have, and what is said of those that do not exist."""
 
-import json
-import os
-import subprocess
-import sys
-
+import networkx as nx
 import pytest
 
 from dpeer.exceptions import TopologyError, UnknownName
@@ -69,6 +65,31 @@ def test_a_shape_may_be_asked_for() -> None:
     assert build("grid", 8, grid_shape=(4, 2)) != build("grid", 8)
 
 
+@pytest.mark.parametrize("shape", [(1, 2), (1, 3), (3, 1), (2, 2), (2, 3), (3, 2), (3, 3), (4, 7)])
+@pytest.mark.parametrize("name", ["grid", "torus"])
+def test_lattices_are_those_of_networkx(name: str, shape: tuple[int, int]) -> None:
+    rows, columns = shape
+    lattice = nx.grid_2d_graph(rows, columns, periodic=name == "torus")
+    ranked = [sorted(row * columns + column for row, column in edge) for edge in lattice.edges]
+    assert build(name, rows * columns, grid_shape=shape).edges == sorted(ranked)
+
+
+@pytest.mark.parametrize("size", [4, 32])
+def test_hypercubes_are_those_of_networkx(size: int) -> None:
+    digits = nx.hypercube_graph(size.bit_length() - 1)
+    ranked = [sorted(sum(bit << k for k, bit in enumerate(node)) for node in edge) for edge in digits.edges]
+    assert build("hypercube", size).edges == sorted(ranked)
+
+
+@pytest.mark.parametrize("size", [3, 12, 100])
+def test_hypercubes_have_powers_of_two(size: int) -> None:
+    below = 1 << (size.bit_length() - 1)
+    with pytest.raises(
+        TopologyError, match=f"hypercube: size {size} is not a power of two: choose {below} or {2 * below}"
+    ):
+        build("hypercube", size)
+
+
 @pytest.mark.parametrize("name", ["grid", "torus"])
 def test_lattices_of_prime_size_say_what_to_do(name: str) -> None:
     with pytest.raises(TopologyError, match=rf"{name}: size 7 is prime.*another size.*grid shape 1x7"):
@@ -79,63 +100,6 @@ def test_lattices_of_prime_size_say_what_to_do(name: str) -> None:
 def test_a_shape_must_hold_everyone(shape: tuple[int, int]) -> None:
     with pytest.raises(TopologyError, match=rf"grid shape {shape[0]}x{shape[1]} .*must be 8"):
         build("grid", 8, grid_shape=shape)
-
-
-@pytest.mark.parametrize(("size", "degree"), [(2, 1), (5, 4), (8, 3), (8, 4), (9, 2), (30, 28), (40, 2), (50, 3)])
-def test_random_regular_graphs_are_regular_and_drawn_from_their_seed(size: int, degree: int) -> None:
-    graph = build("random-regular", size, degree=degree, graph_seed=5)
-    assert {len(graph.at(0, rank).out_neighbors) for rank in range(size)} == {degree}
-    assert graph.parameters == {"degree": degree, "graph_seed": 5}
-    assert graph == build("random-regular", size, degree=degree, graph_seed=5)
-
-
-def test_a_draw_that_is_not_connected_is_drawn_again() -> None:
-    # Of the first draws with these seeds at least one is two separate groups of four.
-    for seed in (15, 222, 304, 335):
-        build("random-regular", 8, degree=3, graph_seed=seed)
-
-
-def test_another_seed_draws_another_graph() -> None:
-    drawn = {json.dumps(build("random-regular", 20, graph_seed=seed).edges) for seed in range(5)}
-    assert len(drawn) == 5
-
-
-def test_a_random_graph_is_the_same_in_another_process() -> None:
-    # Peers draw it each for themselves; string hashing differs between their processes.
-    program = "from dpeer.topology import build; print(build('random-regular', 20, graph_seed=3).edges)"
-    run = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONHASHSEED": "12345"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(run.stdout) == build("random-regular", 20, graph_seed=3).edges
-
-
-def test_a_random_graph_stays_what_it_was() -> None:
-    # When this fails, seeds mean other graphs than in earlier releases: say so in the release notes.
-    edges = [[0, 1], [0, 6], [0, 7], [1, 3], [1, 7], [2, 4], [2, 5], [2, 7], [3, 4], [3, 6], [4, 5], [5, 6]]
-    assert build("random-regular", 8, degree=3).edges == edges
-
-
-@pytest.mark.parametrize(
-    ("size", "degree", "said"),
-    [
-        (4, 4, "degree 4 with size 4: choose a degree from 1 to 3"),
-        (4, 0, "degree 0 with size 4: choose a degree from 1 to 3"),
-        (7, 3, "degree 3 with size 7 does not exist: one of them must be even"),
-        (6, 1, "degree 1 with size 6 is not connected"),
-    ],
-)
-def test_random_regular_graphs_that_do_not_exist(size: int, degree: int, said: str) -> None:
-    with pytest.raises(TopologyError, match=said):
-        build("random-regular", size, degree=degree)
-
-
-def test_a_negative_seed_is_refused() -> None:
-    with pytest.raises(TopologyError, match="graph seed -1"):
-        build("random-regular", 8, graph_seed=-1)
 
 
 @pytest.mark.parametrize("name", TOPOLOGIES)

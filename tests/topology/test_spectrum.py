@@ -7,10 +7,13 @@ import pytest
 from numpy.typing import NDArray
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology import DENSE_LIMIT, TOPOLOGIES, analyse, build, paper_formula
-from dpeer.topology.spectrum import rounds_to_shrink
+from dpeer.topology import TOPOLOGIES, Topology, analyse, build, disagreement, paper_formula, spectral_gap, spectrum
+from dpeer.topology.graphs import GRAPHS
+from dpeer.topology.spectrum import SPECTRUM_LIMIT, _rounds
+from dpeer.topology.weights import matrix_of
 
 POWERS = [4, 8, 16, 32, 64, 128]
+FIXED = tuple(GRAPHS)
 
 
 def norm_after(weights: NDArray[np.float64], rounds: int) -> float:
@@ -19,20 +22,27 @@ def norm_after(weights: NDArray[np.float64], rounds: int) -> float:
     return float(np.linalg.norm(np.linalg.matrix_power(weights, rounds) - average, 2))
 
 
-@pytest.mark.parametrize("name", TOPOLOGIES)
+def fixed(name: str, size: int) -> Topology:
+    graph = build(name, 1 << (size - 1).bit_length() if name == "hypercube" else size)
+    assert isinstance(graph, Topology)
+    return graph
+
+
+@pytest.mark.parametrize("name", FIXED)
 @pytest.mark.parametrize("size", [6, 8, 12, 30])
 def test_lambda_is_the_second_singular_value(name: str, size: int) -> None:
-    graph = build(name, size)
+    graph = fixed(name, size)
     found = analyse(graph)
     singular = np.linalg.svd(graph.weights, compute_uv=False)
     assert found.second_singular_value == pytest.approx(singular[1], abs=1e-12)
     assert found.spectral_gap == pytest.approx(1.0 - singular[1], abs=1e-12)
+    assert spectral_gap(graph) == found.spectral_gap
 
 
-@pytest.mark.parametrize("name", TOPOLOGIES)
+@pytest.mark.parametrize("name", FIXED)
 @pytest.mark.parametrize("size", [6, 8, 9, 16])
 def test_rounds_are_the_first_power_of_the_matrix_that_is_small_enough(name: str, size: int) -> None:
-    graph = build(name, size)
+    graph = fixed(name, size)
     rounds = analyse(graph).rounds
     assert norm_after(graph.weights, rounds) <= 1e-3 * (1 + 1e-8)
     assert norm_after(graph.weights, rounds - 1) > 1e-3
@@ -104,26 +114,32 @@ def test_lattices_have_a_gap_of_order_one_over_m(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("norm", "rounds"), [(0.1, 3), (0.1 + 1e-16, 3), (0.1**0.5, 6), (0.001, 1), (1e-5, 1), (0.11, 4)]
+    ("gap", "rounds"),
+    [(0.9, 3), (0.9 - 1e-16, 3), (1.0 - 0.1**0.5, 6), (0.999, 1), (1.0 - 1e-5, 1), (0.89, 4), (1.0, 1)],
 )
-def test_exact_powers_are_not_lost_to_rounding(norm: float, rounds: int) -> None:
-    assert rounds_to_shrink(np.diag([norm, norm / 2.0, 0.0]), norm) == rounds
+def test_exact_powers_are_not_lost_to_rounding(gap: float, rounds: int) -> None:
+    assert _rounds(gap) == rounds
 
 
-@pytest.mark.parametrize("size", range(3, 40, 4))
-def test_rounds_of_matrices_that_are_not_normal(size: int) -> None:
-    # A convex sum of random permutations is doubly stochastic but almost never normal: here ||A^t|| < ||A||^t.
-    random = np.random.default_rng(size)
-    permutations = [np.eye(size)[random.permutation(size)] for _ in range(3)]
-    weights = 0.4 * np.eye(size) + 0.6 * np.tensordot(random.dirichlet([1.0] * 3), permutations, 1)
-    deviation = weights - 1.0 / size
-    norm = float(np.linalg.norm(deviation, 2))
-    by_hand = next(t for t in range(1, 10**4) if norm_after(weights, t) <= 1e-3)
-    assert rounds_to_shrink(deviation, norm) == by_hand
+@pytest.mark.parametrize("size", [4, 12])
+@pytest.mark.parametrize("name", ["ring", "star", "random-matching", "one-peer-exponential", "fresh-directed"])
+def test_disagreement_is_what_is_left_after_every_round(name: str, size: int) -> None:
+    graph = build(name, size, fresh_neighbors=2)
+    expected, product, away = [1.0], np.eye(size), np.eye(size) - 1.0 / size
+    for number in range(6):
+        product = matrix_of(graph.during(number)) @ product
+        expected.append(float(np.linalg.norm(away @ product @ away, 2)))
+    assert disagreement(graph, 6) == pytest.approx(expected, abs=1e-12)
 
 
-def test_a_matrix_that_vanishes_though_its_norm_does_not() -> None:
-    assert rounds_to_shrink(np.array([[0.0, 0.9], [0.0, 0.0]]), 0.9) == 2
+def test_the_spectrum_is_that_of_the_matrix_or_of_a_period() -> None:
+    ring = [(1.0 + 2.0 * math.cos(2.0 * math.pi * k / 7)) / 3.0 for k in range(7)]
+    assert sorted(spectrum(build("ring", 7)).real) == pytest.approx(sorted(ring), abs=1e-12)
+    assert np.abs(spectrum(build("one-peer-exponential", 8))) == pytest.approx([1.0] + [0.0] * 7, abs=1e-4)
+    found = spectrum(build("exponential-directed", 12))
+    assert list(np.abs(found)) == sorted(np.abs(found), reverse=True)
+    with pytest.raises(TopologyError, match=f"at most {SPECTRUM_LIMIT} peers"):
+        spectrum(build("ring", SPECTRUM_LIMIT + 1))
 
 
 def test_json_keys_in_their_order() -> None:
@@ -137,6 +153,9 @@ def test_json_keys_in_their_order() -> None:
         "degree_max": 4,
         "bytes_per_round_factor": pytest.approx(8 / 3),
         "paper_formula": {"name": "O(1 / (m log2 m))", "value": None},
+        "gap_per_message": pytest.approx(0.232576538582523 * 3 / 8),
+        "period": 1,
+        "doubly_stochastic": True,
     }
     assert list(analyse(build("ring", 8)).as_dict()) == [
         "topology",
@@ -148,17 +167,24 @@ def test_json_keys_in_their_order() -> None:
         "degree_max",
         "bytes_per_round_factor",
         "paper_formula",
+        "gap_per_message",
+        "period",
+        "doubly_stochastic",
     ]
 
 
-def test_every_graph_is_set_beside_the_papers() -> None:
-    assert all(paper_formula(name, 8) is not None for name in TOPOLOGIES)
+def test_the_gap_per_message_is_that_of_a_period_over_all_its_messages() -> None:
+    found = analyse(build("one-peer-exponential", 16))
+    assert (found.period, found.bytes_per_round_factor, found.spectral_gap) == (4, 1.0, 1.0)
+    assert found.gap_per_message == 0.25
+    assert analyse(build("fresh-directed", 8)).as_dict()["doubly_stochastic"] is False
+
+
+def test_the_papers_graphs_are_set_beside_the_papers() -> None:
+    named = [name for name in TOPOLOGIES if paper_formula(name, 8) is not None]
+    first = ["ring", "grid", "torus", "exponential", "exponential-directed", "full", "star", "random-regular"]
+    assert named == first
     assert paper_formula("moebius", 8) is None
-
-
-def test_what_is_too_large_is_refused_rather_than_run_out_of_memory() -> None:
-    with pytest.raises(TopologyError, match=f"at most {DENSE_LIMIT} peers"):
-        analyse(build("ring", DENSE_LIMIT + 1))
 
 
 def test_gossip_with_rows_shrinks_disagreement_as_computed() -> None:

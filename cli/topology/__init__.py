@@ -1,0 +1,21 @@
+"""`dpeer topology`: look at a graph before training on it."""
+
+from __future__ import annotations
+
+import click
+
+from dpeer.cli.topology.advise import advise
+from dpeer.cli.topology.gaps import spectral_gap
+from dpeer.cli.topology.plot import plot
+from dpeer.cli.topology.show import show
+
+
+@click.group()
+def topology() -> None:
+    """Look at graphs, their mixing weights and how fast they mix."""
+
+
+topology.add_command(show)
+topology.add_command(spectral_gap)
+topology.add_command(plot)
+topology.add_command(advise)

@@ -1,0 +1,196 @@
+"""`dpeer topology advise`: which graph to run on a given uplink."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from dpeer.cli import units
+from dpeer.cli.topology.candidates import CHOOSING, DEFAULT_WEIGHTS, LeftOut, Terms
+from dpeer.cli.topology.options import DEFAULT_SIZE, json_option, one_size
+from dpeer.cli.topology.ranking import Ranked, best, rank
+from dpeer.cli.view import size as as_size
+from dpeer.exceptions import ConfigurationError
+from dpeer.topology import WEIGHTS
+
+EXAMPLE = "--body-bytes 45MB --bandwidth 100Mbit"
+
+
+def _most(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
+        raise ConfigurationError(f"--max-degree {text!r}: write a whole number from 1 on, for example 6")
+    return int(text)
+
+
+@click.command()
+@click.option(
+    "--size", type=one_size, metavar="N", default=str(DEFAULT_SIZE), show_default=True, help="Number of peers."
+)
+@click.option("--body-bytes", metavar="BYTES", help="Of one body, e.g. 45MB or 43MiB: float32 takes 4 a parameter.")
+@click.option(
+    "--bandwidth",
+    metavar="RATE",
+    help="Of every peer, up and as much down: 100Mbit, 100Mbps, 12.5MB/s (B is a byte, b a bit).",
+)
+@click.option("--train-seconds", metavar="TIME", default="0", show_default=True, help="Of training in every round.")
+@click.option("--latency", metavar="TIME", default="0", show_default=True, help="Added to every round, e.g. 20ms.")
+@click.option(
+    "--max-degree",
+    type=_most,
+    metavar="K",
+    default=None,
+    help="The most bodies that a peer may send or receive in one round.  [default: any number]",
+)
+@click.option("--weights", default="metropolis", show_default=True, help=f"{', '.join(WEIGHTS)}.")
+@click.option("--graph-seed", default=0, show_default=True, help="Draws random graphs.")
+@json_option
+def advise(
+    size: int,
+    body_bytes: str | None,
+    bandwidth: str | None,
+    train_seconds: str,
+    latency: str,
+    max_degree: int | None,
+    weights: str,
+    graph_seed: int,
+    as_json: bool,
+) -> None:
+    """Rank graphs by the time that gossip takes to reduce disagreement 1000-fold.
+
+    A round takes the training, the latency, and the time of the busiest peer: the bodies that it sends or receives,
+    whichever are more, at its bandwidth; it does both at once, and nobody goes on before the busiest is done.
+    The time of a graph is that of its slowest round times its rounds to 1e-3.
+
+    \b
+    Example:
+      dpeer topology advise --size 16 --body-bytes 45MB --bandwidth 100Mbit
+    """  # noqa: D301 - \b is click's
+    given = {"--body-bytes": body_bytes, "--bandwidth": bandwidth}
+    if missing := [option for option, text in given.items() if text is None]:
+        raise ConfigurationError(
+            f"{' and '.join(missing)} must be given, for example dpeer topology advise --size {size} {EXAMPLE}"
+        )
+    terms = Terms(
+        size=size,
+        body_bytes=units.read_size("--body-bytes", body_bytes or ""),
+        bandwidth=units.read_rate("--bandwidth", bandwidth or ""),
+        train_seconds=units.read_duration("--train-seconds", train_seconds),
+        latency=units.read_duration("--latency", latency),
+        max_degree=max_degree,
+        weights=weights,
+        graph_seed=graph_seed,
+    )
+    ranked, left_out = rank(terms)
+    if as_json:
+        document = {
+            "ranking": [dataclasses.asdict(one) for one in ranked],
+            "left_out": [{"topology": one.topology, "options": one.options, "reason": one.reason} for one in left_out],
+        }
+        click.echo(json.dumps(document, allow_nan=False))
+        return
+    console = Console(highlight=False)
+    console.print(_heading(terms), markup=False)
+    console.print(_table(ranked))
+    for line in _remarks(ranked, left_out):
+        console.print(line, markup=False)
+    _print_command(console, ranked)
+
+
+def arguments(topology: str, options: Mapping[str, Any]) -> str:
+    """What the commands that train are told to run this graph."""
+    words = {"degree": "--degree", "weights": "--weights", "graph_seed": "--graph-seed"}
+    rest = [f"{word} {options[name]}" for name, word in words.items() if name in options]
+    if "fresh_neighbors" in options:
+        directed = "directed:" if topology == "fresh-directed" else ""
+        return " ".join([f"--fresh-neighbors {directed}{options['fresh_neighbors']}", *rest])
+    return " ".join([f"--topology {topology}", *rest])
+
+
+def _label(topology: str, options: Mapping[str, Any], number: str = "") -> str:
+    """The same, short: what holds for all graphs in a table is not said in each of its lines."""
+    name = CHOOSING.get(topology, "")
+    if name not in options:
+        return topology
+    number = number or str(options[name])
+    # As an option it is too long for a line; a remark below the table has it.
+    if topology == "fresh-directed":
+        return f"{topology} {number}"
+    return arguments(topology, {name: number}).removeprefix("--topology ")
+
+
+def _heading(terms: Terms) -> str:
+    times = {"training": terms.train_seconds, "latency": terms.latency}
+    parts = [
+        f"{terms.size} peers",
+        f"body {as_size(terms.body_bytes)}",
+        f"{units.rate(terms.bandwidth)} up and down",
+        *(f"{name} {units.duration(seconds)}" for name, seconds in times.items() if seconds),
+        *([f"weights {terms.weights}"] if terms.weights != DEFAULT_WEIGHTS else []),
+    ]
+    return ", ".join(parts)
+
+
+def _table(ranked: list[Ranked]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
+    table.add_column("topology", overflow="fold")
+    for heading in ("sends", "part-\nners", "rounds", "a round\ntakes", "time\nin all", "a peer\nsends"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for one in ranked:
+        table.add_row(
+            _label(one.topology, one.options) + ("" if one.doubly_stochastic else "*"),
+            str(one.sends),
+            str(one.partners),
+            str(one.rounds),
+            units.duration(one.seconds_per_round),
+            units.duration(one.seconds),
+            as_size(one.bytes_sent),
+        )
+    return table
+
+
+def _remarks(ranked: list[Ranked], left_out: list[LeftOut]) -> list[str]:
+    lines = [
+        "rounds: until disagreement is a thousandth. sends: bodies of the busiest peer in one round. partners: how "
+        "many others a peer exchanges bodies with, whom its firewall must let through.",
+        "A round takes training + latency + what the busiest peer sends or receives (the larger) / bandwidth.",
+    ]
+    if any(one.topology == "fresh-directed" for one in ranked):
+        lines.append(
+            "* fresh-directed K is --fresh-neighbors directed:K; columns of its matrix do not sum to one, the average "
+            "is not kept."
+        )
+    if left_out:
+        reasons: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
+        for one in left_out:
+            reasons.setdefault(one.short, {}).setdefault(one.topology, []).append(one.options)
+        listed = "; ".join(
+            ", ".join(_together(topology, every) for topology, every in graphs.items()) + f" ({why})"
+            for why, graphs in reasons.items()
+        )
+        lines.append(f"Left out: {listed}.")
+    lines.append(
+        "This is gossip alone. Training mixes and moves at the same time: the times rank graphs, they do not predict "
+        "accuracy."
+    )
+    return lines
+
+
+def _together(topology: str, every: list[Mapping[str, Any]]) -> str:
+    """One graph with several options: `--fresh-neighbors 2/3/4`."""
+    return _label(topology, every[0], "/".join(str(number) for options in every for number in options.values()))
+
+
+def _print_command(console: Console, ranked: list[Ranked]) -> None:
+    first = best(ranked)
+    console.print("Fastest:" if ranked[0].doubly_stochastic else "Fastest that keeps the average:")
+    # Not wrapped, so that it can be copied whole.
+    console.print(
+        f"  dpeer cluster --size {first.size} {arguments(first.topology, first.options)}", markup=False, soft_wrap=True
+    )

@@ -1,0 +1,94 @@
+"""`dpeer topology spectral-gap`: how fast graphs mix, and for how many messages."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from dpeer.cli.topology.options import build_all, graph_options, json_option, sizes_option, topologies_option
+from dpeer.topology import CHANGING, Analysis, analyse
+
+NOTES = {
+    "ring": "ring: the papers' formula is 4 times (4/3) sin^2(pi/m), the gap with weights 1/3 (m large).",
+    "exponential": "exponential: the papers' formula is exponential-directed's gap where m is a power of two.",
+}
+"""Where the papers' formula is not the gap of the graph it stands beside."""
+
+
+@click.command("spectral-gap")
+@topologies_option
+@sizes_option
+@graph_options
+@json_option
+def spectral_gap(asked: list[str] | None, size: list[int] | None, as_json: bool, **options: Any) -> None:
+    """Print how fast graphs mix and for how many messages, beside the papers' formulas."""
+    found = [analyse(graph) for graph in build_all(asked, size, options)]
+    if not as_json:
+        _print_gaps(found)
+    elif len(found) == 1:
+        click.echo(json.dumps(found[0].as_dict(), allow_nan=False))
+    else:
+        click.echo(json.dumps([analysis.as_dict() for analysis in found], allow_nan=False))
+
+
+def _print_gaps(found: list[Analysis]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    table.add_column("topology", no_wrap=True, max_width=24)
+    for heading in ("peers", "gap", "rounds\nto 1e-3", "sends", "gap per\nmessage", "papers'\ngap", "differ-\nence"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    # Rounded, so that equal gaps stay in the order asked for.
+    for analysis in sorted(found, key=lambda analysis: -round(analysis.spectral_gap, 12)):
+        fewest, most = analysis.degree_min, analysis.degree_max
+        paper = analysis.paper_formula
+        value = None if paper is None else paper.value
+        table.add_row(
+            analysis.topology,
+            str(analysis.size),
+            short(analysis.spectral_gap),
+            f"{analysis.rounds}" if analysis.rounds < 10**7 else f"{analysis.rounds:.1e}",
+            str(most) if fewest == most else f"{fewest}-{most}",
+            short(analysis.gap_per_message),
+            "-" if value is None else short(value),
+            "-" if value is None else _signed(analysis.spectral_gap - value),
+        )
+    console = Console(highlight=False)
+    console.print(table)
+    for line in _remarks(found):
+        console.print(line)
+
+
+def _remarks(found: list[Analysis]) -> list[str]:
+    """What must be known to read the table."""
+    lines = []
+    by_name = {name: [a for a in found if a.topology == name] for name in dict.fromkeys(a.topology for a in found)}
+    periods = [f"{name} {_periods(these)}" for name, these in by_name.items() if name in CHANGING]
+    if periods:
+        lines.append(f"Changing every round; the gap is that of so many rounds together: {'; '.join(periods)}.")
+    if losing := [name for name, these in by_name.items() if not these[0].averages]:
+        lines.append(f"{', '.join(losing)}: rows sum to one, columns do not, so the average is not kept.")
+    formulas = {a.topology: a.paper_formula.name for a in found if a.paper_formula is not None}
+    if formulas:
+        lines.append("Papers: " + "; ".join(f"{name} {formula}" for name, formula in formulas.items()) + ".")
+    return lines + [NOTES[name] for name in formulas if name in NOTES]
+
+
+def _periods(found: list[Analysis]) -> str:
+    if len({a.period for a in found}) == 1:
+        return str(found[0].period)
+    return ", ".join(f"{a.period} ({a.size} peers)" for a in found)
+
+
+def short(value: float) -> str:
+    """A gap in few characters."""
+    return f"{value:.4f}" if abs(value) >= 0.001 else f"{value:.1e}"
+
+
+def _signed(difference: float) -> str:
+    if abs(difference) < 1e-12:  # rounding of two values that are equal
+        return "0"
+    return f"{difference:+.4f}" if abs(difference) >= 0.001 else f"{difference:+.1e}"

@@ -1,0 +1,138 @@
+"""What the commands of `dpeer topology` take: names, sizes and a graph's details."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import click
+
+from dpeer.cli.fresh import fresh_topology
+from dpeer.exceptions import ConfigurationError
+from dpeer.topology import TOPOLOGIES, WEIGHTS, ChangingTopology, Topology, build, size_of
+
+AnyTopology = Topology | ChangingTopology
+
+DEFAULT_SIZE = 8
+
+
+def grid_shape(text: str) -> tuple[int, int]:
+    """Rows and columns from 2x4."""
+    rows, _, columns = text.lower().partition("x")
+    if not (_is_number(rows) and _is_number(columns)):
+        raise ConfigurationError(f"--grid-shape {text!r}: write ROWSxCOLUMNS, for example 2x4")
+    return int(rows), int(columns)
+
+
+def one_size(text: str) -> int:
+    """One number of peers."""
+    if not _is_number(text):
+        raise ConfigurationError(f"--size {text!r}: write one whole number, for example 8")
+    return int(text)
+
+
+def sizes(text: str) -> list[int]:
+    """Numbers of peers from 8,16."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(map(_is_number, parts)):
+        raise ConfigurationError(f"--size {text!r}: write whole numbers, for example 8 or 8,16")
+    return [int(part) for part in parts]
+
+
+def names(text: str) -> list[str]:
+    """Names from ring,full; `build` says which of them it does not know."""
+    return [part.strip() for part in text.split(",")]
+
+
+NAMES = f"{', '.join(TOPOLOGIES)}, file:PATH"
+
+topology_option = click.option("--topology", "name", default=None, help=f"{NAMES}.  [default: ring]")
+topologies_option = click.option(
+    "--topology",
+    "asked",
+    type=names,
+    metavar="NAME[,NAME...]",
+    default=None,
+    help=f"One or more of {NAMES}.  [default: ring]",
+)
+size_option = click.option(
+    "--size",
+    type=one_size,
+    metavar="N",
+    default=None,
+    help=f"Number of peers.  [default: {DEFAULT_SIZE}, or the file's]",
+)
+sizes_option = click.option(
+    "--size",
+    type=sizes,
+    metavar="N[,N...]",
+    default=None,
+    help=f"One or more numbers of peers.  [default: {DEFAULT_SIZE}, or the file's]",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+
+
+def graph_options(command: Any) -> Any:
+    """The options that all commands take for a graph's details."""
+    options: Iterable[Callable[[Any], Any]] = (
+        click.option("--graph-seed", default=0, show_default=True, help="Draws random graphs."),
+        click.option(
+            "--fresh-neighbors",
+            metavar="K",
+            help="A new random graph every round, K neighbors each; directed:K: everyone draws K to hear.",
+        ),
+        click.option(
+            "--edge-probability", type=float, metavar="P", help="Of each edge in erdos-renyi.  [default: 2 ln m / m]"
+        ),
+        click.option("--rewire", default=0.1, show_default=True, help="Probability of moving an edge in small-world."),
+        click.option("--degree", default=4, show_default=True, help="Neighbors in random-regular and small-world."),
+        click.option(
+            "--grid-shape",
+            type=grid_shape,
+            metavar="RxC",
+            help="Rows x columns of grid and torus.  [default: near square]",
+        ),
+        click.option("--weights", default="metropolis", show_default=True, help=f"{', '.join(WEIGHTS)}."),
+    )
+    for option in options:
+        command = option(command)
+    return command
+
+
+def build_one(name: str | None, size: int | None, options: dict[str, Any]) -> AnyTopology:
+    """The topology that was asked for.
+
+    Raises:
+        ConfigurationError: There is none like that.
+    """
+    fresh = options.pop("fresh_neighbors")
+    if fresh is not None:
+        name, options["fresh_neighbors"] = fresh_topology(fresh, name)
+    return _build(name or "ring", size, options)
+
+
+def build_all(asked: list[str] | None, peers: list[int] | None, options: dict[str, Any]) -> list[AnyTopology]:
+    """Every topology that was asked for, in every size; `--fresh-neighbors` adds one.
+
+    Everything is built before anything is analysed: a name or size that does not exist is said at once.
+
+    Raises:
+        ConfigurationError: There is none like that.
+    """
+    fresh = options.pop("fresh_neighbors")
+    wanted = asked or ([] if fresh else ["ring"])
+    if fresh is not None:
+        name, options["fresh_neighbors"] = fresh_topology(fresh, None)
+        wanted = [*wanted, name] if name not in wanted else wanted
+    every: list[int | None] = [None] if peers is None else [*peers]
+    return [_build(name, size, options) for name in wanted for size in every]
+
+
+def _build(name: str, size: int | None, options: dict[str, Any]) -> AnyTopology:
+    if size is None:
+        size = size_of(name) if name.startswith("file:") else DEFAULT_SIZE
+    return build(name, size, **options)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit()

@@ -1,0 +1,109 @@
+"""`dpeer topology show`: a graph's edges and weights."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+import numpy as np
+from numpy.typing import NDArray
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from dpeer.cli.topology.options import AnyTopology, build_one, graph_options, json_option, size_option, topology_option
+from dpeer.exceptions import ConfigurationError
+from dpeer.topology import ChangingTopology
+
+MATRIX_LIMIT = 12
+"""The largest size whose matrix is printed: it must fit 80 columns."""
+
+EDGES_LIMIT = 100
+"""The most edges printed."""
+
+LIMIT = 2000
+"""The largest size whose edges and weights are given at all."""
+
+
+@click.command()
+@topology_option
+@size_option
+@graph_options
+@json_option
+def show(name: str | None, size: int | None, as_json: bool, **options: Any) -> None:
+    """Print a graph's edges and mixing weights."""
+    shown = build_one(name, size, options)
+    if shown.size > LIMIT:
+        raise ConfigurationError(
+            f"--size {shown.size}: edges and weights are shown up to {LIMIT} peers; "
+            "`dpeer topology spectral-gap` takes any number"
+        )
+    if not as_json:
+        _print_graph(shown)
+        return
+    document: dict[str, Any] = {"topology": shown.name, "size": shown.size, "weights_rule": shown.weights_rule}
+    if isinstance(shown, ChangingTopology):
+        rounds = range(shown.period)
+        document["edges"] = sorted({tuple(edge) for number in rounds for edge in shown.edges_at(number)})
+        document["weights"] = _together(shown).tolist()
+        document["period"] = shown.period
+        document["rounds"] = [
+            {"round": number, "edges": shown.edges_at(number), "weights": shown.weights_at(number).tolist()}
+            for number in rounds
+        ]
+    else:
+        document["edges"] = shown.edges
+        document["weights"] = shown.weights.tolist()
+    click.echo(json.dumps(document, allow_nan=False))
+
+
+def _together(shown: ChangingTopology) -> NDArray[np.float64]:
+    """What a period does: the product of its matrices, the first round's to the right."""
+    product = np.eye(shown.size)
+    for number in range(shown.period):
+        product = shown.weights_at(number) @ product
+    return product
+
+
+def _print_graph(shown: AnyTopology) -> None:
+    console = Console(highlight=False)
+    parameters = "".join(f", {key} {value}" for key, value in shown.parameters.items())
+    console.print(f"{shown.name}, {shown.size} peers, weights {shown.weights_rule}{parameters}", markup=False)
+    if isinstance(shown, ChangingTopology):
+        again = "and so on" if shown.plan.period is None else "then again from the first"
+        console.print(f"A new graph every round; shown are rounds 0 to {shown.period - 1}, {again}.")
+        for number in range(shown.period):
+            _print_edges(console, f"round {number}: ", shown.edges_at(number), shown.directed)
+        title, weights = f"weights of {shown.period} rounds together", _together(shown)
+    else:
+        _print_edges(console, "", shown.edges, shown.directed)
+        title, weights = "row: receiver, column: sender", shown.weights
+    if not shown.averages:
+        console.print("Columns do not sum to one: the average over the peers is not kept.")
+    if shown.size > MATRIX_LIMIT:
+        console.print(f"Weights are printed up to {MATRIX_LIMIT} peers; --json has them all.")
+        return
+    console.print(title)
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
+    table.add_column("", justify="right")
+    for rank in range(shown.size):
+        table.add_column(str(rank), justify="right")
+    for rank, row in enumerate(weights):
+        table.add_row(str(rank), *map(_weight, row))
+    console.print(table)
+
+
+def _weight(weight: float) -> str:
+    if weight < 0.0005:
+        return "."
+    return "1" if weight > 0.9995 else f"{weight:.3f}"[1:]
+
+
+def _print_edges(console: Console, start: str, edges: list[list[int]], directed: bool) -> None:
+    arrow = "->" if directed else "-"
+    listed = " ".join(f"{i}{arrow}{j}" for i, j in edges[:EDGES_LIMIT])
+    more = len(edges) - EDGES_LIMIT
+    direction = " (sender->receiver)" if directed else ""
+    rest = f" and {more} more (all with --json)" if more > 0 else ""
+    console.print(f"{start}{len(edges)} edges{direction}: {listed}{rest}", markup=False)

@@ -1,0 +1,145 @@
+"""The extreme eigenvalues of sparse matrices, by both methods, against dense ones and closed forms."""
+
+import math
+from functools import cache
+
+import networkx as nx
+import numpy as np
+import pytest
+from scipy.sparse import csr_array, random_array
+
+from dpeer.topology import analyse, build, eigen
+from dpeer.topology.eigen import largest_singular_value, smallest
+
+
+def two_cliques(size: int) -> "nx.Graph[int]":
+    half = size // 2
+    graph = nx.disjoint_union(nx.complete_graph(half), nx.complete_graph(size - half))
+    graph.add_edge(0, half)
+    return graph
+
+
+GRAPHS = {
+    "line": nx.path_graph(500),
+    "ring": nx.cycle_graph(501),
+    "even ring": nx.cycle_graph(300),
+    "grid": nx.convert_node_labels_to_integers(nx.grid_2d_graph(15, 40)),
+    "tree": nx.balanced_tree(2, 8),
+    "barbell": nx.barbell_graph(100, 200),
+    "two cliques": two_cliques(300),
+    "lollipop": nx.lollipop_graph(60, 400),
+    "bipartite": nx.complete_bipartite_graph(150, 250),
+    "star": nx.star_graph(400),
+    "regular": nx.random_regular_graph(4, 800, seed=1),
+    "hypercube": nx.convert_node_labels_to_integers(nx.hypercube_graph(9)),
+    "small world": nx.connected_watts_strogatz_graph(600, 4, 0.02, seed=3),
+}
+
+
+def laplacian(graph: "nx.Graph[int]", *, weighted: bool = False) -> csr_array:
+    random = np.random.default_rng(7)
+    for _, _, edge in graph.edges(data=True):
+        edge["weight"] = random.uniform(0.1, 1.0) if weighted else 1.0
+    return csr_array(nx.laplacian_matrix(graph).astype(float))
+
+
+@cache
+def with_expected(name: str, weighted: bool) -> tuple[csr_array, float]:
+    matrix = laplacian(GRAPHS[name], weighted=weighted)
+    return matrix, float(np.linalg.eigvalsh(matrix.toarray())[1])
+
+
+@pytest.fixture(params=["lanczos", "inverse"])
+def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of the two methods alone."""
+
+    def refuse(*_: object, **__: object) -> float:
+        raise AssertionError("not this one")
+
+    if request.param == "lanczos":
+        monkeypatch.setattr(eigen, "_STEPS", 100_000)
+        monkeypatch.setattr(eigen, "_largest_of_inverse", refuse)
+    elif request.param == "inverse":
+        plain = eigen.lanczos
+        monkeypatch.setattr(
+            eigen, "lanczos", lambda *a, which, **more: None if which == "smallest" else plain(*a, which=which, **more)
+        )
+    return str(request.param)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("name", sorted(GRAPHS))
+def test_the_second_smallest_of_a_laplacian(name: str, weighted: bool, method: str) -> None:
+    matrix, expected = with_expected(name, weighted)
+    assert smallest(matrix, laplacian=True) == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.mark.parametrize("name", ["line", "grid", "star", "regular", "small world", "bipartite"])
+def test_the_smallest_of_a_matrix_that_is_not_a_laplacian(name: str, method: str) -> None:
+    # The other end of the mixing matrix: I + W, dominated by its diagonal, without an eigenvalue 0.
+    graph = GRAPHS[name]
+    matrix = laplacian(graph)
+    most = max(degree for _, degree in graph.degree)
+    matrix = csr_array(2.0 * csr_array(np.eye(len(graph))) - matrix * (0.95 / most))
+    expected = np.linalg.eigvalsh(matrix.toarray())[0]
+    assert smallest(matrix) == pytest.approx(expected, rel=1e-7)
+
+
+@pytest.mark.parametrize("size", [3, 199, 200, 201, 700])
+def test_small_and_large_agree(size: int) -> None:
+    matrix = laplacian(nx.cycle_graph(size))
+    assert smallest(matrix, laplacian=True) == pytest.approx(4.0 * math.sin(math.pi / size) ** 2, rel=1e-8)
+
+
+@pytest.mark.parametrize("steps", [None, 60])
+@pytest.mark.parametrize("name", ["line", "lollipop", "two cliques", "barbell"])
+def test_gaps_far_below_rounding_of_one(name: str, steps: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if steps is not None:  # Lanczos gives up on the matrix and must not on its inverse
+        monkeypatch.setattr(eigen, "_STEPS", steps)
+    matrix, expected = with_expected(name, weighted=False)
+    assert smallest(csr_array(matrix * 1e-9), laplacian=True) == pytest.approx(expected * 1e-9, rel=1e-7)
+
+
+@pytest.mark.parametrize("size", [150, 300, 500])
+@pytest.mark.parametrize("scale", [1.0, 1e-2, 1e-4])
+def test_the_spectral_norm(size: int, scale: float) -> None:
+    random = np.random.default_rng(size)
+    matrix = csr_array(random_array((size, size), density=0.05, rng=random)) * scale
+    matrix = csr_array(matrix / (1.3 * np.linalg.norm(matrix.toarray(), 2)) * min(1.0, scale * 10.0))
+    norm = float(np.linalg.norm(matrix.toarray(), 2))
+    turned = csr_array(matrix.T)
+    found = largest_singular_value(lambda x: matrix @ x, lambda x: turned @ x, size)
+    assert 1.0 - found == pytest.approx(1.0 - norm, rel=1e-6)
+    assert found == pytest.approx(norm, rel=1e-6)
+    for threshold in (norm * 0.9, norm * (1.0 - 1e-4), norm * (1.0 + 1e-4), norm * 1.1):
+        there = largest_singular_value(lambda x: matrix @ x, lambda x: turned @ x, size, threshold=threshold)
+        assert (there <= threshold) == (norm <= threshold)
+
+
+@pytest.mark.parametrize("size", [150, 400])
+def test_the_norm_of_nothing_is_nothing(size: int) -> None:
+    assert largest_singular_value(lambda x: 1e-20 * x, lambda x: 1e-20 * x, size) <= 1e-12
+    assert largest_singular_value(lambda x: 0.0 * x, lambda x: 0.0 * x, size, threshold=1e-3) <= 1e-12
+
+
+@pytest.mark.parametrize("name", ["random-matching", "fresh-neighbors", "fresh-directed"])
+@pytest.mark.parametrize("size", [202, 320])
+def test_gaps_of_changing_graphs_beyond_the_dense(name: str, size: int) -> None:
+    graph = build(name, size)
+    found = analyse(graph)
+    away = np.eye(size) - 1.0 / size
+    product, norms = away, []
+    for number in range(max(found.period, found.rounds)):
+        product = away @ graph.during(number) @ product
+        norms.append(float(np.linalg.norm(product, 2)))
+    assert found.second_singular_value == pytest.approx(norms[found.period - 1], rel=1e-6)
+    assert found.spectral_gap == pytest.approx(1.0 - norms[found.period - 1], rel=1e-7)
+    assert found.rounds == next(t for t, norm in enumerate(norms, 1) if norm <= 1e-3)
+
+
+@pytest.mark.parametrize("name", ["grid", "torus", "star", "random-regular", "small-world", "erdos-renyi"])
+@pytest.mark.parametrize("weights", ["metropolis", "max-degree", "best-constant"])
+def test_gaps_of_fixed_graphs_beyond_the_dense(name: str, weights: str) -> None:
+    graph = build(name, 320, weights=weights)
+    values = np.linalg.eigvalsh(graph.during(0).toarray())
+    assert analyse(graph).spectral_gap == pytest.approx(min(1.0 - values[-2], 1.0 + values[0]), rel=1e-6)

@@ -1,0 +1,151 @@
+"""Extreme eigenvalues of large sparse matrices, to a relative error far below 1e-6; never a large dense matrix.
+
+Two methods complement each other. Lanczos iteration needs the wanted eigenvalue to stand apart from the next in
+proportion to the whole spectrum, as it does in graphs that mix well. Where it does not (long lines and what looks
+like them: graphs that fall apart when few edges are cut), the factors of the sparse matrix stay small, and
+iterating with its inverse, that is with the spectrum shifted and inverted, finds the eigenvalue in a few steps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh_tridiagonal
+from scipy.sparse import csc_array, csr_array
+from scipy.sparse.linalg import splu
+
+DENSE = 200
+"""Up to this size the small dense problem is solved outright."""
+
+_TOLERANCE = 1e-9
+_STEPS = 4000
+_NOTHING = 1e-24  # a norm of 1e-12, squared: no more than rounding
+
+Vector = NDArray[np.float64]
+Product = Callable[[Vector], Vector]
+Enough = Callable[[float, float], bool]
+
+
+def _settled(value: float, residual: float) -> bool:
+    return residual <= max(_TOLERANCE * abs(value), 1e-300)
+
+
+def smallest(matrix: csr_array[np.float64], *, laplacian: bool = False) -> float:
+    """The smallest eigenvalue of a symmetric positive semidefinite matrix.
+
+    Args:
+        matrix: (m, m).
+        laplacian: Its rows sum to zero, it is connected, and the eigenvalue 0 of the constant vectors does not count.
+    """
+    size = matrix.shape[0]
+    top = 2.0 * float(matrix.diagonal().max(initial=0.0)) + 1.0  # above every eigenvalue that is met here
+    if size <= DENSE:
+        dense = np.asarray(matrix.toarray())
+        return float(np.linalg.eigvalsh(dense + (top / size if laplacian else 0.0))[0])
+
+    def times(x: Vector) -> Vector:
+        return np.asarray(matrix @ x) + (top * x.mean() if laplacian else 0.0)  # agreement is moved to the other end
+
+    found = lanczos(times, size, which="smallest")
+    return found if found is not None else 1.0 / _largest_of_inverse(matrix, laplacian=laplacian)
+
+
+def largest_singular_value(times: Product, back: Product, size: int, *, threshold: float | None = None) -> float:
+    """The spectral norm of a matrix A that is known by its products only.
+
+    Args:
+        times: x -> A x, x being (m,) or (m, columns).
+        back: x -> A^T x.
+        size: m, A being (m, m).
+        threshold: If given, only on which side of it the norm lies is told for sure; else so much that 1 - ||A|| has a
+            relative error below 1e-6.
+
+    Raises:
+        ArithmeticError: If it cannot be found, which no mixing of random graphs has been seen to do.
+    """
+    if size <= DENSE:
+        return float(np.linalg.norm(times(np.eye(size)), 2))
+
+    def exact(value: float, residual: float) -> bool:
+        norm = math.sqrt(max(0.0, value))
+        return residual <= max(_NOTHING, min(1e-6 * value, 2e-7 * norm * abs(1.0 - norm) + 1e-15))
+
+    def decided(value: float, residual: float) -> bool:
+        square = (threshold or 0.0) ** 2
+        # A value found is never more than the largest, and once it has settled hardly less.
+        return value > square or (residual <= max(_NOTHING, 1e-3 * value) and value + 10.0 * residual <= square)
+
+    enough = exact if threshold is None else decided
+    found = lanczos(lambda x: back(times(x)), size, which="largest", enough=enough)
+    if found is None:
+        raise ArithmeticError(f"the spectral norm of a product of {size} peers' mixing matrices did not converge")
+    return math.sqrt(max(0.0, found))
+
+
+def lanczos(times: Product, size: int, *, which: str, enough: Enough = _settled) -> float | None:
+    """The smallest or largest eigenvalue of a symmetric matrix, or None where it does not converge.
+
+    Plain Lanczos iteration (Paige 1971), three vectors in memory: what orthogonality it loses repeats eigenvalues
+    that have been found and does not move the outermost.
+
+    Args:
+        times: x -> A x.
+        size: m, A being (m, m).
+        which: "smallest" or "largest".
+        enough: Whether a value with that residual, which bounds its error, will do.
+    """
+    # Anywhere, but always at the same place.
+    vector = np.random.default_rng(0).standard_normal(size)
+    vector /= math.sqrt(_dot(vector, vector))
+    before = np.zeros(size)
+    diagonal: list[float] = []
+    beside: list[float] = []
+    look = 8
+    for step in range(1, _STEPS + 1):
+        product = times(vector)
+        if beside:
+            product = product - beside[-1] * before
+        diagonal.append(_dot(vector, product))
+        product = product - diagonal[-1] * vector
+        length = math.sqrt(_dot(product, product))
+        if step == look or length < 1e-14:
+            look += 4 + look // 8  # looking takes time of its own, which grows with the steps
+            chosen = 0 if which == "smallest" else step - 1
+            values, vectors = eigh_tridiagonal(diagonal, beside, select="i", select_range=(chosen, chosen))
+            value = float(values[0])
+            if enough(value, length * abs(float(vectors[-1, 0]))):
+                return value
+        if length == 0.0:
+            return None
+        beside.append(length)
+        before, vector = vector, product / length
+    return None
+
+
+def _dot(x: Vector, y: Vector) -> float:
+    """x^T y, without the threads of a BLAS: they gain little here, and on a busy machine wait for one another."""
+    return float(np.einsum("i,i->", x, y))
+
+
+def _largest_of_inverse(matrix: csr_array[np.float64], *, laplacian: bool) -> float:
+    """The largest eigenvalue of the inverse.
+
+    A Laplacian has no inverse, but one peer's value fixed at zero makes it one: what that solves is right up to a
+    constant, which is taken off. What is left is an M-matrix, whose factors need no pivoting.
+    """
+    kept = csc_array(matrix[1:, 1:] if laplacian else matrix)
+    factors = splu(kept, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+
+    def solve(x: Vector) -> Vector:
+        if not laplacian:
+            return factors.solve(x)
+        y = np.concatenate([[0.0], factors.solve((x - x.mean())[1:])])
+        return np.asarray(y - y.mean())
+
+    found = lanczos(solve, matrix.shape[0], which="largest")
+    if found is None:
+        raise ArithmeticError(f"the spectral gap of {matrix.shape[0]} peers did not converge")
+    return found
