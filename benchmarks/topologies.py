@@ -30,6 +30,8 @@ TOPOLOGIES = (
     "ring", "grid", "star", "random-matching", "one-peer-exponential", "fresh-neighbors", "exponential", "full",
 )  # fmt: skip
 
+REACHED = 0.97
+
 # Okabe and Ito's colors, which people with any color vision can tell apart; dashes where the graph changes.
 STYLES = {
     "ring": ("#E69F00", "-", "o"),
@@ -118,14 +120,25 @@ def _cell(arguments: argparse.Namespace, topology: str, seed: int) -> list[dict[
 def _table(means: Mapping[str, Mapping[str, np.ndarray]]) -> None:
     rounds = len(next(iter(means.values()))["accuracy"])
     third = rounds // 3
-    print(f"| graph | sent per peer and round | accuracy after {third} rounds | after {rounds} | disagreement then |")
-    print("|---|---|---|---|---|")
+    print(
+        f"| graph | sent per peer and round | accuracy after {third} rounds | after {rounds} | disagreement then "
+        f"| first at {REACHED} | sent until then |"
+    )
+    print("|---" * 7 + "|")
     for topology, mean in sorted(means.items(), key=lambda item: item[1]["bytes_sent"].sum()):
         accuracy = mean["accuracy"]
         print(
             f"| {topology} | {mean['bytes_sent'].mean() / 1e3:.0f} kB | {accuracy[third - 1]:.4f} | {accuracy[-1]:.4f} "
-            f"| {mean['disagreement'][-1]:.3f} |"
+            f"| {mean['disagreement'][-1]:.3f} | {_reached(mean)} |"
         )
+
+
+def _reached(mean: Mapping[str, np.ndarray]) -> str:
+    """After which round, and how many bytes a peer, the accuracy was first REACHED."""
+    there = np.flatnonzero(mean["accuracy"] >= REACHED)
+    if not len(there):
+        return "- | -"
+    return f"round {there[0] + 1} | {np.cumsum(mean['bytes_sent'])[there[0]] / 1e6:.1f} MB"
 
 
 def _label(topology: str, mean: Mapping[str, np.ndarray]) -> str:

@@ -45,7 +45,7 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
 
     size: int = Field(8, ge=2, description="number of peers")
-    topology: str = Field("ring", description="who gossips with whom; see `dpeer topology spectral-gap`")
+    topology: str = Field("ring", description="who gossips with whom; `dpeer topology --help` helps to choose")
     weights: str = Field("metropolis", description=f"mixing weights: {', '.join(WEIGHTS)}")
     grid_shape: Annotated[str, Field(pattern=r"^\d+x\d+$")] | None = Field(
         None, description="ROWSxCOLUMNS of grid and torus; near-square if not given"

@@ -17,6 +17,8 @@ from scipy.linalg import eigh_tridiagonal
 from scipy.sparse import csc_array, csr_array
 from scipy.sparse.linalg import splu
 
+from dpeer.exceptions import TopologyError
+
 DENSE = 200
 """Up to this size the small dense problem is solved outright."""
 
@@ -64,7 +66,7 @@ def largest_singular_value(times: Product, back: Product, size: int, *, threshol
             relative error below 1e-6.
 
     Raises:
-        ArithmeticError: If it cannot be found, which no mixing of random graphs has been seen to do.
+        TopologyError: If it cannot be found, which no mixing of random graphs has been seen to do.
     """
     if size <= DENSE:
         return float(np.linalg.norm(times(np.eye(size)), 2))
@@ -81,7 +83,7 @@ def largest_singular_value(times: Product, back: Product, size: int, *, threshol
     enough = exact if threshold is None else decided
     found = lanczos(lambda x: back(times(x)), size, which="largest", enough=enough)
     if found is None:
-        raise ArithmeticError(f"the spectral norm of a product of {size} peers' mixing matrices did not converge")
+        raise TopologyError(f"size {size}: the norm of a product of mixing matrices did not converge")
     return math.sqrt(max(0.0, found))
 
 
@@ -147,5 +149,5 @@ def _largest_of_inverse(matrix: csr_array[np.float64], *, laplacian: bool) -> fl
 
     found = lanczos(solve, matrix.shape[0], which="largest")
     if found is None:
-        raise ArithmeticError(f"the spectral gap of {matrix.shape[0]} peers did not converge")
+        raise TopologyError(f"size {matrix.shape[0]}: the spectral gap did not converge")
     return found

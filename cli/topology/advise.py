@@ -29,7 +29,7 @@ def _most(text: str) -> int:
     return int(text)
 
 
-@click.command()
+@click.command(short_help="Rank graphs for your body and bandwidth.")
 @click.option(
     "--size", type=one_size, metavar="N", default=str(DEFAULT_SIZE), show_default=True, help="Number of peers."
 )

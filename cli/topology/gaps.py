@@ -20,7 +20,7 @@ NOTES = {
 """Where the papers' formula is not the gap of the graph it stands beside."""
 
 
-@click.command("spectral-gap")
+@click.command("spectral-gap", short_help="Print how fast graphs mix, and the cost.")
 @topologies_option
 @sizes_option
 @graph_options

@@ -20,7 +20,7 @@ SIZE_LIMIT = 1000
 _SUFFIXES = (".png", ".svg")
 
 
-@click.command()
+@click.command(short_help="Draw graphs and how fast they agree.")
 @topologies_option
 @size_option
 @click.option(
