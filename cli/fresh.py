@@ -26,6 +26,6 @@ def fresh_topology(text: str, asked: str | None) -> tuple[str, int]:
     fitting = _DIRECTED if directed else _SAME
     if asked is not None and asked not in (*fitting, *_DIRECTED):
         raise ConfigurationError(
-            f"--fresh-neighbors {text} draws its own graphs, --topology {asked} is another: leave one of them out"
+            f"fresh neighbors {text} make their own graphs, and topology {asked} is another: leave one of them out"
         )
     return (asked if asked in _DIRECTED else fitting[0]), int(number)

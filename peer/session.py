@@ -90,7 +90,7 @@ class Session:
         except TimeoutError:
             raise PeersMissing(
                 f"{_ranks(self.members.missing())} did not appear within {self._config.wait:g} s (--wait): "
-                "start them, and check the addresses"
+                "start them, and check the addresses and that all use the same settings"
             ) from None
         finally:
             reminder.cancel()

@@ -18,6 +18,9 @@ from dpeer.topology.weights import WEIGHT_RULES, mix
 TOPOLOGIES: tuple[str, ...] = (*GRAPHS, *CHANGING)
 """The names `build` knows; besides, `file:PATH`."""
 
+LIMIT = 1_000_000
+"""The largest size built."""
+
 WEIGHTS: tuple[str, ...] = tuple(WEIGHT_RULES)
 """The names of the weights rules `build` knows."""
 
@@ -61,6 +64,8 @@ def build(
         raise UnknownName("weights rule", weights, WEIGHTS)
     if size < 2:
         raise TopologyError(f"size {size}: a topology joins at least 2 peers")
+    if size > LIMIT:
+        raise TopologyError(f"size {size}: graphs are built of at most {LIMIT:,} peers")
     request = Request(size, grid_shape, degree, graph_seed, rewire, edge_probability, fresh_neighbors)
     if name in CHANGING:
         return _changing(name, request, weights)

@@ -23,14 +23,14 @@ from dpeer.topology.drawing import Links
 LIMIT = 256
 """The largest size that is solved: 100 peers take seconds, 200 about a minute."""
 
-_GRID = 2.0**-20
+_UNITS = 2**20
 
 
 def fastest_weights(graph: Links) -> NDArray[np.float64]:
     """The weight of each edge, (edges,), with the largest spectral gap that symmetric weights can have.
 
-    Every peer solves the program for itself: the weights are rounded down to multiples of 2^-20, so that the last
-    digits of somebody else's solver do not show.
+    Every peer solves the program for itself: the weights are rounded to multiples of 2^-20, so that the last digits of
+    somebody else's solver do not show.
 
     Raises:
         TopologyError: If the solver is not installed or gives up, or the graph is too large for it.
@@ -71,8 +71,22 @@ def fastest_weights(graph: Links) -> NDArray[np.float64]:
     )
     if solution["x"] is None:
         raise TopologyError(f"weights fastest: the solver ended with {solution['status']!r}: use weights best-constant")
-    found = np.maximum(np.array(solution["x"]).ravel()[:edges], 0.0)
-    # The solver meets its constraints up to a tolerance; nobody may give away more than everything.
+    return _on_grid(graph, np.maximum(np.array(solution["x"]).ravel()[:edges], 0.0))
+
+
+def _on_grid(graph: Links, found: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The weights as multiples of 2^-20, so that nobody gives away more than everything.
+
+    What is a multiple, as the simple fractions of symmetric graphs are, must not fall beside it on another machine: the
+    step is between two, nearer to the upper one, for what is rounded up is taken back where it is too much.
+    """
+    units = np.floor(found * _UNITS + 0.25).astype(np.int64)
     ends = np.concatenate([graph.sender, graph.receiver])
-    found /= max(1.0, float(np.bincount(ends, weights=np.tile(found, 2)).max()))
-    return np.asarray(np.floor(found / _GRID) * _GRID)
+    for rank in range(graph.size):
+        too_much = int(np.bincount(ends, weights=np.tile(units, 2), minlength=graph.size)[rank]) - _UNITS
+        if too_much > 0:
+            mine = np.flatnonzero((graph.sender == rank) | (graph.receiver == rank))
+            mine = mine[np.argsort(-units[mine], kind="stable")]
+            share, rest = divmod(too_much, len(mine))
+            units[mine] = np.maximum(0, units[mine] - share - (np.arange(len(mine)) < rest))
+    return units / _UNITS

@@ -28,11 +28,12 @@ def file_graph(name: str, size: int) -> Drawing:
     """
     edges = _read(name)
     ranks = {rank for edge in edges for rank in edge}
-    if (len(ranks), max(ranks)) != (size, size - 1):
+    if max(ranks) != len(ranks) - 1:
         raise TopologyError(
-            f"{name}: {len(ranks)} ranks from {min(ranks)} to {max(ranks)}; "
-            f"a graph of size {size} has edges at all of 0 to {size - 1}"
+            f"{name}: {len(ranks)} ranks from {min(ranks)} to {max(ranks)}: ranks count from 0, and each has an edge"
         )
+    if len(ranks) != size:
+        raise TopologyError(f"{name}: joins {len(ranks)} peers, and size is {size}: they must be the same")
     graph = nx.Graph(edges)
     if not nx.is_connected(graph):
         parts = nx.number_connected_components(graph)
@@ -57,7 +58,7 @@ def _read(name: str) -> list[tuple[int, int]]:
     place = name.removeprefix(PREFIX)
     if not place or "\0" in place:
         raise TopologyError(f"{PREFIX}{place!r}: write the path of a file, for example {PREFIX}graph.txt")
-    path = Path(place)
+    path = Path(place).expanduser()
     try:
         text = path.read_text(encoding="utf-8-sig")  # some editors mark UTF-8 in front
     except OSError as error:
@@ -66,7 +67,7 @@ def _read(name: str) -> list[tuple[int, int]]:
         raise TopologyError(f"{name}: not a text file: {error.reason}") from error
     edges = _graphml(name, text) if path.suffix.lower() in _GRAPHML else _edge_list(name, text)
     if not edges:
-        raise TopologyError(f"{name}: no edges: write two ranks a line, for example 0 1")
+        raise TopologyError(f"{name}: the graph has no edges")
     return edges
 
 

@@ -15,6 +15,8 @@ import networkx as nx
 from dpeer.exceptions import TopologyError
 from dpeer.topology.drawing import Drawing, Links, Request
 
+_EDGES = 5_000_000
+
 
 def random_regular(request: Request) -> Drawing:
     """A random connected graph in which everyone has `degree` neighbors."""
@@ -62,6 +64,12 @@ def erdos_renyi(request: Request) -> Drawing:
     probability = default if request.edge_probability is None else request.edge_probability
     if not 0.0 < probability <= 1.0:
         raise TopologyError(f"erdos-renyi: edge probability {probability:g}: choose more than 0 and at most 1")
+    edges = probability * size * (size - 1) / 2.0
+    if edges > _EDGES:
+        raise TopologyError(
+            f"erdos-renyi: edge probability {probability:.4g} with size {size} makes about {edges:,.0f} edges, "
+            f"and at most {_EDGES:,} are drawn: choose less"
+        )
     graph = _connected(
         lambda generator: nx.fast_gnp_random_graph(size, probability, seed=generator),
         size,

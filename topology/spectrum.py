@@ -137,19 +137,22 @@ def disagreement(topology: Topology | ChangingTopology, rounds: int) -> NDArray[
     return shrinkage ** np.arange(rounds + 1, dtype=np.float64)
 
 
-def spectrum(topology: Topology | ChangingTopology) -> NDArray[np.complex128]:
-    """The eigenvalues of the mixing matrix, or of the product of one period's, largest first, (size,).
+def spectrum(topology: Topology | ChangingTopology) -> NDArray[np.float64]:
+    """How much one round, or a period where the graph changes, leaves of each independent disagreement, (size,).
+
+    The singular values of W - J (of a period's product), the largest being lambda, after the 1 of what all agree on.
+    Where W is symmetric or circulant they are the absolute values of its eigenvalues.
 
     Raises:
         TopologyError: If it has more than `SPECTRUM_LIMIT` peers.
     """
     if topology.size > SPECTRUM_LIMIT:
         raise TopologyError(f"size {topology.size}: the spectrum is computed for at most {SPECTRUM_LIMIT} peers")
-    product = np.eye(topology.size)
+    product = np.eye(topology.size) - 1.0 / topology.size
     for number in range(topology.period):
         product = np.asarray(matrix_of(topology.during(number)) @ product)
-    values = np.linalg.eigvals(product).astype(np.complex128)
-    return values[np.argsort(-np.abs(values), kind="stable")]
+    values = np.linalg.svd(product - product.mean(axis=0), compute_uv=False)
+    return np.concatenate([[1.0], values[:-1]])
 
 
 def _gap(mixing: Circulant | Matrix) -> float:

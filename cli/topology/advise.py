@@ -48,6 +48,13 @@ def _most(text: str) -> int:
     default=None,
     help="The most bodies that a peer may send or receive in one round.  [default: any number]",
 )
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Of the run that is planned: in it partners are counted.",
+)
 @click.option("--weights", default="metropolis", show_default=True, help=f"{', '.join(WEIGHTS)}.")
 @click.option("--graph-seed", default=0, show_default=True, help="Draws random graphs.")
 @json_option
@@ -58,6 +65,7 @@ def advise(
     train_seconds: str,
     latency: str,
     max_degree: int | None,
+    rounds: int,
     weights: str,
     graph_seed: int,
     as_json: bool,
@@ -86,6 +94,7 @@ def advise(
         max_degree=max_degree,
         weights=weights,
         graph_seed=graph_seed,
+        rounds=rounds,
     )
     ranked, left_out = rank(terms)
     if as_json:
@@ -98,7 +107,7 @@ def advise(
     console = Console(highlight=False)
     console.print(_heading(terms), markup=False)
     console.print(_table(ranked))
-    for line in _remarks(ranked, left_out):
+    for line in _remarks(ranked, left_out, terms):
         console.print(line, markup=False)
     _print_command(console, ranked)
 
@@ -155,10 +164,11 @@ def _table(ranked: list[Ranked]) -> Table:
     return table
 
 
-def _remarks(ranked: list[Ranked], left_out: list[LeftOut]) -> list[str]:
+def _remarks(ranked: list[Ranked], left_out: list[LeftOut], terms: Terms) -> list[str]:
     lines = [
         "rounds: until disagreement is a thousandth. sends: bodies of the busiest peer in one round. partners: how "
-        "many others a peer exchanges bodies with, whom its firewall must let through.",
+        f"many others a peer is connected to in a run of {terms.rounds} rounds (--rounds), whom its firewall must let "
+        "through.",
         "A round takes training + latency + what the busiest peer sends or receives (the larger) / bandwidth.",
     ]
     if any(one.topology == "fresh-directed" for one in ranked):

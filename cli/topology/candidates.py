@@ -48,6 +48,7 @@ class Terms:
         max_degree: The most messages that a peer may send or receive in a round; None for any number.
         weights: The weights rule.
         graph_seed: What random graphs are drawn from.
+        rounds: Of the run in which partners are counted.
     """
 
     size: int
@@ -58,6 +59,7 @@ class Terms:
     max_degree: int | None = None
     weights: str = DEFAULT_WEIGHTS
     graph_seed: int = 0
+    rounds: int = 20
 
 
 @dataclass(frozen=True)

@@ -107,11 +107,11 @@ def _weights(curves: list[Curve]) -> str:
 def _draw_spectra(axes: Axes, curves: list[Curve]) -> None:
     size = curves[0].graph.size
     for number, curve in enumerate(curves):
-        _Style(number).draw(axes, np.arange(1, size + 1), curve.eigenvalues, size)
+        _Style(number).draw(axes, np.arange(1, size + 1), curve.spectrum, size)
     changing = any(curve.analysis.period > 1 for curve in curves)
     axes.set_title("Spectrum")
-    axes.set_xlabel("eigenvalue, from the largest")
-    axes.set_ylabel("|eigenvalue| of W" + (" (of a period's product)" if changing else ""))
+    axes.set_xlabel("singular value, from the largest")
+    axes.set_ylabel("singular value of W" + (" (of a period's product)" if changing else ""))
     axes.set_xlim(1 - 0.02 * size, size * 1.02)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylim(-0.03, 1.05)

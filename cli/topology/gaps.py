@@ -10,7 +10,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from dpeer.cli.topology.options import build_all, graph_options, json_option, sizes_option, topologies_option
+from dpeer.cli.topology.options import (
+    build_all,
+    graph_options,
+    json_option,
+    print_table,
+    sizes_option,
+    topologies_option,
+)
 from dpeer.topology import CHANGING, Analysis, analyse
 
 NOTES = {
@@ -41,8 +48,9 @@ def _print_gaps(found: list[Analysis]) -> None:
     table.add_column("topology", no_wrap=True, max_width=24)
     for heading in ("peers", "gap", "rounds\nto 1e-3", "sends", "gap per\nmessage", "papers'\ngap", "differ-\nence"):
         table.add_column(heading, justify="right", no_wrap=True)
+    # By the gap; it and the rounds say the same of fixed graphs, but only rounds compare periods of different lengths.
     # Rounded, so that equal gaps stay in the order asked for.
-    for analysis in sorted(found, key=lambda analysis: -round(analysis.spectral_gap, 12)):
+    for analysis in sorted(found, key=lambda analysis: (analysis.rounds, -round(analysis.spectral_gap, 12))):
         fewest, most = analysis.degree_min, analysis.degree_max
         paper = analysis.paper_formula
         value = None if paper is None else paper.value
@@ -54,10 +62,10 @@ def _print_gaps(found: list[Analysis]) -> None:
             str(most) if fewest == most else f"{fewest}-{most}",
             short(analysis.gap_per_message),
             "-" if value is None else short(value),
-            "-" if value is None else _signed(analysis.spectral_gap - value),
+            "-" if value is None else _signed(analysis.spectral_gap, value),
         )
     console = Console(highlight=False)
-    console.print(table)
+    print_table(table)
     for line in _remarks(found):
         console.print(line)
 
@@ -88,7 +96,8 @@ def short(value: float) -> str:
     return f"{value:.4f}" if abs(value) >= 0.001 else f"{value:.1e}"
 
 
-def _signed(difference: float) -> str:
-    if abs(difference) < 1e-12:  # rounding of two values that are equal
+def _signed(gap: float, paper: float) -> str:
+    difference = gap - paper
+    if abs(difference) < 1e-9 * paper:  # rounding of two values that are equal
         return "0"
-    return f"{difference:+.4f}" if abs(difference) >= 0.001 else f"{difference:+.1e}"
+    return f"{difference:+.4f}" if abs(difference) >= 0.001 else f"{difference:+.0e}"

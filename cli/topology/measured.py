@@ -27,13 +27,13 @@ class Curve:
     Attributes:
         graph: The graph.
         analysis: Its gap, and the rounds and messages it takes.
-        eigenvalues: The absolute eigenvalues of its matrix, or of a period's product, largest first.
+        spectrum: The singular values of its matrix, or of a period's product, largest first.
         left: The worst disagreement left after 0, 1, ... rounds; ends where it falls below `BOTTOM`.
     """
 
     graph: AnyTopology
     analysis: Analysis
-    eigenvalues: NDArray[np.float64]
+    spectrum: NDArray[np.float64]
     left: NDArray[np.float64]
 
 
@@ -62,7 +62,7 @@ def measure(graphs: list[AnyTopology], rounds: int | None) -> Measured:
         shown = rounds
         messages = rounds * statistics.median(analysis.bytes_per_round_factor for analysis in found)
     curves = [
-        Curve(graph, analysis, np.abs(spectrum(graph)), _left(graph, analysis, shown, messages))
+        Curve(graph, analysis, spectrum(graph), _left(graph, analysis, shown, messages))
         for graph, analysis in zip(graphs, found, strict=True)
     ]
     return Measured(curves, shown, messages)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
+from rich.console import Console
+from rich.table import Table
 
 from dpeer.cli.fresh import fresh_topology
 from dpeer.exceptions import ConfigurationError
@@ -14,6 +16,8 @@ from dpeer.topology import TOPOLOGIES, WEIGHTS, ChangingTopology, Topology, buil
 AnyTopology = Topology | ChangingTopology
 
 DEFAULT_SIZE = 8
+
+_SLOW = 64
 
 
 def grid_shape(text: str) -> tuple[int, int]:
@@ -60,14 +64,14 @@ size_option = click.option(
     type=one_size,
     metavar="N",
     default=None,
-    help=f"Number of peers.  [default: {DEFAULT_SIZE}, or the file's]",
+    help=f"Number of peers.  [default: {DEFAULT_SIZE}, or that of file:PATH]",
 )
 sizes_option = click.option(
     "--size",
     type=sizes,
     metavar="N[,N...]",
     default=None,
-    help=f"One or more numbers of peers.  [default: {DEFAULT_SIZE}, or the file's]",
+    help=f"One or more numbers of peers.  [default: {DEFAULT_SIZE}, or that of file:PATH]",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
@@ -108,7 +112,7 @@ def build_one(name: str | None, size: int | None, options: dict[str, Any]) -> An
     fresh = options.pop("fresh_neighbors")
     if fresh is not None:
         name, options["fresh_neighbors"] = fresh_topology(fresh, name)
-    return _build(name or "ring", size, options)
+    return _build("ring" if name is None else name, size, options)
 
 
 def build_all(asked: list[str] | None, peers: list[int] | None, options: dict[str, Any]) -> list[AnyTopology]:
@@ -131,7 +135,14 @@ def build_all(asked: list[str] | None, peers: list[int] | None, options: dict[st
 def _build(name: str, size: int | None, options: dict[str, Any]) -> AnyTopology:
     if size is None:
         size = size_of(name) if name.startswith("file:") else DEFAULT_SIZE
+    if options.get("weights") == "fastest" and size > _SLOW:
+        click.echo(f"solving for the fastest weights of {size} peers, which may take minutes", err=True)
     return build(name, size, **options)
+
+
+def print_table(table: Table) -> None:
+    """Print a table at least 80 columns wide: a narrower terminal may break its lines, but must not cut numbers."""
+    Console(highlight=False, width=max(80, Console().width)).print(table)
 
 
 def _is_number(text: str) -> bool:

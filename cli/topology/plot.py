@@ -59,7 +59,7 @@ def _check_asked(asked: list[str] | None, size: int | None) -> None:
     if (size or 0) > SIZE_LIMIT:
         raise ConfigurationError(
             f"--size {size}: pictures are drawn of at most {SIZE_LIMIT} peers; "
-            "`dpeer topology spectral-gap` takes any number"
+            "`dpeer topology spectral-gap` takes a million"
         )
 
 

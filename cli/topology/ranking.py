@@ -35,7 +35,7 @@ class Ranked:
         size: The number of peers.
         sends: The most messages that a peer sends in one round.
         receives: The most messages that a peer receives in one round.
-        partners: The most peers that any one exchanges bodies with over all the rounds.
+        partners: The most peers that any one is connected to in the run.
         rounds: Rounds of gossip until disagreement is a thousandth.
         seconds_per_round: How long one takes.
         seconds: How long all of them take.
@@ -125,7 +125,7 @@ def _measure(name: str, options: dict[str, Any], terms: Terms) -> Ranked | LeftO
         size=terms.size,
         sends=sends,
         receives=receives,
-        partners=_partners(topology, analysis.rounds),
+        partners=_partners(topology, terms.rounds),
         rounds=analysis.rounds,
         seconds_per_round=_plain(a_round),
         seconds=_plain(analysis.rounds * a_round),

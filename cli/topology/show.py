@@ -12,7 +12,15 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from dpeer.cli.topology.options import AnyTopology, build_one, graph_options, json_option, size_option, topology_option
+from dpeer.cli.topology.options import (
+    AnyTopology,
+    build_one,
+    graph_options,
+    json_option,
+    print_table,
+    size_option,
+    topology_option,
+)
 from dpeer.exceptions import ConfigurationError
 from dpeer.topology import ChangingTopology
 
@@ -37,7 +45,7 @@ def show(name: str | None, size: int | None, as_json: bool, **options: Any) -> N
     if shown.size > LIMIT:
         raise ConfigurationError(
             f"--size {shown.size}: edges and weights are shown up to {LIMIT} peers; "
-            "`dpeer topology spectral-gap` takes any number"
+            "`dpeer topology spectral-gap` takes a million"
         )
     if not as_json:
         _print_graph(shown)
@@ -72,10 +80,12 @@ def _print_graph(shown: AnyTopology) -> None:
     console.print(f"{shown.name}, {shown.size} peers, weights {shown.weights_rule}{parameters}", markup=False)
     if isinstance(shown, ChangingTopology):
         again = "and so on" if shown.plan.period is None else "then again from the first"
-        console.print(f"A new graph every round; shown are rounds 0 to {shown.period - 1}, {again}.")
+        which = "is round 0" if shown.period == 1 else f"are rounds 0 to {shown.period - 1}"
+        console.print(f"A new graph every round; shown {which}, {again}.")
         for number in range(shown.period):
             _print_edges(console, f"round {number}: ", shown.edges_at(number), shown.directed)
-        title, weights = f"weights of {shown.period} rounds together", _together(shown)
+        several = f"weights of {shown.period} rounds together, " if shown.period > 1 else ""
+        title, weights = f"{several}row: receiver, column: sender", _together(shown)
     else:
         _print_edges(console, "", shown.edges, shown.directed)
         title, weights = "row: receiver, column: sender", shown.weights
@@ -91,7 +101,7 @@ def _print_graph(shown: AnyTopology) -> None:
         table.add_column(str(rank), justify="right")
     for rank, row in enumerate(weights):
         table.add_row(str(rank), *map(_weight, row))
-    console.print(table)
+    print_table(table)
 
 
 def _weight(weight: float) -> str:

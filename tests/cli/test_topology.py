@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from dpeer.cli.topology import topology
 from dpeer.exceptions import ConfigurationError, TopologyError, UnknownName
-from dpeer.topology import TOPOLOGIES, build
+from dpeer.topology import CHANGING, TOPOLOGIES, build
 
 
 def run(*arguments: str) -> Result:
@@ -91,15 +91,19 @@ def test_spectral_gap_gives_a_list_for_several() -> None:
     assert len(parsed("spectral-gap", "--size", "8,16", "--json")) == 2
 
 
-def test_the_table_is_sorted_by_gap_and_fits_80_columns() -> None:
+def test_the_table_is_sorted_by_rounds_that_is_by_gap_and_fits_80_columns() -> None:
     # 144 is a square, but no power of two.
     names = [name for name in TOPOLOGIES if name != "hypercube"]
     output = run("spectral-gap", "--topology", ",".join(names), "--size", "16,144").output
     assert max(map(len, output.splitlines())) <= 80
     assert "…" not in output
     rows = [line.split() for line in output.splitlines() if line.split()[:1] and line.split()[0] in names]
-    gaps = [float(row[2]) for row in rows if len(row) == 8]
-    assert len(gaps) == 2 * len(names)
+    rows = [row for row in rows if len(row) == 8]
+    assert len(rows) == 2 * len(names)
+    rounds = [int(row[3]) for row in rows]
+    assert rounds == sorted(rounds)
+    # Gaps of periods, which differ in length, cannot be compared.
+    gaps = [float(row[2]) for row in rows if row[0] not in CHANGING]
     assert gaps == sorted(gaps, reverse=True)
 
 
@@ -176,3 +180,26 @@ def test_the_table_in_the_documentation_is_what_its_command_prints() -> None:
     for command, printed in commands:
         output = run(*command.split()).output
         assert [line.split() for line in printed.splitlines()] == [line.split() for line in output.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("spectral-gap", "--topology", "ring,one-peer-exponential", "--size", "16,100000"),
+        ("show", "--topology", "full", "--size", "12"),
+    ],
+)
+def test_a_narrow_terminal_cuts_no_numbers(arguments: tuple[str, ...]) -> None:
+    output = CliRunner().invoke(topology, arguments, env={"COLUMNS": "50"}).output
+    assert "…" not in output
+    assert "5.2e+09" in output or output.count(".083") == 144
+
+
+def test_an_empty_name_is_not_the_default() -> None:
+    assert isinstance(run("show", "--topology", "").exception, UnknownName)
+
+
+def test_more_than_a_million_peers_is_said_at_once() -> None:
+    assert "at most 1,000,000 peers" in str(run("spectral-gap", "--size", "1000000000").exception)
+    with pytest.raises(TopologyError, match=r"about 13,815,.* edges, and at most 5,000,000 are drawn"):
+        build("erdos-renyi", 1_000_000)

@@ -52,8 +52,10 @@ def expected(name: str, size: int, options: dict[str, Any], body: float, bits: f
         others = (weights != 0.0) & ~np.eye(size, dtype=bool)
         sends, receives = max(sends, others.sum(axis=0).max()), max(receives, others.sum(axis=1).max())
         sent += others.sum(axis=0)
-        met |= others | others.T
         rounds += 1
+    for number in range(20):  # the rounds of a run
+        weights = graph.weights_at(number) if isinstance(graph, ChangingTopology) else graph.weights
+        met |= ((weights != 0.0) | (weights.T != 0.0)) & ~np.eye(size, dtype=bool)
     a_round = fixed + max(sends, receives) * body * 8 / bits
     return {
         "sends": sends,
@@ -89,6 +91,12 @@ def test_other_weights_and_seeds_are_what_is_built() -> None:
     assert options["fresh-directed"].keys() == {"fresh_neighbors", "graph_seed"}
     for one in document["ranking"]:
         assert one["rounds"] == expected(one["topology"], 12, one["options"], 1, 1, 0)["rounds"]
+
+
+def test_partners_are_those_of_the_run_that_is_planned() -> None:
+    few, many = (by_name("--size", "16", *GIVEN, "--rounds", rounds)["random-matching"] for rounds in ("2", "100"))
+    assert few["partners"] == 2
+    assert many["partners"] == 15
 
 
 def test_by_hand() -> None:

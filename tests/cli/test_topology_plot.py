@@ -46,7 +46,9 @@ def test_an_svg_has_names_labels_and_gaps_as_text(dpeer: Command) -> None:
     assert dpeer("topology", "plot", *BRIEF, "--out", "a.SVG").code == 0
     found = texts(Path("a.SVG"))
     assert {"ring", "grid", "one-peer-exponential", "full"} <= set(found)
-    assert {"eigenvalue, from the largest", "rounds of gossip", "messages sent per peer (mean)", "1e-3"} <= set(found)
+    assert {"singular value, from the largest", "rounds of gossip", "messages sent per peer (mean)", "1e-3"} <= set(
+        found
+    )
     assert "8 peers, metropolis weights (uniform where directed)" in found
     assert "ring: gap 0.1953, 2 messages a round, 1e-3 after 32 rounds" in found
     assert "one-peer-exponential: gap 1.0000 of 3 rounds, 1 message a round, 1e-3 after 3 rounds" in found

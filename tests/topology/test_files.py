@@ -77,8 +77,8 @@ NAMES = "name the nodes by their ranks"
         ("binary", bytes(range(256)), ": not a text file"),
         ("utf16", "0 1\n1 2\n".encode("utf-16"), ": not a text file"),
         ("latin", b"# caf\xe9\n0 1\n1 2\n", ": not a text file"),
-        ("empty", "", ": no edges"),
-        ("comments", "# nothing\n\n", ": no edges"),
+        ("empty", "", "the graph has no edges"),
+        ("comments", "# nothing\n\n", "the graph has no edges"),
         ("one", "0 1\n2\n", f": line 2: '2': {ROW}"),
         ("three", "# weighted\n0 1 0.5\n", f": line 2: '0 1 0.5': {ROW}"),
         ("letters", "a b\n", f": line 1: 'a b': {ROW}"),
@@ -90,10 +90,10 @@ NAMES = "name the nodes by their ranks"
         ("large", "0 1\n0 99999999999\n", f": line 2: '0 99999999999': {ROW}"),
         ("larger", f"0 {'9' * 5000}\n", ": line 1: '0 9999"),
         ("loop", "0 1\n1 1\n1 2\n", ": line 2: an edge joins rank 1 to itself"),
-        ("hole", "0 1\n1 3\n", ": 3 ranks from 0 to 3; a graph of size 3 has edges at all of 0 to 2"),
-        ("from1", "1 2\n2 3\n", ": 3 ranks from 1 to 3; a graph of size 3 has edges at all of 0 to 2"),
-        ("fewer", "0 1\n", ": 2 ranks from 0 to 1; a graph of size 3"),
-        ("more", "0 1\n1 2\n2 3\n", ": 4 ranks from 0 to 3; a graph of size 3"),
+        ("hole", "0 1\n1 3\n", ": 3 ranks from 0 to 3: ranks count from 0"),
+        ("from1", "1 2\n2 3\n", ": 3 ranks from 1 to 3: ranks count from 0"),
+        ("fewer", "0 1\n", ": joins 2 peers, and size is 3"),
+        ("more", "0 1\n1 2\n2 3\n", ": joins 4 peers, and size is 3"),
         ("empty.graphml", "", ": not GraphML"),
         ("broken.graphml", "<graphml><", ": not GraphML: unclosed token: line 1"),
         ("page.xml", "<html></html>", ": not GraphML"),
@@ -103,7 +103,7 @@ NAMES = "name the nodes by their ranks"
         ("large.graphml", graphml([0, "9" * 5000], [(0, "9" * 5000)]), f"9': {NAMES}"),
         ("loop.graphml", graphml([0, 1, 2], [(0, 1), (1, 2), (2, 2)]), ": an edge joins rank 2 to itself"),
         ("alone.graphml", graphml([0, 1, 2, 3], [(0, 1), (1, 2)]), ": node 3 has no edges"),
-        ("nobody.graphml", graphml([], []), ": no edges"),
+        ("nobody.graphml", graphml([], []), "the graph has no edges"),
         ("half.graphml", LINE_XML.replace(' target="1"', ""), f": node 'None': {NAMES}"),
     ],
 )
@@ -125,8 +125,10 @@ def test_a_graph_in_parts_says_how_many(written: Written) -> None:
 def test_a_large_rank_alone_costs_no_memory(written: Written) -> None:
     asked = written("large.txt", "0 999999999\n")
     assert size_of(asked) == 10**9
-    with pytest.raises(TopologyError, match="2 ranks from 0 to 999999999; a graph of size 1000000000"):
+    with pytest.raises(TopologyError, match="size 1000000000: graphs are built of at most 1,000,000 peers"):
         build(asked, 10**9)
+    with pytest.raises(TopologyError, match="2 ranks from 0 to 999999999: ranks count from 0"):
+        build(asked, 2)
 
 
 @pytest.mark.parametrize("ask", [size_of, lambda name: build(name, 3)])

@@ -133,11 +133,18 @@ def test_disagreement_is_what_is_left_after_every_round(name: str, size: int) ->
 
 
 def test_the_spectrum_is_that_of_the_matrix_or_of_a_period() -> None:
-    ring = [(1.0 + 2.0 * math.cos(2.0 * math.pi * k / 7)) / 3.0 for k in range(7)]
-    assert sorted(spectrum(build("ring", 7)).real) == pytest.approx(sorted(ring), abs=1e-12)
-    assert np.abs(spectrum(build("one-peer-exponential", 8))) == pytest.approx([1.0] + [0.0] * 7, abs=1e-4)
-    found = spectrum(build("exponential-directed", 12))
-    assert list(np.abs(found)) == sorted(np.abs(found), reverse=True)
+    ring = [abs(1.0 + 2.0 * math.cos(2.0 * math.pi * k / 7)) / 3.0 for k in range(7)]
+    assert spectrum(build("ring", 7)) == pytest.approx(sorted(ring, reverse=True), abs=1e-12)
+    assert spectrum(build("one-peer-exponential", 8)) == pytest.approx([1.0] + [0.0] * 7, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["grid", "exponential-directed", "random-matching", "fresh-directed"])
+def test_the_second_of_the_spectrum_is_lambda(name: str) -> None:
+    graph = build(name, 12)
+    found = spectrum(graph)
+    assert found[:2] == pytest.approx([1.0, analyse(graph).second_singular_value], abs=1e-12)
+    assert list(found) == sorted(found, reverse=True)
+    assert found.shape == (12,)
     with pytest.raises(TopologyError, match=f"at most {SPECTRUM_LIMIT} peers"):
         spectrum(build("ring", SPECTRUM_LIMIT + 1))
 
