@@ -68,7 +68,7 @@ def random_matching(request: Request) -> Plan:
 def fresh_neighbors(request: Request) -> Plan:
     """In every round a new random graph in which everyone has `fresh_neighbors` neighbors; connected from 2 on."""
     size, degree, seed = request.size, request.fresh_neighbors, request.graph_seed
-    check_regular("fresh-neighbors", "number", degree, size)
+    check_regular("fresh-neighbors", "K", degree, size)
 
     def draw(number: int) -> Links:
         generator = generator_of(seed, "fresh-neighbors", number)
@@ -90,7 +90,7 @@ def fresh_directed(request: Request) -> Plan:
     """
     size, degree, seed = request.size, request.fresh_neighbors, request.graph_seed
     if not 1 <= degree < size:
-        raise TopologyError(f"fresh-directed: number {degree} with size {size}: choose a number from 1 to {size - 1}")
+        raise TopologyError(f"fresh-directed: K {degree} with size {size}: choose a K from 1 to {size - 1}")
 
     def draw(number: int) -> Links:
         generator = generator_of(seed, "fresh-directed", number)

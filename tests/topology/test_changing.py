@@ -110,11 +110,11 @@ def test_the_connections_of_a_thousand_rounds_are_quick(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "size", "count", "said"),
     [
-        ("fresh-neighbors", 8, 8, "fresh-neighbors: number 8 with size 8: choose a number from 1 to 7"),
-        ("fresh-neighbors", 8, 0, "fresh-neighbors: number 0 with size 8"),
-        ("fresh-neighbors", 7, 3, "fresh-neighbors: number 3 with size 7 does not exist: one of them must be even"),
-        ("fresh-directed", 8, 8, "fresh-directed: number 8 with size 8: choose a number from 1 to 7"),
-        ("fresh-directed", 8, 0, "fresh-directed: number 0 with size 8"),
+        ("fresh-neighbors", 8, 8, "fresh-neighbors: K 8 with size 8: choose a K from 1 to 7"),
+        ("fresh-neighbors", 8, 0, "fresh-neighbors: K 0 with size 8"),
+        ("fresh-neighbors", 7, 3, "fresh-neighbors: K 3 with size 7 does not exist: one of them must be even"),
+        ("fresh-directed", 8, 8, "fresh-directed: K 8 with size 8: choose a K from 1 to 7"),
+        ("fresh-directed", 8, 0, "fresh-directed: K 0 with size 8"),
     ],
 )
 def test_numbers_that_cannot_be(name: str, size: int, count: int, said: str) -> None:
