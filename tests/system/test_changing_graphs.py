@@ -1,6 +1,5 @@
 """Federations whose graph changes with the round, over real sockets."""
 
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-
-ROUNDS = 6
 
 
 @pytest.fixture
@@ -52,38 +49,3 @@ def test_one_peer_exponential_reaches_the_exact_average_of_sixteen_after_four_ro
     assert spread("cluster") < 1e-6
     metrics = results("cluster", 16)["metrics of rank 3"]
     assert [(entry["heard"], entry["missed"]) for entry in metrics] == [([2], []), ([1], []), ([15], []), ([11], [])]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("graph", "size"),
-    [
-        (("--topology", "random-matching", "--graph-seed", 4), 5),
-        (("--fresh-neighbors", "directed:2"), 4),
-    ],
-    ids=["random-matching", "fresh-directed"],
-)
-def test_stopped_half_way_and_resumed_gives_the_bits_of_a_simulation(
-    graph: tuple[object, ...],
-    size: int,
-    task: str,
-    schedule: tuple[str, ...],
-    dpeer: Callable[..., Any],
-    simulate: Callable[..., None],
-    slow_after: Callable[[int], tuple[str, ...]],
-    rounds_done: Callable[..., int],
-    results: Callable[..., Any],
-    until: Callable[..., Any],
-) -> None:
-    federation = (*graph, "--size", size, "--task", task, *schedule, "--rounds", ROUNDS)
-    simulate(*federation, "--out", "simulated")
-    expected = results("simulated", size)
-    partners = {tuple(entry["heard"]) for entry in expected["metrics of rank 0"]}
-    assert len(partners) > 2, "the graph changes"
-
-    stopped = dpeer("cluster", *federation, *slow_after(2), "--out", "stopped")
-    until(lambda: rounds_done("stopped") >= 2)
-    stopped.signal(signal.SIGINT)
-    assert "--resume goes on" in stopped.succeed()
-    dpeer("cluster", *federation, "--out", "stopped", "--resume").succeed()
-    assert results("stopped", size) == expected

@@ -24,8 +24,10 @@ def options(task: str, schedule: tuple[str, ...]) -> tuple[object, ...]:
              "dropout=0.3"),
             4,
         ),
+        (("--topology", "random-matching", "--graph-seed", 4, "--size", 5), 5),
+        (("--fresh-neighbors", "directed:2", "--size", 4), 4),
     ],
-    ids=["ring", "exponential-directed with dropout"],
+    ids=["ring", "exponential-directed with dropout", "random-matching", "fresh-directed"],
 )  # fmt: skip
 def test_a_cluster_stopped_half_way_and_resumed_gives_the_bits_of_a_simulation(
     federation: tuple[object, ...],
