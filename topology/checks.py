@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,8 @@ from dpeer.exceptions import TopologyError
 TOLERANCE = 1e-12
 """How far from one a row or column of a mixing matrix may sum."""
 
-Matrix = csr_array[np.float64]
+# (In quotes: scipy before 1.15 cannot be subscripted while it runs.)
+Matrix: TypeAlias = "csr_array[np.float64]"
 
 _SHORT = 32
 
