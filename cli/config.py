@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from dpeer.cli.fresh import fresh_topology
 from dpeer.exceptions import ConfigurationError, UnknownName
@@ -99,6 +99,16 @@ class Settings(BaseModel):
 
     rank: dict[Annotated[int, Field(strict=False)], RankSettings] = Field(default_factory=dict)
 
+    @model_validator(mode="after")
+    def _settle(self) -> Settings:
+        """Set what follows from other settings: the topology from fresh_neighbors, the size from a graph's file."""
+        if self.fresh_neighbors is not None:
+            asked = self.topology if "topology" in self.model_fields_set else None
+            self.topology, _ = fresh_topology(self.fresh_neighbors, asked)
+        if self.topology.startswith("file:") and "size" not in self.model_fields_set:
+            self.size = size_of(self.topology)
+        return self
+
     def shape(self) -> tuple[int, int] | None:
         """`grid_shape` as (rows, columns)."""
         if self.grid_shape is None:
@@ -151,11 +161,6 @@ def load(file: Path | None, flags: Mapping[str, Any]) -> Settings:
         settings = Settings.model_validate({**values, **given})
     except ValidationError as error:
         raise _explained(error, given, path) from error
-    if settings.fresh_neighbors is not None:
-        asked = settings.topology if "topology" in settings.model_fields_set else None
-        settings.topology, _ = fresh_topology(settings.fresh_neighbors, asked)
-    if settings.topology.startswith("file:") and "size" not in settings.model_fields_set:
-        settings.size = size_of(settings.topology)
     for rank in settings.rank:
         if not 0 <= rank < settings.size:
             raise ConfigurationError(

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dpeer.cli.config import load, parse_option
+from dpeer.cli.config import Settings, load, parse_option
+from dpeer.cli.graph import build_graph
 from dpeer.exceptions import ConfigurationError, UnknownName
 
 Write = Callable[..., Path]
@@ -198,3 +199,19 @@ def test_a_rank_outside_the_federation_is_named_with_those_there_are(rank: int, 
 def test_settings_of_a_rank_that_does_not_exist_are_refused(rank: int, in_tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=rf"rank {rank} does not exist .* size 8: 0\.\.7"):
         load(None, {}).of_rank(rank)
+
+
+def test_fresh_neighbors_name_the_topology_from_python_too() -> None:
+    assert Settings(fresh_neighbors="3").topology == "fresh-neighbors"
+    assert Settings(fresh_neighbors="directed:3").topology == "fresh-directed"
+    assert Settings(**Settings(fresh_neighbors="3").model_dump(exclude_unset=True)).topology == "fresh-neighbors"
+    assert build_graph(Settings(fresh_neighbors="3")).parameters == {"fresh_neighbors": 3, "graph_seed": 0}
+    with pytest.raises(ConfigurationError, match="topology ring is another"):
+        Settings(fresh_neighbors="3", topology="ring")
+
+
+def test_the_size_is_that_of_a_graph_from_a_file(tmp_path: Path) -> None:
+    (tmp_path / "graph.txt").write_text("0 1\n1 2\n")
+    topology = f"file:{tmp_path / 'graph.txt'}"
+    assert Settings(topology=topology).size == 3
+    assert Settings(topology=topology, size=4).size == 4

@@ -45,6 +45,15 @@ def test_show_of_a_changing_graph_keeps_the_promised_keys_and_gives_every_round(
     assert np.allclose(shown["weights"], product, atol=1e-12)
 
 
+def test_a_long_solution_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dpeer.cli.topology.options._SLOW", 4)
+    arguments = ("spectral-gap", "--topology", "grid", "--weights", "fastest", "--json", "--size")
+    assert run(*arguments, "4").stderr == ""
+    result = run(*arguments, "6")
+    assert result.stderr == "solving for the fastest weights of 6 peers, which may take minutes\n"
+    assert json.loads(result.stdout)["size"] == 6
+
+
 def test_fresh_neighbors_stands_for_its_topology() -> None:
     arguments = ("--size", "10", "--json")
     asked = parsed("spectral-gap", "--fresh-neighbors", "3", *arguments)

@@ -107,7 +107,7 @@ class Federation:
         self.network = Network()
         self.logs = {rank: [] for rank in range(topology.size)}
         self.executor = ThreadPoolExecutor(topology.size)
-        self.learners, self.peers, self.transports, self.made = {}, {}, {}, []
+        self.learners, self.peers, self.transports, self.made, self.opened = {}, {}, {}, [], []
         default = LivenessConfig(heartbeat=0.05, suspect_after=0.3, dead_after=1.0, departure_grace=0.3)
         self.liveness = liveness or default
         for rank in range(topology.size):
@@ -138,6 +138,7 @@ class Federation:
         handler.emit = lambda record: self.logs[rank].append(record.getMessage())
         log.addHandler(handler)
         self.learners[rank], self.transports[rank] = learner, transport
+        self.opened.append(transport)
         self.peers[rank] = Peer(config, self.topology, learner, transport, Worker(self.executor), log)
 
     async def listen(self):
@@ -237,8 +238,8 @@ def expected_bodies(topology, rounds, width=5):
 
 
 @pytest.fixture
-def federation():
-    """Make federations; their threads end with the test."""
+async def federation():
+    """Make federations; their threads and sockets end with the test."""
     made = []
 
     def make(*args, **kwargs):
@@ -250,6 +251,8 @@ def federation():
         for learner in one.made:
             learner.interrupt()
             learner.go.set()
+        for transport in one.opened:  # a context that is only forgotten waits for its sockets for ever
+            await transport.close(0)
         one.executor.shutdown(wait=True)
 
 

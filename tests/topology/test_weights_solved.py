@@ -131,6 +131,15 @@ def test_the_fastest_are_at_least_as_fast_as_every_other_rule_and_add_up_exactly
     assert graph.digest == fixed(name, size, "fastest").digest
 
 
+def test_simple_fractions_are_exact_and_what_is_rounded_up_is_taken_back() -> None:
+    assert set(build("full", 8, weights="fastest").weights.ravel()) == {0.125}
+    star = Links(5, np.zeros(4, dtype=np.int64), np.arange(1, 5))
+    units = fastest._on_grid(star, np.full(4, 0.25 + 0.8 * 2.0**-20)) * 2**20
+    assert list(units) == [2**18] * 4  # each would be one unit more, together more than everything
+    units = fastest._on_grid(star, np.array([0.25, 0.5, 0.1, 0.0])) * 2**20
+    assert list(units) == [2**18, 2**19, int(0.1 * 2**20 + 0.25), 0]
+
+
 def test_without_the_solver_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cvxopt", None)
     with pytest.raises(TopologyError) as error:
