@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file
 
-from dpeer.cli.config import Settings
 from dpeer.cli.folders import rank_folder
+from dpeer.cli.settings import Settings
 from dpeer.cli.simulation import Simulation
 
 TOPOLOGIES = (

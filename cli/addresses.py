@@ -6,7 +6,7 @@ import ipaddress
 import re
 import socket
 
-from dpeer.cli.config import Settings
+from dpeer.cli.settings import Settings
 from dpeer.exceptions import AddressError
 
 _TCP = re.compile(r"tcp://(?P<host>\[[0-9a-fA-F:]+\]|[^:/\s\[\]]+):(?P<port>\d{1,5})")

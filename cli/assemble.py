@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
-from dpeer.cli.config import Settings
-from dpeer.cli.graph import build_graph
+from dpeer.cli.defaults import with_defaults
+from dpeer.cli.graph import build_graph, take_part
+from dpeer.cli.notes import notes
+from dpeer.cli.settings import Settings
 from dpeer.topology import ChangingTopology, Graphs, Isolated, Topology, spectral_gap
 from dpeer.training import (
     BUILTIN_TASKS,
-    DEFAULT_PARTITION,
+    Choices,
     Hyperparameters,
     Learner,
     Task,
+    class_counts,
     find_algorithm,
     load_task,
 )
+from dpeer.training.device import Compute, find_device
+
+_COMPARED = (
+    "body_lr", "head_lr", "lr_decay", "momentum", "weight_decay", "grad_clip", "rho", "sam", "ditto_lambda",
+    "sparsity", "prune_rate", "participation", "quantize", "standardize",
+)  # fmt: skip
+"""Values that train or mix what is shared, or decide in which units it takes its inputs: equal on all peers."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +43,8 @@ class Assembly:
     """What summary.json says about the run besides its results."""
     notes: list[str]
     """What the user is told when it starts."""
+    indices: dict[str, Any] | None
+    """What partition.json says: which samples of common pools the rank holds."""
 
 
 def assemble(settings: Settings, rank: int) -> Assembly:
@@ -44,40 +58,93 @@ def assemble(settings: Settings, rank: int) -> Assembly:
         ConfigurationError: something in the settings cannot be done; nothing has been connected yet.
     """
     builtin = BUILTIN_TASKS.get(settings.task)
-    if builtin is not None:  # its own defaults, where the user said nothing
-        own = {name: value for name, value in builtin.hyperparameters.items() if name not in settings.model_fields_set}
-        settings = settings.model_copy(update=own)
+    algorithm = find_algorithm(settings.algorithm)  # a wrong name shows before data are read
+    said = settings.model_fields_set
+    settings = with_defaults(settings)
     graph = build_graph(settings)
-    find_algorithm(settings.algorithm)  # a wrong name shows before data are read
+    compute = Compute(find_device(settings.device, rank), settings.amp, settings.channels_last)
     hyperparameters = Hyperparameters(
         **{field.name: getattr(settings, field.name) for field in fields(Hyperparameters)}
     )
+    chosen = {field.name: getattr(settings, field.name) for field in fields(Choices)}
+    head = None if settings.head is None else tuple(name for name in settings.head.split(",") if name)
+    choices = Choices(**{**chosen, "head": head})
     task = load_task(
-        settings.task, rank, settings.size, settings.seed, settings.task_options, partition=settings.partition
-    )
-    learner = Learner(task, settings.algorithm, hyperparameters, rank=rank, seed=settings.seed, keep=settings.keep)
+        settings.task, rank, settings.size, _first(settings.seed_partition, settings.seed), settings.task_options,
+        choices, init_seed=_first(settings.seed_init, settings.seed),
+    )  # fmt: skip
+    learner = Learner(
+        task, settings.algorithm, hyperparameters, rank=rank, seed=_first(settings.seed_batches, settings.seed),
+        keep=settings.keep, evaluate_on=settings.evaluate_on,
+        steady=isinstance(graph, Topology) and settings.participation == 1, compute=compute,
+    )  # fmt: skip
     facts = {
         "size": settings.size,
         "topology": settings.topology,
         "algorithm": settings.algorithm,
         "task": settings.task,
-        "partition": (settings.partition or DEFAULT_PARTITION) if builtin else None,
+        "partition": (settings.partition or builtin.partition) if builtin else None,
         "rounds": settings.rounds,
         "seed": settings.seed,
         "spectral_gap": _spectral_gap(graph),
         "body_parameters": learner.body_parameters,
         "head_parameters": learner.head_parameters,
-        "body_names": [entry["name"] for entry in learner.manifest["parameters"]],
         "training_samples": learner.num_samples,
+        "class_counts": class_counts(task, "train"),
+        "evaluated_class_counts": class_counts(task, settings.evaluate_on),
         "settings": settings.model_dump(mode="json", exclude={"rank"}),
     }
     return Assembly(
         learner=learner,
-        topology=graph if learner.shares else Isolated(settings.size),
-        fingerprint=fingerprint(settings, graph),
+        topology=take_part(graph if learner.shares else Isolated(settings.size), settings),
+        fingerprint=fingerprint(settings, graph) | _divided(task, facts, settings) | _named(task, algorithm.shares),
         facts=facts,
-        notes=_notes(task, learner, settings),
+        notes=notes(task, learner, settings, said),
+        indices=_indices(task, facts),
     )
+
+
+def _first(own: int | None, common: int) -> int:
+    return common if own is None else own
+
+
+def _divided(task: Task, facts: dict[str, Any], settings: Settings) -> dict[str, Any]:
+    """How a common pool is divided: peers that divide it differently would hold each other's samples."""
+    if task.division is None:
+        return {}
+    return {
+        "partition": facts["partition"],
+        "test split": settings.test_split,
+        "division of the samples": task.division[:16],
+    }
+
+
+def _named(task: Task, shares: str) -> dict[str, Any]:
+    """What peers that read files of their own must mean alike, as hashes: a column's name is nobody else's business.
+
+    Who keeps a head of its own may number its classes as it likes.
+    """
+    wanted = {"nothing": (), "body": ("input columns",), "model": ("input columns", "classes")}[shares]
+    return {
+        name: hashlib.sha256(json.dumps(task.names[name]).encode()).hexdigest()[:16]
+        for name in wanted
+        if name in task.names
+    }
+
+
+def _indices(task: Task, facts: dict[str, Any]) -> dict[str, Any] | None:
+    if task.indices is None:
+        return None
+    parts = {name: index.tolist() for name, index in task.indices.items()}
+    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    content = hashlib.sha256()
+    for dataset in (task.train, task.validation, task.test):
+        for tensor in () if dataset is None else dataset.tensors:
+            content.update(tensor.numpy())
+    return {
+        "task": facts["task"], "partition": facts["partition"], **parts, "sha256": digest,
+        "content_sha256": content.hexdigest(),
+    }  # fmt: skip
 
 
 @cache
@@ -97,30 +164,10 @@ def fingerprint(settings: Settings, graph: Topology | ChangingTopology) -> dict[
         "algorithm": settings.algorithm,
         "rounds": settings.rounds,
         "seed": settings.seed,
-        **{
-            name: getattr(settings, name)
-            for name in ("body_lr", "head_lr", "lr_decay", "momentum", "weight_decay", "rho")
-        },
+        "seed partition": _first(settings.seed_partition, settings.seed),
+        **{name: getattr(settings, name) for name in _COMPARED},
         "wire_dtype": "float32",
         "privacy": "none",
         "clip_norm": None,
         "noise_multiplier": None,
     }
-
-
-def _notes(task: Task, learner: Learner, settings: Settings) -> list[str]:
-    """What the user should know about this peer before it starts."""
-    names = ("body_lr", "head_lr", "lr_decay", "momentum", "rho", "body_epochs", "head_epochs", "batch_size")
-    values = ", ".join(f"{name.replace('_', '-')} {getattr(settings, name):g}" for name in names)
-    notes = [
-        f"{settings.algorithm} on {settings.task}: {learner.num_samples} training samples, body of "
-        f"{learner.body_parameters:,} parameters, head of {learner.head_parameters:,}",
-        values,
-    ]
-    if not learner.shares:
-        notes.append("nothing leaves this peer: it trains alone")
-    elif task.head and not learner.head_parameters:
-        notes.append(
-            f"{settings.algorithm} shares the whole model: the task's head ({', '.join(task.head)}) leaves this peer"
-        )
-    return notes

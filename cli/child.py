@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpeer.cli.channel import Channel
-from dpeer.cli.config import Settings
 from dpeer.cli.folders import rank_folder
+from dpeer.cli.settings import Settings
 from dpeer.exceptions import DpeerError
 
 if TYPE_CHECKING:

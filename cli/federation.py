@@ -12,10 +12,11 @@ from typing import Any, Literal, Protocol
 from rich.console import Console
 
 from dpeer.cli import folders, summary
-from dpeer.cli.config import Settings
-from dpeer.cli.graph import build_graph
+from dpeer.cli.graph import build_graph, take_part
 from dpeer.cli.launcher import Launcher, Member
-from dpeer.cli.view import View, open_view
+from dpeer.cli.live import open_view
+from dpeer.cli.settings import Settings
+from dpeer.cli.view import View
 from dpeer.exceptions import PeerFailed
 
 Mode = Literal["cluster", "simulate"]
@@ -68,8 +69,10 @@ def run_federation(
     console = console or Console(stderr=True)
     graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
     folders.check(settings.out, range(settings.size), resume=resume, overwrite=overwrite)
-    if resume:
-        folders.check_together(settings.out, graph, settings.rounds)
+    if not resume:
+        (settings.out / folders.DISAGREEMENT).unlink(missing_ok=True)
+    else:
+        folders.check_together(settings.out, take_part(graph, settings), settings.rounds)
     title = f"{mode}: {settings.size} peers, {settings.topology}, {settings.algorithm} on {settings.task}"
     began = time.monotonic() - (summary.wall_seconds(settings.out) if resume else 0.0)
     with open_view(console, settings.size, settings.rounds, title) as view:

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from dpeer.exceptions import CheckpointError, OutputError
 from dpeer.peer import checkpoint
+from dpeer.peer.records import write_json
 from dpeer.peer.schedule import cut_off
 from dpeer.topology import Graphs
 
-_OURS = ("summary.json", "metrics.jsonl", "model.safetensors", "log.jsonl", "output.txt", "checkpoint")
+DISAGREEMENT = "disagreement.jsonl"
+"""Beside summary.json: how far apart the bodies of a simulation are, round by round."""
+
+_OURS = (
+    "summary.json",
+    "metrics.jsonl",
+    "model.safetensors",
+    "log.jsonl",
+    "output.txt",
+    "partition.json",
+    "checkpoint",
+)
 
 
 def rank_folder(out: Path, rank: int) -> Path:
@@ -56,6 +70,27 @@ def held(folder: Path) -> Iterator[None]:
         except BlockingIOError as error:
             raise OutputError(f"{str(folder)!r} is in use by a running peer: give another --out, or stop it") from error
         yield
+
+
+def save_partition(folder: Path, indices: Mapping[str, Any] | None, *, resume: bool) -> None:
+    """Write which samples of common pools a rank holds to its partition.json; nothing where it brings its own.
+
+    Raises:
+        CheckpointError: When resuming, they are others than the run began with: the data have changed.
+    """
+    path = folder / "partition.json"
+    if resume and indices is not None and path.exists():
+        before = json.loads(path.read_text())
+        for key, what in (("sha256", "how the data are divided has"), ("content_sha256", "the data have")):
+            if before.get(key) != indices[key]:
+                raise CheckpointError(
+                    f"{str(path)!r} is of other samples than this run would use: {what} changed; use what the run "
+                    "began with, or start over with --overwrite"
+                )
+        return
+    path.unlink(missing_ok=True)
+    if indices is not None:
+        write_json(path, indices, indent=None)  # thousands of numbers
 
 
 def check_together(out: Path, topology: Graphs, rounds: int) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from dpeer.cli.config import Settings
 from dpeer.cli.fresh import fresh_topology
-from dpeer.topology import ChangingTopology, Topology, build
+from dpeer.cli.settings import Settings
+from dpeer.topology import ChangingTopology, Graphs, Participation, Topology, build
 
 
 def build_graph(settings: Settings) -> Topology | ChangingTopology:
@@ -29,6 +29,11 @@ def build_graph(settings: Settings) -> Topology | ChangingTopology:
         edge_probability=settings.edge_probability,
         **fresh,
     )
+
+
+def take_part(graph: Graphs, settings: Settings) -> Graphs:
+    """The graphs of a run: those given, of which not everybody need take part in every round."""
+    return graph if settings.participation == 1 else Participation(graph, settings.participation, settings.seed)
 
 
 # All peers of a process share one: what it has drawn, or solved for, serves them all.

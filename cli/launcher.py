@@ -14,7 +14,7 @@ from multiprocessing.process import BaseProcess
 from dpeer.cli import child
 from dpeer.cli.channel import Channel
 from dpeer.cli.child import STOP_SIGNALS
-from dpeer.cli.config import Settings
+from dpeer.cli.settings import Settings
 from dpeer.cli.view import View
 
 

@@ -11,6 +11,8 @@ from rich.console import Console
 
 from dpeer.cli import config, summary
 from dpeer.cli.federation import Mode, run_federation
+from dpeer.cli.settings import Settings
+from dpeer.exceptions import ConfigurationError, DpeerError
 
 
 def local_run(
@@ -24,11 +26,16 @@ def local_run(
 ) -> int:
     """Run a federation, then its baseline if one is asked for, and print how they compare; returns the exit code."""
     settings = config.load(federation, flags)
+    _check_own_data(settings)
     console = Console(stderr=True)
     if baseline is not None:
         from dpeer.training import find_algorithm
 
         find_algorithm(baseline)  # a wrong name shows now, not after the run
+        if baseline == settings.algorithm:
+            raise ConfigurationError(
+                f"--baseline {baseline} is what the run itself trains with; name another algorithm"
+            )
     if file := config.source(federation):
         click.echo(f"settings from {file}", err=True)
     result = run_federation(settings, mode, resume=resume, overwrite=overwrite, console=console)
@@ -40,10 +47,23 @@ def local_run(
     if result.summary["status"] != "done" and result.failure is None:
         click.echo(f"dpeer: stopped; --resume goes on; files in {settings.out}", err=True)
         return 0
-    compared = None
+    compared = error = None
     if baseline is not None and result.exit_code == 0:
         other = settings.model_copy(update={"algorithm": baseline, "out": settings.out / f"baseline-{baseline}"})
-        found = run_federation(other, "simulate", overwrite=True, console=console).summary
-        compared = found if found.get("status") == "done" else None  # None if it was stopped, however early
+        try:
+            found = run_federation(other, "simulate", overwrite=True, console=console).summary
+            compared = found if found.get("status") == "done" else None  # None if it was stopped, however early
+        except DpeerError as failed:
+            error = failed  # the run's own results are shown all the same
     summary.show(Console(), result.summary, settings.out, compared)
+    if error is not None:
+        raise error
     return result.exit_code
+
+
+def _check_own_data(settings: Settings) -> None:
+    if "path" in settings.task_options or settings.rank or settings.partition == "own":
+        from dpeer.training.tasks.own_data import check_own_data  # torch: only where it can matter
+
+        own = [settings.of_rank(rank) for rank in range(settings.size)]
+        check_own_data([(peer.task, peer.task_options) for peer in own], settings.partition)

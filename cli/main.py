@@ -15,6 +15,9 @@ _COMMANDS = {
     "start": "Run one peer of a federation on this host.",
     "cluster": "Run a whole federation on this machine, one process a peer.",
     "simulate": "Run a whole federation in this process.",
+    "compare": "Run algorithms side by side and print how they compare.",
+    "algorithms": "List what there is to train with.",
+    "report": "Show what runs came to, on one page.",
     "topology": "Look at graphs and their mixing matrices.",
 }
 
@@ -68,12 +71,17 @@ def main(arguments: list[str] | None = None) -> None:
     except click.Abort:
         code = _end("interrupted", 130, debug=False)
     except click.ClickException as error:
-        code = _end(error.format_message(), error.exit_code, debug)
+        code = _end(error.format_message() + _hint(error), error.exit_code, debug)
     except BrokenPipeError:
         code = 1  # `dpeer ... | head`
     except Exception as error:
         code = _end(f"unexpected {type(error).__name__}: {error} (--debug shows where)", 1, debug)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _hint(error: click.ClickException) -> str:
+    extra = "unexpected extra argument" in error.format_message() and "=" in error.format_message()
+    return "; each KEY=VALUE needs a --task-option of its own" if extra else ""
 
 
 def _end(message: str, code: int, debug: bool) -> int:

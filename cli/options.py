@@ -9,7 +9,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 import click
 
-from dpeer.cli.config import Settings, parse_option
+from dpeer.cli.config import parse_option
+from dpeer.cli.settings import Settings
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -18,10 +19,12 @@ GRAPH = (
     "graph_seed",
 )  # fmt: skip
 TRAINING = (
-    "task", "partition", "algorithm", "rounds", "seed", "body_lr", "head_lr", "lr_decay", "momentum", "weight_decay",
-    "rho", "body_epochs", "head_epochs", "batch_size",
+    "task", "partition", "test_split", "validation", "model", "head", "augment", "standardize", "algorithm", "preset",
+    "rounds", "seed", "seed_partition", "seed_init", "seed_batches", "participation", "body_lr", "head_lr", "lr_decay",
+    "momentum", "weight_decay", "grad_clip", "rho", "sam", "body_epochs", "head_epochs", "local_steps", "batch_size",
+    "quantize", "finetune_epochs", "ditto_lambda", "sparsity", "prune_rate",
 )  # fmt: skip
-RUN = ("evaluate_every", "keep", "out", "log_level")
+RUN = ("evaluate_every", "evaluate_on", "keep", "out", "device", "amp", "channels_last", "log_level")
 
 
 def setting_options(*names: str) -> Callable[[F], F]:
@@ -42,16 +45,21 @@ def run_options(command: F) -> F:
             "--federation", type=click.Path(dir_okay=False, path_type=Path),
             help="Federation file (TOML); ./dpeer.toml is used when it exists.",
         ),
-        click.option(
-            "--task-option", "task_options", multiple=True, metavar="KEY=VALUE", callback=_task_options,
-            help="An option for the task's factory; repeatable.",
-        ),
+        task_option,
         click.option("--resume", is_flag=True, help="Continue a stopped run from its last completed round."),
         click.option("--overwrite", is_flag=True, help="Remove an earlier run from the output folder."),
     ]  # fmt: skip
     for decorator in reversed(decorators):
         command = decorator(command)
     return command
+
+
+def task_option(command: F) -> F:
+    """`--task-option`."""
+    return click.option(
+        "--task-option", "task_options", multiple=True, metavar="KEY=VALUE", callback=_task_options,
+        help="An option for the task's factory; repeatable.",
+    )(command)  # fmt: skip
 
 
 def _option(name: str) -> Callable[[F], F]:
@@ -67,12 +75,12 @@ def _option(name: str) -> Callable[[F], F]:
 
 
 def _click_type(kind: Any) -> Any:
-    if get_origin(kind) is Literal:
+    if get_origin(kind) is Literal and all(isinstance(value, str) for value in get_args(kind)):
         return click.Choice(get_args(kind))
     if kind is Path:
         return click.Path(path_type=Path)
-    # Ranges and patterns are checked by pydantic, in one place with those of the file.
-    return kind if kind in (int, float) else str
+    # Ranges, patterns and choices of numbers are checked by pydantic, in one place with those of the file.
+    return int if get_origin(kind) is Literal else kind if kind in (int, float) else str
 
 
 def _without_none(annotation: Any) -> Any:

@@ -14,11 +14,12 @@ from typing import Any
 import torch
 
 from dpeer.cli.assemble import assemble
-from dpeer.cli.config import Settings
-from dpeer.cli.folders import held, rank_folder
+from dpeer.cli.folders import held, rank_folder, save_partition
+from dpeer.cli.settings import Settings
 from dpeer.exceptions import DpeerError
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
 from dpeer.peer.records import close_logger, peer_logger
+from dpeer.training import forget
 
 Report = Callable[[dict[str, Any]], None]
 """Told what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}}."""
@@ -91,6 +92,8 @@ async def serve(
         resources.enter_context(held(out))
         worker = Worker(executor)
         assembly = await worker.run(assemble, settings, rank)
+        forget()
+        save_partition(out, assembly.indices, resume=resume)
         for note in assembly.notes:
             log.info("%s", note)
         report({"kind": "notes", "notes": assembly.notes})

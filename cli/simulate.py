@@ -12,7 +12,7 @@ from dpeer.cli.options import GRAPH, RUN, TRAINING, baseline_option, run_options
 
 
 @click.command()
-@setting_options(*GRAPH, *TRAINING, *RUN)
+@setting_options(*GRAPH, *TRAINING, *RUN, "workers")
 @run_options
 @baseline_option
 def simulate(federation: Path | None, resume: bool, overwrite: bool, baseline: str | None, **flags: Any) -> int:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 from dpeer.cli.assemble import assemble
-from dpeer.cli.config import Settings
-from dpeer.cli.folders import held, rank_folder
+from dpeer.cli.disagreement import Disagreement
+from dpeer.cli.folders import DISAGREEMENT, held, rank_folder, save_partition
+from dpeer.cli.settings import Settings
 from dpeer.cli.view import View
 from dpeer.exceptions import TaskError
 from dpeer.peer import LivenessConfig, Network, Outcome, Peer, PeerConfig, Worker
 from dpeer.peer.records import close_logger, peer_logger
+from dpeer.training import forget
+
+T = TypeVar("T")
 
 
 class Simulation:
@@ -34,6 +39,8 @@ class Simulation:
         self._view = view
         self._resume = resume
         self._peers: list[Peer] = []
+        self._bodies: list[Callable[[], Tensor]] = []
+        self._disagreement: Disagreement | None = None
         self._stopping = False
         self._notes: list[str] = []
         self.connected = False
@@ -45,7 +52,7 @@ class Simulation:
             DpeerError: the first one that any peer raised; the others have been ended.
         """
         # A worker thread per core, one torch thread each: faster than one thread of many, and bit-identical.
-        workers = min(self._settings.size, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 4)
+        workers = min(self._settings.size, self._settings.workers or _cores())
         executor = ThreadPoolExecutor(workers, "tensors", initializer=torch.set_num_threads, initargs=(1,))
         network = Network()
         logs = []
@@ -59,13 +66,20 @@ class Simulation:
                 log = peer_logger(rank, rank_folder(own.out, rank) / "log.jsonl", own.log_level)
                 logs.append(log)
                 self._peers.append(await self._peer(own, rank, network, Worker(executor), log))
+            forget()
             if self._stopping:
                 return []
+            self._disagreement = Disagreement(
+                self._settings.out / DISAGREEMENT, self._bodies, Worker(executor),
+                every=self._settings.evaluate_every, rounds=self._settings.rounds, resume=self._resume,
+            )  # fmt: skip
             addresses = {peer.config.rank: await peer.listen() for peer in self._peers}
             known = {rank: address for rank, address in addresses.items() if address is not None}
             self.connected = True
             self._view.notes(self._notes)
-            return await _all(_blaming(peer.config.rank, peer.serve(known)) for peer in self._peers)
+            outcomes = await _all(_blaming(peer.config.rank, peer.serve(known)) for peer in self._peers)
+            await self._disagreement.written()
+            return outcomes
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
             for log in logs:
@@ -81,11 +95,14 @@ class Simulation:
             peer.stop()
 
     async def _peer(self, own: Settings, rank: int, network: Network, worker: Worker, log: Any) -> Peer:
-        assembly = await worker.run(assemble, own, rank)
+        assembly = await _blaming(rank, worker.run(assemble, own, rank))
+        save_partition(rank_folder(own.out, rank), assembly.indices, resume=self._resume)
         for note in assembly.notes:
             log.info("%s", note)
         if rank == 0:
             self._notes = assembly.notes
+        learner = assembly.learner
+        self._bodies.append(lambda: learner.body)
         config = PeerConfig(
             rank=rank,
             rounds=own.rounds,
@@ -100,12 +117,21 @@ class Simulation:
         )
         return Peer(
             config, assembly.topology, assembly.learner, network.transport(), worker, log,
-            facts=assembly.facts, on_record=lambda entry: self._view.record(rank, entry),
+            facts=assembly.facts, on_record=lambda entry: self._record(rank, entry),
         )  # fmt: skip
 
+    def _record(self, rank: int, entry: dict[str, Any]) -> None:
+        assert self._disagreement is not None, "made before the peers begin"
+        self._disagreement.record(rank, entry["round"])
+        self._view.record(rank, entry)
 
-async def _blaming(rank: int, run: Awaitable[Outcome]) -> Outcome:
-    """Run a peer; what its task or data made fail is said with its rank, for there are many here."""
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+async def _blaming(rank: int, run: Awaitable[T]) -> T:
+    """Run or make a peer; what its task or data made fail is said with its rank, for there are many here."""
     try:
         return await run
     except TaskError as error:

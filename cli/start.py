@@ -16,6 +16,7 @@ import click
 from dpeer.cli import addresses, config, folders
 from dpeer.cli.graph import build_graph
 from dpeer.cli.options import GRAPH, RUN, TRAINING, run_options, setting_options
+from dpeer.cli.settings import Settings
 from dpeer.exceptions import ConfigurationError
 from dpeer.peer.peer import dialled
 
@@ -97,7 +98,7 @@ def _rank_from_environment() -> int:
     )
 
 
-def _first_line(settings: config.Settings, file: Path | None, rank: int, listen: str | None) -> str:
+def _first_line(settings: Settings, file: Path | None, rank: int, listen: str | None) -> str:
     where = f"listening at {listen}" if listen else "dialling out only"
     place = f"dpeer: rank {rank} of {settings.size}, {settings.topology}, {where}"
     if addresses.from_file(settings):

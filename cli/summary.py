@@ -10,14 +10,18 @@ from statistics import fmean, pstdev
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
-from safetensors.numpy import load_file
+from safetensors import safe_open
 
 from dpeer.cli.folders import rank_folder
 from dpeer.cli.view import number, size
+from dpeer.peer.checkpoint import latest
 from dpeer.peer.records import write_json
 
+_MANY, _WORST = 40, 10
+"""With more peers than that, only so many are printed: those that did worst."""
 _COMMON = ("size", "topology", "algorithm", "task", "partition", "rounds", "seed", "spectral_gap")
 
 
@@ -49,7 +53,7 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
         "accuracy_min": min(known) if known else None,
         "accuracy_trained_mean": _mean([peer["accuracy_trained"] for peer in there]),
         "test_loss": [peer.get("test_loss") if peer else None for peer in peers],
-        "consensus_distance": _consensus_distance(out, [peer["rank"] for peer in there], first),
+        "consensus_distance": _consensus_distance(out, [peer["rank"] for peer in there]),
         "body_parameters": first.get("body_parameters"),
         "head_parameters": first.get("head_parameters"),
         "bytes_sent": sum(peer["bytes_sent"] for peer in there),
@@ -101,10 +105,13 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
         table.add_column("gain" if measure == "accuracy" else "difference", justify="right")
     values = summary[measure]
     others = baseline[measure] if baseline else [None] * len(values)
-    for rank, (value, other) in enumerate(zip(values, others, strict=True)):
+    for rank in _shown(values, higher_is_better=measure == "accuracy"):
+        value, other = values[rank], others[rank]
         kept = summary["kept_round"][rank]
         rounds = ("-" if kept is None else str(kept + 1),) if best else ()
         table.add_row(str(rank), number(value), *rounds, *(_against(value, other) if baseline else ()))
+    if len(values) > _MANY:
+        table.add_row("...", f"{len(values) - _WORST} better", *("",) * best, *(("", "") if baseline else ()))
     table.add_section()
     mean, other = _mean(values), _mean(others)
     table.add_row("mean", number(mean), *("",) * best, *(_against(mean, other) if baseline else ()))
@@ -113,10 +120,18 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
         console.print(fact, highlight=False, markup=False, soft_wrap=True)
 
 
+def _shown(values: Sequence[float | None], *, higher_is_better: bool) -> list[int]:
+    """The ranks to print: all, or where they are many those that did worst."""
+    ranks = list(range(len(values)))
+    if len(values) <= _MANY:
+        return ranks
+    known = [-math.inf if value is None else value if higher_is_better else -value for value in values]
+    return sorted(sorted(ranks, key=lambda rank: known[rank])[:_WORST])
+
+
 def _facts(summary: Mapping[str, Any], out: Path) -> list[str]:
     facts = [
-        f"body of {summary['body_parameters']:,} parameters gossiped, "
-        f"head of {summary['head_parameters']:,} kept at home",
+        f"{summary['body_parameters']:,} parameters gossiped, {summary['head_parameters']:,} kept at home",
         f"{size(summary['bytes_sent'])} sent in all, {summary['wall_seconds']:.1f} s",
     ]
     distance = summary["consensus_distance"]
@@ -146,21 +161,23 @@ def _read(path: Path) -> dict[str, Any] | None:
     return content
 
 
-def _consensus_distance(out: Path, ranks: list[int], facts: Mapping[str, Any]) -> float | None:
-    """sqrt(mean over peers of ||u_i - mean u||^2), from the models' files.
+def _consensus_distance(out: Path, ranks: list[int]) -> float | None:
+    """sqrt(mean over peers of ||u_i - mean u||^2), from the checkpoints: what predicts may be another model.
 
-    None where nothing is shared, and where each peer kept its best model: those are of different rounds.
+    None where nothing is shared.
     """
-    names = facts.get("body_names")
-    if not names or facts.get("settings", {}).get("keep") == "best":
-        return None
-    bodies = []
-    for rank in ranks:
-        path = rank_folder(out, rank) / "model.safetensors"
-        if path.exists():
-            tensors = load_file(path)
-            bodies.append(np.concatenate([tensors[name].ravel().astype(np.float64) for name in names]))
+    bodies = [body for rank in ranks if (body := _body(rank_folder(out, rank))) is not None]
     if not bodies:
         return None
     mean = np.mean(bodies, axis=0)
     return math.sqrt(fmean(float(np.sum((body - mean) ** 2)) for body in bodies))
+
+
+def _body(folder: Path) -> NDArray[np.float64] | None:
+    """A peer's body after its last completed round, as its learner saved it; None if there is none."""
+    found = latest(folder / "checkpoint")
+    if found is None:
+        return None
+    with safe_open(found / "learner" / "learner.safetensors", framework="np") as tensors:
+        body: NDArray[np.float64] = tensors.get_tensor("last/body").astype(np.float64)
+    return body if body.size else None

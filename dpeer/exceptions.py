@@ -12,6 +12,7 @@
     * :exc:`PeersMissing` (exit 3): neighbors did not appear before the time to wait was over
     * :exc:`Refused` (exit 4): a neighbor and this peer do not belong to the same federation
     * :exc:`PeerFailed` (exit code of the peer): a process of `dpeer cluster` failed before rounds began
+    * :exc:`CellFailed` (exit code of the run): a run of `dpeer compare` failed
     * :exc:`ProtocolError`: received frames that cannot be accepted; counted and dropped inside peer/
     * :exc:`Interrupted`: training was asked to stop between two minibatches; handled inside peer/
 
@@ -97,6 +98,10 @@ class PeerFailed(DpeerError):  # noqa: N818
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class CellFailed(PeerFailed):
+    """A run of `dpeer compare` failed, so there is no table."""
 
 
 class ProtocolError(DpeerError):

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from dpeer.cli.config import Settings
 from dpeer.cli.federation import run_federation
+from dpeer.cli.settings import Settings
 
 if __name__ == "__main__":  # the peers are processes that import this file
     settings = Settings(size=8, topology="ring", task="digits", rounds=10, out=Path("dpeer-run-example"))

@@ -36,7 +36,8 @@ class Learner(Protocol):
     """Model, data and algorithm of one peer.
 
     All methods but `interrupt` are called from one worker thread, one at a time, in the order of the round loop:
-    train, release, evaluate, mix, evaluate, save.
+    train, release, evaluate, mix, (in the last round) finish, evaluate, save. In a round that the peer sits out
+    `sit_out` takes the place of train, release and mix.
     """
 
     @property
@@ -68,8 +69,8 @@ class Learner(Protocol):
     def evaluate(self) -> Evaluation:
         """Evaluate the model as it is now on the peer's own test data."""
 
-    def check(self, payload: Payload) -> str | None:
-        """Why a received payload must not be mixed ("not-finite", "wrong-size", ...), or None when it may."""
+    def check(self, rank: int, payload: Payload) -> str | None:
+        """Why a payload of this rank must not be mixed ("not-finite", "wrong-size", ...), or None when it may."""
 
     def mix(self, received: Mapping[int, Payload], row: Mapping[int, float]) -> None:
         """Replace the body by the weighted sum of the received payloads and the own released one.
@@ -77,6 +78,18 @@ class Learner(Protocol):
         Args:
             received: Payloads by rank; without the own.
             row: Weights by rank for exactly the ranks in `received` and the own; they sum to one.
+        """
+
+    def sit_out(self, number: int) -> None:
+        """Let round `number` go by: in it the learner neither trains nor releases nor mixes."""
+
+    def finish(self, number: int) -> float | None:
+        """Do what is left to do after round `number`, the last, has been mixed: nobody will hear of it.
+
+        Returns its training loss (None if nothing was trained).
+
+        Raises:
+            Interrupted: `interrupt` was called; nothing has changed.
         """
 
     def interrupt(self) -> None:

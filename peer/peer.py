@@ -91,7 +91,7 @@ class Peer:
         self._start = 0
         self._reported = -1
         self._session = Session(config, learner, transport, topology, log)
-        self._keeper = Keeper(config, learner, self._session.outbox, self._session.members.lost, facts or {})
+        self._keeper = Keeper(config, learner, self._session.gossip.outbox, self._session.members.lost, facts or {})
         self._stopping = asyncio.Event()
 
     async def listen(self) -> str | None:
@@ -151,7 +151,7 @@ class Peer:
             self._complete,
             evaluate_every=self.config.evaluate_every,
         )
-        await self._session.linger(self.config.rounds)
+        await self._session.gossip.linger(self.config.rounds)
 
     async def _until_stopped(self, run: Coroutine[Any, Any, None]) -> Literal["done", "stopped"]:
         running = asyncio.create_task(run)
@@ -190,13 +190,15 @@ class Peer:
         last, lost = self._keeper.last, self._session.members.lost
         if last is not None and self._reported < last["round"]:
             self._report(last)  # stopped while it was being saved
-        dropped = self._session.drops.counts + self._session.inbox.dropped
+        dropped = self._session.drops.counts + self._session.gossip.inbox.dropped
         await self._worker.run(self._keeper.conclude, status, dropped)
         return Outcome(status, self._keeper.completed, last, dict(lost))
 
 
 def _line(entry: Mapping[str, Any], rounds: int) -> str:
     parts = [f"round {entry['round'] + 1}/{rounds}"]
+    if not entry["active"]:
+        parts.append("sat out")
     for name, key in (("loss", "train_loss"), ("accuracy", "accuracy"), ("trained", "accuracy_trained")):
         if entry[key] is not None:
             parts.append(f"{name} {entry[key]:.4f}")

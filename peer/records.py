@@ -34,6 +34,8 @@ class RoundRecord:
     mix_seconds: float
     epsilon: float | None = None
     delta: float | None = None
+    active: bool = True
+    """False in a round that the peer sat out."""
 
     @classmethod
     def evaluated(cls, after: Evaluation | None, trained: Evaluation | None, **fields: Any) -> RoundRecord:
@@ -112,9 +114,9 @@ class MetricsFile:
         self.bytes_received += entry["bytes_received"]
 
 
-def write_json(path: Path, content: Mapping[str, Any]) -> None:
+def write_json(path: Path, content: Mapping[str, Any], *, indent: int | None = 1) -> None:
     """Write a JSON file so that readers see the old content or the new, never a part."""
-    _replace(path, json.dumps(finite(content), indent=1) + "\n")
+    _replace(path, json.dumps(finite(content), indent=indent) + "\n")
 
 
 def _replace(path: Path, content: str) -> None:

@@ -29,20 +29,21 @@ async def run_rounds(
     Every call into the learner runs on the worker, so the event loop keeps answering heartbeats.
     """
     for number in range(start, rounds):
-        graph = session.begin(number)
-        evaluating = (number + 1) % evaluate_every == 0 or number == rounds - 1
+        graph = session.gossip.begin(number)
+        last = number == rounds - 1
+        evaluating = (number + 1) % evaluate_every == 0 or last
         watch = Stopwatch()
 
-        train_loss = await worker.run(learner.train, number)
+        train_loss = await worker.run(learner.train if graph.active else learner.sit_out, number)
         train_seconds = watch.lap()
 
-        payload = await worker.run(learner.release, number)
-        session.send(number, payload)
+        payload = await worker.run(learner.release, number) if graph.active else None
+        session.gossip.send(number, payload)
         exchange_seconds = watch.lap()
         # The bodies are on their way while this runs.
         trained = await worker.run(learner.evaluate) if evaluating else None
         watch.lap()
-        received = await session.collect(number)
+        received = await session.gossip.collect(number)
         exchange_seconds += watch.lap()
 
         refused = await worker.run(_refused, learner, received)
@@ -54,17 +55,18 @@ async def run_rounds(
             await worker.run(learner.mix, payloads, graph.row.restricted_to(payloads))
         mix_seconds = watch.lap()
 
-        unchanged = payload is None or not evaluating
-        after = trained if unchanged else await worker.run(learner.evaluate)
+        finished = await worker.run(learner.finish, number) if last else None
+        unchanged = payload is None and finished is None
+        after = trained if unchanged or not evaluating else await worker.run(learner.evaluate)
         watch.lap()
-        sent = await session.settle(number)
+        sent = await session.gossip.settle(number)
         exchange_seconds += watch.lap()
         await complete(
             RoundRecord.evaluated(
                 after,
                 trained,
                 round=number,
-                train_loss=train_loss,
+                train_loss=train_loss if finished is None else finished,
                 bytes_sent=sent,
                 bytes_received=sum(body.wire_bytes for body in received.values()),
                 heard=sorted(received),
@@ -72,11 +74,12 @@ async def run_rounds(
                 train_seconds=train_seconds,
                 exchange_seconds=exchange_seconds,
                 mix_seconds=mix_seconds,
+                active=graph.active,
             )
         )
 
 
 def _refused(learner: Learner, received: Mapping[int, Received]) -> dict[int, str]:
     """Which bodies must not be mixed, and why."""
-    reasons = {rank: learner.check(body.payload) for rank, body in received.items()}
+    reasons = {rank: learner.check(rank, body.payload) for rank, body in received.items()}
     return {rank: reason for rank, reason in reasons.items() if reason is not None}

@@ -9,22 +9,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from dpeer.exceptions import PeersMissing, ProtocolError, Refused
 from dpeer.peer import wire
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.drops import Drops
+from dpeer.peer.gossip import Gossip
 from dpeer.peer.greeter import Greeter
-from dpeer.peer.inbox import Inbox, Received
-from dpeer.peer.learner import Learner, Payload
+from dpeer.peer.inbox import Received
+from dpeer.peer.learner import Learner
 from dpeer.peer.membership import Membership, Neighbor, Status
-from dpeer.peer.outbox import Outbox
 from dpeer.peer.schedule import Schedule
 from dpeer.peer.speaker import Speaker
 from dpeer.peer.transports import Arrival, Link, Transport
-from dpeer.topology import Graphs, Neighborhood
+from dpeer.topology import Graphs
 
 _PAST: Mapping[str, str] = {"stopped": "was stopped", "failed": "failed"}
 
@@ -44,19 +44,17 @@ class Session:
         self, config: PeerConfig, learner: Learner, transport: Transport, topology: Graphs, log: logging.Logger
     ) -> None:
         self.members = Membership(topology.connections(config.rank, config.rounds), config.liveness)
-        self.inbox = Inbox()
-        self.outbox = Outbox()
         self.drops = Drops(log)
         self._config = config
-        self._schedule = Schedule(topology, config.rank, config.rounds)
-        self._greeter = Greeter(config, learner, self.members, self._schedule, topology.size)
+        schedule = Schedule(topology, config.rank, config.rounds)
+        self._greeter = Greeter(config, learner, self.members, schedule, topology.size)
         self._transport = transport
         self._log = log
         self._federation = wire.federation_id(config.fingerprint)
         self._speaker = Speaker(config.rank, self._federation, transport, self.members, self._greeter)
+        self.gossip = Gossip(config.rank, self._federation, schedule, self.members, self._speaker, transport, log)
         self._limits = wire.Limits(payload_bytes=learner.payload_bytes)
         self._dialled: dict[Link, int] = {}
-        self._progress = asyncio.Event()
         self._refusal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -70,7 +68,7 @@ class Session:
     def open(self, addresses: Mapping[int, str], start_round: int) -> None:
         """Dial the neighbors in `addresses` and start answering; `start_round` is the first this peer will run."""
         self.members.own_round = start_round
-        self.inbox.open(start_round)
+        self.gossip.inbox.open(start_round)
         for rank, address in addresses.items():
             self._dialled[self._transport.dial(address)] = rank
         self._tasks.append(asyncio.create_task(self._receive()))
@@ -105,85 +103,9 @@ class Session:
             self._refusal.exception()  # nobody may be left to fetch it
         await self._transport.close(self._config.linger)
 
-    # -- rounds ----------------------------------------------------------------------------------------------
-
-    def begin(self, number: int) -> Neighborhood:
-        """This peer is now at work on round `number`, whose graph it is: who waits for just that is told at once."""
-        self.members.own_round = number
-        self.inbox.open(number)
-        listeners = self._schedule.listeners(number)
-        if number - 1 not in self.outbox.frames:  # sat out: without a word its neighbors would wait for a body
-            listeners.update(self._schedule.at(number - 1).out_neighbors)
-        self._speaker.round(self.members[rank] for rank in sorted(listeners))
-        return self._schedule.at(number)
-
-    def send(self, number: int, payload: Payload | None) -> None:
-        """Send round `number`'s body to each out-neighbor once that one is known to have reached the round before.
-
-        So nobody ever has to keep more than one round ahead. On a mutual edge that stays this is known already: their
-        body of the round before is here. A peer that sits the round out says at least where it is.
-        """
-        receivers = self._schedule.at(number).out_neighbors
-        if payload is None:
-            self._speaker.round(self.members[rank] for rank in receivers)
-            return
-        self.outbox.add(number, wire.encode(wire.body(self._federation, self._config.rank, number, payload)), receivers)
-        self.outbox.unsent[number].update(receivers)
-        self._deliver()
-
-    def _deliver(self) -> None:
-        """Send what can be sent. What a broken link swallows is asked for again in the next handshake."""
-        for number, rank in self.outbox.pending():
-            if self.members.reachable(rank) and self.members[rank].progress >= number - 1:
-                self.outbox.unsent[number].discard(rank)
-                if self._transport.send(self.members[rank].link, self.outbox.frames[number]):
-                    self.outbox.sent[number].add(rank)
-
-    async def collect(self, number: int) -> dict[int, Received]:
-        """Round `number`'s bodies from everyone who can still send one."""
-        in_neighbors = self._schedule.at(number).in_neighbors
-        received = await self.inbox.collect(
-            number, in_neighbors, lambda rank: self.members.awaited(rank, number, time.monotonic())
-        )
-        for rank in sorted(set(in_neighbors) - received.keys()):
-            if reason := self.members.given_up(rank):
-                self._log.warning("lost rank %d (%s): its weight goes to the diagonal", rank, reason)
-        return received
-
-    async def settle(self, number: int) -> int:
-        """Wait until round `number` may be completed; returns the bytes of all copies of its body.
-
-        It is on its way to everyone, and whoever got the body of the round before has completed that round: of what
-        this peer released, only the body that goes into the checkpoint can still be needed.
-        """
-        earlier = self._schedule.at(number - 1).out_neighbors
-
-        def settled() -> bool:
-            now = time.monotonic()
-            return all(self.members.settled(rank, number, now) for rank in earlier) and not any(
-                self.members.waited_for(rank, number, now) for rank in self.outbox.unsent.get(number, ())
-            )
-
-        await self._until(settled)
-        return self.outbox.bytes_sent(number)
-
     def left_out(self, rank: int, reason: str) -> None:
         """A body arrived whole but must not be mixed: count it, and say so once."""
         self._drop(self.members[rank].link, ProtocolError(reason, "its weight goes to the diagonal this round"))
-
-    async def linger(self, rounds: int) -> None:
-        """After the last round: stay until every neighbor has reached its end too, or is lost.
-
-        Whoever has come to its end has every body it needs, so nobody has to ask this peer again.
-        """
-        self.members.own_round = rounds
-        self._speaker.round(self.members.all())
-        await self._until(
-            lambda: not any(self._still_at_work(neighbor.rank, rounds) for neighbor in self.members.all())
-        )
-
-    def _still_at_work(self, rank: int, rounds: int) -> bool:
-        return self.members.reachable(rank) and not self.members.settled(rank, rounds, time.monotonic())
 
     # -- what arrives ------------------------------------------------------------------------------------------
 
@@ -221,12 +143,12 @@ class Session:
         match message:
             case wire.Body():
                 self._heard(neighbor, message.round)
-                self.inbox.put(neighbor.rank, message.round, Received(message.buffers, wire.size(frames)))
+                self.gossip.inbox.put(neighbor.rank, message.round, Received(message.buffers, wire.size(frames)))
             case wire.Heartbeat():
                 self._heard(neighbor, message.round)
             case wire.Goodbye():
                 self._on_goodbye(neighbor, message.reason)
-        self._wake()
+        self.gossip.wake()
 
     def _on_hello(self, link: Link, hello: wire.Hello) -> None:
         self._speaker.unanswered.discard(link)
@@ -243,10 +165,10 @@ class Session:
         neighbor = self.members[hello.rank]
         if self.members.greet(hello.rank, link, hello.next_round, time.monotonic()):
             self._log.warning("rank %d is back", hello.rank)
-        self.outbox.asked(hello.rank, hello.next_round)
-        self._deliver()  # before the word on our round, after which no earlier body can come
+        self.gossip.outbox.asked(hello.rank, hello.next_round)
+        self.gossip.deliver()  # before the word on our round, after which no earlier body can come
         self._speaker.round([neighbor])
-        self._wake()
+        self.gossip.wake()
 
     def _turn_away_a_second(self, link: Link, rank: int) -> None:
         """Refuse a process that takes part as a rank for which another one does already."""
@@ -273,7 +195,7 @@ class Session:
         else:
             self._log.warning("rank %d %s", neighbor.rank, _PAST[reason])
         # Whoever waits for it looks again when the grace is over.
-        asyncio.get_running_loop().call_later(self._config.liveness.departure_grace + 0.01, self._wake)
+        asyncio.get_running_loop().call_later(self._config.liveness.departure_grace + 0.01, self.gossip.wake)
 
     def _heard(self, neighbor: Neighbor, number: int) -> None:
         if self.members.heard(neighbor, number, time.monotonic()):
@@ -295,26 +217,13 @@ class Session:
                 if self.members[rank].link != link or link in self._speaker.unanswered:
                     self._speaker.hello(link, reply=False)
             self._speaker.round(self.members.all())
-            self._wake()
+            self.gossip.wake()
             await asyncio.sleep(self._config.liveness.heartbeat)
 
     # -- waiting -------------------------------------------------------------------------------------------------
 
-    def _wake(self) -> None:
-        self._deliver()
-        self._progress.set()
-        self.inbox.wake()
-
-    async def _until(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition on what neighbors said. Only the round loop waits, so one event serves."""
-        while True:
-            self._progress.clear()
-            if condition():
-                return
-            await self._progress.wait()
-
     async def _everybody_or_refusal(self) -> None:
-        everybody = asyncio.create_task(self._until(lambda: not self.members.missing()))
+        everybody = asyncio.create_task(self.gossip.until(lambda: not self.members.missing()))
         try:
             await asyncio.wait({everybody, self._refusal}, return_when=asyncio.FIRST_COMPLETED)
         finally:

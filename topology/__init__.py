@@ -14,6 +14,7 @@ from dpeer.topology.files import size_of
 from dpeer.topology.fixed import Topology
 from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row
 from dpeer.topology.papers import PaperFormula, paper_formula
+from dpeer.topology.participation import Participation
 from dpeer.topology.rounds import ChangingTopology
 from dpeer.topology.spectrum import Analysis, analyse, disagreement, spectral_gap, spectrum
 
@@ -27,6 +28,7 @@ __all__ = [
     "Isolated",
     "Neighborhood",
     "PaperFormula",
+    "Participation",
     "Row",
     "Topology",
     "analyse",

@@ -65,7 +65,7 @@ class Row(Mapping[int, float]):
             This very row when nobody is missing, so that a full round is bit-identical to an
             unrestricted one; else a new one.
         """
-        missing = [rank for rank in self if rank != self._rank and rank not in received]
+        missing = {rank for rank in self if rank != self._rank and rank not in received}
         if not missing:
             return self
         kept = {rank: weight for rank, weight in self.items() if rank not in missing}
@@ -83,12 +83,14 @@ class Neighborhood:
         row: Its row of the mixing matrix, for when everyone is heard.
         in_neighbors: The ranks it receives from in this round, sorted.
         out_neighbors: The ranks it sends to in this round, sorted.
+        active: Whether the peer takes part in the round at all; one that sits out neither trains nor exchanges.
     """
 
     rank: int
     row: Row
     in_neighbors: tuple[int, ...]
     out_neighbors: tuple[int, ...]
+    active: bool = True
 
 
 class Graphs(Protocol):

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.data import Subset, TensorDataset, default_collate
 
 from dpeer.exceptions import TaskError
+from dpeer.training.device import HOST, Compute, mapped
 from dpeer.training.errors import blame
 from dpeer.training.flat import Phase
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.task import Collate
 
-_PHASES: dict[Phase, int] = {"head": 0, "body": 1, "model": 2}
+_PHASES: dict[Phase, int] = {"head": 0, "body": 1, "model": 2, "personal": 3, "finetune": 4, "screen": 5}
 
 
 def batch_order(count: int, seed: int, rank: int, number: int, phase: Phase, epoch: int) -> torch.Tensor:
@@ -34,25 +36,34 @@ def batch_order(count: int, seed: int, rank: int, number: int, phase: Phase, epo
     return torch.from_numpy(generator.permutation(count))
 
 
+def augmenting(seed: int, rank: int, number: int, phase: Phase, epoch: int) -> np.random.Generator:
+    """What an epoch's minibatches are augmented with, in their order; arguments as in `batch_order`."""
+    return stream(seed, Purpose.AUGMENT, rank, number, _PHASES[phase], epoch)
+
+
 class Batches:
     """A dataset that gives minibatches ``(inputs, targets)`` by index.
 
     A `TensorDataset` (or a `Subset` of one) without a collate function is gathered by index, which is many times
-    faster than collating samples.
+    faster than collating samples; on another device than the host, all of it lies there. Batches that are collated
+    are moved one by one.
 
     Args:
         name: What the data is ("train", ...), for messages.
         dataset: A map-style dataset of ``(input, target)``.
         collate: Makes a batch of a list of samples; None for PyTorch's `default_collate`.
+        compute: Where minibatches are needed, and how images are to lie in memory.
     """
 
-    def __init__(self, name: str, dataset: Any, collate: Collate | None) -> None:
-        self.name, self._dataset = name, dataset
+    def __init__(self, name: str, dataset: Any, collate: Collate | None, compute: Compute = HOST) -> None:
+        self.name, self.compute, self._dataset = name, compute, dataset
         self._collate: Collate = collate or default_collate
         self._tensors: tuple[torch.Tensor, ...] | None = None
         self._rows: torch.Tensor | None = None
+        self._channels_last = False
         if collate is None:
             self._find_tensors(dataset)
+            self._settle()
 
     def _find_tensors(self, dataset: Any) -> None:
         rows: torch.Tensor | None = None
@@ -65,14 +76,48 @@ class Batches:
         if type(dataset) is TensorDataset and len(dataset.tensors) == 2:
             self._tensors, self._rows = dataset.tensors, rows
 
+    def _settle(self) -> None:
+        """Put the peer's rows where they are needed; on the host, as they are, peers share the tensors."""
+        if self._tensors is None or (self.compute.on_host and not self.compute.channels_last):
+            return
+        own = self._tensors if self._rows is None else tuple(tensor[self._rows] for tensor in self._tensors)
+        inputs, targets = self.compute.place(own)
+        if self.compute.channels_last and inputs.ndim == 4:
+            # A gather of rows would put a tensor of that format back into the usual one.
+            inputs, self._channels_last = inputs.permute(0, 2, 3, 1).contiguous(), True
+        self._tensors, self._rows = (inputs, targets), None
+
+    def located(self, index: torch.Tensor) -> torch.Tensor:
+        """The index where `take` has use for it, to be moved once for many minibatches."""
+        return index if self._tensors is None else index.to(self.compute.device)
+
+    @property
+    def has_images(self) -> bool:
+        """Whether (some of) a minibatch's inputs are images: four dimensions, the first being the batch's."""
+        found: list[int] = []
+
+        def note(tensor: torch.Tensor) -> torch.Tensor:
+            found.append(tensor.ndim)
+            return tensor
+
+        inputs, _ = self.take(self.located(torch.zeros(1, dtype=torch.int64, device="cpu")))
+        mapped(inputs, note)
+        return 4 in found
+
     def __len__(self) -> int:
         return len(self._dataset)
+
+    def targets(self) -> torch.Tensor | None:
+        """All targets at once, where they lie in one tensor; else None."""
+        if self._tensors is None:
+            return None
+        return self._tensors[1] if self._rows is None else self._tensors[1][self._rows]
 
     def take(self, index: torch.Tensor) -> tuple[Any, Any]:
         """The minibatch of these samples.
 
         Args:
-            index: Which samples, shape (batch,), int64.
+            index: Which samples, shape (batch,), int64; as `located` gives it.
 
         Raises:
             TaskError: The dataset or the collate function raised, or did not give a pair.
@@ -83,16 +128,18 @@ class Batches:
             rows = index if self._rows is None else self._rows[index]
             inputs, targets = self._tensors
             with blame(f"the task's {self.name} data cannot be read"):
-                return inputs.index_select(0, rows), targets.index_select(0, rows)
+                inputs, targets = inputs.index_select(0, rows), targets.index_select(0, rows)
+            return (inputs.permute(0, 3, 1, 2) if self._channels_last else inputs), targets
         with blame(f"the task's {self.name} data cannot be read"):
             batch = self._collate([self._dataset[i] for i in index.tolist()])
         if not isinstance(batch, tuple | list) or len(batch) != 2:
             raise TaskError(f"collating the task's {self.name} data must give a pair (inputs, targets)")
-        return batch[0], batch[1]
+        inputs, targets = batch
+        return self.compute.lay_out(self.compute.place(inputs)), self.compute.place(targets)
 
     def in_order(self, batch_size: int) -> Iterator[tuple[Any, Any, int]]:
         """All minibatches in the dataset's order, each with its number of samples."""
-        for index in torch.split(torch.arange(len(self), device="cpu"), batch_size):
+        for index in torch.split(self.located(torch.arange(len(self), device="cpu")), batch_size):
             yield *self.take(index), len(index)
 
 

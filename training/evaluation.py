@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from dpeer.exceptions import TaskError
 from dpeer.training.batches import Batches, predict
+from dpeer.training.device import mapped
 from dpeer.training.errors import batch_hint, blame
 from dpeer.training.metrics import classification_metrics
 from dpeer.training.task import Loss, Metrics
@@ -42,7 +43,7 @@ def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> E
         model: The model; its training mode is left as it was.
         data: The test data.
         loss: As in `Task`.
-        metrics: As in `Task`; gets outputs and targets of the whole set.
+        metrics: As in `Task`; gets outputs and targets of the whole set, on the host.
 
     Raises:
         TaskError: The model, the loss, the metrics or the data raised, or gave what cannot be used.
@@ -79,15 +80,22 @@ def _mean_loss(
     outputs: list[Any] | None = None,
     targets: list[Any] | None = None,
 ) -> float:
-    total = 0.0
+    losses: list[tuple[Any, int]] = []
     for inputs, target, count in data.in_order(_BATCH):
-        with blame(f"the task's model failed on its {data.name} data", partial(batch_hint, inputs)):
-            output = predict(model, inputs)
-        with blame(f"the task's loss failed on its {data.name} data", partial(batch_hint, inputs, target, output)):
-            total += float(loss(output, target)) * count
+        with data.compute.autocast():
+            with blame(f"the task's model failed on its {data.name} data", partial(batch_hint, inputs)):
+                output = data.compute.full(predict(model, inputs))
+            with blame(f"the task's loss failed on its {data.name} data", partial(batch_hint, inputs, target, output)):
+                value = loss(output, target)
+                # Elsewhere a number is only waited for when all batches are under way.
+                losses.append((float(value) if data.compute.on_host else value, count))
         if outputs is not None and targets is not None:
             outputs.append(output)
             targets.append(target)
+    total = 0.0
+    with blame(f"the task's loss failed on its {data.name} data"):
+        for value, count in losses:
+            total += float(value) * count
     return total / len(data)
 
 
@@ -107,7 +115,8 @@ def _both(outputs: list[Any], targets: list[Any], metrics: Metrics) -> tuple[Any
     """All outputs and all targets; None if the default metrics cannot apply to them anyway."""
     if metrics is classification_metrics and not (isinstance(outputs[0], Tensor) and isinstance(targets[0], Tensor)):
         return None
-    return _joined(outputs), _joined(targets)
+    # Metrics are mostly computed by numpy or scikit-learn, which know no other device.
+    return mapped(_joined(outputs), Tensor.cpu), mapped(_joined(targets), Tensor.cpu)
 
 
 def _joined(parts: list[Any]) -> Any:

@@ -7,33 +7,44 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from dpeer.training.device import CPU
 from dpeer.training.split import Named
 
-Phase = Literal["head", "body", "model"]
-"""What is being trained; "model" where an algorithm trains all parameters jointly."""
+Phase = Literal["head", "body", "model", "personal", "finetune", "screen"]
+"""What is being trained: the parts of the model, or all of it ("model"; "personal" and "finetune" where an algorithm
+does so a second time in a round; "screen" where it only looks at a gradient)."""
+
+
+def new_vector(count: int, device: torch.device = CPU) -> Tensor:
+    """A vector of zeros, float32 and on that device whatever a user's set_default_dtype or set_default_device says."""
+    return torch.zeros(count, dtype=torch.float32, device=device)
 
 
 class Flat:
     """Some of a model's parameters as one contiguous float32 vector, and their gradients as another.
 
-    The model's parameters become views into `data`, in the model's own order, and their ``.grad`` views into
+    The model's parameters become views into `data`, in the order given, and their ``.grad`` views into
     `grad`, into which autograd adds: zero it before a backward pass.
 
     Args:
         phase: What these parameters are.
-        named: The parameters with their names; all float32 and on the CPU.
+        named: The parameters with their names; all float32 and on one device.
+        data: Where the values are to lie, shape (count,); new memory on the parameters' device if left out.
+        grad: Where the gradients are to lie, shape (count,).
 
     Attributes:
         data: The values, shape (count,).
         grad: The gradients, shape (count,).
+        layout: Each parameter's name, the parameter, and where it lies in the vectors.
     """
 
-    def __init__(self, phase: Phase, named: Named) -> None:
+    def __init__(self, phase: Phase, named: Named, data: Tensor | None = None, grad: Tensor | None = None) -> None:
         self.phase: Phase = phase
         self.count = sum(parameter.numel() for _, parameter in named)
-        # Said in full: a user's set_default_dtype or set_default_device must not change what travels.
-        self.data = torch.empty(self.count, dtype=torch.float32, device="cpu")
-        self.grad = torch.zeros(self.count, dtype=torch.float32, device="cpu")
+        device = named[0][1].device if named else CPU
+        self.data = new_vector(self.count, device) if data is None else data
+        self.grad = new_vector(self.count, device) if grad is None else grad
+        self.layout: list[tuple[str, torch.nn.Parameter, slice]] = []
         self._parameters = [parameter for _, parameter in named]
         self._views: list[tuple[Tensor, Tensor]] = []
         self._entries: list[dict[str, Any]] = []
@@ -43,6 +54,7 @@ class Flat:
             self.data[here].copy_(parameter.data.reshape(-1))
             self._views.append((self.data[here].view(parameter.shape), self.grad[here].view(parameter.shape)))
             parameter.data, parameter.grad = self._views[-1]
+            self.layout.append((name, parameter, here))
             self._entries.append({"name": name, "shape": list(parameter.shape), "offset": offset})
             offset = here.stop
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
+
+SamOn = Literal["body", "head", "both"]
+"""Which phases of DFedSMDC take SAM steps."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,16 @@ class Hyperparameters:
         batch_size: Samples per step; the short last batch is kept.
         rho: Radius of SAM's perturbation, where an algorithm uses SAM.
         weight_decay: PyTorch's coupled weight decay (L2), added to the gradient.
+        grad_clip: The longest gradient that a step is made with (the published code's guard is 10); None for no limit.
+        local_steps: Minibatches that `body_epochs` stands for, whatever the number of samples; other phases are scaled
+            alike. None to count epochs.
+        rounds: How many rounds are planned, for schedules that end with the run.
+        sam: Which phases of `dfedsmdc` take SAM steps.
+        finetune_epochs: Epochs of `fedbabu` on the whole model, after the last message.
+        ditto_lambda: How strongly `ditto` pulls the personal model towards the shared one.
+        sparsity: Share of the weights that `dis-pfl` holds at zero.
+        prune_rate: Share of the weights held that `dis-pfl` exchanges in the first round (its alpha).
+        quantize: Bits per value of what travels, 4, 8 or 16; None for 32-bit floats.
     """
 
     body_lr: float = 0.05
@@ -33,3 +47,12 @@ class Hyperparameters:
     batch_size: int = 32
     rho: float = 0.05
     weight_decay: float = 0.0
+    grad_clip: float | None = None
+    local_steps: int | None = None
+    rounds: int = 20
+    sam: SamOn = "body"
+    finetune_epochs: int = 5
+    ditto_lambda: float = 0.75
+    sparsity: float = 0.5
+    prune_rate: float = 0.5
+    quantize: int | None = None

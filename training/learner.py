@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import math
-import weakref
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch import Tensor
 
-from dpeer.exceptions import CheckpointError, TaskError
+from dpeer.exceptions import CheckpointError, ConfigurationError, TaskError
 from dpeer.training import payload, store
 from dpeer.training.algorithms import find_algorithm
-from dpeer.training.batches import Batches
-from dpeer.training.evaluation import Evaluation, evaluate, mean_loss
+from dpeer.training.codecs import Codec, Dense, Quantized
+from dpeer.training.device import HOST, Compute, host
+from dpeer.training.evaluation import Evaluation
 from dpeer.training.hyperparameters import Hyperparameters
-from dpeer.training.metrics import classification_metrics
+from dpeer.training.judge import Judge
 from dpeer.training.payload import Payload
 from dpeer.training.randomness import GlobalGenerators, Purpose
+from dpeer.training.snapshots import Snapshots
 from dpeer.training.split import split
-from dpeer.training.store import State
-from dpeer.training.task import Task
+from dpeer.training.task import Task, claim
 from dpeer.training.trainer import Trainer
 
 _FORMAT = 1
-
-_claimed: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
 
 class Learner:
@@ -45,13 +42,14 @@ class Learner:
         seed: The federation's seed, not negative; equal on all peers.
         keep: Which model `write_model` writes: the "last", or the "best" by the loss on the task's validation data
             among those that were evaluated after mixing.
-
-    Attributes:
-        best_round: The round of the best model so far; None without ``keep="best"`` or before the first.
+        evaluate_on: Which of the task's data `evaluate` uses.
+        steady: Whether the peer exchanges with the same neighbors in every round.
+        compute: On which device, where the model and the data are moved to, and how.
 
     Raises:
         UnknownName: No such algorithm.
         TaskError: The model cannot be trained by it, or ``keep="best"`` without validation data.
+        ConfigurationError: The algorithm has a way of its own to send bodies and cannot quantize them.
     """
 
     def __init__(
@@ -63,27 +61,44 @@ class Learner:
         rank: int,
         seed: int,
         keep: Literal["last", "best"] = "last",
+        evaluate_on: Literal["test", "validation"] = "test",
+        steady: bool = True,
+        compute: Compute = HOST,
     ) -> None:
-        if keep == "best" and task.validation is None:
-            raise TaskError("--keep best needs validation data: give the task `validation=`, or use --keep last")
-        self._algorithm = find_algorithm(algorithm)
-        _claim(task.model)
+        for option, value, other in (("keep", keep, "last"), ("evaluate-on", evaluate_on, "test")):
+            if value in ("best", "validation") and task.validation is None:
+                raise TaskError(
+                    f"--{option} {value} needs validation data: hold some out with --validation 0.1 (your own task: "
+                    f"give it `validation=`), or use --{option} {other}"
+                )
+        self._algorithm = find_algorithm(algorithm)()
+        claim(task.model)
         parts = split(task.model, task.head, self._algorithm.shares, algorithm)
-        self._trainer = Trainer(task, parts, hyperparameters or Hyperparameters(), rank=rank, seed=seed)
-        self._generators = GlobalGenerators(seed, rank)
+        h = hyperparameters or Hyperparameters()
+        with compute.reporting():
+            if not compute.on_host:
+                task.model.to(compute.device)  # parameters stay the same objects
+            self._trainer = Trainer(task, parts, h, rank=rank, seed=seed, compute=compute)
+            self._judge = Judge(task, keep, evaluate_on, compute)
+        self._generators = GlobalGenerators(seed, rank, compute.device)
         self._rank, self._seed = rank, seed
         self._model = task.model
-        self._loss, self._metrics = task.loss or cross_entropy, task.metrics or classification_metrics
-        self._test = Batches("test", task.test, task.collate)
-        self._validation = Batches("validation", task.validation, task.collate) if keep == "best" else None
-        untouched = store.frozen(self._model, self._trainer.body, self._trainer.head)
-        self._still = {name: store.mark(parameter) for name, parameter in untouched.items()}
+        self._algorithm.start(self._trainer)
+        self._codec = self._codec_of(steady)
+        self._snapshots = Snapshots(self._trainer, {"algorithm": self._algorithm, "codec": self._codec})
         self._digest = payload.digest(self._trainer.body.data)
-        self._released: Tensor | None = None
         self._mixed = False
-        self._best: State | None = None
-        self._best_loss = math.inf
-        self.best_round: int | None = None
+
+    def _codec_of(self, steady: bool) -> Codec:
+        bits = self._trainer.hyperparameters.quantize
+        own = self._algorithm.codec(self._trainer)
+        if bits is None or not self.shares:
+            return own or Dense(self._trainer.body, self._rank)
+        if own is not None:
+            raise ConfigurationError(
+                f"--quantize {bits} cannot be used with {self._algorithm.name}, which sends {self._algorithm.leaves}"
+            )
+        return Quantized(self._trainer.body, self._rank, bits, steady=steady)
 
     # What the handshake and the logs need.
 
@@ -99,8 +114,8 @@ class Learner:
 
     @property
     def payload_bytes(self) -> int:
-        """The bytes of one payload."""
-        return 4 * self._trainer.body.count
+        """The most bytes that one payload may have."""
+        return self._codec.payload_bytes if self.shares else 0
 
     @property
     def shares(self) -> bool:
@@ -115,7 +130,17 @@ class Learner:
     @property
     def head_parameters(self) -> int:
         """How many trained parameters stay at home."""
-        return self._trainer.head.count
+        return self._algorithm.at_home(self._trainer)
+
+    @property
+    def gradients(self) -> int:
+        """For how many samples a gradient has been computed since the learner was made."""
+        return self._trainer.gradients
+
+    @property
+    def best_round(self) -> int | None:
+        """The round of the best model so far; None without ``keep="best"`` or before the first."""
+        return self._judge.best_round
 
     @property
     def num_samples(self) -> int:
@@ -124,8 +149,24 @@ class Learner:
 
     @property
     def body(self) -> Tensor:
-        """A copy of the body as it is now, shape (body_parameters,), for consensus distances."""
-        return self._trainer.body.data.clone()
+        """A copy of the body as it is now, shape (body_parameters,), on the host; for consensus distances."""
+        return host(self._trainer.body.data)
+
+    @property
+    def compute(self) -> Compute:
+        """On which device and how."""
+        return self._trainer.compute
+
+    @property
+    def has_images(self) -> bool:
+        """Whether the model's inputs are images, which `Compute.channels_last` is about."""
+        return self._trainer.data.has_images
+
+    @contextmanager
+    def _calling(self, purpose: Purpose, number: int) -> Iterator[None]:
+        """The task's code is run within it."""
+        with self._generators.kept(purpose, number), self.compute.reporting():
+            yield
 
     # The round loop's steps, in its order.
 
@@ -141,8 +182,8 @@ class Learner:
             TaskError: The task's model, loss or data raised.
         """
         self._trainer.number, self._trainer.loss = number, None
-        self._released, self._mixed = None, False
-        with self._generators.kept(Purpose.TRAIN, number):
+        self._mixed = False
+        with self._calling(Purpose.TRAIN, number):
             self._algorithm.train(self._trainer)
         return self._trainer.loss
 
@@ -150,12 +191,9 @@ class Learner:
         """This round's body, for every neighbor and for the own part of the sum; None where nothing is shared.
 
         Returns:
-            One read-only buffer of little-endian float32 that never changes again.
+            Read-only buffers that never change again; what is in them is the codec's affair.
         """
-        if not self.shares:
-            return None
-        self._released = self._trainer.body.data.clone()
-        return [payload.encode(self._released)]
+        return self._codec.release(number) if self.shares else None
 
     def evaluate(self) -> Evaluation:
         """Evaluate the model as it is now on this peer's test data.
@@ -166,26 +204,31 @@ class Learner:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        with self._generators.kept(Purpose.EVALUATE, self._trainer.number):
-            found = evaluate(self._model, self._test, self._loss, self._metrics)
-            self._trainer.reattach()
-            if self._validation is not None and (self._mixed or not self.shares):
-                loss = mean_loss(self._model, self._validation, self._loss)
-                self._trainer.reattach()
-                self._keep_if_best(loss)
+        with self._calling(Purpose.EVALUATE, self._trainer.number):
+            with self._predicting():
+                found = self._judge.test()
+            if self._judge.keeps_best and (self._mixed or not self.shares):
+                with self._predicting():
+                    better = self._judge.is_best(self._trainer.number)
+                if better:
+                    self._judge.best = self._snapshots.take()
         return found
 
-    def _keep_if_best(self, loss: float) -> None:
-        if loss < self._best_loss:
-            self._best_loss, self.best_round = loss, self._trainer.number
-            self._best = self._state()
+    @contextmanager
+    def _predicting(self) -> Iterator[None]:
+        """Within it the model is the one that predicts."""
+        with self._trainer.holding(self._algorithm.predictor(self._trainer)):
+            yield
+            self._trainer.reattach()
 
-    def check(self, received: Payload) -> str | None:
-        """Why a received payload must not be mixed ("wrong-size", "not-finite"), or None; never raises."""
-        return payload.why_not(received, self._trainer.body.count)
+    def check(self, rank: int, received: Payload) -> str | None:
+        """Why a payload of this rank must not be mixed ("wrong-size", "not-finite", ...), or None; never raises."""
+        return self._codec.check(rank, received)
 
     def mix(self, received: Mapping[int, Payload], row: Mapping[int, float]) -> None:
         """Body <- sum over ranks j, in rank order, of row[j] * z_j, the own z being what was released.
+
+        (A codec may mix otherwise: see `dpeer.training.codecs`.)
 
         Args:
             received: Payloads by rank, each of which `check` let pass; without the own.
@@ -196,29 +239,34 @@ class Learner:
         """
         if row.keys() != received.keys() | {self._rank}:
             raise ValueError(f"weights are for ranks {sorted(row)}, bodies from {sorted(received)} and own")
-        body = self._trainer.body.data
-        own = body.clone() if self._released is None else self._released
-        with torch.no_grad():
-            body.zero_()
-            # One order for all, for floating point addition does not commute to the bit.
-            for rank in sorted(row):
-                if rank == self._rank:
-                    body.add_(own, alpha=row[rank])
-                else:
-                    payload.add_weighted(body, received[rank], row[rank])
-        self._released, self._mixed = None, True
+        self._codec.mix(received, row)
+        self._mixed = True
+
+    def sit_out(self, number: int) -> None:
+        """Let round `number` go by without this peer."""
+        self._trainer.number, self._trainer.loss = number, None
+        self._algorithm.sit_out()
+
+    def finish(self, number: int) -> float | None:
+        """Do what the algorithm leaves for the end, after round `number`, the last, has been mixed.
+
+        Returns:
+            The training loss, as `train` gives it; None when nothing was trained.
+
+        Raises:
+            Interrupted: `interrupt` was called; nothing has changed.
+            TaskError: The task's model, loss or data raised.
+        """
+        self._trainer.number, self._trainer.loss = number, None
+        with self._calling(Purpose.FINISH, number):
+            self._algorithm.finish(self._trainer)
+        return self._trainer.loss
 
     def interrupt(self) -> None:
         """Ask `train` to stop after the current minibatch, now and in every later call. Any thread may call this."""
         self._trainer.interrupt()
 
     # Files.
-
-    def _state(self) -> State:
-        return State.of(self._model, self._trainer.body, self._trainer.head, self._still)
-
-    def _put(self, state: State) -> None:
-        state.put(self._model, self._trainer.body, self._trainer.head)
 
     @property
     def _identity(self) -> dict[str, Any]:
@@ -229,6 +277,8 @@ class Learner:
             "seed": self._seed,
             "body": self._trainer.body.manifest,
             "head": self._trainer.head.manifest,
+            "quantize": self._trainer.hyperparameters.quantize,
+            **self._algorithm.plan(self._trainer),
         }
 
     def save(self, directory: Path) -> None:
@@ -237,10 +287,11 @@ class Learner:
         Raises:
             OSError: The folder cannot be written.
         """
-        states = {"last": self._state()} | ({"best": self._best} if self._best is not None else {})
-        rest = {"round": self._trainer.number, "best_round": self.best_round}
-        best = {"best_loss": self._best_loss if self._best is not None else None}
-        store.save(directory, states, self._identity | rest | best)
+        best = self._judge.best
+        states = {"last": self._snapshots.take()} | ({"best": best} if best is not None else {})
+        rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self.best_round}
+        rest |= {"best_loss": self._judge.best_loss if best is not None else None}
+        store.save(directory, states, self._identity | rest)
 
     def load(self, directory: Path) -> None:
         """Take up the state that `save` left in the folder; the learner is as it was then, to the bit.
@@ -255,11 +306,10 @@ class Learner:
             best_loss = math.inf if best is None else float(rest["best_loss"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint in {directory} is damaged: {error!r}") from error
-        self._put(last)
+        self._snapshots.put(last)
         self._trainer.number = number
-        self._best, self._best_loss, self.best_round = best, best_loss, best_round
-        # A checkpoint is of the end of a round.
-        self._released, self._mixed = None, True
+        self._judge.best, self._judge.best_loss, self._judge.best_round = best, best_loss, best_round
+        self._mixed = True  # a checkpoint is of the end of a round
 
     def write_model(self, path: Path) -> None:
         """Write the model that predicts to a safetensors file, under the model's own state names.
@@ -269,24 +319,13 @@ class Learner:
         Raises:
             OSError: The file cannot be written.
         """
-        if self._best is None:
-            store.write_model(self._model, path)
-            return
-        current = self._state()
-        self._put(self._best)
+        best = self._judge.best
+        current = None if best is None else self._snapshots.take()
+        if best is not None:
+            self._snapshots.put(best)
         try:
-            store.write_model(self._model, path)
+            with self._predicting():
+                store.write_model(self._model, path)
         finally:
-            self._put(current)
-
-
-def _claim(model: nn.Module) -> None:
-    """Refuse a model that another learner of this process trains already, in whole or in part."""
-    for name, module in model.named_modules():
-        if module in _claimed:
-            part = f"a part ({name!r}) that" if name else "one that"
-            raise TaskError(
-                f"the task's model is or has {part} another peer of this process trains already: "
-                "build a new model in every call of the factory"
-            )
-    _claimed.update(model.modules())
+            if current is not None:
+                self._snapshots.put(current)

@@ -10,17 +10,17 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from dpeer.exceptions import ConfigurationError, DpeerError, TaskError, UnknownName
 from dpeer.training.errors import describe
+from dpeer.training.partitions import check_spec
 from dpeer.training.randomness import LOCK, seed_globals
 from dpeer.training.task import Task
-from dpeer.training.tasks import BUILTIN_TASKS
-
-DEFAULT_PARTITION = "dirichlet:0.3"
+from dpeer.training.tasks import BUILTIN_TASKS, Choices
 
 _files: dict[Path, ModuleType] = {}
 
@@ -31,28 +31,34 @@ def load_task(
     size: int,
     seed: int,
     options: Mapping[str, Any] | None = None,
-    partition: str | None = None,
+    choices: Choices | None = None,
+    *,
+    init_seed: int | None = None,
 ) -> Task:
     """Make what one rank trains with.
 
-    The global generators of torch, numpy and random are seeded with `seed` right before the factory is called, so
-    models that are built first come out equal on all ranks. A file is imported once in a process.
+    The global generators of torch, numpy and random are seeded right before the factory is called, so models that are
+    built first come out equal on all ranks. A file is imported once in a process.
 
     Args:
         spec: A built-in task's name, ``path/to/file.py:factory`` or ``package.module:factory``.
         rank: This peer.
         size: Number of peers.
-        seed: The federation's seed.
+        seed: Decides how data are divided; the factory gets it.
         options: Keyword arguments for the factory (``--task-option``).
-        partition: How a built-in task's data is divided, "dirichlet:0.3" if None. A user's factory divides its own.
+        choices: What the user chose about the data and the model. A user's own factory divides its own data and brings
+            its own model, so that only the head can be chosen.
+        init_seed: What the global generators are seeded with, and so the model's first weights; `seed` if None.
 
     Raises:
         UnknownName: No built-in task, or no partition, of that name.
         TaskError: The task cannot be imported, does not take these options, raised, or did not return a `Task`.
-        ConfigurationError: `partition` with a user's own task.
+        ConfigurationError: Choices that only a built-in task leaves, with a user's own one.
         PartitionError: The data cannot be divided as asked.
     """
-    given = dict(options or {})
+    given, choices = dict(options or {}), choices or Choices()
+    place = (rank, size, seed)
+    init_seed = seed if init_seed is None else init_seed
     if ":" not in spec and spec not in BUILTIN_TASKS:
         if spec.endswith(".py"):
             raise TaskError(f"task {spec!r} names no factory; write {spec + ':task'!r} for its function `task`")
@@ -60,18 +66,30 @@ def load_task(
     with LOCK:
         if spec in BUILTIN_TASKS:
             factory = BUILTIN_TASKS[spec].factory()
-            bound = {"partition": partition or DEFAULT_PARTITION}
-            return _made(spec, factory, (rank, size, seed), bound, given)
-        if partition is not None:
-            raise ConfigurationError(
-                f"--partition {partition} is for built-in tasks ({', '.join(BUILTIN_TASKS)}): {spec!r} divides its "
-                "own data; pass it a --task-option, and use dpeer.training.partition in the factory"
-            )
+            way = choices.partition or BUILTIN_TASKS[spec].partition
+            check_spec(way)
+            bound = replace(choices, partition=way)
+            return _made(spec, factory, place, init_seed, {"choices": bound}, given)
+        _check_own(spec, choices)
         where, _, name = spec.rpartition(":")
         path = Path(where) if where.endswith(".py") or "/" in where else None
         with _on_path(path.resolve().parent if path else Path.cwd()):
             module = _import(spec, where, path)
-            return _made(spec, _attribute(spec, module, name), (rank, size, seed), {}, given)
+            task = _made(spec, _attribute(spec, module, name), place, init_seed, {}, given)
+        return task if choices.head is None else replace(task, head=choices.head)
+
+
+def _check_own(spec: str, choices: Choices) -> None:
+    """Refuse what only built-in tasks leave to choose; the head is a user's own task's to choose, too."""
+    chosen = next((f for f in fields(Choices) if f.name != "head" and getattr(choices, f.name) != f.default), None)
+    if chosen is None:
+        return
+    value = getattr(choices, chosen.name)
+    said = f"--{chosen.name.replace('_', '-')}" + ("" if value is True else f" {value}")
+    raise ConfigurationError(
+        f"{said} is for built-in tasks ({', '.join(BUILTIN_TASKS)}): {spec!r} brings its own data and model; pass it "
+        "a --task-option, and use dpeer.training.partition and dpeer.training.build_model in the factory"
+    )
 
 
 @contextmanager
@@ -135,11 +153,20 @@ def _made(
     spec: str,
     factory: Callable[..., Any],
     place: tuple[int, int, int],
+    init_seed: int,
     bound: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> Task:
     for reserved in bound.keys() & options.keys():
-        raise TaskError(f"task {spec!r}: {reserved!r} is not a task option; use --{reserved}")
+        raise TaskError(f"task {spec!r}: {reserved!r} is not a task option")
+    if bound and (word := next((f.name for f in fields(Choices) if f.name in options), None)):
+        raise TaskError(f"task {spec!r}: {word!r} is not a task option; use --{word.replace('_', '-')}")
+    if bound:
+        taken = [p.name for p in inspect.signature(factory).parameters.values() if p.kind is p.KEYWORD_ONLY]
+        valid = [name for name in taken if name not in bound]
+        for name in options:
+            if name not in valid:
+                raise UnknownName("task option", name, valid or ["(none)"], f"task {spec!r}")
     try:
         inspect.signature(factory).bind(*place, **bound, **options)
     except TypeError as error:
@@ -151,13 +178,13 @@ def _made(
         ) from error
     except ValueError:  # a callable without a signature, written in C: the call itself will tell
         pass
-    seed_globals(place[2])
+    seed_globals(init_seed)
     try:
         task = factory(*place, **bound, **options)
     except DpeerError:
         raise
     except (Exception, SystemExit) as error:
-        raise TaskError(f"task {spec!r} failed for rank {place[0]}: {describe(error)}") from error
+        raise TaskError(f"task {spec!r} failed: {describe(error)}") from error
     if not isinstance(task, Task):
         raise TaskError(f"task {spec!r} returned a {type(task).__name__}; it must return a dpeer.training.Task")
     return task

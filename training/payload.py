@@ -17,10 +17,10 @@ _FLOAT = np.dtype("<f4")
 
 
 def encode(vector: Tensor) -> memoryview:
-    """The bytes of a flat float32 vector, read-only, without a copy where the machine is little-endian."""
+    """The bytes of a flat float32 vector, read-only; on the host and where it is little-endian, without a copy."""
     if not vector.numel():  # such a view cannot be cast
         return memoryview(b"")
-    return memoryview(vector.numpy().astype(_FLOAT, copy=False).data).cast("B").toreadonly()
+    return memoryview(vector.cpu().numpy().astype(_FLOAT, copy=False).data).cast("B").toreadonly()
 
 
 def digest(vector: Tensor) -> str:
@@ -83,7 +83,7 @@ def why_not(payload: Payload, count: int) -> str | None:
 
 
 def add_weighted(total: Tensor, payload: Payload, weight: float) -> None:
-    """Total <- total + weight * payload, in place and without temporaries.
+    """Total <- total + weight * payload, in place; on the host without temporaries.
 
     Raises:
         ValueError: The payload does not have the total's size (`why_not` says so beforehand).
@@ -93,5 +93,5 @@ def add_weighted(total: Tensor, payload: Payload, weight: float) -> None:
         raise ValueError(f"a payload of {total.numel()} floats was expected")
     offset = 0
     for vector in vectors:
-        total[offset : offset + vector.numel()].add_(vector, alpha=weight)
+        total[offset : offset + vector.numel()].add_(vector.to(total.device), alpha=weight)
         offset += vector.numel()

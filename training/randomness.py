@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from dpeer.training.device import CPU
+
 LOCK = threading.RLock()
 """Held by whoever uses the process's global generators."""
 
@@ -31,6 +33,11 @@ class Purpose(IntEnum):
     PARTITION = 1
     TRAIN = 2
     EVALUATE = 3
+    MASK = 4
+    FINISH = 5
+    HOLD_OUT = 6
+    SUBSET = 7
+    AUGMENT = 8
 
 
 def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
@@ -45,15 +52,17 @@ def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
 
 
 def seed_globals(seed: int) -> None:
-    """Seed the global generators of torch, numpy and random; the caller holds `LOCK`."""
+    """Seed the global generators of torch (on all devices), numpy and random; the caller holds `LOCK`."""
     torch.manual_seed(seed % 2**64)
     np.random.seed(seed % 2**32)
     random.seed(seed)
 
 
-def _states() -> tuple[bytes, Any, Any]:
+def _states(device: torch.device) -> tuple[Any, ...]:
     kind, key, *rest = np.random.get_state(legacy=True)
-    return torch.get_rng_state().numpy().tobytes(), (kind, np.asarray(key).tobytes(), *rest), random.getstate()
+    tensors = [torch.get_rng_state()] + ([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])
+    torches = (state.numpy().tobytes() for state in tensors)
+    return *torches, (kind, np.asarray(key).tobytes(), *rest), random.getstate()
 
 
 class GlobalGenerators:
@@ -67,10 +76,11 @@ class GlobalGenerators:
     Args:
         seed: The federation's seed.
         rank: The learner's rank.
+        device: Where it trains, whose generator counts, too.
     """
 
-    def __init__(self, seed: int, rank: int) -> None:
-        self._seed, self._rank = seed, rank
+    def __init__(self, seed: int, rank: int, device: torch.device = CPU) -> None:
+        self._seed, self._rank, self._device = seed, rank, device
         self._draws: dict[Purpose, bool] = {}
 
     @contextmanager
@@ -81,12 +91,13 @@ class GlobalGenerators:
             purpose: Which kind of call the block is.
             number: The round.
         """
-        if self._draws.get(purpose) is False:
+        kind = Purpose.TRAIN if purpose is Purpose.FINISH else purpose  # it trains, too
+        if self._draws.get(kind) is False:
             yield
             return
         with LOCK:
             seed_globals(int(stream(self._seed, purpose, self._rank, number).integers(2**63)))
-            before = None if purpose in self._draws else _states()
+            before = None if kind in self._draws else _states(self._device)
             yield
             if before is not None:
-                self._draws[purpose] = before != _states()
+                self._draws[kind] = before != _states(self._device)

@@ -15,6 +15,8 @@ from dpeer.training.flat import Flat
 
 _TINY = 1e-12  # as in the published code: a gradient whose norm underflows must not be blown up, a zero one not be NaN
 
+_CLIP_TINY = 1e-6  # PyTorch's
+
 
 class Momentum:
     """PyTorch's SGD: no dampening, no Nesterov, coupled weight decay; momentum starts at zero.
@@ -37,6 +39,12 @@ class Momentum:
         if self._velocity is not None:
             step = self._velocity.mul_(self._momentum).add_(step)
         self._flat.data.add_(step, alpha=-lr)
+
+
+def clip_gradient(flat: Flat, longest: float) -> None:
+    """Shorten the gradient to the length `longest` where it is longer, as ``torch.nn.utils.clip_grad_norm_`` does."""
+    norm = torch.linalg.vector_norm(flat.grad)
+    flat.grad.mul_((longest / (norm + _CLIP_TINY)).clamp_max(1.0))
 
 
 def sam_gradient(flat: Flat, gradient: Callable[[], Tensor], rho: float, kept: Tensor) -> Tensor:

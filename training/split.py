@@ -104,7 +104,9 @@ def _check_kinds(trainable: Named) -> None:
                 "be float32: call model.float(), or freeze it with requires_grad=False"
             )
         if parameter.device.type != "cpu":
-            raise TaskError(f"parameter {name!r} is on {parameter.device}; leave the model on the cpu")
+            raise TaskError(
+                f"parameter {name!r} is on {parameter.device}; leave the model on the cpu: --device moves it"
+            )
 
 
 def _check_storage(model: nn.Module) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from dpeer.exceptions import CheckpointError
+from dpeer.training.device import host
 from dpeer.training.errors import describe
 from dpeer.training.flat import Flat
 
@@ -37,31 +38,32 @@ def frozen(model: nn.Module, body: Flat, head: Flat) -> dict[str, Tensor]:
 
 @dataclass(frozen=True)
 class State:
-    """Everything of a model that changes while it trains, as copies.
+    """Everything of a model that changes while it trains, as copies on the host.
 
     Attributes:
         body: Shape (body_parameters,).
         head: Shape (head_parameters,).
         buffers: The model's buffers (batch statistics in the head, ...) by name, and those of its frozen parameters
             that its code has changed (a teacher's moving average, ...).
+        rest: What algorithm and codec keep besides, by name.
     """
 
     body: Tensor
     head: Tensor
     buffers: Mapping[str, Tensor]
+    rest: Mapping[str, Tensor] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, model: nn.Module, body: Flat, head: Flat, still: Mapping[str, Mark]) -> State:
+    def of(
+        cls, model: nn.Module, body: Flat, head: Flat, still: Mapping[str, Mark], rest: Mapping[str, Tensor]
+    ) -> State:
         """Copy the state of a model whose frozen parameters had these marks in the beginning."""
         changed = {name: p for name, p in frozen(model, body, head).items() if still.get(name) != mark(p)}
-        buffers = {
-            name: value.detach().clone(memory_format=torch.contiguous_format)
-            for name, value in {**dict(model.named_buffers()), **changed}.items()
-        }
-        return cls(body.data.clone(), head.data.clone(), buffers)
+        buffers = {name: host(value) for name, value in {**dict(model.named_buffers()), **changed}.items()}
+        return cls(host(body.data), host(head.data), buffers, {name: host(value) for name, value in rest.items()})
 
     def put(self, model: nn.Module, body: Flat, head: Flat) -> None:
-        """Give a model of the same shape this state.
+        """Give a model of the same shape this state, but for `rest`.
 
         Raises:
             CheckpointError: The shapes differ.
@@ -85,7 +87,8 @@ class State:
     def tensors(self, prefix: str) -> dict[str, Tensor]:
         """The state as named tensors."""
         named = {f"{prefix}/body": self.body, f"{prefix}/head": self.head}
-        return named | {f"{prefix}/buffer/{name}": buffer for name, buffer in self.buffers.items()}
+        named |= {f"{prefix}/buffer/{name}": buffer for name, buffer in self.buffers.items()}
+        return named | {f"{prefix}/rest/{name}": value for name, value in self.rest.items()}
 
     @classmethod
     def from_tensors(cls, prefix: str, tensors: Mapping[str, Tensor]) -> State:
@@ -94,9 +97,11 @@ class State:
         Raises:
             KeyError: A tensor is missing.
         """
-        start = f"{prefix}/buffer/"
-        buffers = {name.removeprefix(start): t for name, t in tensors.items() if name.startswith(start)}
-        return cls(tensors[f"{prefix}/body"], tensors[f"{prefix}/head"], buffers)
+        buffers, rest = (
+            {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+            for start in (f"{prefix}/buffer/", f"{prefix}/rest/")
+        )
+        return cls(tensors[f"{prefix}/body"], tensors[f"{prefix}/head"], buffers, rest)
 
 
 def save(directory: Path, states: Mapping[str, State], rest: Mapping[str, Any]) -> None:
@@ -156,11 +161,7 @@ def write_model(model: nn.Module, path: Path) -> None:
     """
     # Each tensor is copied: the parameters are views of one vector, and tied ones share memory, which safetensors
     # does not store.
-    tensors = {
-        name: value.detach().clone().contiguous()
-        for name, value in model.state_dict().items()
-        if isinstance(value, Tensor)
-    }
+    tensors = {name: host(value) for name, value in model.state_dict().items() if isinstance(value, Tensor)}
     part = path.with_name(path.name + ".part")
     save_file(tensors, part, metadata={"format": "pt"})
     part.replace(path)

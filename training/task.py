@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpeer.exceptions import TaskError
 from dpeer.training.errors import blame
 from dpeer.training.split import check_prefixes
 
+_claimed: weakref.WeakSet[nn.Module] = weakref.WeakSet()
+
 Loss = Callable[[Any, Any], Tensor]
 Metrics = Callable[[Any, Any], Mapping[str, float]]
 Collate = Callable[[list[Any]], Any]
+Augment = Callable[[Any, np.random.Generator], Any]
 
 
 @dataclass(eq=False)
@@ -39,6 +45,11 @@ class Task:
         metrics: ``metrics(outputs, targets)`` over the whole test set, a number by name. `accuracy` and
             `balanced_accuracy` if left out; the entry named ``accuracy`` is the one that tables show.
         collate: Makes ``(inputs, targets)`` of a list of samples. PyTorch's `default_collate` if left out.
+        augment: ``augment(inputs, generator)``, training inputs of a minibatch changed at random with a NumPy generator
+            whose state follows from seed, rank and round; shape and type stay.
+        names: What inputs and classes are called, where peers read files of their own and must mean the same by them.
+        division: SHA-256 (hex) of how common pools are divided among all ranks; peers compare it.
+        indices: Which samples of common pools these are ("train", "validation", "test"), to be saved with the results.
 
     Raises:
         TaskError: One of them cannot be used.
@@ -52,6 +63,10 @@ class Task:
     loss: Loss | None = None
     metrics: Metrics | None = None
     collate: Collate | None = None
+    augment: Augment | None = None
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    division: str | None = None
+    indices: Mapping[str, NDArray[np.int64]] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):
@@ -61,7 +76,7 @@ class Task:
             dataset = getattr(self, name)
             if dataset is not None or name != "validation":
                 self._check_dataset(name, dataset)
-        for name in ("loss", "metrics", "collate"):
+        for name in ("loss", "metrics", "collate", "augment"):
             function = getattr(self, name)
             if function is not None and not callable(function):
                 raise TaskError(f"the task's {name} is {_kind(function)}; it must be a function")
@@ -91,3 +106,15 @@ def _kind(value: Any) -> str:
     if value is None:
         return "None"
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"
+
+
+def claim(model: nn.Module) -> None:
+    """Refuse a model that another learner of this process trains already, in whole or in part."""
+    for name, module in model.named_modules():
+        if module in _claimed:
+            part = f"a part ({name!r}) that" if name else "one that"
+            raise TaskError(
+                f"the task's model is or has {part} another peer of this process trains already: "
+                "build a new model in every call of the factory"
+            )
+    _claimed.update(model.modules())

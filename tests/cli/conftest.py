@@ -11,7 +11,7 @@ from dpeer.cli import main
 
 PROGRESS = re.compile(
     r"(simulate|cluster): \d+ peers, |round \d+/|dpeer: rank \d+ of |\d\d:\d\d:\d\d rank \d+ (INFO|WARNING): "
-    r"|rank 0: (\w+ on \S+: \d+ training samples|body-lr )"
+    r"|rank 0: ([\w-]+ on \S+: \d+ training samples|body-lr )"
 )
 """Lines on stderr that say how it goes, not that something is wrong."""
 

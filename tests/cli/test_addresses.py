@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dpeer.cli.addresses import addresses, listen_address
-from dpeer.cli.config import Settings
+from dpeer.cli.settings import Settings
 from dpeer.exceptions import AddressError
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from dpeer.cli.config import Settings, load, parse_option
+from dpeer.cli.config import load, parse_option
 from dpeer.cli.graph import build_graph
+from dpeer.cli.settings import Settings
 from dpeer.exceptions import ConfigurationError, UnknownName
 
 Write = Callable[..., Path]

@@ -141,7 +141,7 @@ def test_what_cannot_be_is_said_before_anything_is_started(
         (("--task", "yours.py:task"), ("there is no file 'yours.py'",)),
         (("--task", "mine.py:god"), ("'god'", "good")),
         (("--task", "no.such.package:task"), ("no.such.package:task", "cannot be imported", "No module named 'no'")),
-        (("--task", "mine.py:raising"), ("mine.py:raising", "rank 0", "FileNotFoundError: no scans for this site")),
+        (("--task", "mine.py:raising"), ("mine.py:raising", "FileNotFoundError: no scans for this site")),
         (("--task", "mine.py:nothing"), ("returned a NoneType", "dpeer.training.Task")),
         (("--task", "mine.py:good", "--task-option", "path=x"), ("mine.py:good", "path")),
         (("--task", "mine.py:good", "--partition", "iid"), ("--partition iid", "mine.py:good", "--task-option")),
@@ -216,6 +216,22 @@ def test_a_mistyped_baseline_is_said_before_the_run_not_after_it(
 ) -> None:
     refused(2, ("'locl'", "did you mean 'local'?"), command, *SMALL, "--task", "mine.py:good", "--baseline", "locl")
     assert list(tmp_path.glob("dpeer-run/rank-*")) == []
+
+
+def test_the_runs_own_algorithm_is_no_baseline(refused: Command, tasks: str, tmp_path: Path) -> None:
+    arguments = (*SMALL, "--task", "mine.py:good", "--algorithm", "dfedavgm", "--baseline", "dfedavgm")
+    refused(2, ("--baseline dfedavgm", "another algorithm"), "simulate", *arguments)
+    assert list(tmp_path.glob("dpeer-run/rank-*")) == []
+
+
+def test_a_baseline_that_cannot_work_does_not_take_the_runs_results_along(
+    dpeer: Command, tasks: str, tmp_path: Path
+) -> None:
+    ended = dpeer("simulate", *SMALL, "--task", "mine.py:good", "--quantize", 8, "--baseline", "dis-pfl")
+    assert ended.code == 2
+    assert "dfedsmdc after" in ended.out
+    (line,) = [line for line in ended.complaints if line.startswith("dpeer: ")]
+    assert "--quantize 8 cannot be used with dis-pfl" in line
 
 
 def test_a_port_in_use_is_named(refused: Command, tasks: str, busy_port: int) -> None:
@@ -333,7 +349,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(dpeer: Command, tasks: str
         assert ended.code == 2
         assert "Traceback (most recent call last)" in ended.err
         assert 'raise FileNotFoundError("no scans' in ended.err
-        assert ended.err.splitlines()[-1].startswith("dpeer: task 'mine.py:raising' failed")
+        assert ended.err.splitlines()[-1].startswith("dpeer: rank 0: task 'mine.py:raising' failed")
 
 
 def test_a_bug_is_one_line_too_and_its_code_is_one(dpeer: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,11 @@
 """Which files of an earlier run may be touched."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from dpeer.cli.folders import check, check_together, rank_folder
+from dpeer.cli.folders import check, check_together, rank_folder, save_partition
 from dpeer.exceptions import CheckpointError, OutputError
 from dpeer.topology import Isolated, build
 
@@ -81,3 +82,16 @@ def test_peers_that_exchange_nothing_can_be_any_number_of_rounds_apart(tmp_path:
     with pytest.raises(CheckpointError, match="rank 2 has completed 3 rounds and rank 0 5, more than one apart"):
         check_together(tmp_path, build("full", 4), 6)
     check_together(tmp_path, Isolated(4), 6)
+
+
+def test_partition_json_says_whether_the_division_or_the_data_have_changed(tmp_path: Path) -> None:
+    first = {"train": [1, 2], "sha256": "a", "content_sha256": "b"}
+    save_partition(tmp_path, first, resume=False)
+    save_partition(tmp_path, first, resume=True)
+    with pytest.raises(CheckpointError, match="how the data are divided has changed"):
+        save_partition(tmp_path, {**first, "sha256": "x"}, resume=True)
+    with pytest.raises(CheckpointError, match="the data have changed"):
+        save_partition(tmp_path, {**first, "content_sha256": "x"}, resume=True)
+    assert json.loads((tmp_path / "partition.json").read_text()) == first
+    save_partition(tmp_path, None, resume=False)
+    assert not (tmp_path / "partition.json").exists(), "a task that brings its own data"

@@ -19,14 +19,16 @@ def peer(out: Path, rank: int, body: list[float], head: float, **changes: Any) -
     folder.mkdir(parents=True)
     summary = {
         "size": 3, "topology": "ring", "algorithm": "dfedmdc", "task": "t", "partition": None, "rounds": 4, "seed": 1,
-        "spectral_gap": 1.0, "body_parameters": 2, "head_parameters": 1, "body_names": ["u.a", "u.b"],
+        "spectral_gap": 1.0, "body_parameters": 2, "head_parameters": 1,
         "settings": {"keep": "last"}, "rank": rank, "status": "done", "completed_rounds": 4, "accuracy": 0.5,
         "accuracy_trained": 0.25, "bytes_sent": 100, "epsilon": None, "delta": None, "lost": {},
     } | changes  # fmt: skip
     (folder / "summary.json").write_text(json.dumps(summary))
-    tensors = {"u.a": body[:1], "u.b": body[1:], "v": [head]}
+    learner = folder / "checkpoint" / "round-00000004" / "learner"
+    learner.mkdir(parents=True)
+    tensors = {"last/body": body, "last/head": [head]}
     save_file(
-        {name: np.array(values, dtype=np.float32) for name, values in tensors.items()}, folder / "model.safetensors"
+        {name: np.array(values, dtype=np.float32) for name, values in tensors.items()}, learner / "learner.safetensors"
     )
 
 
@@ -85,8 +87,8 @@ def test_privacy_is_the_worst_peers(tmp_path: Path) -> None:
 
 
 def test_what_is_not_shared_has_no_consensus(tmp_path: Path) -> None:
-    peer(tmp_path, 0, [1.0, 0.0], 0.0, body_names=[])
-    peer(tmp_path, 1, [2.0, 0.0], 0.0, body_names=[])
+    peer(tmp_path, 0, [], 0.0)
+    peer(tmp_path, 1, [], 0.0)
     assert collect(tmp_path, 2, 1.0)["consensus_distance"] is None
 
 
@@ -104,7 +106,7 @@ def test_the_table_compares_with_the_baseline(tmp_path: Path) -> None:
         ["1", "-", "0.5000", "-"],
         ["mean", "0.5000", "0.3750", "+0.1250"],
     ]
-    assert "body of 2 parameters gossiped, head of 1 kept at home" in printed
+    assert "2 parameters gossiped, 1 kept at home" in printed
     assert "consensus distance 1.0000" in printed
     assert str(tmp_path / "run" / "summary.json") in printed
 
@@ -115,3 +117,17 @@ def test_when_every_peer_was_killed_nothing_is_shown(tmp_path: Path) -> None:
     out = Console(file=io.StringIO(), width=80)
     show(out, found, tmp_path, None)
     assert out.file.getvalue() == ""
+
+
+@pytest.mark.parametrize(("measure", "shown"), [("accuracy", range(10)), ("test_loss", range(90, 100))])
+def test_of_very_many_peers_those_that_did_worst_are_printed(tmp_path: Path, measure: str, shown: range) -> None:
+    for rank in range(100):
+        values = {"accuracy": None, "test_loss": rank / 100} if measure == "test_loss" else {"accuracy": rank / 100}
+        peer(tmp_path, rank, [0.0, 0.0], 0.0, **values)
+    console = Console(file=io.StringIO(), width=100)
+    show(console, collect(tmp_path, 100, 1.0), tmp_path, None)
+    assert isinstance(console.file, io.StringIO)
+    cells = [line.split("│")[1:3] for line in console.file.getvalue().splitlines() if "│" in line]
+    assert [cell[0].strip() for cell in cells] == [*map(str, shown), "...", "mean"]
+    assert cells[-2][1].strip() == "90 better"
+    assert float(cells[-1][1]) == pytest.approx(0.495)

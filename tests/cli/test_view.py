@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dpeer.cli.view import LiveTable, PlainLines, missed, number, open_view, size
+from dpeer.cli.live import LiveTable, open_view
+from dpeer.cli.view import PlainLines, missed, number, size
 
 
 def entry(number: int, **changes: Any) -> dict[str, Any]:
-    return {"round": number, "train_loss": 0.5, "accuracy": 0.75, "bytes_sent": 1500, "missed": []} | changes
+    common = {"train_loss": 0.5, "accuracy": 0.75, "bytes_sent": 1500, "missed": [], "active": True}
+    return {"round": number} | common | changes
 
 
 def console(*, terminal: bool, height: int = 25) -> Console:
@@ -61,6 +63,34 @@ def test_who_diverged_is_said_once_and_above_the_table_too() -> None:
         for number_ in (0, 1):
             view.record(1, entry(number_, train_loss=None))
     assert sum("rank 1: training has diverged in round 1" in line for line in lines(out)) == 1
+
+
+def test_who_sits_a_round_out_has_not_diverged() -> None:
+    out = console(terminal=False)
+    with PlainLines(out, 2, 1, "title") as view:
+        view.record(0, entry(0, active=False, train_loss=None, bytes_sent=0))
+        view.record(1, entry(0))
+    assert lines(out)[1:] == ["round 1/1, loss 0.5000, accuracy 0.7500 (lowest 0.7500), sent 1.5 kB"]
+
+
+def test_how_long_the_rest_takes_is_said_where_it_is_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = console(terminal=False)
+    clock = iter([100.0, 190.0, 280.0, 370.0])
+    monkeypatch.setattr("dpeer.cli.view.time.monotonic", lambda: next(clock))
+    with PlainLines(out, 1, 4, "title") as view:
+        for number_ in range(4):
+            view.record(0, entry(number_))
+    ends = [line.rpartition(", ")[2] for line in lines(out)[1:]]
+    assert ends == ["sent 1.5 kB", "3 min left", "2 min left", "sent 1.5 kB"]
+
+
+def test_the_bar_counts_rounds_of_all_peers_also_those_before_a_resume() -> None:
+    out = console(terminal=True)
+    view = LiveTable(out, 2, 10, "title")
+    view.record(0, entry(6))
+    view.record(1, entry(5))
+    out.print(view._shown())
+    assert "65%" in lines(out)[-1]
 
 
 def test_rows_that_do_not_fit_are_counted_and_failures_shown_first() -> None:

@@ -45,6 +45,8 @@ class VectorLearner:
         self.held = threading.Event()
         self.go = threading.Event()
         self.fail = None
+        self.sat_out = []
+        self.finished = None  # the round after which it was told that there is no other
         self.on_train = lambda number: None
         self._stop = threading.Event()
 
@@ -73,7 +75,7 @@ class VectorLearner:
     def evaluate(self):
         return Found(float(self.body[0]), None, {"first": float(self.body[0])})
 
-    def check(self, payload):
+    def check(self, rank, payload):
         if sum(memoryview(part).nbytes for part in payload) != self.payload_bytes:
             return "wrong-size"
         return None if np.isfinite(np.frombuffer(payload[0])).all() else "not-finite"
@@ -85,6 +87,12 @@ class VectorLearner:
         for rank in sorted(row):
             total += row[rank] * (self._own if rank == self.rank else np.frombuffer(received[rank][0]))
         self.body = total
+
+    def sit_out(self, number):
+        self.sat_out.append(number)
+
+    def finish(self, number):
+        self.finished = number
 
     def interrupt(self):
         self._stop.set()

@@ -29,7 +29,7 @@ def healthy(ours):
     for rank, peer in ours.peers.items():
         session = peer._session
         assert not session.drops.counts, (rank, session.drops.counts, ours.logs[rank])
-        assert not session.inbox.dropped, (rank, session.inbox.dropped)
+        assert not session.gossip.inbox.dropped, (rank, session.gossip.inbox.dropped)
         assert session.members.lost == {}
 
 
@@ -83,7 +83,7 @@ async def resumed(federation, kind, topology, out, liveness):
         assert [line["round"] for line in lines] == list(range(ROUNDS))
         assert not any(line["missed"] for line in lines)
         assert peer._session.members.lost == {}
-        assert "early" not in peer._session.inbox.dropped
+        assert "early" not in peer._session.gossip.inbox.dropped
     return again.bodies(), [sent_and_received(out / f"rank-{rank}") for rank in again.peers]
 
 

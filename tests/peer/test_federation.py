@@ -60,7 +60,10 @@ async def test_stopped_together_and_resumed_is_as_never_stopped(federation, kind
     first = federation(kind, topology, rounds=8, out=tmp_path)
     first.learners[2].hold = 4
     running = asyncio.create_task(first.run())
-    await until(first.learners[2].held.is_set)
+    # The others may still be finishing round 3 when rank 2 begins round 4.
+    await until(
+        lambda: first.learners[2].held.is_set() and all(4 in first.learners[rank].released for rank in (0, 1, 3, 4))
+    )
     # The last to be stopped is the one for whom the others wait.
     for rank in (0, 1, 3, 4, 2):
         first.peers[rank].stop()
@@ -235,7 +238,8 @@ async def test_who_does_not_come_is_named(federation, kind):
     found = await ours.serve(await ours.listen(), [0, 1])
     assert isinstance(found[0], PeersMissing)
     assert str(found[0]).startswith("rank 3 did not appear within 0.3 s")
-    assert str(found[1]).startswith("rank 2 did not appear")
+    # Rank 0 may have given up, and left, a moment earlier.
+    assert str(found[1]).startswith(("rank 2 did not appear", "ranks 0, 2 did not appear"))
     assert any(line == "waiting for rank 3" for line in ours.logs[0])
 
 

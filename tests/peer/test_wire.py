@@ -3,7 +3,7 @@ import pickle
 
 import msgpack
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpeer.exceptions import ProtocolError
@@ -86,6 +86,7 @@ def test_malformed_frames_are_refused(frames):
     assert reason(frames) == "malformed"
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # a busy machine is no defect of the data
 @given(st.lists(st.binary(max_size=200), max_size=4))
 def test_random_bytes_raise_nothing_but_protocol_errors(frames):
     with contextlib.suppress(ProtocolError):

@@ -105,7 +105,7 @@ def test_an_error_of_one_clustered_peer_ends_all_with_its_code_and_its_rank(
     run = dpeer("cluster", "--size", 3, "--task", "raising.py:task", "--rounds", 2)
     assert run.wait() == 2
     assert [line for line in run.output.splitlines() if line.startswith("dpeer: ")] == [
-        "dpeer: rank 1: task 'raising.py:task' failed for rank 1: FileNotFoundError: no scans for site 1"
+        "dpeer: rank 1: task 'raising.py:task' failed: FileNotFoundError: no scans for site 1"
     ]
     assert "Traceback" not in run.output
 

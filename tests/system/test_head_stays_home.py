@@ -169,7 +169,7 @@ def recorded(task: str, dpeer: Callable[..., Any], proxies: list[Proxy], tmp_pat
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("algorithm", ["dfedmdc", "dfedsmdc"])
+@pytest.mark.parametrize("algorithm", ["dfedmdc", "dfedsmdc", "fedper"])
 def test_every_body_is_found_on_the_wire_and_no_value_of_any_head(
     algorithm: str, recorded: Callable[..., list[bytes]], tmp_path: Path
 ) -> None:

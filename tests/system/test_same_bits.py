@@ -26,8 +26,15 @@ def options(task: str, schedule: tuple[str, ...]) -> tuple[object, ...]:
         ),
         (("--topology", "random-matching", "--graph-seed", 4, "--size", 5), 5),
         (("--fresh-neighbors", "directed:2", "--size", 4), 4),
+        (("--size", 4, "--algorithm", "dfedavgm", "--quantize", 8), 4),
+        (("--size", 4, "--algorithm", "ditto", "--participation", 0.5), 4),
+        (("--size", 3, "--algorithm", "dis-pfl", "--local-steps", 7), 3),
+        (("--size", 3, "--algorithm", "fedrod"), 3),
     ],
-    ids=["ring", "exponential-directed with dropout", "random-matching", "fresh-directed"],
+    ids=[
+        "ring", "exponential-directed with dropout", "random-matching", "fresh-directed", "quantized changes",
+        "ditto, half of the peers at a time", "dis-pfl", "fedrod",
+    ],
 )  # fmt: skip
 def test_a_cluster_stopped_half_way_and_resumed_gives_the_bits_of_a_simulation(
     federation: tuple[object, ...],

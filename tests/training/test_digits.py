@@ -6,30 +6,32 @@ import torch
 from sklearn.datasets import load_digits
 
 from dpeer.training import Learner, load_task
-from dpeer.training.tasks.digits import _pools
+from dpeer.training.tasks.digits import digits
 
 
 def test_the_pools_are_scikit_learns_digits() -> None:
     images, labels = load_digits(return_X_y=True)
-    pools = [np.column_stack([x.flatten(1).numpy() * 16, y.numpy()]) for x, y in (pool.tensors for pool in _pools())]
+    pools = [
+        np.column_stack([p.inputs.flatten(1).numpy() * 16, p.targets.numpy()]) for p in (digits().train, digits().test)
+    ]
     assert sorted(map(tuple, np.concatenate(pools))) == sorted(map(tuple, np.column_stack([images, labels])))
 
 
 def test_pools() -> None:
-    train, test = _pools()
-    assert train.tensors[0].shape == (1438, 1, 8, 8)
-    assert test.tensors[0].shape == (359, 1, 8, 8)
-    assert train.tensors[0].min() == 0
-    assert train.tensors[0].max() == 1
-    share = torch.bincount(test.tensors[1]) / (torch.bincount(test.tensors[1]) + torch.bincount(train.tensors[1]))
+    train, test = digits().train, digits().test
+    assert train.inputs.shape == (1438, 1, 8, 8)
+    assert test.inputs.shape == (359, 1, 8, 8)
+    assert train.inputs.min() == 0
+    assert train.inputs.max() == 1
+    share = torch.bincount(test.targets) / (torch.bincount(test.targets) + torch.bincount(train.targets))
     assert ((share - 0.2).abs() < 0.01).all()
 
 
 def test_peers_share_no_sample_and_one_initialisation() -> None:
     tasks = [load_task("digits", rank, 8, 1) for rank in range(8)]
     for part in ("train", "test"):
-        together = [index for task in tasks for index in getattr(task, part).indices]
-        assert len(together) == len(set(together))
+        together = np.concatenate([task.indices[part] for task in tasks])
+        assert len(together) == len(np.unique(together)) > 0
     digests = {Learner(task, "dfedmdc", rank=rank, seed=1).digest for rank, task in enumerate(tasks)}
     assert len(digests) == 1
 

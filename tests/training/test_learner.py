@@ -89,7 +89,7 @@ def test_local_shares_nothing(make: Callable[..., Learner]) -> None:
     assert learner.digest == hashlib.sha256(b"").hexdigest()
     assert math.isfinite(learner.train(0) or math.nan)
     assert learner.release(0) is None
-    assert learner.check([b"abcd"]) == "wrong-size"
+    assert learner.check(1, [b"abcd"]) == "wrong-size"
     before = everything(learner)
     learner.mix({}, {0: 1.0})
     assert torch.equal(everything(learner), before)
@@ -125,7 +125,7 @@ def test_nothing_of_the_head_is_released(make: Callable[..., Learner]) -> None:
     ],
 )
 def test_check(make: Callable[..., Learner], payload: Any, reason: str | None) -> None:
-    assert make().check(payload) == reason
+    assert make().check(1, payload) == reason
 
 
 def test_mix_sums_in_rank_order_with_the_own_released_body(make: Callable[..., Learner]) -> None:
@@ -182,7 +182,7 @@ def test_diverging_is_told_by_the_loss(make_task: Make) -> None:
     losses = [learner.train(number) for number in range(2)]
     assert isinstance(losses[-1], float)
     assert not math.isfinite(losses[-1])
-    assert learner.check(learner.release(1) or []) == "not-finite"
+    assert learner.check(1, learner.release(1) or []) == "not-finite"
 
 
 def test_training_nothing_has_no_loss(make_task: Make) -> None:
@@ -360,6 +360,41 @@ def test_keep_best_writes_the_best_mixed_model(make_task: Make, tmp_path: Path) 
     pieces = dict(zip(shapes, bodies[best].split(list(shapes.values())), strict=True))
     assert torch.equal(saved, torch.cat([pieces[name] for name in order]))
     assert torch.equal(everything(learner), bodies[-1])
+
+
+def test_a_round_that_is_sat_out_can_be_the_one_whose_model_is_kept(make_task: Make) -> None:
+    """Where not every round is evaluated, the model of an earlier one may first be measured then."""
+    task = make_task()
+    task.validation = task.test
+    learner = Learner(task, "dfedmdc", H, rank=0, seed=0, keep="best")
+    learner.train(0)
+    learner.release(0)
+    learner.mix({}, {0: 1.0})
+    learner.sit_out(1)
+    learner.evaluate()
+    assert learner.best_round == 1
+
+
+def test_what_is_left_for_the_end_tells_its_loss(make: Callable[..., Learner]) -> None:
+    losses = {}
+    for algorithm in ("fedbabu", "dfedmdc"):
+        learner = make(algorithm=algorithm)
+        losses[algorithm] = learner.train(0), learner.finish(0)
+    assert losses["dfedmdc"][1] is None
+    body, whole = losses["fedbabu"]
+    assert body is not None
+    assert whole is not None
+    assert whole < body, "fine-tuning goes on from there, with the head too"
+
+
+def test_a_model_fine_tuned_for_an_earlier_end_predicts_no_more(make: Callable[..., Learner]) -> None:
+    learner = make(algorithm="fedbabu")
+    learner.train(0)
+    shared = learner.evaluate()
+    learner.finish(0)
+    assert learner.evaluate() != shared
+    learner.sit_out(1)
+    assert learner.evaluate() == shared
 
 
 # Side by side.

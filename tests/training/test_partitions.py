@@ -1,3 +1,6 @@
+import hashlib
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpeer.exceptions import PartitionError, UnknownName
-from dpeer.training import partition, partition_pools
+from dpeer.training import Choices, load_task, partition, partition_pools
+from dpeer.training.partitions import TestSplit, check_spec, dealing
 
 LABELS = np.repeat(np.arange(10), 150)
 
@@ -93,6 +97,11 @@ def test_depends_on_the_seed_alone() -> None:
         ("pathological:2.5", "whole number"),
         ("pathological:11", "only 10 classes"),
         ("iid:3", "iid takes no number"),
+        ("dirichlet-equal", "dirichlet-equal takes a positive concentration, such as 'dirichlet-equal:0.3'"),
+        ("dirichlet-equal:0", "positive"),
+        ("pathological:1" + "0" * 400, "whole number"),
+        ("writer", "'writer' is for built-in tasks, whose data say whom.*divided by dirichlet:0.3.*deal_groups"),
+        ("own", "'own' is for built-in tasks"),
     ],
 )
 def test_malformed_specs(spec: str, message: str) -> None:
@@ -101,8 +110,22 @@ def test_malformed_specs(spec: str, message: str) -> None:
 
 
 def test_unknown_scheme_names_the_nearest() -> None:
-    with pytest.raises(UnknownName, match="did you mean 'dirichlet"):
+    with pytest.raises(UnknownName, match="did you mean 'dirichlet") as caught:
         partition(LABELS, 4, "dirichle:0.3", 0)
+    assert "writer" not in str(caught.value)
+
+
+def test_the_command_line_has_more_schemes() -> None:
+    for spec in ("dirichlet-equal:0.3", "pathological:2", "iid", "writer", "subject", "group", "own"):
+        check_spec(spec)
+    with pytest.raises(UnknownName, match=r"unknown partition 'writr': did you mean 'writer'\? valid: .*iid.* own"):
+        check_spec("writr")
+    with pytest.raises(PartitionError, match="partition 'writer:3': writer takes no number; write 'writer'"):
+        check_spec("writer:3")
+    with pytest.raises(PartitionError, match="dirichlet takes a positive"):
+        check_spec("dirichlet:-1")
+    with pytest.raises(UnknownName, match=r"did you mean 'subject'\? valid: .*, own"):
+        load_task("digits", 0, 2, 0, choices=Choices(partition="subjct"))
 
 
 def test_too_few_samples() -> None:
@@ -128,3 +151,106 @@ def test_too_few_test_samples_trigger_a_redraw() -> None:
         for part in partition_pools(train, test, 6, "dirichlet:0.3", seed, minimum_test=0)[1]
     )
     assert without < 2 <= least
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    seed=seeds, size=st.integers(1, 40), concentration=st.sampled_from(["1e-320", "1e-9", "0.1", "1", "100", "1e300"])
+)
+def test_dirichlet_equal_gives_equal_sizes(seed: int, size: int, concentration: str) -> None:
+    """Whatever the concentration: each sample once, and less than one a peer is left over."""
+    parts = partition(LABELS, size, f"dirichlet-equal:{concentration}", seed)
+    assert {len(part) for part in parts} == {len(LABELS) // size}
+    together = np.concatenate(parts)
+    assert len(np.unique(together)) == len(together)
+
+
+def test_proportions_too_small_to_multiply() -> None:
+    """Once the first class is used up, both peers want what is left with the smallest of numbers: all of it."""
+    labels = np.repeat([0, 1], [2, 38])
+    for seed in range(5):
+        owner = dealing._equal(labels, np.array([[1.0, 5e-324]] * 2), np.random.default_rng(seed))
+        assert np.bincount(owner).tolist() == [20, 20]
+
+
+@pytest.mark.parametrize("concentration", [0.1, 0.3, 1.0, 10.0])
+def test_dirichlet_equal_follows_the_distribution(concentration: float) -> None:
+    """The mean of sum p^2 over ten classes is (A + 1) / (10 A + 1), a little less because classes are used up.
+
+    Of n drawn samples the sum of squares is too large by (1 - sum p^2) / n.
+    """
+    labels = np.repeat(np.arange(10), 4000)
+    parts = [part for seed in range(2) for part in partition(labels, 800, f"dirichlet-equal:{concentration}", seed)]
+    shares = np.stack([np.bincount(labels[part], minlength=10) for part in parts]) / 50
+    found = ((shares**2).sum(axis=1) - 1 / 50) / (1 - 1 / 50)
+    assert found.mean() == pytest.approx((concentration + 1) / (10 * concentration + 1), rel=0.08)
+    assert shares.mean(axis=0) == pytest.approx(np.full(10, 0.1), abs=1e-9)
+
+
+@pytest.mark.parametrize("concentration", [0.3, 1.0])
+def test_dirichlet_follows_the_distribution(concentration: float) -> None:
+    """Each class over eight peers: the mean of sum p^2 is (A + 1) / (8 A + 1), a little less without small peers."""
+    found = []
+    for seed in range(60):
+        parts = partition(LABELS, 8, f"dirichlet:{concentration}", seed, minimum=0)
+        shares = np.stack([np.bincount(LABELS[part], minlength=10) for part in parts]) / 150
+        found.append((shares**2).sum(axis=0).mean())
+    assert np.mean(found) == pytest.approx((concentration + 1) / (8 * concentration + 1), rel=0.05)
+
+
+@pytest.mark.parametrize("spec", ["dirichlet-equal:0.3", "dirichlet:1", "pathological:2", "iid"])
+def test_shared_test_samples(spec: str) -> None:
+    """Each peer's test classes are those of its training, a fifth as many, drawn from all there are."""
+    train, test = np.repeat(np.arange(10), 2000), np.tile(np.arange(10), 400)
+    for seed in range(3):
+        mine, theirs = partition_pools(train, test, 40, spec, seed, test_split="shared")
+        for trained, tested in zip(mine, theirs, strict=True):
+            assert len(np.unique(tested)) == len(tested)
+            assert (np.diff(tested) > 0).all()
+            wanted = np.bincount(train[trained], minlength=10) / 5
+            drawn = np.bincount(test[tested], minlength=10)
+            assert (np.abs(drawn - wanted) < 1).all()
+            assert not drawn[wanted == 0].any()
+        apart = partition_pools(train, test, 40, spec, seed)[0]
+        assert all(np.array_equal(a, b) for a, b in zip(mine, apart, strict=True))
+
+
+def test_shared_test_samples_are_shared() -> None:
+    """Of 100 peers who draw a hundredth each: an image is in nobody else's draw with chance (99/100)^99 = 0.37."""
+    train, test = np.repeat(np.arange(10), 5000), np.repeat(np.arange(10), 1000)
+    for spec in ("iid", "dirichlet-equal:0.3"):
+        theirs = np.concatenate(partition_pools(train, test, 100, spec, 1, test_split="shared")[1])
+        times = np.bincount(theirs, minlength=len(test))
+        assert (times[theirs] > 1).mean() == pytest.approx(1 - 0.99**99, abs=0.02)
+        disjoint = np.concatenate(partition_pools(train, test, 100, spec, 1)[1])
+        assert len(np.unique(disjoint)) == len(disjoint)
+
+
+def test_a_class_that_only_one_pool_has() -> None:
+    """Nobody is tested on what nobody trains on; what nobody can be tested on is divided all the same."""
+    train, test = np.repeat([0, 2, 3], 100), np.repeat([0, 1, 3], 40)
+    splits: tuple[TestSplit, ...] = ("disjoint", "shared")
+    for split in splits:
+        mine, theirs = partition_pools(train, test, 4, "iid", 0, test_split=split)
+        assert {int(label) for part in theirs for label in test[part]} == {0, 3}
+        assert {int(label) for part in mine for label in train[part]} == {0, 2, 3}
+
+
+@pytest.mark.parametrize(
+    ("spec", "digests"),
+    [
+        ("dirichlet:0.3", "499f53c19238ecea fec693de6c954659"),
+        ("dirichlet-equal:0.3", "2d1f7d9a6ad00113 508557b52141a614"),
+        ("pathological:2", "74e1522a962ea510 f4360d2be1bd0289"),
+        ("iid", "b9990aaa8cb33169 e67f36b01fab76ea"),
+    ],
+)
+def test_parts_stay_what_they_were(spec: str, digests: str) -> None:
+    """Results of an earlier version can be repeated with this one."""
+    train, test = (np.random.default_rng(seed).integers(0, 10, count) for seed, count in ((0, 1500), (1, 400)))
+
+    def digest(parts: list[Any]) -> str:
+        return hashlib.sha256(b"".join(part.astype(np.int64).tobytes() + b"|" for part in parts)).hexdigest()[:16]
+
+    alone, both = partition(train, 8, spec, 0), partition_pools(train, test, 8, spec, 0)
+    assert f"{digest(alone)} {digest([*both[0], *both[1]])}" == digests

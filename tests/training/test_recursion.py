@@ -1,12 +1,14 @@
 """The algorithms against the papers' recursions, written down once more in numpy and float64."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
@@ -14,7 +16,7 @@ from dpeer.training import Hyperparameters, Learner, Task
 from dpeer.training.batches import batch_order
 
 Vector = NDArray[np.float64]
-SIZE, SAMPLES, WIDTH, ROUNDS, SEED = 4, 20, 5, 4, 7
+SIZE, SAMPLES, WIDTH, ROUNDS, SEED = 4, 20, 5, 3, 7
 
 
 class Linear(nn.Module):
@@ -49,15 +51,35 @@ def learner(rank: int, algorithm: str, h: Hyperparameters) -> Learner:
 
 
 class Peer:
-    """One peer of the recursion; its parameters are one vector [u, v, b]."""
+    """One peer of the recursion; its parameters are one vector [u, v, b].
+
+    Attributes:
+        w: Body and head as they are trained and shared.
+        own: The vector that predicts, where an algorithm has one beside `w`.
+    """
 
     def __init__(self, rank: int, start: Vector, h: Hyperparameters) -> None:
         self.rank, self.h, self.w = rank, h, start.copy()
+        self.own: Vector | None = None
         self.x, self.y = data(rank)
         self.x = np.hstack([self.x, self.x, np.ones((SAMPLES, 1))])
 
-    def phase(self, number: int, phase: Any, part: slice, epochs: int, lr: float, rho: float = 0.0) -> None:
-        velocity = np.zeros_like(self.w[part])
+    def loss(self) -> float:
+        w = self.w if self.own is None else self.own
+        return float(0.5 * np.mean((self.x @ w - self.y) ** 2))
+
+    def steps(
+        self,
+        w: Vector,
+        number: int,
+        phase: Any,
+        part: slice,
+        epochs: int,
+        lr: float,
+        rho: float = 0.0,
+        pull: tuple[float, Vector] | None = None,
+    ) -> Vector:
+        w, velocity = w.copy(), np.zeros_like(w[part])
         for epoch in range(epochs):
             order = batch_order(SAMPLES, SEED, self.rank, number, phase, epoch).numpy()
             for first in range(0, SAMPLES, self.h.batch_size):
@@ -67,16 +89,76 @@ class Peer:
                     g: Vector = self.x[rows].T @ (self.x[rows] @ w - self.y[rows]) / len(rows)
                     return g[part]
 
-                g = gradient(self.w)
+                g = gradient(w)
                 if rho:
-                    climbed = self.w.copy()
+                    climbed = w.copy()
                     climbed[part] += rho * g / np.linalg.norm(g)
                     g = gradient(climbed)
+                if pull is not None:
+                    g = g + pull[0] * (w - pull[1])
                 velocity = self.h.momentum * velocity + g
-                self.w[part] -= lr * self.h.lr_decay**number * velocity
+                w[part] -= lr * self.h.lr_decay**number * velocity
+        return w
 
 
 BODY, HEAD, ALL = slice(0, WIDTH), slice(WIDTH, 2 * WIDTH + 1), slice(0, 2 * WIDTH + 1)
+
+# The rounds of the papers, each until the message is sent.
+
+
+def joint(peer: Peer, t: int, rho: float = 0.0) -> None:
+    peer.w = peer.steps(peer.w, t, "model", ALL, peer.h.body_epochs, peer.h.body_lr, rho)
+
+
+def joint_sam(peer: Peer, t: int) -> None:
+    joint(peer, t, peer.h.rho)
+
+
+def alternating(peer: Peer, t: int, *, head_rho: float = 0.0, body_rho: float = 0.0) -> None:
+    peer.w = peer.steps(peer.w, t, "head", HEAD, peer.h.head_epochs, peer.h.head_lr, head_rho)
+    peer.w = peer.steps(peer.w, t, "body", BODY, peer.h.body_epochs, peer.h.body_lr, body_rho)
+
+
+def sam_on_body(peer: Peer, t: int) -> None:
+    alternating(peer, t, body_rho=peer.h.rho)
+
+
+def sam_on_head(peer: Peer, t: int) -> None:
+    alternating(peer, t, head_rho=peer.h.rho)
+
+
+def sam_on_both(peer: Peer, t: int) -> None:
+    alternating(peer, t, head_rho=peer.h.rho, body_rho=peer.h.rho)
+
+
+def body_only(peer: Peer, t: int) -> None:
+    peer.w = peer.steps(peer.w, t, "body", BODY, peer.h.body_epochs, peer.h.body_lr)
+
+
+def ditto(peer: Peer, t: int) -> None:
+    received = peer.w
+    joint(peer, t)
+    own = received if peer.own is None else peer.own  # both start alike, and in round 0 `received` is the start
+    pull = peer.h.ditto_lambda, received
+    peer.own = peer.steps(own, t, "personal", ALL, peer.h.body_epochs, peer.h.body_lr, pull=pull)
+
+
+NOTHING = slice(0, 0)
+CASES: dict[str, tuple[Callable[[Peer, int], None], slice, dict[str, Any]]] = {
+    "local": (joint, NOTHING, {}),
+    "dfedavgm": (joint, ALL, {}),
+    "fedavg": (joint, ALL, {}),
+    "dfedsam": (joint_sam, ALL, {}),
+    "fedsam": (joint_sam, ALL, {}),
+    "fedper": (joint, BODY, {}),
+    "dfedmdc": (alternating, BODY, {}),
+    "fedrep": (alternating, BODY, {}),
+    "dfedsmdc": (sam_on_body, BODY, {}),
+    "dfedsmdc head": (sam_on_head, BODY, {"sam": "head"}),
+    "dfedsmdc both": (sam_on_both, BODY, {"sam": "both"}),
+    "fedbabu": (body_only, BODY, {"finetune_epochs": 4}),
+    "ditto": (ditto, ALL, {"ditto_lambda": 0.6}),
+}
 
 
 def directed_ring() -> Vector:
@@ -93,34 +175,77 @@ def ring() -> Vector:
     return w
 
 
-@pytest.mark.parametrize("batch_size", [SAMPLES, 100, 6])
-@pytest.mark.parametrize("algorithm", ["dfedmdc", "dfedsmdc", "dfedavgm", "local"])
-@pytest.mark.parametrize("weights", [ring(), directed_ring(), np.full((SIZE, SIZE), 1 / SIZE)])
-def test_recursion(algorithm: str, batch_size: int, weights: Vector, gossip: Callable[..., None]) -> None:
+def vector(tensors: Mapping[str, Tensor]) -> Vector:
+    parts = [tensors[name].detach().numpy().reshape(-1) for name in ("u.weight", "v.weight", "v.bias")]
+    found: Vector = np.concatenate(parts).astype(np.float64)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("weights", "batch_size"),
+    [(ring(), 6), (ring(), SAMPLES), (directed_ring(), 6), (np.full((SIZE, SIZE), 1 / SIZE), 100)],
+    ids=["ring-6", "ring-all", "directed-6", "full-100"],
+)
+@pytest.mark.parametrize("case", CASES)
+def test_recursion(case: str, batch_size: int, weights: Vector, gossip: Callable[..., None], tmp_path: Path) -> None:
+    local_round, shared, changes = CASES[case]
     h = Hyperparameters(
         body_lr=0.04, head_lr=0.07, momentum=0.8, lr_decay=0.9, body_epochs=3, head_epochs=2,
-        batch_size=batch_size, rho=0.4,
+        batch_size=batch_size, rho=0.4, **changes,
     )  # fmt: skip
-    learners = [learner(rank, algorithm, h) for rank in range(SIZE)]
-    start = np.concatenate([p.detach().double().numpy().reshape(-1) for p in learners[0]._model.parameters()])
+    learners = [learner(rank, case.split()[0], h) for rank in range(SIZE)]
+    start = vector(learners[0]._model.state_dict())
     peers = [Peer(rank, start, h) for rank in range(SIZE)]
-    shared = {"dfedavgm": ALL, "local": slice(0, 0)}.get(algorithm, BODY)
 
     gossip(learners, ROUNDS, weights=weights)
     for number in range(ROUNDS):
         for peer in peers:
-            if algorithm in ("dfedavgm", "local"):
-                peer.phase(number, "model", ALL, h.body_epochs, h.body_lr)
-            else:
-                peer.phase(number, "head", HEAD, h.head_epochs, h.head_lr)
-                peer.phase(number, "body", BODY, h.body_epochs, h.body_lr, h.rho * (algorithm == "dfedsmdc"))
+            local_round(peer, number)
         z = np.array([peer.w[shared] for peer in peers])
         for peer, mixed in zip(peers, weights @ z, strict=True):
             peer.w[shared] = mixed
 
-    for ours, peer in zip(learners, peers, strict=True):
-        found = np.concatenate([p.detach().numpy().reshape(-1) for p in ours._model.parameters()])
-        np.testing.assert_allclose(found, peer.w, rtol=0, atol=1e-4)
+    for finished in (False, True):
+        if finished:
+            last = ROUNDS - 1
+            for ours, peer in zip(learners, peers, strict=True):
+                ours.finish(last)
+                if case == "fedbabu":
+                    peer.own = peer.steps(peer.w, last, "finetune", ALL, h.finetune_epochs, h.body_lr)
+        for ours, peer in zip(learners, peers, strict=True):
+            # What goes on being trained and shared, what the file holds, and what is evaluated.
+            np.testing.assert_allclose(vector(ours._model.state_dict()), peer.w, rtol=0, atol=2e-5)
+            ours.write_model(tmp_path / "model")
+            predicts = peer.w if peer.own is None else peer.own
+            np.testing.assert_allclose(vector(load_file(tmp_path / "model")), predicts, rtol=0, atol=2e-5)
+            assert ours.evaluate().test_loss == pytest.approx(peer.loss(), rel=1e-3)
+
+
+def test_what_predicts_is_not_what_is_shared(gossip: Callable[..., None]) -> None:
+    """Else the test above would not tell them apart."""
+    h = Hyperparameters(body_lr=0.04, batch_size=6)
+    for algorithm in ("ditto", "fedbabu"):
+        ours = learner(0, algorithm, h)
+        gossip([ours], 2, weights=np.eye(1))
+        ours.finish(1)
+        predictor = ours._algorithm.predictor(ours._trainer)
+        assert predictor is not None
+        assert (predictor - ours._trainer.model.data).abs().max() > 0.01
+
+
+def test_fedbabu_keeps_the_head_and_goes_on_from_what_was_shared(gossip: Callable[..., None]) -> None:
+    """Stopping in between for the fine-tuning changes nothing of the rounds after it."""
+    h = Hyperparameters(body_lr=0.04, batch_size=6)
+    stopped, straight = learner(0, "fedbabu", h), learner(0, "fedbabu", h)
+    head = straight._trainer.head.data.clone()
+    gossip([straight], 4, weights=np.eye(1))
+    gossip([stopped], 2, weights=np.eye(1))
+    stopped.finish(1)
+    gossip([stopped], 2, start=2, weights=np.eye(1))
+    assert torch.equal(straight.body, stopped.body)
+    assert torch.equal(straight._trainer.head.data, head)
+    assert torch.equal(stopped._trainer.head.data, head)
+    assert stopped.evaluate() == straight.evaluate()
 
 
 def test_train_loss_is_the_unperturbed_loss_of_the_last_epoch() -> None:

@@ -140,7 +140,7 @@ def test_frozen_parameters_that_change_are_in_the_checkpoint(make_task: Make, tm
         second.train(number)
     for name, value in whole._model.state_dict().items():
         assert torch.equal(value, second._model.state_dict()[name]), name
-    assert not any("still" in name for name in first._state().tensors("x"))
+    assert not any("still" in name for name in first._snapshots.take().tensors("x"))
 
 
 def test_a_users_default_dtype_does_not_reach_the_wire(make_task: Make) -> None:

@@ -6,11 +6,14 @@ Sun, Li and Wang, Decentralized Federated Averaging, IEEE TPAMI 2022, Algorithm 
     y <- y - lr g(y) + theta (y - y_previous)    K times, the momentum starting at zero
     z_i <- y
     x_i <- sum_l W_il z_l
+
+Algorithm 2, where quantized changes travel, is `--quantize`: see `dpeer.training.codecs.quantized`.
 """
 
 from __future__ import annotations
 
 from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.trainer import Trainer
 
 
@@ -18,10 +21,17 @@ class DFedAvgM(Algorithm):
     """All parameters trained jointly and all of them shared, the task's head included."""
 
     name = "dfedavgm"
-    summary = "the whole model is trained by momentum SGD and averaged with the neighbors' (Sun et al., 2022)"
+    summary = "the whole model is trained by momentum SGD and averaged with the neighbors'"
+    paper = "Sun, Li, Wang: Decentralized Federated Averaging, TPAMI 2022"
     shares = "model"
+    leaves = "the whole model"
 
     def train(self, peer: Trainer) -> None:
         """K momentum SGD steps on the whole model."""
         h = peer.hyperparameters
         peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr)
+
+    @staticmethod
+    def gradients(h: Hyperparameters) -> float:
+        """See `Algorithm.gradients`."""
+        return h.body_epochs

@@ -13,6 +13,7 @@ authors' Towards More Suitable Personalization in Federated Learning via Decentr
 from __future__ import annotations
 
 from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.trainer import Trainer
 
 
@@ -21,10 +22,20 @@ class DFedMDC(Algorithm):
 
     name = "dfedmdc"
     summary = "a shared body is gossiped while each peer keeps a personal head"
+    paper = (
+        "Shi et al.: Enhancing Personal Decentralized Federated Learning through Model Decoupling (arXiv:2305.15157)"
+    )
     shares = "body"
+    leaves = "the body"
+    options = ("head_lr", "head_epochs")
 
     def train(self, peer: Trainer) -> None:
         """Head steps with the old body, then body steps with the new head."""
         h = peer.hyperparameters
         peer.fit(peer.head, epochs=h.head_epochs, lr=h.head_lr)
         peer.fit(peer.body, epochs=h.body_epochs, lr=h.body_lr)
+
+    @staticmethod
+    def gradients(h: Hyperparameters) -> float:
+        """See `Algorithm.gradients`."""
+        return h.head_epochs + h.body_epochs

@@ -1,4 +1,4 @@
-"""DFedSMDC: DFedMDC whose body is trained by SAM, towards flat minima that survive averaging.
+"""DFedSMDC: DFedMDC with SAM steps, by default on the body: towards flat minima that survive averaging.
 
 Shi et al., Enhancing Personal Decentralized Federated Learning through Model Decoupling, Algorithm 1 with SAM;
 DFedSalt in arXiv:2305.15157 (2023), by the same authors. Round t of peer i:
@@ -10,24 +10,39 @@ DFedSalt in arXiv:2305.15157 (2023), by the same authors. Round t of peer i:
     z_i <- u_i
     u_i <- sum_l W_il z_l
 
+The paper also tries SAM on the head's steps only, and on both: `--sam body` (its -U), `head` (-V), `both` (-UV). The
+perturbation is always of the parameters that the step is on.
+
 SAM: Foret et al., Sharpness-Aware Minimization, ICLR 2021. Momentum applies to the SAM gradient.
 """
 
 from __future__ import annotations
 
 from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.trainer import Trainer
 
 
 class DFedSMDC(Algorithm):
-    """First the head, then the body by SAM; the body is shared."""
+    """First the head, then the body, by SAM where `sam` says so; the body is shared."""
 
     name = "dfedsmdc"
-    summary = "DFedMDC with sharpness-aware (SAM) training of the shared body"
+    summary = "DFedMDC with sharpness-aware (SAM) steps on the shared body; --sam head|both: elsewhere too"
+    paper = (
+        "Shi et al.: Enhancing Personal Decentralized Federated Learning through Model Decoupling (arXiv:2305.15157)"
+    )
     shares = "body"
+    leaves = "the body"
+    options = ("head_lr", "head_epochs", "rho", "sam")
 
     def train(self, peer: Trainer) -> None:
-        """Head steps with the old body, then SAM steps on the body with the new head."""
+        """Head steps with the old body, then body steps with the new head."""
         h = peer.hyperparameters
-        peer.fit(peer.head, epochs=h.head_epochs, lr=h.head_lr)
-        peer.fit(peer.body, epochs=h.body_epochs, lr=h.body_lr, rho=h.rho)
+        peer.fit(peer.head, epochs=h.head_epochs, lr=h.head_lr, rho=h.rho if h.sam in ("head", "both") else 0.0)
+        peer.fit(peer.body, epochs=h.body_epochs, lr=h.body_lr, rho=h.rho if h.sam in ("body", "both") else 0.0)
+
+    @staticmethod
+    def gradients(h: Hyperparameters) -> float:
+        """See `Algorithm.gradients`."""
+        head, body = h.head_epochs, h.body_epochs
+        return {"body": head + 2 * body, "head": 2 * head + body, "both": 2 * (head + body)}[h.sam]

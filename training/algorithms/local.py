@@ -6,6 +6,7 @@ w_i <- K SGD steps on the peer's own data
 from __future__ import annotations
 
 from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.trainer import Trainer
 
 
@@ -14,9 +15,16 @@ class Local(Algorithm):
 
     name = "local"
     summary = "every peer trains alone; nothing is shared"
+    paper = "(the baseline of all papers)"
     shares = "nothing"
+    leaves = "nothing"
 
     def train(self, peer: Trainer) -> None:
         """Train the whole model with the body's learning rate and epochs, as `dfedavgm` does."""
         h = peer.hyperparameters
         peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr)
+
+    @staticmethod
+    def gradients(h: Hyperparameters) -> float:
+        """See `Algorithm.gradients`."""
+        return h.body_epochs

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpeer.training.task import Task
+from dpeer.training.tasks.choices import Choices
 
 
 @dataclass(frozen=True)
@@ -17,18 +18,21 @@ class BuiltinTask:
     Attributes:
         name: What ``--task`` calls it.
         summary: One line about it.
-        module: Where its function ``task(rank, size, seed, *, partition, **options)`` is.
+        where: ``module:function`` of its ``task(rank, size, seed, *, choices, **options)``.
+        partition: How its data are divided where the user does not say.
         hyperparameters: Its own defaults, by field of `Hyperparameters`, where the generic ones do not suit it.
     """
 
     name: str
     summary: str
-    module: str
+    where: str
+    partition: str = "dirichlet:0.3"
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
 
     def factory(self) -> Callable[..., Task]:
         """Import the task's factory."""
-        factory: Callable[..., Task] = importlib.import_module(self.module).task
+        module, _, function = self.where.partition(":")
+        factory: Callable[..., Task] = getattr(importlib.import_module(f"dpeer.training.tasks.{module}"), function)
         return factory
 
 
@@ -38,10 +42,18 @@ BUILTIN_TASKS: Mapping[str, BuiltinTask] = {
         BuiltinTask(
             name="digits",
             summary="scikit-learn's 1797 handwritten digits (8x8), a small CNN; nothing to download",
-            module="dpeer.training.tasks.digits",
+            where="digits:task",
         ),
+        BuiltinTask("cifar10", "60,000 photographs (3x32x32) of 10 classes", "published:cifar10"),
+        BuiltinTask("cifar100", "60,000 photographs (3x32x32) of 100 classes", "published:cifar100"),
+        BuiltinTask("tiny-imagenet", "110,000 photographs (3x64x64) of 200 classes", "published:tiny_imagenet"),
+        BuiltinTask("mnist", "70,000 handwritten digits (1x28x28)", "published:mnist"),
+        BuiltinTask("femnist", "62 characters (1x28x28) by 3,550 writers, from LEAF", "published:femnist", "writer"),
+        BuiltinTask("har", "six activities of 30 persons, from a phone's sensors", "published:har", "subject"),
+        BuiltinTask("csv", "your own table: path=FILE, target=COLUMN", "files_of_your_own:csv", "own"),
+        BuiltinTask("image-folder", "your own images: path=DIR/<class>/*", "files_of_your_own:image_folder", "own"),
     )
 }
 """Every built-in task by its name."""
 
-__all__ = ["BUILTIN_TASKS", "BuiltinTask"]
+__all__ = ["BUILTIN_TASKS", "BuiltinTask", "Choices"]

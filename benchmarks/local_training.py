@@ -1,0 +1,147 @@
+"""What a peer's local training costs beside a plain PyTorch loop of the same steps, and a SAM step beside an SGD step.
+
+    python benchmarks/local_training.py [--repeats 15] [--json]
+
+DFedMDC's round (head epochs, then body epochs) through `Learner.train`, against a loop that anyone would write:
+torch.optim.SGD, the same minibatches, the part that is not trained frozen. The SAM and SGD steps are both the
+product's, on the whole model. Everything is interleaved in one process with one torch thread; medians of the
+repetitions, and the ratio's own median with its quartiles. Two models: the digits' CNN, whose steps are so short that
+every line of Python shows, and a CNN on 32x32 images.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from statistics import median, quantiles
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
+
+from dpeer.training import Hyperparameters, Learner, Task
+from dpeer.training.batches import batch_order
+from dpeer.training.models.small import DigitsNet
+
+H = Hyperparameters(head_epochs=1, body_epochs=5)
+
+
+class ImageNet32(nn.Module):
+    """Three convolutions and two linear layers: 0.6 million parameters on 3x32x32 images."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(1024, 512), nn.ReLU(),
+        )  # fmt: skip
+        self.head = nn.Linear(512, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Class scores."""
+        scores: Tensor = self.head(self.features(images))
+        return scores
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    cases = {"digits CNN, 8x8": (DigitsNet, (1, 8, 8), 180), "CNN, 32x32": (ImageNet32, (3, 32, 32), 128)}
+    results = []
+    for name, (model, shape, samples) in cases.items():
+        results.append(_local_training(name, model, shape, samples, arguments.repeats))
+        results.append(_sam(name, model, shape, samples, arguments.repeats))
+    if arguments.json:
+        print(json.dumps(results, indent=1))
+        return
+    for result in results:
+        low, middle, high = result["ratio_quartiles"]
+        print(
+            f"{result['model']}: {result['what']}: {result['ms']:.1f} ms, {result['baseline']}: "
+            f"{result['baseline_ms']:.1f} ms, ratio {middle:.3f} (quartiles {low:.3f} to {high:.3f})"
+        )
+
+
+def _data(shape: tuple[int, ...], samples: int) -> TensorDataset:
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(samples, *shape, generator=generator)
+    return TensorDataset(images, torch.randint(0, 10, (samples,), generator=generator))
+
+
+def _learner(model: type[nn.Module], data: TensorDataset, algorithm: str) -> Learner:
+    torch.manual_seed(0)
+    return Learner(Task(model=model(), head=("head",), train=data, test=data), algorithm, H, rank=0, seed=0)
+
+
+def _local_training(
+    name: str, make: type[nn.Module], shape: tuple[int, ...], samples: int, repeats: int
+) -> dict[str, Any]:
+    data = _data(shape, samples)
+    learner = _learner(make, data, "dfedmdc")
+    torch.manual_seed(0)
+    model = make()
+    images, labels = data.tensors
+    head = list(model.head.parameters())  # type: ignore[union-attr]
+    body = [parameter for parameter in model.parameters() if all(parameter is not other for other in head)]
+
+    def plain(number: int) -> None:
+        model.train()
+        for part, phase, rest, epochs, lr in (
+            (head, "head", body, H.head_epochs, H.head_lr),
+            (body, "body", head, H.body_epochs, H.body_lr),
+        ):
+            for parameter in rest:
+                parameter.requires_grad_(False)
+            for parameter in part:
+                parameter.requires_grad_(True)
+            optimizer = torch.optim.SGD(part, lr=lr * H.lr_decay**number, momentum=H.momentum)
+            for epoch in range(epochs):
+                order = batch_order(samples, 0, 0, number, phase, epoch)  # type: ignore[arg-type]
+                for index in torch.split(order, H.batch_size):
+                    loss = cross_entropy(model(images[index]), labels[index])
+                    optimizer.zero_grad()
+                    loss.backward()  # type: ignore[no-untyped-call]
+                    optimizer.step()
+
+    result = _compare(learner.train, plain, repeats)
+    theirs = torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+    ours = torch.cat([p.detach().reshape(-1) for p in learner._model.parameters()])
+    assert torch.allclose(ours, theirs, rtol=1e-3, atol=1e-4), "the two loops do not compute the same"
+    return {"model": name, "what": "a round of dfedmdc", "baseline": "plain PyTorch loop", **result}
+
+
+def _sam(name: str, make: type[nn.Module], shape: tuple[int, ...], samples: int, repeats: int) -> dict[str, Any]:
+    data = _data(shape, samples)
+    sam, sgd = _learner(make, data, "dfedsam"), _learner(make, data, "dfedavgm")
+    steps = H.body_epochs * -(-samples // H.batch_size)
+    result = _compare(sam.train, sgd.train, repeats)
+    per_step = {key: result[key] / steps for key in ("ms", "baseline_ms")}
+    return {"model": name, "what": "a SAM step", "baseline": "an SGD step", **result, **per_step}
+
+
+def _compare(ours: Callable[[int], object], baseline: Callable[[int], object], repeats: int) -> dict[str, Any]:
+    """Both in turn, which goes first alternating; a repetition's ratio is of two runs right after each other."""
+    times: dict[int, list[float]] = {0: [], 1: []}
+    for number in range(-2, repeats):
+        runs = (ours, baseline)
+        for which in (0, 1) if number % 2 else (1, 0):
+            began = time.perf_counter()
+            runs[which](max(0, number + 2))
+            if number >= 0:  # the first two are to warm up
+                times[which].append(1000 * (time.perf_counter() - began))
+    ratios = [mine / other for mine, other in zip(*times.values(), strict=True)]
+    return {"ms": median(times[0]), "baseline_ms": median(times[1]), "ratio_quartiles": quantiles(ratios, n=4)}
+
+
+if __name__ == "__main__":
+    main()

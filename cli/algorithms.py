@@ -1,0 +1,110 @@
+"""`dpeer algorithms`: what there is to train with, what leaves the peer, and what a round costs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dpeer.cli.config import from_flags
+from dpeer.cli.options import setting_options
+from dpeer.cli.presets import PRESETS
+from dpeer.cli.topology.options import json_option, print_table
+
+if TYPE_CHECKING:
+    from dpeer.training import Algorithm, Hyperparameters
+
+EPOCHS = ("body_epochs", "head_epochs", "sam")
+"""The settings that decide how many gradients a round takes."""
+
+
+@click.command()
+@json_option
+@setting_options("preset", *EPOCHS)
+def algorithms(as_json: bool, **flags: Any) -> None:
+    """List the algorithms, what leaves the peer and what a round costs, and the papers' values.
+
+    Messages are those to each neighbor in a round, gradients those of each training sample. --json lists the algorithms
+    alone.
+    """
+    # Only what is said here counts: a listing does not depend on the folder it is made in.
+    settings = from_flags(flags)
+
+    from dpeer.training import ALGORITHMS, Hyperparameters  # torch is imported only now: mistakes above show at once
+
+    common = Hyperparameters(**{field.name: getattr(settings, field.name) for field in fields(Hyperparameters)})
+    said = settings.model_fields_set
+    used = {
+        name: replace(common, **{key: value for key, value in algorithm.defaults.items() if key not in said})
+        for name, algorithm in ALGORITHMS.items()
+    }
+    listed = [_described(algorithm, used[name]) for name, algorithm in ALGORITHMS.items()]
+    if as_json:
+        click.echo(json.dumps(listed, allow_nan=False))
+        return
+    console = Console(highlight=False)
+    _print_costs(listed)
+    console.print(_epochs(common, used))
+    console.print("Messages: those to each neighbor in a round, whatever their size.\n")
+    _print_blocks([(entry["name"], entry["summary"], entry["paper"]) for entry in listed])
+    console.print("\nThe papers' values: --preset NAME sets these where you give none.\n")
+    _print_blocks([(name, preset.words(), preset.remark) for name, preset in PRESETS.items()])
+
+
+def _described(algorithm: type[Algorithm], h: Hyperparameters) -> dict[str, Any]:
+    return {
+        "name": algorithm.name,
+        "summary": algorithm.summary,
+        "paper": algorithm.paper,
+        "leaves": algorithm.leaves,
+        "messages": 0 if algorithm.shares == "nothing" else 1,
+        "gradients": algorithm.gradients(h),
+        "defaults": dict(algorithm.defaults),
+        "options": list(algorithm.options),
+    }
+
+
+def _print_costs(listed: list[dict[str, Any]]) -> None:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
+    table.add_column("algorithm", no_wrap=True)
+    table.add_column("gradients", justify="right", no_wrap=True)
+    table.add_column("messages", justify="right", no_wrap=True)
+    table.add_column("what leaves the peer")
+    for entry in listed:
+        numbers = f"{entry['gradients']:g}", str(entry["messages"])
+        table.add_row(entry["name"], *numbers, Text(entry["leaves"]))
+    print_table(table)
+
+
+def _epochs(common: Hyperparameters, used: Mapping[str, Hyperparameters]) -> str:
+    """What the numbers of gradients are made with."""
+    everyone = {name: getattr(common, name) for name in EPOCHS}
+    apart = ""
+    for algorithm, h in used.items():
+        own = {name: getattr(h, name) for name, value in everyone.items() if getattr(h, name) != value}
+        apart += f"; {algorithm}'s own: {_values(own)}" if own else ""
+    return (
+        f"\nGradients: computed for each sample in a round, at {_values(everyone)}{apart}. "
+        "What comes after the last round is not counted."
+    )
+
+
+def _print_blocks(entries: list[tuple[str, str, str]]) -> None:
+    """A name with two paragraphs beside it, for each."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column()
+    for name, *paragraphs in entries:
+        grid.add_row(name, Text("\n".join(paragraphs)))
+    print_table(grid)
+
+
+def _values(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{key.replace('_', '-')} {value}" for key, value in values.items())

@@ -1,0 +1,265 @@
+"""What a comparison consists of, from a file and from flags."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from dpeer.cli.compare.cells import Condition
+from dpeer.cli.compare.statistics import WINDOW
+from dpeer.cli.compare.tuning import Axis, check_grid, parse_axis
+from dpeer.cli.compare.variants import RESERVED, Variant, parse_variant, setting_name
+from dpeer.cli.config import explained, read_toml
+from dpeer.cli.settings import Settings
+from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.training import BUILTIN_TASKS
+from dpeer.training.partitions import check_spec
+
+_MOST_SEEDS = 10_000
+
+
+def _as_text(value: Any) -> Any:
+    """A number, or a list of them, as they would be typed."""
+    parts = value if isinstance(value, list) else [value]
+    whole = all(isinstance(part, int) and not isinstance(part, bool) for part in parts)
+    return ",".join(map(str, parts)) if whole and parts else value
+
+
+Seeds = Annotated[str, BeforeValidator(_as_text)]
+Values = Annotated[list[Any], Field(min_length=1)]
+
+
+class Plan(BaseModel):
+    """`[compare]` in an experiment's file, and the flags of the same names."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    algorithms: list[str] = Field(min_length=1)
+    topology: list[str] | None = Field(None, min_length=1)
+    partition: list[str] | None = Field(None, min_length=1)
+    vary: dict[str, Values] = Field(default_factory=dict)
+    conditions: list[dict[str, Any]] = Field(default_factory=list)
+    seeds: Seeds = "0"
+    target: Annotated[float, Field(gt=0, le=1)] | None = None
+    reference: str | None = None
+    grid: list[str] = Field(default_factory=list)
+    tune_seeds: Seeds = "100"
+    validation: Annotated[float, Field(gt=0, lt=1)] | None = None
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A comparison, checked.
+
+    Attributes:
+        base: The settings that all cells share, as they were given.
+        variants: The rows.
+        conditions: The tables.
+        seeds: The repetitions.
+        target: The accuracy for which costs are asked.
+        baseline: The label of the row that trains alone.
+        reference: The label of the row that the others are compared with.
+        grid: What is chosen on validation data.
+        tune_seeds: The repetitions of that.
+        validation: Share of the training samples held out for that; 0 where the task brings validation data.
+    """
+
+    base: Mapping[str, Any]
+    variants: Sequence[Variant]
+    conditions: Sequence[Condition]
+    seeds: Sequence[int]
+    target: float | None
+    baseline: str | None
+    reference: str
+    grid: Sequence[Axis]
+    tune_seeds: Sequence[int]
+    validation: float
+
+
+def load(path: Path | None, settings: Mapping[str, Any], plan: Mapping[str, Any], *, small: bool) -> Experiment:
+    """Put an experiment together; flags win over the file, its `[small]` over the rest of it.
+
+    Args:
+        path: The experiment's file, if there is one.
+        settings: Flags that are settings, by field name.
+        plan: Flags that are the comparison's own, by field of `Plan`.
+        small: Whether the file's small variant is asked for.
+
+    Raises:
+        ConfigurationError: Names the key, the value and what would be right.
+    """
+    content = read_toml(path, "experiment") if path is not None else {}
+    variant, compared = _taken(content, "small", path), _taken(content, "compare", path)
+    if variant is not None:
+        own = _taken(variant, "compare", path, "small.")
+        if small:
+            compared = {**(compared or {}), **(own or {})}
+            content = _merged(content, variant)
+    elif small:
+        raise ConfigurationError(
+            "--small is for an experiment's file that has a table [small]"
+            + (f"; {path} has none" if path else ": name the file")
+        )
+    given = {name: value for name, value in settings.items() if value not in (None, {})}
+    flags = {name: value for name, value in plan.items() if value is not None}
+    try:
+        found = Plan.model_validate({**(compared or {}), **flags})
+    except ValidationError as error:
+        raise _explained(error, flags, path) from error
+    return _checked(_merged(content, given), found, path, given)
+
+
+def _explained(error: ValidationError, flags: Mapping[str, Any], path: Path | None) -> ConfigurationError:
+    # A key that is misspelled is missing, too.
+    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
+    key = ".".join(map(str, first["loc"]))
+    if first["type"] == "extra_forbidden":
+        return UnknownName("key", key, Plan.model_fields, f"[compare] of {path}")
+    if first["type"] == "missing":
+        there = f", or algorithms in [compare] of {path}" if path else ""
+        return ConfigurationError(f"--{key} is missing{there}: for example --algorithms local,dfedavgm,dfedsmdc")
+    where = f"--{key.replace('_', '-')}" if str(first["loc"][0]) in flags else f"compare.{key} in {path}"
+    return ConfigurationError(f"{where} = {first['input']!r}: {first['msg'].lower()}")
+
+
+def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping[str, Any]) -> Experiment:
+    for name, why in RESERVED.items():
+        if name in base:
+            raise ConfigurationError(f"{name} in {path}: a comparison cannot be given it here: {why}")
+    for name in plan.vary.keys() | {name for one in plan.conditions for name in one}:
+        field = name.replace("-", "_")
+        if field in given:
+            raise ConfigurationError(
+                f"--{field.replace('_', '-')}: {path} varies it in [compare]: leave one of them out"
+            )
+    conditions = _conditions(base, plan, path)
+    for name in conditions[0].values:
+        base.pop(name, None)
+    base.setdefault("rounds", Settings.model_fields["rounds"].default)
+    try:
+        settings = Settings.model_validate(base)
+    except ValidationError as error:
+        raise explained(error, given, path) from error
+    _check_data(settings.task, conditions)
+    variants = [parse_variant(text) for text in plan.algorithms]
+    labels = [variant.label for variant in variants]
+    if twice := next((label for label in labels if labels.count(label) > 1), None):
+        raise ConfigurationError(f"--algorithms: {twice!r} is named twice")
+    baseline = next((variant.label for variant in variants if variant.alone), None)
+    reference = plan.reference or next(
+        (label for label in ("dfedmdc", *labels) if label in labels and label != baseline), labels[0]
+    )
+    if reference not in labels:
+        raise UnknownName("row", reference, labels, "--reference")
+    evaluated = math.ceil(settings.rounds / settings.evaluate_every)
+    if plan.target is not None and evaluated < WINDOW:
+        raise ConfigurationError(
+            f"--target {plan.target:g}: it is held against the mean of {WINDOW} evaluated rounds, and with rounds = "
+            f"{settings.rounds} and evaluate-every = {settings.evaluate_every} there are {evaluated}"
+        )
+    seeds, tune_seeds = _seeds("seeds", plan.seeds), _seeds("tune-seeds", plan.tune_seeds)
+    grid = [parse_axis(text) for text in plan.grid]
+    check_grid(grid, variants)
+    _check_tuning(grid, conditions, seeds, tune_seeds)
+    return Experiment(
+        base, variants, conditions, seeds, plan.target, baseline, reference, grid, tune_seeds,
+        _validation(plan, {base.get("task"), *(one.values.get("task") for one in conditions)}),
+    )  # fmt: skip
+
+
+def _check_data(task: str, conditions: Sequence[Condition]) -> None:
+    """What can be told of tasks and partitions before hours have gone by."""
+    for condition in conditions:
+        name = condition.values.get("task") or task
+        if ":" not in name and name not in BUILTIN_TASKS and not name.endswith(".py"):
+            raise UnknownName("task", name, BUILTIN_TASKS)
+        if condition.values.get("partition") is not None:
+            check_spec(str(condition.values["partition"]))
+
+
+def _check_tuning(
+    grid: Sequence[Axis], conditions: Sequence[Condition], seeds: Sequence[int], tune_seeds: Sequence[int]
+) -> None:
+    for name in (name for axis in grid for name in axis.names):
+        if name in conditions[0].values:
+            raise ConfigurationError(f"--grid: {name.replace('_', '-')!r} is what the tables differ in: choose one")
+    if common := sorted({*seeds} & {*tune_seeds}) if grid else []:
+        raise ConfigurationError(
+            f"--tune-seeds: seed {common[0]} is one of the comparison's: what is chosen on it would not be new to it; "
+            f"for example --tune-seeds {max(seeds) + 100}"
+        )
+
+
+def _validation(plan: Plan, tasks: set[str | None]) -> float:
+    own = [task for task in tasks if task is not None and ":" in task]
+    if plan.validation is not None or not own:
+        return 0.2 if plan.validation is None else plan.validation
+    return 0.0  # a task of the user's own brings its validation data
+
+
+def _conditions(base: Mapping[str, Any], plan: Plan, path: Path | None) -> list[Condition]:
+    """Every combination of the varied settings, each with every one of the conditions that are listed."""
+    varied = {setting_name(name, f"compare.vary in {path}"): values for name, values in plan.vary.items()}
+    for name in ("topology", "partition"):
+        if name in varied and getattr(plan, name):
+            raise ConfigurationError(f"compare.vary in {path}: {name!r} is given as compare.{name}, too")
+    listed = [
+        {setting_name(name, f"compare.conditions in {path}"): value for name, value in one.items()}
+        for one in plan.conditions or [{}]
+    ]
+    usual: dict[str, Any] = {"topology": base.get("topology"), "partition": base.get("partition")}
+    if "fresh_neighbors" in base:
+        usual["fresh_neighbors"] = base["fresh_neighbors"]
+    fresh = "fresh_neighbors" in {*usual, *varied, *(name for one in listed for name in one)}
+    if usual["topology"] is None and not fresh:  # fresh neighbors make graphs of their own
+        usual["topology"] = Settings.model_fields["topology"].default
+    vary = {
+        **{name: getattr(plan, name) or [usual[name]] for name in ("topology", "partition")},
+        **varied,
+    }
+    names = dict.fromkeys([*usual, *vary, *(name for one in listed for name in one)])
+    defaults = {name: usual.get(name, base.get(name)) for name in names}
+    for name, value in defaults.items():
+        if value is None and name not in ("topology", "fresh_neighbors"):
+            defaults[name] = Settings.model_fields[name].get_default(call_default_factory=True)
+    combinations = [dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values())]
+    found = [Condition({**defaults, **combined, **one}) for combined in combinations for one in listed]
+    labels = [condition.label for condition in found]
+    if twice := next((label for label in labels if labels.count(label) > 1), None):
+        raise ConfigurationError(f"the table of {twice!r} is asked for twice: name each topology and partition once")
+    return found
+
+
+def _seeds(option: str, text: str) -> list[int]:
+    """``0-4``, ``3`` or ``0,2,7``."""
+    try:
+        first, dash, last = text.partition("-")
+        numbers = range(int(first), int(last) + 1) if dash else [int(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or len(numbers) > _MOST_SEEDS or min(numbers) < 0 or len(set(numbers)) < len(numbers):
+        raise ConfigurationError(f"--{option} {text!r}: expected FIRST-LAST or numbers with commas, for example 0-4")
+    return list(numbers)
+
+
+def _merged(content: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings over others; options of tasks are added to each other."""
+    options = [there for values in (content, more) if isinstance(there := values.get("task_options"), Mapping)]
+    merged = {**content, **more}
+    return (
+        merged | {"task_options": dict(itertools.chain(*(one.items() for one in options)))} if options[1:] else merged
+    )
+
+
+def _taken(content: dict[str, Any], name: str, path: Path | None, place: str = "") -> dict[str, Any] | None:
+    """Take a table out of the file's content."""
+    found = content.pop(name, None)
+    if found is not None and not isinstance(found, dict):
+        raise ConfigurationError(f"{place}{name} in {path} = {found!r}: expected a table, [{place}{name}]")
+    return found

@@ -1,0 +1,219 @@
+"""From results to tables: for the terminal, Markdown and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from dpeer.cli.compare.results import LATE, Measure, Result
+from dpeer.cli.compare.statistics import WINDOW, Interval, interval
+from dpeer.cli.view import size
+
+MEASURES: Mapping[Measure, str] = {
+    "accuracy": "after mixing",
+    "accuracy_trained": "after local training, before mixing",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Something to show.
+
+    Attributes:
+        title: One line above it.
+        columns: Headings; the first is that of the rows' names.
+        rows: Cells, as text.
+        remarks: Lines below it.
+    """
+
+    title: str
+    columns: list[str]
+    rows: list[list[str]]
+    remarks: list[str]
+
+    def markdown(self) -> str:
+        """It for a document."""
+        lines = [f"**{self.title}**", "", _line(self.columns), _line(["---", *["---:"] * (len(self.columns) - 1)])]
+        lines += [_line(row) for row in self.rows]
+        return "\n".join([*lines, *(f"\n{remark}" for remark in self.remarks), ""])
+
+    def show(self, console: Console) -> None:
+        """It for a terminal; numbers are never broken, names of rows between their settings."""
+        table = RichTable(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
+        for number, column in enumerate(self.columns):
+            if number:
+                # As wide as its numbers and words, which then are never broken; only names give way to little room.
+                wide = max(7, *(len(row[number]) for row in self.rows), *map(len, column.split()))
+                table.add_column(Text(textwrap.fill(column, wide)), justify="right", no_wrap=True)
+            else:
+                table.add_column(Text(column), overflow="fold")
+        for name, *row in self.rows:
+            table.add_row(Text(name.replace(":", " ")), *map(Text, row))
+        console.print(Text(self.title, "bold"), soft_wrap=True)
+        console.print(table)
+        for remark in self.remarks:
+            console.print(remark, highlight=False, markup=False, soft_wrap=True)
+        console.print()
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+Rows = Mapping[str, Sequence[Result]]
+"""By row, the results of one condition, one a seed, in the same order of seeds for all rows."""
+
+
+def accuracy_table(condition: str, measure: Measure, rows: Rows, baseline: str | None, reference: str) -> Table:
+    """Accuracies of all rows of one condition, over seeds.
+
+    Args:
+        condition: It in words.
+        measure: Which of the two accuracies.
+        rows: The results.
+        baseline: The row that trains alone, if there is one.
+        reference: The row that the others are compared with.
+    """
+    some = next(iter(rows.values()))
+    late = min(LATE, int(some[0].summary["rounds"]))
+    columns = ["", "last round", f"last {late}", "worst peer"]
+    columns += [f"below {baseline}"] * (baseline is not None) + [f"last {late} - {reference}"] * (len(rows) > 1)
+    lines = []
+    for name, results in rows.items():
+        figures = summarise(results, rows, measure, baseline, reference)
+        line = [name, *(_figure(figures[key]) for key in ("last", "late", "worst"))]
+        if baseline is not None:
+            line.append("-" if figures["below"] is None else f"{figures['below']:.0%}")
+        if len(rows) > 1:
+            line.append("-" if name == reference else signed(figures["difference"]))
+        lines.append(line)
+    majority = [result.majority for result in some]
+    known = [value for value in majority if value is not None]
+    remarks = []
+    if len(known) == len(majority):
+        remarks.append(f"always answering each peer's most frequent training class: {fmean(known):.4f}")
+    if gone := [f"{name} ({number} of {len(rows[name])} seeds)" for name, number in _diverged(rows).items()]:
+        remarks.append(f"training diverged in a peer (loss not finite): {', '.join(gone)}")
+    return Table(f"{condition}: accuracy {MEASURES[measure]}", columns, lines, remarks)
+
+
+def _diverged(rows: Rows) -> dict[str, int]:
+    counts = {name: sum(result.diverged for result in results) for name, results in rows.items()}
+    return {name: count for name, count in counts.items() if count}
+
+
+def summarise(
+    results: Sequence[Result], rows: Rows, measure: Measure, baseline: str | None, reference: str
+) -> dict[str, Any]:
+    """A row's figures.
+
+    Returns:
+        ``last`` and ``late``, means over seeds and peers; ``worst``, the mean over seeds of the worst peer's;
+        ``below``, the share of peers below their own baseline (all peers of all seeds count alike); ``difference``, the
+        paired difference to the reference. All but ``last`` are of the last `LATE` rounds. NaN where training has left
+        no accuracy.
+    """
+    last = [result.last(measure) for result in results]
+    late = [result.late(measure) for result in results]
+    below = None
+    if baseline is not None and results is not rows[baseline]:
+        alone = [value for result in rows[baseline] for value in result.late(measure)]
+        here = [value for values in late for value in values]
+        # Who has no accuracy any more is below; where the baseline has none, nobody can tell.
+        pairs = [pair for pair in zip(here, alone, strict=True) if not math.isnan(pair[1])]
+        below = fmean(not mine >= other for mine, other in pairs) if pairs else None
+    other = [fmean(result.late(measure)) for result in rows[reference]]
+    return {
+        "last": fmean(map(fmean, last)),
+        "late": fmean(map(fmean, late)),
+        "worst": fmean(math.nan if any(map(math.isnan, values)) else min(values) for values in late),
+        "below": below,
+        "difference": interval([fmean(mine) - there for mine, there in zip(late, other, strict=True)]),
+    }
+
+
+def cost_table(condition: str, rows: Rows) -> Table:
+    """What the whole runs took."""
+    lines = [
+        [name, size(round(fmean(r.sent for r in results))), f"{fmean(r.samples() for r in results):,.0f}"]
+        for name, results in rows.items()
+    ]
+    return Table(f"{condition}: the whole run", ["", "sent a peer", "samples processed"], lines, [])
+
+
+def target_table(condition: str, measure: Measure, rows: Rows, target: float) -> Table:
+    """What it took to reach an accuracy, smoothed."""
+    lines = []
+    for name, results in rows.items():
+        found = [cost for result in results if (cost := result.reached(measure, target)) is not None]
+        figures = ["-", "-", "-"]
+        if found:
+            figures = [
+                f"{fmean(cost.rounds for cost in found):.1f}",
+                f"{fmean(cost.samples for cost in found):,.0f}",
+                size(round(fmean(cost.busiest_bytes for cost in found))),
+            ]
+        lines.append([name, f"{len(found)} of {len(results)}", *figures])
+    return Table(
+        f"{condition}: to {target:g} {MEASURES[measure]}",
+        ["", "seeds", "rounds", "samples processed", "busiest peer sent"],
+        lines,
+        [f"reached: the mean over peers of {WINDOW} evaluated rounds in a row; means over the seeds that reached it"],
+    )
+
+
+def csv_rows(rows: Rows, condition: Mapping[str, Any], seeds: Sequence[int]) -> list[dict[str, Any]]:
+    """One line a peer: everything that the tables are made of."""
+    lines = []
+    for name, results in rows.items():
+        for seed, result in zip(seeds, results, strict=True):
+            figures = {
+                f"{measure}{suffix}": find(measure)
+                for measure in MEASURES
+                for suffix, find in (("", result.last), (f"_last_{LATE}", result.late))
+            }
+            for rank, peer in enumerate(result.peers):
+                own = {figure: _or_empty(values[rank]) for figure, values in figures.items()}
+                lines.append(
+                    {
+                        "row": name, **condition, "seed": seed, "rank": rank, **own,
+                        "training_samples": peer["training_samples"], "bytes_sent": peer["bytes_sent"],
+                    }
+                )  # fmt: skip
+    return lines
+
+
+def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:
+    """The lines as CSV, with a header."""
+    file = io.StringIO()
+    writer = csv.DictWriter(file, fieldnames=list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return file.getvalue()
+
+
+def signed(difference: Interval) -> str:
+    """A difference with the half width of its 95 % interval."""
+    if math.isnan(difference.mean):
+        return "-"
+    half = "" if difference.half is None else f" ± {difference.half:.4f}"
+    return f"{difference.mean:+.4f}{half}"
+
+
+def _figure(value: float) -> str:
+    return "-" if math.isnan(value) else f"{value:.4f}"
+
+
+def _or_empty(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -1,0 +1,83 @@
+"""How far apart the peers' bodies are, round by round: what only somebody who has all of them can tell."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import fmean
+
+import torch
+from torch import Tensor
+
+from dpeer.peer import Worker
+
+
+class Disagreement:
+    """DIR/disagreement.jsonl of a simulation: one line a round, ``{"round", "consensus_distance"}``.
+
+    Args:
+        path: The file.
+        bodies: Gives a copy of each peer's body, by rank, shape (body_parameters,).
+        worker: Where distances are computed and written.
+        every: In which rounds it is measured: those that are evaluated.
+        rounds: How many rounds there are.
+        resume: Rounds that an earlier part of the run has written are not written again.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        bodies: Sequence[Callable[[], Tensor]],
+        worker: Worker,
+        *,
+        every: int,
+        rounds: int,
+        resume: bool,
+    ) -> None:
+        self._path, self._bodies, self._worker = path, bodies, worker
+        self._every, self._rounds = every, rounds
+        self._last: asyncio.Task[None] | None = None
+        self._waiting: dict[int, dict[int, Tensor]] = {}
+        self._known = _rounds_in(path) if resume else set()
+
+    def record(self, rank: int, number: int) -> None:
+        """A peer has completed a round and not begun the next.
+
+        Nothing is written before all peers have, so a round that a resumed run has only in part is left out.
+        """
+        if ((number + 1) % self._every and number + 1 < self._rounds) or number in self._known:
+            return
+        here = self._waiting.setdefault(number, {})
+        here[rank] = self._bodies[rank]()
+        if len(here) == len(self._bodies):
+            del self._waiting[number]
+            self._last = asyncio.create_task(self._after(self._last, number, [here[rank] for rank in sorted(here)]))
+
+    async def written(self) -> None:
+        """Wait until every line is in the file."""
+        if self._last is not None:
+            await self._last
+
+    async def _after(self, before: asyncio.Task[None] | None, number: int, bodies: list[Tensor]) -> None:
+        if before is not None:
+            await before
+        await self._worker.run(self._write, number, bodies)
+
+    def _write(self, number: int, bodies: list[Tensor]) -> None:
+        if not bodies[0].numel():
+            return
+        mean = torch.zeros_like(bodies[0], dtype=torch.float64)
+        for body in bodies:
+            mean.add_(body, alpha=1 / len(bodies))
+        square = fmean(float((body - mean).square().sum()) for body in bodies)
+        with self._path.open("a") as file:
+            file.write(json.dumps({"round": number, "consensus_distance": math.sqrt(square)}) + "\n")
+
+
+def _rounds_in(path: Path) -> set[int]:
+    if not path.exists():
+        return set()
+    return {int(json.loads(line)["round"]) for line in path.read_text().splitlines()}

@@ -1,0 +1,367 @@
+"""`dpeer report`: the page, its pictures, its numbers, and what is said where there can be none."""
+
+import base64
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import matplotlib as mpl
+import pytest
+from PIL import Image
+
+Command = Callable[..., Any]
+MIX = "accuracy after mixing (mean)"
+TRAINED = "accuracy after local training (mean)"
+WORST = "worst peer's accuracy"
+
+SECTIONS = [
+    "Results at the end", "Settings", "Accuracy by round", "Accuracy by rank", "Disagreement at the end",
+    "Megabytes sent", "Accuracy by megabytes sent", "Who gossips with whom", "Class mix per peer", "Runs and files",
+]  # fmt: skip
+
+
+def test_a_run_gives_a_page_with_every_section_and_its_pictures(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    make_run("a", classes=[3, 0, 7])
+    before = dict(mpl.rcParams)
+    ended = dpeer("report", "a")
+    assert (ended.code, ended.err) == (0, "")
+    assert dict(mpl.rcParams) == before
+    page = read_page()
+    assert page.headings == SECTIONS
+    names = list(page.pictures)
+    assert names == [
+        "accuracy-by-round", "accuracy-by-rank", "disagreement", "bytes-by-round", "accuracy-by-bytes", "graph",
+        "class-mix",
+    ]  # fmt: skip
+    assert ended.out.splitlines() == [
+        "dpeer-report/index.html: 1 run; open it in a browser",
+        *(f"dpeer-report/{name}.png" for name in names),
+    ]
+    for name, (source, alt) in page.pictures.items():
+        kind, _, content = source.partition(",")
+        assert kind == "data:image/png;base64"
+        png = base64.b64decode(content, validate=True)
+        assert png == Path("dpeer-report", f"{name}.png").read_bytes()
+        with Image.open(io.BytesIO(png)) as image:
+            image.load()
+            assert image.width >= 1000
+            assert len(image.convert("RGB").getcolors(1 << 22) or []) > 20
+        assert len(alt) > 20
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_page_needs_nothing_beside_it(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    make_run("a")
+    dpeer("report", "a")
+    page = read_page()
+    assert not {"script", "link", "iframe"} & page.tags
+    assert "http" not in page.source.replace("http-equiv", "")
+    assert "@import" not in page.source
+    assert "url(" not in page.source
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_numbers_are_those_of_the_files(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    folder = make_run("a", (0.25, 0.5, 1.0))
+    dpeer("report", "a")
+    (line,) = read_page().results()
+    lines = [
+        [json.loads(text) for text in (folder / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()]
+        for rank in range(3)
+    ]
+    assert line[MIX] == f"{fmean(own[-1]['accuracy'] for own in lines):.4f}" == "0.5833"
+    assert line[TRAINED] == f"{fmean(own[-1]['accuracy_trained'] for own in lines):.4f}" == "0.2917"
+    assert line[WORST] == "0.2500 (rank 0)"
+    assert line["sent in all"] == f"{sum(entry['bytes_sent'] for own in lines for entry in own) / 1e6:.1f} MB"
+    assert line["wall time"] == "12.5 s"
+    assert line["consensus distance"] == "1.5"
+    assert (line["seeds"], line["peers"]) == ("1", "3")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_runs_that_differ_in_their_seed_are_one_line(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    found = [(0.25, 0.5, 1.0), (0.5, 0.5, 0.75), (0.125, 0.75, 0.75)]
+    for seed, accuracy in enumerate(found):
+        make_run(f"sweep/cell-{seed}", accuracy, seed=seed, distance=float(seed))
+    make_run("sweep/other", algorithm="local", distance=None)
+    assert dpeer("report", "sweep").code == 0
+    page = read_page()
+    first, other = page.results()
+    means = [fmean(accuracy) for accuracy in found]
+    assert first["seeds"] == "3"
+    assert first[MIX] == f"{fmean(means):.4f} ± {stdev(means):.4f}"
+    assert first[WORST] == "0.1250 (rank 0, seed 2)"
+    assert first["consensus distance"] == "1"
+    assert (first["run"], other["run"]) == ("dfedmdc", "local")
+    assert other["consensus distance"] == "-"
+    assert "4 runs in 2 groups" in page.text
+    assert page.tables[1] == [["no.", "algorithm"], ["1", "dfedmdc"], ["2", "local"]]
+    assert "dfedmdc (3 seeds)" in page.pictures["accuracy-by-round"][1]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_same_seed_twice_is_two_lines(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    make_run("old/a")
+    make_run("new/a", (0.9, 0.9, 0.9))
+    dpeer("report", "old", "new", "--label", "old", "--label", "new")
+    assert [line["run"] for line in read_page().results()] == ["old", "new"]
+    make_run("new/b", seed=1)
+    make_run("old/b", seed=1)
+    dpeer("report", "old", "new")
+    assert [line["seeds"] for line in read_page().results()] == ["2", "2"]
+
+
+def test_names_are_text(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    make_run("<b>x&y", task="<script>alert(1)</script>")
+    make_run("two", task="_$x$_")
+    ended = dpeer("report", "<b>x&y", "two", "--title", "</title><i>", "--label", '"><i>', "--label", "_two")
+    assert (ended.code, ended.err) == (0, "")
+    page = read_page()
+    assert not {"b", "script", "i"} & (page.tags - {"b"})
+    assert "<b>x&y" in page.text
+    assert "<b>x" not in page.source
+    assert [line["run"] for line in page.results()] == ['"><i>', "_two"]
+
+
+def test_many_runs_are_panels_of_few_lines(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    for number, algorithm in enumerate(("local", "dfedavgm", "dfedmdc", "fedrep", "ditto")):
+        for partition in ("iid", "pathological:2"):
+            make_run(f"s/{algorithm}-{partition}", (0.1 * number, 0.5), algorithm=algorithm, partition=partition)
+    assert dpeer("report", "s").code == 0
+    page = read_page()
+    assert len(page.results()) == 10
+    assert page.results()[0]["run"] == "dfedavgm, iid"
+    assert "ditto" in page.pictures["accuracy-by-round"][1]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_more_lines_than_can_be_told_apart_are_the_best(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    for number in range(11):
+        make_run(f"s/r{number}", (0.05 * number, 0.5), body_lr=0.01 * (number + 1))
+    dpeer("report", "s")
+    page = read_page()
+    assert "The 8 of 11 groups with the best accuracy; the table has all." in page.text
+    assert "body_lr 0.01:" not in page.pictures["accuracy-by-round"][1]
+    assert "body_lr 0.11:" in page.pictures["accuracy-by-round"][1]
+    assert len(page.results()) == 11
+
+
+def test_a_run_without_accuracies_is_judged_by_its_loss(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    make_run("a", (None, None, None))
+    assert dpeer("report", "a").code == 0
+    page = read_page()
+    (line,) = page.results()
+    assert line["test loss after mixing (mean)"] == f"{fmean([1.0, 2.0, 3.0]):.4f}"
+    assert line["worst peer's test loss"] == "3.0000 (rank 2)"
+    assert TRAINED not in line
+    assert "Test loss by round" in page.headings
+
+
+def test_nothing_evaluated_yet(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    folder = make_run("a", (None, None), summary=False)
+    for rank in range(2):
+        own = folder / f"rank-{rank}"
+        (own / "summary.json").unlink()
+        (own / "metrics.jsonl").write_text('{"round": 0, "accuracy": null, "bytes_sent": 5}\n')
+    ended = dpeer("report", "a")
+    assert (ended.code, ended.err) == (0, "")
+    page = read_page()
+    assert "No round of these runs was evaluated" in page.text
+    assert page.runs()[0]["state"] == "unfinished"
+    assert page.results()[0]["peers"] == "2"
+
+
+def test_one_round_of_two_peers(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    make_run("a", (0.5, 1.0), rounds=1)
+    assert dpeer("report", "a").code == 0
+    assert "0.750 in round 1, 0.750 in round 1" in read_page().pictures["accuracy-by-round"][1]
+
+
+def test_a_running_run_shows_what_there_is(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    folder = make_run("a", rounds=4, summary=False)
+    for rank in range(3):
+        (folder / f"rank-{rank}" / "summary.json").unlink()
+    path = folder / "rank-1" / "metrics.jsonl"
+    path.write_text("\n".join([*path.read_text().splitlines()[:2], '{"round": 2, "accu', "[]", '{"round": "x"}']))
+    ended = dpeer("report", "a")
+    assert (ended.code, ended.err) == (0, "")
+    page = read_page()
+    (run,) = page.runs()
+    assert run["state"] == "unfinished"
+    assert run["notes"] == (
+        "unfinished: 2 rounds completed by every peer that left files; 3 damaged lines left out (rank 1)"
+    )
+    assert page.results()[0][MIX] == f"{fmean([0.5, 0.75 * 2 / 4, 0.9]):.4f}"
+    # Two peers are ahead: a mean over them alone is not drawn.
+    ends = fmean([0.5, 0.75, 0.9]) * 2 / 4
+    assert f"{ends:.3f} in round 2." in page.pictures["accuracy-by-round"][1]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_summary_of_an_earlier_part_does_not_count(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    folder = make_run("a", status="stopped")
+    (folder / "rank-0" / "summary.json").unlink()
+    with (folder / "rank-0" / "metrics.jsonl").open("a") as file:
+        file.write('{"round": 2, "accuracy": 1.0, "bytes_sent": 0}\n')
+    dpeer("report", "a")
+    (run,) = read_page().runs()
+    assert run["state"] == "unfinished"
+
+
+def test_a_peer_that_was_lost(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    folder = make_run("a", status="failed")
+    for path in (folder / "rank-2").iterdir():
+        path.unlink()
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["accuracy"][2] = None
+    summary["completed_rounds"][2] = None
+    (folder / "summary.json").write_text(json.dumps(summary))
+    dpeer("report", "a")
+    page = read_page()
+    assert page.runs()[0]["notes"].endswith("1 of 3 peers left no files here (rank 2)")
+    assert page.results()[0][MIX] == f"{fmean([0.5, 0.75]):.4f}"
+    assert "A white peer has none." in page.text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_peers_of_many_hosts_brought_together(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    make_run("a", summary=False)
+    dpeer("report", "a")
+    page = read_page()
+    assert page.runs()[0]["state"] == "done"
+    (line,) = page.results()
+    assert (line["sent in all"], line["wall time"], line[MIX]) == ("12.0 MB", "5.0 s", f"{fmean((0.5, 0.75, 0.9)):.4f}")
+
+
+def test_disagreement_by_round_where_it_was_recorded(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    folder = make_run("a")
+    (folder / "disagreement.jsonl").write_text(
+        '{"round": 0, "consensus_distance": 3.5}\n{"round": 1, "consensus_distance": 0.01}\nbroken\n'
+    )
+    dpeer("report", "a")
+    assert "disagreement-by-round" in read_page().pictures
+    (folder / "disagreement.jsonl").unlink()
+    dpeer("report", "a")
+    assert "disagreement-by-round" not in read_page().pictures
+    assert not Path("dpeer-report/disagreement-by-round.png").exists()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"topology": "fresh-neighbors", "fresh_neighbors": "2"},
+        {"topology": "one-peer-exponential"},
+        {"topology": "full", "weights": "fastest"},
+        {"topology": "random-regular"},
+    ],
+)
+def test_graphs_are_drawn(dpeer: Command, make_run: Any, read_page: Any, settings: dict[str, Any]) -> None:
+    make_run("a", (0.5,) * 8, **settings)
+    assert dpeer("report", "a").code == 0
+    assert f"{settings['topology']} of 8 peers" in read_page().pictures["graph"][1]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_graph_that_is_not_known_is_left_out(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    make_run("a", topology="file:gone.json")
+    assert dpeer("report", "a").code == 0
+    page = read_page()
+    assert "graph" not in page.pictures
+    assert "No graph to draw" in page.text
+
+
+@pytest.mark.parametrize("classes", [1, 17, 62])
+def test_any_number_of_classes(dpeer: Command, make_run: Any, read_page: Any, classes: int) -> None:
+    make_run("a", classes=[4] * classes)
+    assert dpeer("report", "a").code == 0
+    assert f"3 peers with {4 * classes} to {4 * classes} samples" in read_page().pictures["class-mix"][1]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_without_class_counts_a_sentence_stands_there(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    make_run("a")
+    dpeer("report", "a")
+    assert "do not say how many samples of each class" in read_page().text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_baselines_and_nested_folders_are_found_once(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    make_run("x/deep/a")
+    make_run("x/deep/a/baseline-local", algorithm="local")
+    make_run("x/deep/a/checkpoint/no")
+    make_run("x/tune/trial")
+    dpeer("report", "x", "x/deep")
+    assert [run["folder"] for run in read_page().runs()] == ["x/deep/a", "x/deep/a/baseline-local"]
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_report_is_replaced_and_nothing_else_is(dpeer: Command, make_run: Any) -> None:
+    make_run("a")
+    assert dpeer("report", "a", "--out", "here/r").code == 0
+    assert dpeer("report", "a", "--out", "here/r").code == 0
+    ended = dpeer("report", "a", "--out", "a")
+    assert (ended.code, ended.err) == (2, "dpeer: --out 'a' holds something that is no report: name another folder\n")
+    Path("file").write_text("x")
+    assert dpeer("report", "a", "--out", "file").err == "dpeer: --out 'file' is a file: name a folder\n"
+
+
+def test_folders_without_runs(dpeer: Command, make_run: Any) -> None:
+    Path("x/y").mkdir(parents=True)
+    Path("x/summary.json").write_text("[1]")
+    Path("x/y/summary.json").write_text('{"other": 1}')
+    ended = dpeer("report", "x")
+    assert (ended.code, ended.err) == (
+        2,
+        "dpeer: 'x' holds no run: expected x/summary.json, or folders that hold one\n",
+    )
+    assert dpeer("report", "gone").code == 2
+    assert not Path("dpeer-report").exists()
+    assert dpeer("report").code == 2
+
+
+def test_labels_for_some_folders_only(dpeer: Command, make_run: Any) -> None:
+    make_run("a")
+    make_run("b")
+    ended = dpeer("report", "a", "b", "--label", "x")
+    assert (ended.code, ended.err) == (2, "dpeer: --label: 1 for 2 folders; give one for each, or none\n")
+
+
+def test_a_missing_library_is_named(dpeer: Command, make_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run("a")
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    ended = dpeer("report", "a")
+    assert (ended.code, ended.err) == (
+        2,
+        "dpeer: dpeer report needs matplotlib and Jinja2: pip install 'dpeer[plot]'\n",
+    )
+
+
+def test_a_report_imports_no_torch_and_no_pyplot(make_run: Any, tmp_path: Path) -> None:
+    make_run("a")
+    code = (
+        "import sys; from dpeer.cli import main\n"
+        "try: main(['report', 'a'])\nexcept SystemExit as end: assert not end.code\n"
+        "print('torch' in sys.modules, 'matplotlib.pyplot' in sys.modules)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert found.stdout.splitlines()[-1] == "False False"
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_real_run(dpeer: Command, read_page: Any) -> None:
+    options = ("--size", 3, "--rounds", 2, "--body-epochs", 1, "--algorithm", "dfedmdc", "--out", "real")
+    assert dpeer("simulate", *options).code == 0
+    ended = dpeer("report", "real")
+    assert (ended.code, ended.err) == (0, "")
+    (line,) = read_page().results()
+    summary = json.loads(Path("real/summary.json").read_text())
+    assert line[MIX] == f"{summary['accuracy_mean']:.4f}"
+    assert line[TRAINED] == f"{summary['accuracy_trained_mean']:.4f}"
+    assert line[WORST].startswith(f"{summary['accuracy_min']:.4f} (rank ")
+    assert line["consensus distance"] == f"{summary['consensus_distance']:.4g}"
+    assert read_page().runs()[0]["notes"] == ""

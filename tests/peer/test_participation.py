@@ -1,0 +1,95 @@
+"""Federations in which some peers sit rounds out, over every transport."""
+
+import asyncio
+import json
+
+import numpy as np
+import pytest
+
+from dpeer.peer import LivenessConfig
+from dpeer.topology import Isolated, Participation, build
+
+ROUNDS = 12
+NO_HEARTBEAT = LivenessConfig(heartbeat=0)
+PATIENT = LivenessConfig(heartbeat=0.2, suspect_after=2, dead_after=20, departure_grace=1.0)
+
+
+def recursion(topology, participation, rounds, width=5):
+    """X <- W' (0.9 X + d) for those who take part; the weight of those who sit out is on the diagonal."""
+    x = np.zeros((topology.size, width))
+    drift = np.arange(topology.size)[:, None] + 1.0
+    for number in range(rounds):
+        active = np.array([rank in participation.taking_part(number) for rank in range(topology.size)])
+        together = topology.weights * np.outer(active, active)
+        np.fill_diagonal(together, 0)
+        together += np.diag(1 - together.sum(axis=1))
+        x = together @ np.where(active[:, None], 0.9 * x + drift, x)
+    return x
+
+
+@pytest.mark.parametrize("liveness", [PATIENT, NO_HEARTBEAT], ids=["heartbeats", "no heartbeats"])
+@pytest.mark.parametrize(("name", "size", "fraction"), [("ring", 5, 0.6), ("full", 6, 0.4), ("grid", 6, 0.1)])
+async def test_bodies_follow_the_recursion(federation, kind, name, size, fraction, liveness):
+    topology = build(name, size)
+    drawn = Participation(topology, fraction, seed=3)
+    ours = federation(kind, drawn, rounds=ROUNDS, liveness=liveness)
+    async with asyncio.timeout(30):
+        found = await ours.run()
+    assert all(outcome.status == "done" for outcome in found.values()), found
+    np.testing.assert_allclose(ours.bodies(), recursion(topology, drawn, ROUNDS), rtol=1e-12)
+    for peer in ours.peers.values():
+        assert not peer._session.drops.counts
+        assert not peer._session.gossip.inbox.dropped
+        assert peer._session.members.lost == {}
+
+
+async def test_who_sits_out_neither_trains_nor_exchanges_and_says_so(federation, kind, tmp_path):
+    drawn = Participation(build("ring", 4), 0.5, seed=1)
+    ours = federation(kind, drawn, rounds=ROUNDS, out=tmp_path)
+    trained = {rank: [] for rank in range(4)}
+    for rank, learner in ours.learners.items():
+        learner.on_train = trained[rank].append
+    await ours.run()
+    for rank in range(4):
+        took_part = [number for number in range(ROUNDS) if rank in drawn.taking_part(number)]
+        assert trained[rank] == took_part
+        assert 0 < len(took_part) < ROUNDS, "the seed is one for which everyone sits out sometimes"
+        entries = [json.loads(line) for line in (tmp_path / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()]
+        assert [entry["round"] for entry in entries if entry["active"]] == took_part
+        for entry in entries:
+            if not entry["active"]:
+                assert entry["train_loss"] is None
+                assert entry["bytes_sent"] == entry["bytes_received"] == 0
+                assert entry["heard"] == entry["missed"] == []
+                assert entry["accuracy"] is not None, "its model is evaluated all the same"
+
+
+async def test_a_run_that_was_stopped_goes_on_to_the_same_bodies(federation, kind, tmp_path, until):
+    topology = build("ring", 4)
+    drawn = Participation(topology, 0.5, seed=1)
+    first = federation(kind, drawn, rounds=ROUNDS, out=tmp_path)
+    held = next(number for number in range(4, ROUNDS) if 2 in drawn.taking_part(number))
+    first.learners[2].hold = held
+    running = asyncio.create_task(first.run())
+    await until(first.learners[2].held.is_set)
+    for peer in first.peers.values():
+        peer.stop()
+    await running
+    again = federation(kind, drawn, rounds=ROUNDS, out=tmp_path, resume=True)
+    found = await again.run()
+    assert all(outcome.status == "done" for outcome in found.values()), found
+    np.testing.assert_allclose(again.bodies(), recursion(topology, drawn, ROUNDS), rtol=1e-12)
+
+
+async def test_nobody_is_waited_for_where_nothing_is_shared(federation, kind):
+    ours = federation(kind, Participation(Isolated(3), 0.5, seed=0), rounds=4)
+    await ours.run()
+    assert all(learner.finished == 3 for learner in ours.learners.values())
+
+
+async def test_the_learner_is_told_which_rounds_go_by_without_it(federation, kind):
+    drawn = Participation(build("ring", 4), 0.5, seed=1)
+    ours = federation(kind, drawn, rounds=ROUNDS)
+    await ours.run()
+    for rank, learner in ours.learners.items():
+        assert learner.sat_out == [number for number in range(ROUNDS) if rank not in drawn.taking_part(number)]

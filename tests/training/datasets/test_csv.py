@@ -1,0 +1,247 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dpeer.exceptions import ConfigurationError, PartitionError, TaskError
+from dpeer.training import Choices, Learner, load_task
+from dpeer.training.datasets.table import Table, table
+
+
+def patients(folder: Path, name: str = "x.csv", rows: int = 120, groups: int = 12) -> Path:
+    """Rows in random order, ten of each patient, two classes; the first feature is the row's number."""
+    rng = np.random.default_rng(len(name))
+    patient = rng.permutation(np.arange(rows) % groups)
+    lines = ["a_number,age,patient,diagnosis,score"]
+    lines += [f"{n},{20 + n % 50},p{patient[n]},{'ill' if patient[n] % 2 else 'well'},{n / 2}" for n in range(rows)]
+    path = folder / name
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_reads_numbers_and_classes(tmp_path: Path) -> None:
+    data = table(Table(str(patients(tmp_path)), "diagnosis", "patient", ignore=("score",)))
+    assert data.test is None
+    assert data.classes == 2
+    assert data.train.inputs.dtype == torch.float32
+    assert data.names == {"input columns": ("a_number", "age"), "classes": ("ill", "well")}
+    assert data.train.inputs.tolist() == [[n, 20 + n % 50] for n in range(120)], "columns go by name"
+    lines = (tmp_path / "x.csv").read_text().splitlines()[1:]
+    assert data.train.targets.tolist() == [["ill", "well"].index(line.split(",")[3]) for line in lines]
+    names = [line.split(",")[2] for line in lines]
+    groups = np.asarray(data.train.groups).tolist()
+    assert len(set(zip(groups, names, strict=True))) == 12
+    assert data.group == "group"
+
+
+def test_what_spreadsheets_write(tmp_path: Path) -> None:
+    """A mark in front, quotes, Windows' line ends, spaces, blank lines, accents, numbers in every form."""
+    path = tmp_path / "x.csv"
+    path.write_bytes(
+        '\ufeff"a", b ,"Größe, cm",y\r\n1,2e3,-.5,"no, ""never"""\r\n\r\n +4 ,0,1E-2,yes\r\n,,,\r\n'.encode()
+    )
+    data = table(Table(str(path), "y"))
+    assert np.allclose(data.train.inputs.numpy(), [[-0.5, 1, 2000], [0.01, 4, 0]]), "columns go by name"
+    assert data.train.targets.tolist() == [0, 1]
+    assert table(Table(str(path), "y", ignore=("a", "Größe, cm"))).train.inputs.tolist() == [[2000], [0]]
+
+
+@pytest.mark.parametrize(
+    ("texts", "classes", "expected"),
+    [
+        (["b", "a", "c", "a"], None, [1, 0, 2, 0]),
+        (["10", "9", "2", "9"], None, [2, 1, 0, 1]),
+        (["1.5", "-3", "1.5", "0"], None, [2, 0, 2, 1]),
+        (["b", "a", "b", "a"], ("z", "b", "a"), [1, 2, 1, 2]),
+        (["a", "a", "a", "a"], ("b", "a"), [1, 1, 1, 1]),
+    ],
+)
+def test_class_numbers(tmp_path: Path, texts: list[str], classes: tuple[str, ...] | None, expected: list[int]) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("y,a\n" + "".join(f"{text},1\n" for text in texts))
+    data = table(Table(str(path), "y", classes=classes))
+    assert data.train.targets.tolist() == expected
+    assert data.classes == (len(classes) if classes else len(set(texts)))
+
+
+GOOD = "a,b,y\n1,2,u\n3,4,v\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "changes", "message"),
+    [
+        (
+            "a,b,y\n1,2,u\n3,x,v\n",
+            {},
+            "row 3, column 'b': expected a finite number, not 'x'; or leave it out with ignore=b",
+        ),
+        (
+            "a,b,y\n1,2,u\n3,,v\n",
+            {},
+            "row 3, column 'b' is empty: fill it or drop the row; or leave it out with ignore=b",
+        ),
+        ("a,b,y\n1,2,u\n\n3,nan,v\n", {}, "row 4, column 'b': expected a finite number, not 'nan'"),
+        ("a,b,y\ninf,2,u\n3,4,v\n", {}, "row 2, column 'a': expected a finite number, not 'inf'"),
+        ("a,b,y\n1e99,2,u\n3,4,v\n", {}, "row 2, column 'a': expected a finite number, not '1e99'"),
+        ('a,b,y\n"1,5",2,u\n3,4,v\n', {}, "row 2, column 'a': expected a finite number, not '1,5'"),
+        ("a,b,y\n1,2,\n3,4,v\n", {}, "row 2, column 'y' is empty"),
+        ("a,b,y\n1,2,u\n,,v\n", {"group": "a"}, "row 3, column 'b' is empty"),
+        ("a,b,y\n1,2,u\n,4,v\n", {"group": "a"}, "row 3, column 'a' is empty: fill it or drop the row$"),
+        (GOOD, {"target": "yy"}, "unknown column of target= 'yy' in .*x.csv': did you mean 'y'. valid: a, b, y"),
+        (GOOD, {"group": "c"}, "unknown column of group= 'c' in"),
+        (GOOD, {"ignore": ("Y",)}, "unknown column of ignore= 'Y' in"),
+        (GOOD, {"group": "y"}, "column 'y' can be one of target=, group= and ignore= only"),
+        (GOOD, {"ignore": ("y",)}, "column 'y' can be one of"),
+        (GOOD, {"ignore": ("a", "b")}, "no column to learn from besides y, a, b"),
+        (GOOD, {"classes": ("u", "w")}, "row 3, column 'y': 'v' is none of the classes u, w"),
+        (GOOD, {"regression": True}, "row 2, column 'y': expected a finite number, not 'u'$"),
+        ("a,b,a,y\n1,2,3,u\n", {}, "has two columns 'a': name one otherwise"),
+        (",b,y\n1,2,u\n3,4,v\n", {}, r"column 1 has no name: name it, or leave it out with ignore=\[''\]"),
+        ("a,b,y\n1,2,u\n3,v\n", {}, "row 3 has 2 cells, the header 3"),
+        ("a,b,y\n1,2,u,\n3,4,v\n", {}, "row 2 has 4 cells, the header 3"),
+        ("a,b,y\n1,2,u\n3,4,u\n", {}, "shows one class only .'u' in column 'y'.: name all there are with classes=A,B"),
+        ("a,y\n" + "".join(f"1,{n}.5\n" for n in range(30)), {}, "30 classes in 30 rows: .* then kind=regression"),
+        ("a;b;y\n1;2;u\n", {}, "is divided by ';': save it with commas"),
+        ("a\tb\ty\n1\t2\tu\n", {}, "is divided by"),
+        ("", {}, "has no rows"),
+        ("a,b,y\n", {}, "has no rows"),
+        ("\n\n", {}, "has no rows"),
+        (b"a,b,y\n1,2,\xe4\n", {}, "is not UTF-8 text: save it as 'CSV UTF-8'"),
+        (b"\x00\x01\x02,\n,", {}, "."),
+        ('a,b,y\n1,"2,u\n3,4,v\n', {}, "is no valid csv after row 1: "),
+        (None, {}, "there is no file"),
+    ],
+)
+def test_damaged(tmp_path: Path, content: str | bytes | None, changes: dict[str, Any], message: str) -> None:
+    path = tmp_path / "x.csv"
+    if content is not None:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    with pytest.raises(ConfigurationError, match=message) as caught:
+        table(Table(**{"path": str(path), "target": "y"} | changes))
+    assert "\n" not in str(caught.value)
+    assert "x.csv" in str(caught.value) or "can be one of" in str(caught.value)
+
+
+def test_a_folder_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="is a folder; expected a csv file"):
+        table(Table(str(tmp_path), "y"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "task 'csv' needs --task-option path=FILE.csv"),
+        ({"path": "x.csv"}, "task 'csv' needs --task-option target=COLUMN"),
+        ({"path": True, "target": "y"}, "task option path = True: expected text"),
+        ({"path": ["x"], "target": "y"}, r"task option path = \['x'\]: expected text"),
+        ({"path": "x.csv", "target": 1.5}, "task option target = 1.5: expected text"),
+        ({"path": "x.csv", "target": "y", "group": []}, r"task option group = \[\]: expected text"),
+        (
+            {"path": "x.csv", "target": "y", "kind": "regresion"},
+            "kind of task 'csv' 'regresion': did you mean 'regression'",
+        ),
+        ({"path": "x.csv", "target": "y", "kind": []}, r"kind of task 'csv' '\[\]'"),
+        ({"path": "x.csv", "target": "y", "classes": "a"}, "classes = 'a': expected 2 different names or more"),
+        (
+            {"path": "x.csv", "target": "y", "classes": ["a", "a"]},
+            "expected 2 different names or more, such as classes=A,B",
+        ),
+        ({"path": "x.csv", "target": "y", "classes": 3}, "classes = 3: expected 2 different names"),
+        ({"path": "x.csv", "target": "y", "ignore": {"a": 1}}, "ignore = .*: expected different names"),
+        (
+            {"path": "x.csv", "target": "y", "kind": "regression", "classes": "a,b"},
+            "classes= is for kind=classification",
+        ),
+        (
+            {"path": "x.csv", "target": "y", "taget": "y"},
+            "unknown task option 'taget' in task 'csv': did you mean 'target'?",
+        ),
+    ],
+)
+def test_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        load_task("csv", 0, 2, 0, options)
+
+
+def test_a_file_a_rank_and_all_of_it(tmp_path: Path) -> None:
+    for rank in range(3):
+        patients(tmp_path, f"site-{rank}.csv", 60 + 30 * rank)
+    options = {"path": f"{tmp_path}/site-{{rank}}.csv", "target": "diagnosis", "ignore": "score,patient"}
+    for rank in range(3):
+        task = load_task("csv", rank, 3, 0, options, Choices(validation=0.25))
+        assert task.validation is not None
+        rows = torch.cat([part.tensors[0][:, 0] for part in (task.train, task.validation, task.test)])
+        assert sorted(rows.tolist()) == list(range(60 + 30 * rank))
+        assert len(task.test) == 12 + 6 * rank
+        assert abs(len(task.validation) - 0.25 * (48 + 24 * rank)) <= 1
+    with pytest.raises(TaskError, match=r"there is no file '.*site-3.csv'"):
+        load_task("csv", 3, 4, 0, options)
+
+
+def groups_of(task: Any, path: Path) -> dict[str, set[str]]:
+    """Each part's patients, by the first feature: the row's number."""
+    lines = path.read_text().splitlines()[1:]
+    parts = {"train": task.train, "test": task.test} | ({} if task.validation is None else {"val": task.validation})
+    return {
+        name: {lines[int(row)].split(",")[2] for row in part.tensors[0][:, 0].tolist()} for name, part in parts.items()
+    }
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_group_is_in_one_part_of_one_peer(tmp_path: Path, seed: int) -> None:
+    path = patients(tmp_path, rows=300, groups=30)
+    options = {"path": str(path), "target": "diagnosis", "group": "patient"}
+    found: list[str] = []
+    for rank in range(3):
+        task = load_task("csv", rank, 3, seed, options, Choices(partition="group", validation=0.3))
+        found += [patient for part in groups_of(task, path).values() for patient in part]
+    assert len(found) == len(set(found)) == 30
+    task = load_task("csv", 1, 3, seed, options, Choices(validation=0.3))
+    parts = list(groups_of(task, path).values())
+    assert sum(map(len, parts)) == len(set.union(*parts)) == 30
+    with pytest.raises(PartitionError, match="would divide one group's samples among peers: use --partition group"):
+        load_task("csv", 0, 3, seed, options, Choices(partition="iid"))
+
+
+def test_too_few_groups_say_so(tmp_path: Path) -> None:
+    path = patients(tmp_path, rows=60, groups=2)
+    options = {"path": str(path), "target": "diagnosis", "group": "patient"}
+    for seed in range(10):  # of one group for training, nothing is held out
+        with pytest.raises(PartitionError, match="one group: --validation has none to hold out; give it more data"):
+            load_task("csv", 0, 2, seed, options, Choices(validation=0.5))
+    with pytest.raises(
+        PartitionError, match=r"partition 'own': rank 0 gets 60 training and 0 test .*give it more data"
+    ):
+        load_task("csv", 0, 2, 0, {**options, "path": str(patients(tmp_path, "y.csv", 60, 1)), "classes": "ill,well"})
+
+
+def test_a_table_for_all_is_divided(tmp_path: Path) -> None:
+    path = patients(tmp_path, rows=200)
+    options = {"path": str(path), "target": "diagnosis", "ignore": ["patient", "score"]}
+    rows: list[float] = []
+    for rank in range(4):
+        task = load_task("csv", rank, 4, 0, options, Choices(partition="iid"))
+        rows += torch.cat([task.train.tensors[0], task.test.tensors[0]])[:, 0].tolist()
+    assert sorted(rows) == list(range(200))
+    with pytest.raises(PartitionError, match=r"do not say which group a sample is from.*name the column.*group="):
+        load_task("csv", 0, 4, 0, options, Choices(partition="group"))
+
+
+def test_regression_trains(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 3))
+    y = x @ [1.0, -2.0, 0.5]
+    np.savetxt(path, np.column_stack([x, y]), delimiter=",", header="a,b,c,y", comments="")
+    task = load_task("csv", 0, 2, 0, {"path": str(path), "target": "y", "kind": "regression"})
+    assert task.train.tensors[1].shape == (160, 1)
+    assert task.train.tensors[1].dtype == torch.float32
+    learner = Learner(task, "local", rank=0, seed=0)
+    before = learner.evaluate().test_loss
+    for number in range(3):
+        learner.train(number)
+    after = learner.evaluate()
+    assert after.test_loss < before / 4
+    assert after.accuracy is None

@@ -1,0 +1,184 @@
+"""What only a GPU can tell."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from dpeer.exceptions import TaskError
+from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task
+from dpeer.training.device import HOST, Compute, find_device
+from dpeer.training.models.small import DigitsNet
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device, or a torch without CUDA"),
+]
+
+Make = Callable[..., Task]
+SIZE = 3
+ROW = dict.fromkeys(range(SIZE), 1 / SIZE)
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in ALGORITHMS},
+    "dfedavgm quantize=8": ("dfedavgm", {"quantize": 8}),
+    "dfedsmdc sam=both, clipped": ("dfedsmdc", {"sam": "both", "grad_clip": 0.5, "weight_decay": 0.01}),
+}
+
+
+@pytest.fixture
+def gpu() -> Compute:
+    return Compute(find_device("cuda", 0))
+
+
+def peers(make_task: Make, case: str, *computes: Compute, **task: Any) -> list[Learner]:
+    algorithm, settings = CASES[case]
+    h = Hyperparameters(**{"body_epochs": 2, "batch_size": 16, "rounds": 4} | settings)
+    tasks = [make_task(rank, samples=40, **{key: value() for key, value in task.items()}) for rank in range(SIZE)]
+    for one in tasks:
+        one.validation = one.test
+    return [
+        Learner(one, algorithm, h, rank=rank, seed=0, keep="best", compute=compute)
+        for rank, (one, compute) in enumerate(zip(tasks, computes or (HOST,) * SIZE, strict=True))
+    ]
+
+
+def rounds(learners: list[Learner], count: int, start: int = 0) -> list[Any]:
+    seen: list[Any] = []
+    for number in range(start, start + count):
+        seen += [ours.train(number) for ours in learners]
+        sent = [ours.release(number) for ours in learners]
+        for rank, ours in enumerate(learners):
+            if ours.shares:
+                received = {j: sent[j] or [] for j in ROW if j != rank}
+                assert [ours.check(j, payload) for j, payload in received.items()] == [None] * len(received)
+                ours.mix(received, ROW)
+            seen.append(ours.evaluate())
+    return seen
+
+
+def close(one: Learner, other: Learner, share: float = 1.0) -> None:
+    """Equal to 1e-3, but for a share of the values (a mask may turn on the last bits of two weights)."""
+    a, b = (ours._trainer.model.data.cpu() for ours in (one, other))
+    assert ((a - b).abs() <= 1e-3).float().mean() >= share
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_algorithm_is_that_of_the_cpu(case: str, make_task: Make, gpu: Compute) -> None:
+    ours, plain = peers(make_task, case, gpu, gpu, gpu), peers(make_task, case)
+    assert ours[0].digest == plain[0].digest
+    rounds(ours, 2)
+    rounds(plain, 2)
+    for one, other in zip(ours, plain, strict=True):
+        one.finish(1)
+        other.finish(1)
+        assert one._trainer.model.data.is_cuda
+        close(one, other, 0.95 if "pfl" in case or "quantize" in case else 1.0)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_resuming_on_the_gpu_gives_the_same_bits(case: str, make_task: Make, gpu: Compute, tmp_path: Path) -> None:
+    whole, first, resumed = (peers(make_task, case, gpu, gpu, gpu) for _ in range(3))
+    rounds(first, 2)
+    for rank, (one, fresh) in enumerate(zip(first, resumed, strict=True)):
+        (tmp_path / str(rank)).mkdir()
+        one.save(tmp_path / str(rank))
+        fresh.load(tmp_path / str(rank))
+    expected = rounds(whole, 4)
+    assert rounds(resumed, 2, start=2) == expected[len(expected) // 2 :]
+    for one, other in zip(whole, resumed, strict=True):
+        assert torch.equal(one._trainer.model.data, other._trainer.model.data)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_cpu_and_gpu_peers_mix(case: str, make_task: Make, gpu: Compute) -> None:
+    mixed, plain = peers(make_task, case, gpu, HOST, gpu), peers(make_task, case)
+    rounds(mixed, 2)
+    rounds(plain, 2)
+    for one, other in zip(mixed, plain, strict=True):
+        close(one, other, 0.95 if "pfl" in case or "quantize" in case else 1.0)
+
+
+class Dropping(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.3))
+        self.norm, self.fc = nn.BatchNorm1d(8), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.fc(self.norm(self.body(x)))
+        return out
+
+
+def seeded() -> nn.Module:
+    torch.manual_seed(1)
+    return Dropping()
+
+
+def test_dropout_is_noticed_and_repeated(make_task: Make, gpu: Compute) -> None:
+    found = []
+    for disturbed in (False, True):
+        ours = peers(make_task, "dfedmdc", gpu, gpu, gpu, model=seeded, head=lambda: ("norm", "fc"))
+        if disturbed:
+            torch.cuda.manual_seed_all(1234)
+        found.append((rounds(ours, 2), [one.body for one in ours]))
+        assert any(ours[0]._generators._draws.values())
+    assert found[0][0] == found[1][0]
+    assert all(torch.equal(a, b) for a, b in zip(found[0][1], found[1][1], strict=True))
+
+
+@pytest.mark.parametrize("amp", [None, "bf16"])
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_convolutions(amp: Any, channels_last: bool, gpu: Compute) -> None:
+    generator = torch.Generator().manual_seed(0)
+    data = torch.utils.data.TensorDataset(
+        torch.rand(64, 3, 8, 8, generator=generator), torch.randint(0, 10, (64,), generator=generator)
+    )
+
+    def trained(compute: Compute) -> Learner:
+        torch.manual_seed(0)
+        task = Task(model=DigitsNet((3, 8, 8)), head=("head",), train=data, test=data)
+        ours = Learner(task, "dfedsmdc", Hyperparameters(body_epochs=2), rank=0, seed=0, compute=compute)
+        assert torch.isfinite(torch.tensor(ours.train(0)))
+        ours.evaluate()
+        return ours
+
+    wanted = Compute(gpu.device, amp, channels_last)
+    one, again, plain = trained(wanted), trained(wanted), trained(HOST)
+    torch.testing.assert_close(one.body, plain.body, rtol=0, atol=0.05 if amp else 1e-3)
+    if not channels_last:
+        assert torch.equal(one.body, again.body)
+
+
+def test_a_wrong_target_is_one_line() -> None:
+    """In a process of its own: after it CUDA is of no more use."""
+    import subprocess
+    import sys
+
+    program = """
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+from dpeer.exceptions import TaskError
+from dpeer.training import Learner, Task
+from dpeer.training.device import Compute
+data = TensorDataset(torch.randn(8, 4), torch.full((8,), 9))
+task = Task(model=nn.Linear(4, 3), head=(), train=data, test=data)
+try:
+    Learner(task, "local", rank=0, seed=0, compute=Compute(torch.device("cuda", 0))).train(0)
+except TaskError as error:
+    print("TaskError:", error)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.stdout.startswith("TaskError:"), ended.stderr
+    assert ended.stdout.count("\n") == 1
+
+
+def test_memory_that_runs_out_is_one_line(make_task: Make, gpu: Compute) -> None:
+    def greedy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return outputs.sum() + torch.empty(2**50, device=outputs.device).sum()
+
+    with pytest.raises(TaskError, match="out of memory"):
+        Learner(make_task(loss=greedy), "local", rank=0, seed=0, compute=gpu).train(0)

@@ -1,0 +1,161 @@
+"""Crops and flips, against a loop over images that knows nothing of indices."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dpeer.exceptions import TaskError
+from dpeer.training import Learner
+from dpeer.training.datasets import Data, Pool
+from dpeer.training.datasets.mnist import mnist
+from dpeer.training.tasks.augmentation import augment_images, crop_and_flip
+from dpeer.training.tasks.choices import Choices
+from dpeer.training.tasks.digits import digits
+from dpeer.training.tasks.digits import task as digits_task
+from dpeer.training.tasks.pooled import pooled_task
+from dpeer.training.tasks.reading import read
+
+
+def one_by_one(images: Tensor, generator: np.random.Generator, margin: int, fill: float, mirror: bool) -> Tensor:
+    count, channels, height, width = images.shape
+    tops, lefts = generator.integers(0, 2 * margin + 1, size=(2, count))
+    flips = generator.integers(0, 2, size=count) if mirror else np.zeros(count)
+    found = []
+    for image, top, left, flip in zip(images.numpy(), tops, lefts, flips, strict=True):
+        canvas = np.full((channels, height + 2 * margin, width + 2 * margin), fill, dtype=image.dtype)
+        canvas[:, margin : margin + height, margin : margin + width] = image
+        crop = canvas[:, top : top + height, left : left + width]
+        found.append(crop[:, :, ::-1] if flip else crop)
+    return torch.from_numpy(np.stack(found))
+
+
+@pytest.mark.parametrize("mirror", [True, False])
+@pytest.mark.parametrize("fill", [-1.0, 0.0])
+@pytest.mark.parametrize(
+    ("shape", "margin"),
+    [((3, 32, 32), 4), ((1, 28, 28), 4), ((3, 20, 16), 4), ((2, 15, 30), 1), ((1, 8, 8), 1), ((1, 5, 6), 1)],
+)
+def test_as_one_image_after_the_other(shape: tuple[int, ...], margin: int, fill: float, mirror: bool) -> None:
+    images = torch.randn(50, *shape)
+    found = crop_and_flip(images, np.random.default_rng(3), fill=fill, mirror=mirror)
+    assert torch.equal(found, one_by_one(images, np.random.default_rng(3), margin, fill, mirror))
+
+
+def test_each_is_a_crop_of_its_own_padded_image() -> None:
+    images = torch.arange(1, 20 * 3 * 16 * 16 + 1, dtype=torch.float32).view(20, 3, 16, 16)  # no two pixels alike
+    for image, found in zip(images, crop_and_flip(images, np.random.default_rng(0)), strict=True):
+        canvas = torch.nn.functional.pad(image, (4, 4, 4, 4), value=-1)
+        crops = [canvas[:, y : y + 16, x : x + 16] for y in range(9) for x in range(9)]
+        assert sum(torch.equal(found, crop) or torch.equal(found, crop.flip(2)) for crop in crops) == 1
+
+
+def test_nothing_changes_in_place_and_shape_and_type_stay() -> None:
+    for images in (torch.randn(6, 3, 32, 32), torch.randn(6, 3, 32, 32).double(), torch.randn(6, 1, 9, 12)):
+        kept = images.clone()
+        found = crop_and_flip(images, np.random.default_rng(1))
+        assert torch.equal(images, kept)
+        assert (found.shape, found.dtype) == (images.shape, images.dtype)
+        assert found.data_ptr() != images.data_ptr()
+
+
+def test_all_chance_comes_from_the_generator() -> None:
+    images, state = torch.randn(8, 3, 32, 32), torch.get_rng_state()
+    first, same, other = (crop_and_flip(images, np.random.default_rng(seed)) for seed in (5, 5, 6))
+    assert torch.equal(first, same)
+    assert not torch.equal(first, other)
+    assert torch.equal(torch.get_rng_state(), state)
+    one = np.random.default_rng(5)
+    assert not torch.equal(crop_and_flip(images, one), crop_and_flip(images, one))
+
+
+def test_the_order_in_memory_does_not_matter() -> None:
+    images = torch.randn(4, 3, 32, 32)
+    swapped = images.contiguous(memory_format=torch.channels_last)
+    found = [crop_and_flip(given, np.random.default_rng(2)) for given in (images, swapped)]
+    assert torch.equal(*found)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_the_same_bits_on_a_gpu() -> None:
+    images = torch.randn(64, 3, 32, 32)
+    found = crop_and_flip(images.cuda(), np.random.default_rng(2))
+    assert found.is_cuda
+    assert torch.equal(found.cpu(), crop_and_flip(images, np.random.default_rng(2)))
+
+
+def test_every_shift_is_as_likely_and_half_are_flipped() -> None:
+    count = 20_000
+    images = torch.zeros(count, 1, 16, 20)
+    images[:, 0, 8, 4] = 1  # left of the middle, and found there unless the image is flipped
+    found = crop_and_flip(images, np.random.default_rng(0), fill=0).flatten(1).argmax(1)
+    rows, columns = found // 20, found % 20
+    flipped = columns >= 10
+    where = torch.where(flipped, 19 - columns, columns)
+    assert abs(flipped.double().mean() - 0.5) < 5 * 0.5 / count**0.5
+    for shifts, start in ((rows, 4), (where, 0)):
+        share = torch.bincount(shifts - start, minlength=9) / count
+        assert len(share) == 9
+        assert (share - 1 / 9).abs().max() < 5 * (1 / 9 / count) ** 0.5
+    pairs = torch.bincount((rows - 4) * 9 + where, minlength=81) / count
+    assert (pairs - 1 / 81).abs().max() < 6 * (1 / 81 / count) ** 0.5  # rows and columns independently
+
+
+def images(mirrored: bool = True, background: float = -1.0) -> Data:
+    pool = Pool(torch.randint(0, 256, (200, 3, 32, 32), dtype=torch.uint8), torch.arange(200) % 4)
+    return Data(pool, pool, 4, mirrored=mirrored, background=background)
+
+
+@pytest.mark.parametrize(("mirrored", "background"), [(True, -1.0), (False, 1.0)])
+def test_the_task_pads_with_the_background_and_flips_what_may_be_flipped(mirrored: bool, background: float) -> None:
+    data = images(mirrored, background)
+    task = pooled_task(data, 0, 2, 0, Choices(partition="iid", augment=True), model="cnn")
+    inputs = task.train.tensors[0][:9]
+    assert task.augment is not None
+    found = task.augment(inputs, np.random.default_rng(1))
+    assert torch.equal(found, one_by_one(inputs, np.random.default_rng(1), 4, background, mirrored))
+    assert pooled_task(data, 0, 2, 0, Choices(partition="iid"), model="cnn").augment is None
+
+
+def keywords(augment: Callable[..., Tensor]) -> dict[str, object]:
+    assert isinstance(augment, partial)
+    return augment.keywords
+
+
+def test_bytes_are_black_where_there_is_nothing() -> None:
+    pool = images().train
+    blank = Pool(torch.zeros_like(pool.inputs), pool.targets)
+    assert images().background == blank.rows(np.arange(3))[0].unique().item()
+
+
+def test_digits_are_not_mirrored(tmp_path: Path) -> None:
+    task = digits_task(0, 4, 0, choices=Choices(partition="iid", augment=True))
+    assert keywords(task.augment) == {"fill": 0.0, "mirror": False}
+    assert keywords(augment_images(digits())) == {"fill": 0.0, "mirror": False}
+    pixels, labels = np.zeros((20, 28, 28), np.uint8), np.arange(20) % 10
+    path = tmp_path / "mnist.npz"
+    np.savez(path, x_train=pixels, y_train=labels, x_test=pixels, y_test=labels)
+    for data in (mnist(str(path)), read(mnist, str(path), 0, 15, 10)):
+        assert keywords(augment_images(data)) == {"fill": -1.0, "mirror": False}
+
+
+@pytest.mark.parametrize("shape", [(6,), (9, 128)])
+def test_what_is_no_image_cannot_be_cropped(shape: tuple[int, ...]) -> None:
+    pool = Pool(torch.randn(40, *shape), torch.arange(40) % 2)
+    with pytest.raises(TaskError) as found:
+        pooled_task(Data(pool, pool, 2), 0, 2, 0, Choices(partition="iid", augment=True), model="mlp")
+    assert str(found.value) == (
+        f"--augment crops and flips images (channels, height, width), the task's inputs have shape {shape}: leave it "
+        "out"
+    )
+
+
+def test_a_learner_takes_such_a_task() -> None:
+    task = digits_task(0, 4, 0, choices=Choices(partition="iid", augment=True))
+    learner = Learner(task, "dfedmdc", rank=0, seed=0)
+    assert learner.train(0) is not None

@@ -1,0 +1,187 @@
+"""The built-in models: their sizes, shapes, heads and weights."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from dpeer.exceptions import TaskError, UnknownName
+from dpeer.training.models import MODELS, build_model, last_linear
+
+SIZES = [
+    ("cnn", (3, 32, 32), 10, 90_826),
+    ("digits", (1, 8, 8), 10, 15_498),
+    ("resnet18-gn", (3, 32, 32), 10, 11_173_962),
+    ("resnet18-gn", (3, 64, 64), 200, 11_271_432),
+    ("dp-cnn", (3, 32, 32), 10, 667_402),
+    ("emnist-cnn", (1, 28, 28), 62, 1_206_590),
+    ("emnist-cnn", (1, 28, 28), 10, 1_199_882),
+    ("cnn1d", (9, 128), 6, 24_838),
+    ("mlp", (30,), 2, 2_114),
+    ("mlp", (1, 8, 8), 1, 4_225),
+]
+SHAPES = {
+    "cnn": [(1, 8, 8), (3, 32, 32), (1, 28, 20)],
+    "digits": [(1, 8, 8), (3, 5, 6)],
+    "resnet18-gn": [(3, 32, 32), (1, 8, 8), (3, 64, 64), (2, 17, 30)],
+    "dp-cnn": [(3, 32, 32), (1, 28, 28), (3, 22, 22), (3, 64, 40)],
+    "emnist-cnn": [(1, 28, 28), (3, 32, 32), (1, 6, 7)],
+    "cnn1d": [(9, 128), (1, 8), (3, 77)],
+    "mlp": [(30,), (1,), (9, 128), (3, 8, 8)],
+}
+EVERY = [(name, shape) for name, shapes in SHAPES.items() for shape in shapes]
+
+
+def build(name: str, shape: tuple[int, ...], outputs: int, seed: int = 0) -> nn.Module:
+    torch.manual_seed(seed)
+    return build_model(name, shape, outputs)
+
+
+@pytest.mark.parametrize(("name", "shape", "outputs", "count"), SIZES)
+def test_models_have_the_published_numbers_of_parameters(
+    name: str, shape: tuple[int, ...], outputs: int, count: int
+) -> None:
+    assert sum(parameter.numel() for parameter in build(name, shape, outputs).parameters()) == count
+
+
+def test_every_model_is_tested() -> None:
+    assert SHAPES.keys() == MODELS.keys()
+
+
+@pytest.mark.parametrize(("name", "shape"), EVERY)
+@pytest.mark.parametrize("outputs", [1, 7])
+def test_a_number_for_each_output(name: str, shape: tuple[int, ...], outputs: int) -> None:
+    model = build(name, shape, outputs)
+    with torch.no_grad():
+        assert model(torch.randn(2, *shape)).shape == (2, outputs)
+        assert model(torch.randn(1, *shape)).shape == (1, outputs)
+
+
+@pytest.mark.parametrize(("name", "shape"), EVERY)
+def test_nothing_but_parameters_which_are_all_trained(name: str, shape: tuple[int, ...]) -> None:
+    model = build(name, shape, 5)
+    assert not list(model.buffers())
+    assert not any(isinstance(module, nn.modules.batchnorm._NormBase | nn.Dropout) for module in model.modules())
+    state = torch.get_rng_state()
+    cross_entropy(model(torch.randn(4, *shape)), torch.tensor([0, 1, 2, 3])).backward()
+    for where, parameter in model.named_parameters():
+        assert parameter.requires_grad
+        assert parameter.dtype == torch.float32
+        assert parameter.grad is not None
+        assert parameter.grad.isfinite().all()
+        assert parameter.grad.any(), where
+    torch.set_rng_state(state)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_training_draws_no_chance(name: str) -> None:
+    # Who draws from the global generators trains alone in a simulation: see dpeer.training.randomness.
+    model, inputs = build(name, SHAPES[name][0], 3), torch.zeros(2, *SHAPES[name][0])
+    before = torch.get_rng_state()
+    model.train()(inputs).sum().backward()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_head_is_the_last_linear_layer(name: str) -> None:
+    model = build(name, SHAPES[name][0], 7)
+    head = model.get_submodule(last_linear(model))
+    assert last_linear(model) == "head"
+    assert isinstance(head, nn.Linear)
+    seen: list[Tensor] = []
+    head.register_forward_hook(lambda module, inputs, output: seen.append(output))
+    outputs = model(torch.randn(3, *SHAPES[name][0]))
+    assert outputs is seen[0]  # nothing comes after it
+    assert outputs.shape == (3, 7)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_equal_seeds_make_equal_models(name: str) -> None:
+    first, same, other = (build(name, SHAPES[name][0], 4, seed).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(first[key], same[key]) for key in first)
+    assert any(not torch.equal(first[key], other[key]) for key in first)
+
+
+@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.dimensions == 3])
+def test_channels_last_changes_nothing_but_the_order_in_memory(name: str) -> None:
+    model, inputs = build(name, SHAPES[name][0], 4), torch.randn(2, *SHAPES[name][0])
+    expected = model(inputs)
+    swapped = model.to(memory_format=torch.channels_last)(inputs.contiguous(memory_format=torch.channels_last))
+    torch.testing.assert_close(swapped, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_each_learns_four_samples_by_heart(name: str) -> None:
+    torch.manual_seed(0)
+    inputs, targets = torch.randn(4, *SHAPES[name][0]), torch.tensor([0, 1, 2, 3])
+    model = build(name, SHAPES[name][0], 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = cross_entropy(model(inputs), targets)
+        loss.backward()
+        optimizer.step()
+        if loss < 0.3:
+            return
+    pytest.fail(f"the loss stays at {loss.item():.2f}")
+
+
+def test_a_resnet_computes_what_the_published_one_does() -> None:
+    # Layer by layer as in the published code, with its average over 4x4 positions.
+    model: Any = build("resnet18-gn", (3, 32, 32), 10)
+    norms = [module for module in model.modules() if isinstance(module, nn.GroupNorm)]
+    assert [norm.num_groups for norm in norms] == [32] * 20
+    assert [len(list(block.shortcut.children())) for block in model.blocks] == [0, 0, 2, 0, 2, 0, 2, 0]
+    convolutions = [module for module in model.modules() if isinstance(module, nn.Conv2d)]
+    assert [conv.out_channels for conv in convolutions] == [64] * 5 + [128] * 5 + [256] * 5 + [512] * 5
+    assert not any(conv.bias is not None for conv in convolutions)
+    with torch.no_grad():
+        images = torch.randn(2, 3, 32, 32)
+        x = torch.relu(model.stem(images))
+        assert x.shape == (2, 64, 32, 32)
+        for block in model.blocks:
+            y = block.second[1](block.second[0](torch.relu(block.first[1](block.first[0](x)))))
+            x = torch.relu(y + block.shortcut(x))
+        assert x.shape == (2, 512, 4, 4)
+        torch.testing.assert_close(model(images), model.head(nn.functional.avg_pool2d(x, 4).flatten(1)))
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "words"),
+    [
+        ("cnn", (9, 128), "--model cnn takes images (channels, height, width) of at least 8 x 8 pixels"),
+        ("cnn", (9, 128), "have shape (9, 128); try cnn1d, mlp"),
+        ("resnet18-gn", (3, 32, 7), "of at least 8 x 8 pixels, the task's inputs have shape (3, 32, 7); try digits,"),
+        ("dp-cnn", (1, 8, 8), "of at least 22 x 22 pixels, the task's inputs have shape (1, 8, 8); try cnn, digits,"),
+        ("emnist-cnn", (30,), "of at least 6 x 6 pixels, the task's inputs have shape (30,); try mlp"),
+        ("cnn1d", (3, 32, 32), "--model cnn1d takes series (channels, length) of at least 8 steps, the task's inputs"),
+        ("cnn1d", (3, 7), "series (channels, length) of at least 8 steps, the task's inputs have shape (3, 7); try"),
+    ],
+)
+def test_inputs_that_do_not_fit(name: str, shape: tuple[int, ...], words: str) -> None:
+    with pytest.raises(TaskError) as found:
+        build_model(name, shape, 10)
+    assert words in str(found.value)
+    assert "\n" not in str(found.value)
+
+
+@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.dimensions is not None])
+def test_the_least_size_is_the_least(name: str) -> None:
+    model = MODELS[name]
+    assert model.dimensions is not None
+    shape = (1,) + (model.least,) * (model.dimensions - 1)
+    assert build(name, shape, 3)(torch.randn(2, *shape)).shape == (2, 3)
+    with pytest.raises(TaskError, match="of at least"):
+        build(name, (1,) + (model.least - 1,) * (model.dimensions - 1), 3)
+
+
+def test_a_name_that_is_nearly_one() -> None:
+    with pytest.raises(UnknownName, match="resnet18-gn"):
+        build_model("resnet18gn", (3, 32, 32), 10)
+
+
+def test_a_model_without_a_linear_layer() -> None:
+    with pytest.raises(TaskError, match="name the head with --head"):
+        last_linear(nn.Sequential(nn.Conv2d(3, 8, 3), nn.Flatten()))

@@ -1,0 +1,155 @@
+"""`Task.augment`: what it is called with, when, and what it must not do."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.random import Generator, SeedSequence, default_rng
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.utils.data import Dataset
+
+from dpeer.exceptions import TaskError
+from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task
+from dpeer.training.batches import batch_order
+from dpeer.training.randomness import Purpose
+
+Make = Callable[..., Task]
+SEED, RANK = 3, 2
+PHASES = {"head": 0, "body": 1, "model": 2, "personal": 3, "finetune": 4, "screen": 5}
+
+
+def noise(inputs: Tensor, generator: Generator) -> Tensor:
+    return inputs + torch.from_numpy(generator.normal(size=tuple(inputs.shape)).astype(np.float32))
+
+
+def learner(task: Task, algorithm: str, **changes: Any) -> Learner:
+    settings: dict[str, Any] = {"body_epochs": 2, "batch_size": 16, "rounds": 4}
+    return Learner(task, algorithm, Hyperparameters(**settings | changes), rank=RANK, seed=SEED)
+
+
+def expected(task: Task, phase: Any, number: int, epochs: int) -> list[Tensor]:
+    """The augmented minibatches of a phase, from the definition."""
+    inputs = task.train.tensors[0]
+    found = []
+    for epoch in range(epochs):
+        key = (Purpose.AUGMENT, RANK, number, PHASES[phase], epoch)
+        generator = default_rng(SeedSequence(SEED, spawn_key=key))
+        for rows in batch_order(len(inputs), SEED, RANK, number, phase, epoch).split(16):
+            found.append(noise(inputs[rows], generator))  # noqa: PERF401
+    return found
+
+
+def test_each_epoch_has_numbers_of_its_own(make_task: Make) -> None:
+    task = make_task(augment=noise)
+    seen: list[Tensor] = []
+    ours = learner(task, "dfedmdc", head_epochs=1)
+    task.model.register_forward_pre_hook(lambda _, given: seen.append(given[0].clone()))
+    for number in range(2):
+        seen.clear()
+        ours.train(number)
+        wanted = expected(task, "head", number, 1) + expected(task, "body", number, 2)
+        assert len(seen) == len(wanted) == 12
+        for got, value in zip(seen, wanted, strict=True):
+            assert torch.equal(got, value)
+
+
+def test_a_step_is_that_of_an_ordinary_loop_on_the_augmented_data(make_task: Make) -> None:
+    task = make_task(augment=noise)
+    ours = learner(task, "dfedavgm", body_lr=0.1)
+    plain = make_task().model
+    optimizer = torch.optim.SGD(plain.parameters(), lr=0.1, momentum=0.9)
+    labels = torch.cat(
+        [task.train.tensors[1][batch_order(50, SEED, RANK, 0, "model", epoch)] for epoch in range(2)]
+    ).split(50)
+    targets = [chunk for epoch in labels for chunk in epoch.split(16)]
+    for inputs, target in zip(expected(task, "model", 0, 2), targets, strict=True):
+        optimizer.zero_grad()
+        cross_entropy(plain(inputs), target).backward()
+        optimizer.step()
+    ours.train(0)
+    for name, value in plain.state_dict().items():
+        torch.testing.assert_close(task.model.state_dict()[name], value, rtol=0, atol=1e-6)
+
+
+def test_both_gradients_of_a_sam_step_see_the_same_batch(make_task: Make) -> None:
+    task = make_task(augment=noise)
+    seen: list[Tensor] = []
+    ours = learner(task, "dfedsam")
+    task.model.register_forward_pre_hook(lambda _, given: seen.append(given[0].clone()))
+    ours.train(0)
+    assert all(torch.equal(a, b) for a, b in zip(seen[::2], seen[1::2], strict=True))
+    assert not torch.equal(seen[0], seen[2])
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_augments_what_it_trains_on_and_nothing_else(algorithm: str, make_task: Make) -> None:
+    calls: list[bool] = []
+    task = make_task()
+
+    def augment(inputs: Tensor, generator: Generator) -> Tensor:
+        calls.append(task.model.training)
+        return inputs
+
+    task.augment = augment
+    ours, plain = learner(task, algorithm), learner(make_task(), algorithm)
+    for one in (ours, plain):
+        one.train(0)
+    assert calls
+    assert torch.equal(ours._trainer.model.data, plain._trainer.model.data)  # it changed nothing
+    calls.clear()
+    assert ours.evaluate() == plain.evaluate()
+    assert not calls
+
+
+def test_it_neither_moves_nor_needs_the_global_generators(make_task: Make) -> None:
+    ours = learner(make_task(augment=noise), "dfedsmdc")
+    ours.train(0)
+    assert set(ours._generators._draws.values()) == {False}
+    other = learner(make_task(augment=noise), "dfedsmdc")
+    torch.manual_seed(99)
+    other.train(0)
+    assert torch.equal(ours._trainer.model.data, other._trainer.model.data)
+
+
+def test_data_are_not_changed_in_place_and_structures_pass(make_task: Make) -> None:
+    class Twins(Dataset[Any]):
+        def __init__(self, data: Any) -> None:
+            self.data = data
+
+        def __len__(self) -> int:
+            return len(self.data)
+
+        def __getitem__(self, index: int) -> Any:
+            x, y = self.data[index]
+            return [x], y
+
+    def zeroed(inputs: Any, generator: Generator) -> Any:
+        (inputs[0] if isinstance(inputs, list) else inputs).zero_()
+        return inputs
+
+    task = make_task(augment=zeroed)
+    before = task.train.tensors[0].clone()
+    learner(task, "local").train(0)
+    assert torch.equal(task.train.tensors[0], before)
+    data = make_task()
+    learner(make_task(train=Twins(data.train), test=Twins(data.test), augment=zeroed), "local").train(0)
+
+
+@pytest.mark.parametrize(
+    ("augment", "message"),
+    [
+        (lambda x, _: x[:, :4], r"turned inputs of \(16, 6\) float32 cpu into \(16, 4\) float32 cpu; shape, type"),
+        (lambda x, _: x.double(), r"into \(16, 6\) float64 cpu"),
+        (lambda x, _: x.numpy(), r"into ndarray"),
+        (lambda x, _: None, r"into NoneType"),
+        (lambda x, _: (x, x), r"into \(16, 6\) float32 cpu; \(16, 6\) float32 cpu"),
+        (lambda x: x, r"the task's augment failed on a training batch: TypeError"),
+    ],
+)
+def test_what_cannot_be_used_is_named(augment: Any, message: str, make_task: Make) -> None:
+    with pytest.raises(TaskError, match=message) as caught:
+        learner(make_task(augment=augment), "local").train(0)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,354 @@
+"""Dis-PFL against an independent computation with a dictionary of masks, and its payloads."""
+
+import copy
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
+
+from dpeer.exceptions import TaskError
+from dpeer.training import Hyperparameters, Learner, Task
+from dpeer.training.batches import batch_order
+from dpeer.training.sparsity import erk_densities
+
+SIZE, SAMPLES, SEED = 4, 22, 9
+H = Hyperparameters(
+    body_lr=0.1, momentum=0.9, lr_decay=0.9, body_epochs=2, batch_size=8, sparsity=0.5, prune_rate=0.7, rounds=5
+)
+LAYERS = {"body.weight": (9, 6), "body.bias": (9,), "fc.weight": (3, 9), "fc.bias": (3,)}
+COUNT = 93
+Named = dict[str, Tensor]
+
+
+class Net(nn.Module):
+    """Smooth, so that no weight held stays at zero; in training mode another function than in evaluation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.fc = nn.Linear(6, 9), nn.Linear(9, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = torch.tanh(self.body(x))
+        out: Tensor = self.fc(0.5 * hidden**2 if self.training else hidden)
+        return out
+
+
+def net() -> Net:
+    torch.manual_seed(SEED)
+    return Net()
+
+
+def data(rank: int) -> tuple[Tensor, Tensor]:
+    rng = np.random.default_rng([rank, 3])
+    labels = rng.integers(0, 3, SAMPLES)
+    inputs = rng.normal(size=(SAMPLES, 6)) + 1.5 * np.eye(3, 6)[labels]
+    return torch.tensor(inputs, dtype=torch.float32), torch.tensor(labels)
+
+
+def learner(rank: int = 0, h: Hyperparameters = H, algorithm: str = "dis-pfl") -> Learner:
+    dataset = TensorDataset(*data(rank))
+    return Learner(Task(net(), ("fc",), dataset, dataset), algorithm, h, rank=rank, seed=SEED)
+
+
+def layers_of(flat: Tensor) -> Named:
+    parts = flat.split([math.prod(shape) for shape in LAYERS.values()])
+    return {name: part.reshape(shape) for (name, shape), part in zip(LAYERS.items(), parts, strict=True)}
+
+
+def read(payload: Sequence[Any]) -> tuple[Named, Named]:
+    """A payload taken to pieces by hand: masks and values, zero where nothing was sent."""
+    bits, values = (bytes(buffer) for buffer in payload)
+    mask = torch.tensor([bool(bits[i // 8] >> (i % 8) & 1) for i in range(COUNT)])
+    assert len(bits) == math.ceil(COUNT / 8)
+    assert len(bits) + len(values) == 4 * int(mask.sum()) + math.ceil(COUNT / 8)
+    full = torch.zeros(COUNT, dtype=torch.float64)
+    full[mask] = torch.tensor(np.frombuffer(values, "<f4").astype(np.float64))
+    return layers_of(mask), layers_of(full)
+
+
+class Plain:
+    """A peer in float64, with a mask for each layer, as the published code keeps them."""
+
+    def __init__(self, rank: int, masks: Named) -> None:
+        self.rank, self.masks, self.model = rank, masks, net().double()
+        self.x, self.y = data(rank)
+        self.x = self.x.double()
+        self.apply()
+
+    def apply(self) -> None:
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                parameter.mul_(self.masks[name])
+
+    def train(self, number: int) -> Named:
+        """Local steps; the masks for after the mixing."""
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=H.body_lr * H.lr_decay**number, momentum=H.momentum)
+        self.model.train()
+        for epoch in range(H.body_epochs):
+            for rows in batch_order(SAMPLES, SEED, self.rank, number, "model", epoch).split(H.batch_size):
+                optimizer.zero_grad()
+                cross_entropy(self.model(self.x[rows]), self.y[rows]).backward()
+                optimizer.step()
+                self.apply()
+        self.model.eval()
+        rows = batch_order(SAMPLES, SEED, self.rank, number, "screen", 0)[: H.batch_size]
+        self.model.zero_grad()
+        cross_entropy(self.model(self.x[rows]), self.y[rows]).backward()
+        share = H.prune_rate / 2 * (1 + math.cos(math.pi * number / H.rounds))
+        return {name: self.exchange(name, p, share) for name, p in self.model.named_parameters()}
+
+    def exchange(self, name: str, parameter: Tensor, share: float) -> Tensor:
+        mask = self.masks[name].reshape(-1).tolist()
+        weights, gradient = parameter.detach().reshape(-1).tolist(), parameter.grad.reshape(-1).tolist()
+        held = [i for i, is_held in enumerate(mask) if is_held]
+        number = math.ceil(share * len(held))
+        for i in sorted(held, key=lambda i: abs(weights[i]))[:number]:
+            mask[i] = False
+        free = [i for i, is_held in enumerate(mask) if not is_held]
+        for i in sorted(free, key=lambda i: -abs(gradient[i]))[:number]:
+            mask[i] = True
+        return torch.tensor(mask).reshape(parameter.shape)
+
+    def values(self) -> Named:
+        return {name: p.detach().clone() for name, p in self.model.named_parameters()}
+
+
+def ring(own: float) -> NDArray[np.float64]:
+    w = own * np.eye(SIZE)
+    for i in range(SIZE):
+        w[i, (i - 1) % SIZE] = w[i, (i + 1) % SIZE] = (1 - own) / 2
+    return w
+
+
+@pytest.mark.parametrize("weights", [ring(1 / 3), ring(0.6)], ids=["uniform", "weighted"])
+def test_three_rounds_are_those_of_the_published_order(weights: NDArray[np.float64]) -> None:
+    learners = [learner(rank) for rank in range(SIZE)]
+    start, _ = read(learners[0].release(0) or [])
+    peers = [Plain(rank, start) for rank in range(SIZE)]
+    changed = 0
+    for number in range(3):
+        masks = []
+        for ours, peer in zip(learners, peers, strict=True):
+            ours.train(number)
+            masks.append(peer.train(number))
+        sent = [ours.release(number) or [] for ours in learners]
+        held, values = [peer.masks for peer in peers], [peer.values() for peer in peers]
+        for payload, mask, value in zip(sent, held, values, strict=True):
+            sent_mask, sent_values = read(payload)
+            for name in LAYERS:
+                assert torch.equal(sent_mask[name], mask[name])
+                torch.testing.assert_close(sent_values[name], value[name], rtol=0, atol=1e-5)
+        for rank, (ours, peer) in enumerate(zip(learners, peers, strict=True)):
+            row = {j: float(w) for j, w in enumerate(weights[rank]) if w}
+            assert [ours.check(j, sent[j]) for j in row] == [None] * len(row)
+            ours.mix({j: sent[j] for j in row if j != rank}, row)
+            with torch.no_grad():
+                for name, parameter in peer.model.named_parameters():
+                    weight = sum(w * held[j][name].double() for j, w in row.items())
+                    total = sum(w * held[j][name] * values[j][name] for j, w in row.items())
+                    assert isinstance(weight, Tensor)
+                    parameter.copy_(torch.where(weight > 0, total / weight.clamp_min(1e-9), 0) * masks[rank][name])
+            changed += sum(int((masks[rank][name] != peer.masks[name]).sum()) for name in LAYERS)
+            peer.masks = masks[rank]
+            for name, parameter in ours._model.named_parameters():
+                torch.testing.assert_close(
+                    parameter.double(), dict(peer.model.named_parameters())[name], rtol=0, atol=1e-5
+                )
+    assert changed > 50  # the masks did move, and differ between peers
+    assert len({tuple(torch.cat([peer.masks[name].reshape(-1) for name in LAYERS]).tolist()) for peer in peers}) == SIZE
+
+
+def test_all_peers_start_from_one_random_mask() -> None:
+    masks = [read(learner(rank).release(0) or [])[0] for rank in range(3)]
+    for name in LAYERS:
+        assert torch.equal(masks[0][name], masks[1][name])
+        assert torch.equal(masks[0][name], masks[2][name])
+    held = masks[0]["body.weight"].reshape(-1)
+    assert 0 < int(held.sum()) < held.numel()
+    assert not held[: int(held.sum())].all()  # not simply the first ones
+    ours = learner(0)
+    assert ours.digest == learner(1).digest
+    assert torch.equal(ours.body != 0, torch.cat([mask.reshape(-1) for mask in masks[0].values()]))
+
+
+def test_every_layer_keeps_its_number_of_weights(gossip: Callable[..., None]) -> None:
+    learners = [learner(rank) for rank in range(SIZE)]
+
+    def held() -> list[list[int]]:
+        return [[int(mask.sum()) for mask in read(ours.release(0) or [])[0].values()] for ours in learners]
+
+    start = held()
+    densities = erk([*LAYERS.values()], 1 - H.sparsity)
+    assert start[0] == [int(d * math.prod(shape)) for d, shape in zip(densities, LAYERS.values(), strict=True)]
+    for number in range(6):  # one more than planned: then nothing is exchanged any more, nothing breaks
+        gossip(learners, 1, start=number)
+        assert held() == start
+        for ours, numbers in zip(learners, start, strict=True):
+            assert int((ours.body != 0).sum()) <= sum(numbers)
+
+
+def test_masks_settle_when_the_planned_rounds_are_over() -> None:
+    """The share that is exchanged falls along a half cosine, to nothing in round `rounds`."""
+    ours = learner()
+    moved = []
+    for number in range(H.rounds + 1):
+        before = ours._codec.state()["held"].clone()
+        ours.train(number)
+        ours.release(number)
+        ours.mix({}, {0: 1.0})
+        moved.append(int((before != ours._codec.state()["held"]).sum()))
+    assert moved[0] > 0
+    assert moved[-1] == 0
+
+
+def test_holding_everything_is_dfedavgm(gossip: Callable[..., None]) -> None:
+    h = Hyperparameters(body_epochs=2, batch_size=8, sparsity=0.0)
+    sparse = [learner(rank, h) for rank in range(SIZE)]
+    dense = [learner(rank, h, "dfedavgm") for rank in range(SIZE)]
+    gossip(sparse, 3)
+    gossip(dense, 3)
+    for a, b in zip(sparse, dense, strict=True):
+        torch.testing.assert_close(a.body, b.body, rtol=0, atol=1e-5)
+
+
+# Densities.
+
+
+def test_no_sparsity_holds_everything_and_too_much_is_refused() -> None:
+    for sparsity in (0.0, 1e-9):
+        _, values = learner(h=replace(H, sparsity=sparsity)).release(0) or []
+        assert memoryview(values).nbytes == 4 * COUNT
+    with pytest.raises(TaskError, match=r"--sparsity 0\.95 leaves nothing of 'fc.bias'") as caught:
+        learner(h=replace(H, sparsity=0.95))
+    assert caught.value.exit_code == 2
+
+
+def test_a_parameter_of_no_elements_does_no_harm() -> None:
+    model = net()
+    model.register_parameter("nobody", torch.nn.Parameter(torch.zeros(0, 3)))
+    dataset = TensorDataset(*data(0))
+    ours = Learner(Task(model, ("fc",), dataset, dataset), "dis-pfl", H, rank=0, seed=SEED)
+    ours.train(0)
+    ours.release(0)
+    ours.mix({}, {0: 1.0})
+    assert ours.body_parameters == COUNT
+
+
+def erk(shapes: Sequence[Sequence[int]], density: float) -> list[float]:
+    """The definition, by bisection: min(1, scale * sum(shape) / prod(shape)), with the scale that gives the total."""
+    counts = [math.prod(shape) for shape in shapes]
+    low, high = 0.0, 1e9
+
+    def at(scale: float) -> list[float]:
+        return [min(1.0, scale * sum(shape) / n) for shape, n in zip(shapes, counts, strict=True)]
+
+    for _ in range(200):
+        middle = (low + high) / 2
+        total = sum(d * n for d, n in zip(at(middle), counts, strict=True))
+        low, high = (middle, high) if total < density * sum(counts) else (low, middle)
+    return at(low)
+
+
+CNN = [(32, 3, 5, 5), (32,), (64, 32, 5, 5), (64,), (128, 1600), (128,), (10, 128), (10,)]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "density", "dense"),
+    [
+        ([(100, 100), (50, 100), (10, 50)], 0.1, 0),
+        ([(100, 100), (50, 100), (10, 50)], 0.5, 1),
+        ([*LAYERS.values()], 0.5, 2),
+        (CNN, 0.5, 6),
+        (CNN, 0.2, 5),
+        ([(7, 7)], 0.3, 0),
+        ([(7, 7), (3, 4)], 1.0, 2),
+    ],
+)
+def test_erk_densities(shapes: list[tuple[int, ...]], density: float, dense: int) -> None:
+    found = erk_densities(shapes, density)
+    np.testing.assert_allclose(found, erk(shapes, density), rtol=1e-9)
+    assert sum(d == pytest.approx(1.0) for d in found) == dense
+    counts = [math.prod(shape) for shape in shapes]
+    assert sum(d * n for d, n in zip(found, counts, strict=True)) == pytest.approx(density * sum(counts))
+
+
+# Payloads.
+
+
+def test_the_payload_is_a_bit_for_each_and_four_bytes_for_those_held() -> None:
+    ours = learner()
+    ours.train(0)
+    payload = ours.release(0) or []
+    held = sum(int(mask.sum()) for mask in read(payload)[0].values())
+    assert held < 0.51 * COUNT
+    assert sum(memoryview(buffer).nbytes for buffer in payload) == 4 * held + 12
+    assert ours.payload_bytes == 4 * COUNT + 12  # the most that one can have
+    before = [bytes(buffer) for buffer in payload]
+    assert all(memoryview(buffer).readonly for buffer in payload)
+    ours.mix({}, {0: 1.0})
+    ours.train(1)
+    assert [bytes(buffer) for buffer in payload] == before
+
+
+ONES, NONE = b"\xff" * 12, bytes(12)
+
+
+def values(count: int, last: float = 1.0) -> bytes:
+    return np.array([1.0] * (count - 1) + [last], "<f4").tobytes() if count else b""
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ([ONES, values(COUNT)], None),
+        ([NONE, b""], None),
+        ([b"\x01" + bytes(11), values(1)], None),
+        ([bytes(11) + b"\x20", b""], None),  # a bit behind the last parameter
+        ([ONES, values(COUNT - 1)], "wrong-size"),
+        ([ONES, values(COUNT + 1)], "wrong-size"),
+        ([NONE, values(1)], "wrong-size"),
+        ([ONES, b""], "wrong-size"),
+        ([ONES, values(COUNT)[:-1]], "wrong-size"),
+        ([ONES + b"\0", values(COUNT)], "wrong-size"),
+        ([ONES[:-1], values(COUNT)], "wrong-size"),
+        ([ONES + values(COUNT)], "wrong-size"),
+        ([ONES, values(COUNT), b""], "wrong-size"),
+        ([], "wrong-size"),
+        ([b"", b""], "wrong-size"),
+        (["x" * 12, values(COUNT)], "wrong-size"),
+        ([None, None], "wrong-size"),
+        (None, "wrong-size"),
+        ([ONES, "text"], "wrong-size"),
+        ([ONES, memoryview(values(2 * COUNT))[::2]], "wrong-size"),
+        ([memoryview(ONES * 2)[::2], values(COUNT)], "wrong-size"),
+        ([ONES, values(COUNT, math.nan)], "not-finite"),
+        ([ONES, values(COUNT, -math.inf)], "not-finite"),
+    ],
+)
+def test_damaged_payloads_are_refused_and_never_raise(payload: Any, reason: str | None) -> None:
+    ours = learner()
+    before = ours.body
+    assert ours.check(1, payload) == reason
+    assert torch.equal(ours.body, before)
+
+
+def test_a_coordinate_that_nobody_sends_is_zero_and_a_lone_holder_decides() -> None:
+    """The own weights count only where the own mask has them; then the own new mask is applied."""
+    ours = learner()
+    before = copy.deepcopy(ours.body)
+    held = ours._codec.state()["held"]
+    other = ~held
+    bits = np.packbits(other.numpy(), bitorder="little").tobytes()
+    full = torch.arange(COUNT, dtype=torch.float32)
+    ours._codec.next = torch.ones(COUNT, dtype=torch.bool)
+    other_values = full[other].numpy().astype("<f4").tobytes()
+    ours.mix({1: [bits, other_values]}, {0: 0.25, 1: 0.75})
+    torch.testing.assert_close(ours.body, torch.where(held, before, full))

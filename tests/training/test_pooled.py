@@ -1,0 +1,295 @@
+import gc
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dpeer.exceptions import PartitionError, TaskError
+from dpeer.training import BUILTIN_TASKS, Choices, forget, load_task
+from dpeer.training.datasets import Data, Pool
+from dpeer.training.tasks.own_data import check_own_data
+from dpeer.training.tasks.pooled import divide, keep, pooled_task
+from dpeer.training.tasks.reading import read
+
+
+def pool(count: int, *, first: int = 0, groups: Any = None, stretches: Any = None, classes: int = 4) -> Pool:
+    """Samples whose only feature is their number; class by number."""
+    numbers = torch.arange(first, first + count)
+    return Pool(numbers.float().unsqueeze(1), numbers % classes, groups, stretches)
+
+
+def part_sets(division: Any) -> list[dict[str, set[int]]]:
+    """Each peer's parts, by the samples' feature."""
+    found = []
+    for part in division.parts:
+        rows = {"train": part.train, "validation": part.validation, "test": part.test}
+        found.append(
+            {
+                name: set((division.test if name == "test" else division.train).inputs[index, 0].int().tolist())
+                for name, index in rows.items()
+            }
+        )
+    return found
+
+
+def disjoint(parts: list[dict[str, set[int]]]) -> set[int]:
+    everything = [sample for peer in parts for part in peer.values() for sample in part]
+    assert len(everything) == len(set(everything))
+    return set(everything)
+
+
+@pytest.mark.parametrize("spec", ["iid", "dirichlet:1", "dirichlet-equal:1", "pathological:2"])
+def test_a_pool_without_tests_holds_out_a_fifth(spec: str) -> None:
+    parts = part_sets(divide(Data(pool(800), None, 4), 5, spec, "disjoint", 0.25, 0))
+    assert disjoint(parts) == set(range(800))
+    for peer in parts:
+        whole = sum(map(len, peer.values()))
+        assert len(peer["test"]) == pytest.approx(whole / 5, abs=1)
+        assert len(peer["validation"]) == pytest.approx(whole / 5, abs=1.3)
+        for number in range(4):
+            mine = {name: sum(sample % 4 == number for sample in part) for name, part in peer.items()}
+            assert abs(mine["test"] - sum(mine.values()) / 5) < 1
+
+
+def test_validation_is_of_training_and_moves_nothing_else() -> None:
+    data = Data(pool(800), pool(200, first=800), 4)
+    without = part_sets(divide(data, 4, "iid", "disjoint", 0.0, 3))
+    with_it = part_sets(divide(data, 4, "iid", "disjoint", 0.2, 3))
+    for plain, peer in zip(without, with_it, strict=True):
+        assert peer["train"] | peer["validation"] == plain["train"]
+        assert peer["test"] == plain["test"]
+        assert all(sample >= 800 for sample in peer["test"])
+        assert len(peer["validation"]) == 40
+
+
+def test_groups_keep_their_own_tests() -> None:
+    """Each group's samples come divided: whoever gets the group gets both parts, and nothing else is held out."""
+    data = Data(
+        pool(300, groups=np.repeat(np.arange(6), 50)), pool(60, first=300, groups=np.tile(np.arange(6), 10)), 4,
+        "writer", same_groups=True,
+    )  # fmt: skip
+    parts = part_sets(divide(data, 3, "writer", "disjoint", 0.1, 0))
+    assert disjoint(parts) == set(range(360))
+    for peer in parts:
+        assert all(sample >= 300 for sample in peer["test"])
+        trained = {sample // 50 for sample in peer["train"]}
+        assert trained == {sample // 50 for sample in peer["validation"]} == {sample % 6 for sample in peer["test"]}
+        assert len(trained) == 2
+        assert (len(peer["test"]), len(peer["validation"])) == (20, 10)
+
+
+def test_other_groups_in_the_test_pool_are_merged() -> None:
+    data = Data(
+        pool(300, groups=np.repeat(np.arange(6), 50)), pool(100, first=300, groups=np.repeat([6, 7], 50)), 4, "writer"
+    )
+    parts = part_sets(divide(data, 8, "writer", "disjoint", 0.0, 0))
+    assert disjoint(parts) == set(range(400))
+    for rank, peer in enumerate(parts):
+        assert {sample // 50 for sample in peer["train"] | peer["test"]} == {rank}
+        assert len(peer["test"]) == 10
+    iid = part_sets(divide(data, 2, "iid", "disjoint", 0.0, 0))
+    assert all(sample >= 300 for peer in iid for sample in peer["test"])
+
+
+def test_stretches_are_whole_in_every_part() -> None:
+    stretches = np.random.default_rng(0).integers(0, 60, 600)
+    data = Data(pool(600, groups=stretches % 5, stretches=stretches), None, 4, "subject")
+    for seed in range(5):
+        parts = part_sets(divide(data, 5, "subject", "disjoint", 0.3, seed))
+        assert disjoint(parts) == set(range(600))
+        for rank, peer in enumerate(parts):
+            held = [{int(stretches[sample]) for sample in part} for part in peer.values()]
+            assert sum(map(len, held)) == len(set.union(*held)) == 12
+            assert {stretch % 5 for part in held for stretch in part} == {rank}
+    with pytest.raises(PartitionError, match="partition 'iid' would divide one subject's samples among peers: use"):
+        divide(data, 5, "iid", "disjoint", 0.0, 0)
+
+
+def test_groups_that_come_together_are_each_held_out() -> None:
+    data = Data(pool(400, groups=np.repeat(np.arange(20), 20)), None, 4, "writer")
+    for peer in part_sets(divide(data, 4, "writer", "disjoint", 0.0, 0)):
+        assert len({sample // 20 for sample in peer["test"]}) == 5
+        for writer in {sample // 20 for sample in peer["train"]}:
+            assert sum(sample // 20 == writer for sample in peer["test"]) in (3, 4, 5)
+
+
+def test_own_data_are_kept_whole() -> None:
+    for rank in (0, 7):
+        division = keep(Data(pool(100), None, 4), rank, 0.25, 0)
+        assert len(division.parts) == 1
+        (peer,) = part_sets(division)
+        assert disjoint([peer]) == set(range(100))
+        assert [len(peer[name]) for name in ("train", "validation", "test")] == [60, 20, 20]
+    first, second = (part_sets(keep(Data(pool(100), None, 4), rank, 0.0, 0))[0]["test"] for rank in (0, 1))
+    assert first != second
+    (peer,) = part_sets(keep(Data(pool(100), pool(30, first=100), 4), 3, 0.0, 0))
+    assert peer["train"] == set(range(100))
+    assert peer["test"] == set(range(100, 130))
+
+
+def test_a_task_of_own_data() -> None:
+    data = Data(pool(100), None, 4)
+    for rank in (0, 5):
+        task = pooled_task(data, rank, 6, 0, Choices(partition="own", validation=0.1), model="mlp")
+        assert [len(part) for part in (task.train, task.validation, task.test)] == [72, 8, 20]
+
+
+def test_values_need_no_classes() -> None:
+    data = Data(Pool(torch.rand(200, 3), torch.rand(200, 1)), None, None)
+    task = pooled_task(data, 1, 4, 0, Choices(partition="iid", validation=0.2), model="mlp")
+    assert task.loss is not None
+    assert task.model(task.train.tensors[0]).shape == (len(task.train), 1)
+
+
+@pytest.mark.parametrize(
+    ("data", "spec", "message"),
+    [
+        (Data(pool(100), None, 4), "writer", "'writer': the data do not say which writer a sample is from$"),
+        (Data(pool(100), None, 4), "group", "do not say which group .* name the column that does with group="),
+        (
+            Data(pool(100, groups=np.arange(100) % 9), None, 4, "subject"), "writer",
+            "do not say which writer .*; these know each sample's subject",
+        ),
+        (Data(pool(100, groups=np.arange(100) % 2), None, 4, "writer"), "writer", "from 2 writers, too few for 3"),
+        (
+            Data(pool(100, groups=np.minimum(np.arange(100) // 8, 2)), None, 4, "writer"), "writer",
+            "rank 0 gets . training and . test samples; it needs at least 10 and 2: try fewer peers",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_divided(data: Data, spec: str, message: str) -> None:
+    with pytest.raises(PartitionError, match=message):
+        divide(data, 3, spec, "disjoint", 0.0, 0)
+
+
+def test_too_few_of_ones_own() -> None:
+    with pytest.raises(PartitionError, match=r"'own': rank 4 gets . training and . test .*: give it more data"):
+        keep(Data(pool(11), None, 4), 4, 0.0, 0)
+
+
+def test_what_was_read_can_be_forgotten(tmp_path: Path) -> None:
+    """One reading serves all peers of a process; then nothing holds on to it."""
+    count = 0
+
+    def reader(_: str) -> Data:
+        nonlocal count
+        count += 1
+        return Data(pool(100), None, 4)
+
+    def task(rank: int) -> Any:
+        return pooled_task(read(reader, "x", 0), rank, 2, 0, Choices(partition="iid"), model="mlp")
+
+    first, second = task(0), task(1)
+    assert count == 1
+    data = weakref.ref(read(reader, "x", 0))
+    forget()
+    gc.collect()
+    assert data() is None
+    assert len(first.train) + len(second.train) == 80
+    task(0)
+    assert count == 2
+
+
+@pytest.mark.parametrize("options", [{"train_samples": 40}, {"test_samples": 20}])
+def test_some_of_the_samples(options: dict[str, int]) -> None:
+    """Drawn at random by the seed; groups, and everything else that is known, stay with them."""
+
+    def reader(_: str) -> Data:
+        numbers = np.arange(100)
+        train = pool(100, groups=numbers % 7, stretches=numbers // 2)
+        return Data(train, pool(50, first=100), 4, "group", same_groups=True, mirrored=False)
+
+    forget()
+    data = read(reader, "x", 1, **options)
+    assert data.test is not None
+    assert (len(data.train), len(data.test)) == (options.get("train_samples", 100), options.get("test_samples", 50))
+    numbers = data.train.inputs[:, 0].int().numpy()
+    assert len(np.unique(numbers)) == len(numbers)
+    assert np.array_equal(np.asarray(data.train.groups), numbers % 7)
+    assert np.array_equal(np.asarray(data.train.stretches), numbers // 2)
+    assert np.array_equal(data.train.targets.numpy(), numbers % 4)
+    assert (data.group, data.same_groups, data.mirrored) == ("group", True, False)
+    other = read(reader, "x", 2, **options)
+    assert other.test is not None
+    assert (
+        data.test.inputs.tolist() != other.test.inputs.tolist()
+        or data.train.inputs.tolist() != other.train.inputs.tolist()
+    )
+
+
+def peers(count: int, task: str, **options: Any) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(task, options)] * count
+
+
+def test_the_same_rows_for_everybody() -> None:
+    with pytest.raises(TaskError) as caught:
+        check_own_data(peers(3, "csv", path="x.csv", target="y"), None)
+    assert str(caught.value) == (
+        "--task csv: every rank would hold the same rows of 'x.csv': divide them with --partition iid (or "
+        "dirichlet:0.3), or give each rank its own with path=site-{rank}.csv"
+    )
+    with pytest.raises(TaskError, match=r"with --partition group, or give each"):
+        check_own_data(peers(3, "csv", path="x.csv", group="patient"), None)
+    with pytest.raises(
+        TaskError, match=r"--task image-folder: every rank .* same images of 'x': .* path=site-\{rank\}$"
+    ):
+        check_own_data(peers(3, "image-folder", path="x"), None)
+
+
+def test_some_ranks_with_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However the path is written."""
+    monkeypatch.chdir(tmp_path)
+    three: list[tuple[str, Mapping[str, Any]]] = [
+        ("csv", {"path": path}) for path in ("a.csv", "site-{rank}.csv", str(tmp_path / "site-1.csv"))
+    ]
+    with pytest.raises(TaskError, match=r"--task csv: ranks 1 and 2 would hold the same rows of '.*site-1.csv'"):
+        check_own_data(three, None)
+
+
+@pytest.mark.parametrize("spec", ["iid", "group"])
+def test_a_division_of_one_file_passes(spec: str) -> None:
+    check_own_data(peers(3, "csv", path="x.csv"), spec)
+
+
+def test_own_that_is_everybodys_is_refused_also_where_it_was_named() -> None:
+    for task, options in (("csv", {"path": "x.csv"}), ("har", {"data": "x"}), ("digits", {})):
+        with pytest.raises(TaskError, match=f"--task {task}: every rank would hold the same"):
+            check_own_data(peers(3, task, **options), "own")
+    check_own_data([("har", {"data": f"site-{rank}"}) for rank in range(3)], "own")
+
+
+def test_data_of_their_own_pass() -> None:
+    check_own_data(peers(3, "csv", path="site-{rank}.csv"), None)
+    check_own_data([("csv", {"path": f"{rank}.csv"}) for rank in range(3)], None)
+    check_own_data([*peers(1, "csv", path="x"), *peers(1, "image-folder", path="x")], None)
+    check_own_data(peers(3, "cifar10", data="x"), None)
+    check_own_data(peers(3, "my_task.py:task", path="x"), None)
+    check_own_data(peers(3, "csv"), None)  # what is missing, the task says
+    check_own_data(peers(3, "csv", path=3), None)
+    assert {name for name, task in BUILTIN_TASKS.items() if task.partition == "own"} == {"csv", "image-folder"}
+
+
+def test_the_divisions_hash_tells_who_holds_what_but_not_what_is_held_out() -> None:
+    found = {
+        name: load_task("digits", 1, 4, 0, {}, Choices(**changes)).division  # type: ignore[arg-type]
+        for name, changes in {
+            "plain": {}, "again": {}, "validation": {"validation": 0.2}, "iid": {"partition": "iid"},
+            "shared": {"test_split": "shared"},
+        }.items()
+    }  # fmt: skip
+    assert found["plain"] == found["again"] == found["validation"]
+    assert len(set(found.values())) == 3
+    assert load_task("digits", 0, 4, 0).division == found["plain"], "the same on every rank"
+    assert load_task("digits", 0, 4, 0, {}, Choices(partition="own")).division is None
+
+
+def test_shared_tests_are_refused_where_there_is_no_pool_to_share() -> None:
+    pool = Pool(torch.zeros(100, 2), torch.arange(100) % 2, np.arange(100) % 10)
+    data = Data(pool, None, 2, "writer")
+    for spec in ("writer", "iid"):
+        with pytest.raises(PartitionError, match="--test-split shared cannot be had with partition"):
+            divide(data, 2, spec, "shared", 0.0, 0)

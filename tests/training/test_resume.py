@@ -1,0 +1,201 @@
+"""Every algorithm, stopped and continued in another process's learner, gives the bits of a run in one go."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from dpeer.exceptions import CheckpointError
+from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task
+
+Make = Callable[..., Task]
+Gossip = Callable[..., None]
+Peers = Callable[..., list[Learner]]
+SIZE = 3
+
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in ALGORITHMS},
+    "dfedavgm quantize=8": ("dfedavgm", {"quantize": 8}),
+    "ditto quantize=4": ("ditto", {"quantize": 4}),
+    "dfedsmdc sam=both": ("dfedsmdc", {"sam": "both"}),
+    "dfedmdc local_steps=7": ("dfedmdc", {"local_steps": 7}),
+    "dfedsam grad_clip=0.5": ("dfedsam", {"grad_clip": 0.5}),
+    "fedrod grad_clip=0.5": ("fedrod", {"grad_clip": 0.5}),
+}
+
+
+@pytest.fixture
+def peers(make_task: Make) -> Peers:
+    def make(case: str, keep: Any = "last", **changes: Any) -> list[Learner]:
+        algorithm, settings = CASES[case]
+        h = Hyperparameters(**{"body_epochs": 2, "batch_size": 16, "lr_decay": 0.9, "rounds": 4} | settings | changes)
+        tasks = [make_task(rank, samples=30) for rank in range(SIZE)]
+        for task in tasks:
+            task.validation = task.test
+        return [Learner(task, algorithm, h, rank=rank, seed=0, keep=keep) for rank, task in enumerate(tasks)]
+
+    return make
+
+
+def saved(learners: Sequence[Learner], folder: Path) -> list[Path]:
+    found = []
+    for rank, ours in enumerate(learners):
+        found.append(folder / str(rank))
+        found[-1].mkdir(parents=True)
+        ours.save(found[-1])
+    return found
+
+
+def assert_same(one: Learner, other: Learner, folder: Path) -> None:
+    assert torch.equal(one._trainer.model.data, other._trainer.model.data)
+    assert one.evaluate() == other.evaluate()
+    assert one.best_round == other.best_round
+    files = folder / "one.safetensors", folder / "other.safetensors"
+    for ours, file in zip((one, other), files, strict=True):
+        ours.write_model(file)
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_rounds_and_two_more_are_four(case: str, peers: Peers, gossip: Gossip, tmp_path: Path) -> None:
+    whole, first, resumed = (peers(case, "best") for _ in range(3))
+    gossip(whole, 4, evaluate=True)
+    gossip(first, 2, evaluate=True)
+    for fresh, folder in zip(resumed, saved(first, tmp_path), strict=True):
+        fresh.load(folder)
+    for a, b in zip(first, resumed, strict=True):
+        assert_same(a, b, tmp_path)
+    gossip(resumed, 2, start=2, evaluate=True)
+    for a, b in zip(whole, resumed, strict=True):
+        assert_same(a, b, tmp_path)
+    for learners in (whole, resumed):
+        for ours in learners:
+            ours.finish(3)
+    for a, b in zip(whole, resumed, strict=True):
+        assert_same(a, b, tmp_path)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_finished_run_is_as_it_was_and_can_be_continued(
+    case: str, peers: Peers, gossip: Gossip, tmp_path: Path
+) -> None:
+    whole, first, resumed = (peers(case) for _ in range(3))
+    gossip(whole, 4)
+    gossip(first, 2)
+    for ours in first:
+        ours.finish(1)
+    folders = saved(first, tmp_path)
+    for fresh, folder in zip(resumed, folders, strict=True):
+        fresh.load(folder)
+    for folder, again in zip(folders, saved(resumed, tmp_path / "again"), strict=True):
+        for file in folder.iterdir():
+            assert file.read_bytes() == (again / file.name).read_bytes()
+    for a, b in zip(first, resumed, strict=True):
+        assert_same(a, b, tmp_path)
+    gossip(resumed, 2, start=2)
+    for a, b in zip(whole, resumed, strict=True):
+        assert_same(a, b, tmp_path)
+        a.finish(3)
+        b.finish(3)
+        assert_same(a, b, tmp_path)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_best_model_is_resumed_too(case: str, peers: Peers, gossip: Gossip, tmp_path: Path) -> None:
+    """Learning rates that explode, by steps that do not, make an early round the best."""
+    first, resumed = (peers(case, "best", lr_decay=200.0, grad_clip=1.0) for _ in range(2))
+    gossip(first, 3, evaluate=True)
+    assert all(ours.best_round in (0, 1) for ours in first)
+    for fresh, folder in zip(resumed, saved(first, tmp_path), strict=True):
+        fresh.load(folder)
+    for a, b in zip(first, resumed, strict=True):
+        assert_same(a, b, tmp_path)
+        last = load_file(tmp_path / "one.safetensors")
+        assert any(not torch.equal(last[name], value) for name, value in a._model.state_dict().items())
+    gossip(first, 1, start=3, evaluate=True)
+    gossip(resumed, 1, start=3, evaluate=True)
+    for a, b in zip(first, resumed, strict=True):
+        assert b.best_round in (0, 1)
+        assert_same(a, b, tmp_path)
+
+
+def test_what_is_kept_is_of_use(peers: Peers, gossip: Gossip, tmp_path: Path) -> None:
+    """A learner that forgot what an algorithm keeps beside body and head would go on differently."""
+    for case in ("ditto", "fedrod", "dis-pfl", "dfedavgm quantize=8"):
+        learners, forgetful = peers(case), peers(case)
+        gossip(learners, 2)
+        for ours, other in zip(learners, forgetful, strict=True):
+            other._trainer.model.data.copy_(ours._trainer.model.data)
+            assert ours._algorithm.state() or ours._codec.state()
+        gossip(learners, 1, start=2)
+        gossip(forgetful, 1, start=2)
+        assert learners[0].evaluate() != forgetful[0].evaluate()
+
+
+def refused(learner: Learner, folder: Path, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message) as caught:
+        learner.load(folder)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_checkpoints_of_another_algorithm_are_refused(algorithm: str, peers: Peers, tmp_path: Path) -> None:
+    folder = saved(peers(algorithm), tmp_path)[0]
+    for other in ALGORITHMS:
+        if other != algorithm:
+            refused(peers(other)[0], folder, f'its algorithm is "{algorithm}", this run\'s is "{other}"')
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_damaged_checkpoints_are_refused(algorithm: str, peers: Peers, gossip: Gossip, tmp_path: Path) -> None:
+    learners = peers(algorithm)
+    gossip(learners, 1)
+    folder = saved(learners, tmp_path)[0]
+    tensors, rest = folder / "learner.safetensors", folder / "learner.json"
+    whole = tensors.read_bytes()
+    for damaged in (whole[:-4], whole[: len(whole) // 2], whole[:7], b""):
+        tensors.write_bytes(damaged)
+        refused(peers(algorithm)[0], folder, "cannot be read")
+    tensors.write_bytes(whole)
+    text = rest.read_text()
+    rest.write_text(text[:-20])
+    refused(peers(algorithm)[0], folder, "cannot be read")
+    rest.write_text(text)
+    peers(algorithm)[0].load(folder)
+
+
+KEPT = {
+    "ditto": "last/rest/algorithm/personal",
+    "fedrod": "last/rest/algorithm/personal",
+    "fedbabu": "last/rest/algorithm/tuned",
+    "dis-pfl": "last/rest/codec/held",
+    "dfedavgm quantize=8": "last/rest/codec/1/0",
+}
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_what_an_algorithm_keeps_is_checked(case: str, peers: Peers, gossip: Gossip, tmp_path: Path) -> None:
+    learners = peers(case)
+    gossip(learners, 1)
+    learners[0].finish(0)
+    folder = saved(learners, tmp_path)[0]
+    file = folder / "learner.safetensors"
+    whole, name = load_file(file), KEPT[case]
+    save_file(whole | {name: whole[name][:-1].clone()}, file)  # of a smaller model
+    refused(peers(case)[0], folder, "the checkpoint.*of another")
+    if case not in ("fedbabu", "dfedavgm quantize=8"):  # there may be none
+        save_file({key: value for key, value in whole.items() if key != name}, file)
+        refused(peers(case)[0], folder, "the checkpoint.*of another")
+    save_file(whole, file)
+    peers(case)[0].load(folder)
+
+
+def test_the_number_of_rounds_is_part_of_dis_pfl(peers: Peers, tmp_path: Path) -> None:
+    folder = saved(peers("dis-pfl"), tmp_path)[0]
+    refused(peers("dis-pfl", rounds=5)[0], folder, "its number of rounds, by which masks settle, is 4, this run's is 5")
+    other = saved(peers("dfedavgm"), tmp_path / "other")[0]
+    peers("dfedavgm", rounds=5)[0].load(other)

@@ -1,0 +1,94 @@
+"""Dis-PFL: every peer trains a sparse model of its own, and only what two peers both hold is averaged between them.
+
+Dai et al., DisPFL: Towards Communication-Efficient Personalized Federated Learning via Decentralized Sparse Training,
+ICML 2022, Algorithm 1, as its published code does it. Round t of peer k with mask m_k, T rounds being planned:
+
+    w_k <- SGD steps, the mask applied after each
+    m'  <- m_k less the smallest weights of each layer, a share alpha/2 (1 + cos(pi t / T)) of them, plus as many
+           weights not held whose gradients on one minibatch are the largest
+    send w_k with m_k
+    w_k <- for each weight the mean over those neighbors, and itself, who hold it; then m' applied;  m_k <- m'
+
+The layers' densities are those of an Erdos-Renyi kernel (ERK, Evci et al., Rigging the Lottery, ICML 2020). All peers
+start from one mask, the code's default. The mean is weighted by W; with uniform weights it is the code's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpeer.exceptions import TaskError
+from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.codecs import Codec, Masked
+from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.randomness import Purpose, stream
+from dpeer.training.sparsity import erk_densities, exchanged
+from dpeer.training.trainer import Trainer
+
+_ROUNDING = 1e-6  # of densities: a layer of all its weights is 0.999... of them
+
+
+class DisPFL(Algorithm):
+    """The whole model, but never more than a part of it at once."""
+
+    name = "dis-pfl"
+    summary = "each peer trains a sparse model with a mask of its own; weights are averaged over those who hold them"
+    paper = "Dai et al.: DisPFL: Towards Communication-Efficient Personalized Federated Learning, ICML 2022"
+    shares = "model"
+    leaves = "what is held of the model"
+    options = ("sparsity", "prune_rate")
+
+    def start(self, peer: Trainer) -> None:
+        """Draw the mask, the same on all peers.
+
+        Raises:
+            TaskError: Nothing would be left of a layer.
+        """
+        layers = [parameter.shape for _, parameter, _ in peer.model.layout]
+        densities = erk_densities(layers, 1 - peer.hyperparameters.sparsity)
+        held = torch.zeros(peer.model.count, dtype=torch.bool, device="cpu")
+        for index, ((name, parameter, here), density) in enumerate(zip(peer.model.layout, densities, strict=True)):
+            order = stream(peer.seed, Purpose.MASK, index).permutation(parameter.numel())
+            number = int(density * parameter.numel() + _ROUNDING)
+            if parameter.numel() and not number:
+                raise TaskError(
+                    f"--sparsity {peer.hyperparameters.sparsity:g} leaves nothing of {name!r}: small layers are kept "
+                    "whole first; choose less"
+                )
+            held[here][torch.from_numpy(order[:number])] = True
+        self._codec = Masked(peer.model, peer.rank, held.to(peer.compute.device))
+
+    def codec(self, peer: Trainer) -> Codec:
+        """Held values and the mask."""
+        return self._codec
+
+    def train(self, peer: Trainer) -> None:
+        """Sparse SGD steps, then another mask."""
+        h, held = peer.hyperparameters, self._codec.held
+        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, project=lambda: peer.model.data.mul_(held))
+        share = h.prune_rate / 2 * (1 + math.cos(math.pi * peer.number / h.rounds))
+        gradient = self._screened(peer)
+        self._codec.next = torch.cat(
+            [exchanged(held[here], peer.model.data[here], gradient[here], share) for _, _, here in peer.model.layout]
+        )
+
+    def _screened(self, peer: Trainer) -> Tensor:
+        """The gradient of all weights, held or not, on one minibatch, in evaluation mode as in the code."""
+        with peer.training(peer.model):
+            peer.module.eval()
+            peer.gradient(peer.model, next(peer.minibatches("screen", 1)))
+        return peer.model.grad
+
+    def plan(self, peer: Trainer) -> Mapping[str, Any]:
+        """How fast masks settle depends on the number of rounds."""
+        return {"number of rounds, by which masks settle,": peer.hyperparameters.rounds}
+
+    @staticmethod
+    def gradients(h: Hyperparameters) -> float:
+        """See `Algorithm.gradients`; and one minibatch more."""
+        return h.body_epochs

@@ -1,0 +1,70 @@
+"""Ditto: a personal model of one's own, pulled towards the shared one.
+
+Li et al., Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021, Algorithm 1. Round t of client
+k, with w the model as it came from the last mixing:
+
+    w_k <- SGD steps on the shared model, from w
+    v_k <- v_k - lr (g(v_k) + lambda (v_k - w))     as often, on the personal model, which predicts
+    w   <- average of everyone's w_k
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.trainer import Trainer
+
+
+class Ditto(Algorithm):
+    """The whole model is trained and shared; a second one is trained beside it and stays at home."""
+
+    name = "ditto"
+    summary = "the whole model is averaged; a personal model, pulled towards it by lambda, stays at home and predicts"
+    paper = "Li et al.: Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021"
+    shares = "model"
+    leaves = "its shared model"
+    options = ("ditto_lambda",)
+
+    _personal: Tensor
+
+    def start(self, peer: Trainer) -> None:
+        """The personal model starts where the shared one does."""
+        self._personal = peer.model.data.clone()
+
+    def train(self, peer: Trainer) -> None:
+        """SGD steps on the shared model, then proximal steps on the personal one."""
+        h, part = peer.hyperparameters, peer.model
+        received = part.data.clone()
+        peer.fit(part, epochs=h.body_epochs, lr=h.body_lr)
+
+        def pull() -> None:
+            part.grad.add_(part.data - received, alpha=h.ditto_lambda)
+
+        with peer.holding(self._personal):
+            peer.fit(part, epochs=h.body_epochs, lr=h.body_lr, phase="personal", adjust=pull)
+            self._personal = part.data.clone()
+
+    def predictor(self, peer: Trainer) -> Tensor | None:
+        """The personal model."""
+        return self._personal
+
+    def at_home(self, peer: Trainer) -> int:
+        """The personal model's."""
+        return peer.model.count
+
+    def state(self) -> Mapping[str, Tensor]:
+        """See `Algorithm.state`."""
+        return {"personal": self._personal}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """See `Algorithm.restore`."""
+        self._personal.copy_(state["personal"].view(self._personal.shape))
+
+    @staticmethod
+    def gradients(h: Hyperparameters) -> float:
+        """See `Algorithm.gradients`."""
+        return 2 * h.body_epochs

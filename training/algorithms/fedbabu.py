@@ -1,0 +1,80 @@
+"""FedBABU: body aggregation and body update; the head waits for its turn until everything is over.
+
+Oh, Kim and Yun, FedBABU: Toward Enhanced Representation for Federated Image Classification, ICLR 2022, Algorithm 1.
+Round t of client k, whose head stays as it was initialised, the same on all:
+
+    theta_k <- SGD steps on the body
+    theta   <- average of everyone's theta_k
+
+After the last message every client fine-tunes the whole model for `finetune_epochs` on its own data, with the body's
+learning rate as it is in the last round. Until then the head is random, and so is what the model predicts with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.trainer import Trainer
+
+
+class FedBABU(Algorithm):
+    """The body is trained and shared; in the end the whole model is fine-tuned.
+
+    What was fine-tuned is kept beside body and head, so that a run that is continued with more rounds goes on from what
+    was shared.
+    """
+
+    name = "fedbabu"
+    summary = "only the body is trained and averaged; after the last round each peer fine-tunes the whole model"
+    paper = "Oh, Kim, Yun: FedBABU: Toward Enhanced Representation for Federated Image Classification, ICLR 2022"
+    shares = "body"
+    leaves = "the body"
+    options = ("finetune_epochs",)
+
+    def __init__(self) -> None:
+        self._tuned: Tensor | None = None
+
+    def start(self, peer: Trainer) -> None:
+        """Only note the model's size."""
+        self._count = peer.model.count
+
+    def train(self, peer: Trainer) -> None:
+        """Body steps with the head as it was initialised."""
+        h = peer.hyperparameters
+        self._tuned = None
+        peer.fit(peer.body, epochs=h.body_epochs, lr=h.body_lr)
+
+    def sit_out(self) -> None:
+        """What was fine-tuned is of an earlier end."""
+        self._tuned = None
+
+    def finish(self, peer: Trainer) -> None:
+        """Fine-tune a copy of the whole model."""
+        h = peer.hyperparameters
+        with peer.holding(peer.model.data.clone()):
+            peer.fit(peer.model, epochs=h.finetune_epochs, lr=h.body_lr, phase="finetune")
+            self._tuned = peer.model.data.clone()
+
+    def predictor(self, peer: Trainer) -> Tensor | None:
+        """What was fine-tuned, once it has been."""
+        return self._tuned
+
+    def state(self) -> Mapping[str, Tensor]:
+        """See `Algorithm.state`."""
+        return {} if self._tuned is None else {"tuned": self._tuned}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """See `Algorithm.restore`."""
+        tuned = state.get("tuned")
+        if tuned is not None and tuned.shape != (self._count,):
+            raise ValueError(f"a model of {tuned.numel()} parameters")
+        self._tuned = tuned
+
+    @staticmethod
+    def gradients(h: Hyperparameters) -> float:
+        """See `Algorithm.gradients`; the fine-tuning in the end is not of a round."""
+        return h.body_epochs

@@ -1,0 +1,167 @@
+"""FedRoD (linear): a generic model learned with a balanced loss, and a personal linear head on top of its features.
+
+Chen and Chao, On Bridging Generic and Personalized Federated Learning for Image Classification, ICLR 2022, the linear
+variant (the other one makes the personal head by a hypernetwork). Client m has n_c samples of class c; f are the
+features, h the shared generic head, p the personal one. Each minibatch of a round:
+
+    f, h <- SGD step on the balanced softmax loss: cross-entropy of h(f(x)) + log n
+    p    <- SGD step on the cross-entropy of h(f(x)) + p(f(x)), with f and h detached
+
+and then f and h are averaged with everyone's. The prediction is the sum of both logits. A class that the client lacks
+has n_c = 0: it gets no probability in the balanced loss, so its logit is left alone. p starts as a copy of h.
+
+The sum of two linear heads is a linear head, so what predicts is the task's own model with p added to h.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from dpeer.exceptions import TaskError
+from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.errors import blame
+from dpeer.training.flat import Flat
+from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.sgd import Momentum, clip_gradient
+from dpeer.training.split import is_under
+from dpeer.training.trainer import Batch, Trainer
+
+_ABSENT = -1e9
+"""The log of no samples: finite, so that no product of it with zero is NaN, and far below what exp can tell from it."""
+
+
+class FedRoD(Algorithm):
+    """The whole model is trained and shared; a second head is trained beside it and stays at home."""
+
+    name = "fedrod"
+    summary = "a generic model with balanced softmax loss is averaged; a personal linear head is added at home (linear)"
+    paper = "Chen, Chao: On Bridging Generic and Personalized Federated Learning for Image Classification, ICLR 2022"
+    shares = "model"
+    leaves = "the generic model"
+    options = ("head_lr",)
+
+    def start(self, peer: Trainer) -> None:
+        """Find the head, copy it, and count the classes."""
+        self._name, self._generic = _linear_head(peer)
+        self._personal = copy.deepcopy(self._generic)
+        self._own = Flat("head", list(self._personal.named_parameters()))
+        self._prior = _log_counts(peer, self._generic.out_features)
+
+    def train(self, peer: Trainer) -> None:
+        """Both steps on every minibatch."""
+        h = peer.hyperparameters
+        generic = Momentum(peer.model, h.momentum, h.weight_decay)
+        personal = Momentum(self._own, h.momentum, h.weight_decay)
+        with peer.training(peer.model):
+            for batch in peer.minibatches("model", h.body_epochs):
+                loss = self._gradients(peer, batch)
+                for part in (peer.model, self._own):
+                    if h.grad_clip is not None:
+                        clip_gradient(part, h.grad_clip)
+                generic.step(peer.decayed(h.body_lr))
+                personal.step(peer.decayed(h.head_lr))
+                peer.note(loss, batch)
+
+    def _gradients(self, peer: Trainer, batch: Batch) -> Tensor:
+        """Compute both gradients; return the personal loss."""
+        peer.model.grad.zero_()
+        self._own.grad.zero_()
+        with torch.enable_grad():
+            with peer.compute.autocast():
+                with self._seen() as seen:
+                    outputs = peer.outputs(batch)
+                if len(seen) != 1 or seen[0][1] is not outputs:
+                    raise TaskError(
+                        f"fedrod needs a model that returns what its head {self._name!r} gives, once a batch"
+                    )
+                features = seen[0][0]
+                balanced = peer.objective(outputs + self._prior, batch)
+                own = peer.objective(outputs.detach() + self._personal(features.detach()), batch)
+            with blame("the task's model cannot be differentiated"):
+                (balanced + own).backward()  # type: ignore[no-untyped-call]
+        peer.reattach()
+        peer.gradients += batch.size
+        return own.detach()
+
+    @contextmanager
+    def _seen(self) -> Iterator[list[tuple[Tensor, Tensor]]]:
+        """What went into the head and what came out."""
+        seen: list[tuple[Tensor, Tensor]] = []
+        hook = self._generic.register_forward_hook(
+            lambda _, given, named, gave: seen.append(((*given, *named.values())[0], gave)), with_kwargs=True
+        )
+        try:
+            yield seen
+        finally:
+            hook.remove()
+
+    def predictor(self, peer: Trainer) -> Tensor | None:
+        """The generic model with the personal head added to its own."""
+        both = peer.model.data.clone()
+        own = dict(self._personal.named_parameters())
+        for name, _, here in peer.model.layout:
+            if is_under(name, (self._name,)):
+                both[here] += own[name.removeprefix(f"{self._name}.")].detach().view(-1)
+        return both
+
+    def at_home(self, peer: Trainer) -> int:
+        """The personal head's."""
+        return self._own.count
+
+    def state(self) -> Mapping[str, Tensor]:
+        """See `Algorithm.state`."""
+        return {"personal": self._own.data}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """See `Algorithm.restore`."""
+        self._own.data.copy_(state["personal"].view(self._own.data.shape))
+
+    @staticmethod
+    def gradients(h: Hyperparameters) -> float:
+        """See `Algorithm.gradients`; the personal head's are computed in the same pass."""
+        return h.body_epochs
+
+
+def _linear_head(peer: Trainer) -> tuple[str, nn.Linear]:
+    """The task's head: its name and the module.
+
+    Raises:
+        TaskError: It is not one linear module.
+    """
+    heads = peer.task.head
+    module = dict(peer.module.named_modules()).get(heads[0]) if len(heads) == 1 else None
+    if type(module) is not nn.Linear or any(not parameter.requires_grad for parameter in module.parameters()):
+        raise TaskError(
+            f"fedrod (linear) needs a head that is one torch.nn.Linear module, all of it trained; the task's head is "
+            f"{', '.join(map(repr, heads)) or 'empty'}{f', a {type(module).__name__}' if module is not None else ''}: "
+            "name the last layer alone"
+        )
+    return heads[0], module
+
+
+def _log_counts(peer: Trainer, classes: int) -> Tensor:
+    """The log of how many training samples of each class there are, shape (classes,).
+
+    Raises:
+        TaskError: This is not a classification.
+    """
+    if peer.task.loss is not None:
+        raise TaskError(
+            "fedrod has a loss of its own, the balanced softmax of cross-entropy: the task must not give one"
+        )
+    counts = torch.zeros(classes, dtype=torch.int64, device="cpu")
+    for _, targets, _ in peer.data.in_order(256):
+        if not isinstance(targets, Tensor) or targets.dtype != torch.int64 or targets.ndim != 1:
+            raise TaskError("fedrod counts classes: the task's targets must be one class number (int64) per sample")
+        targets = targets.cpu()
+        if targets.numel() and int(targets.max()) >= classes:
+            raise TaskError(
+                f"class {int(targets.max())} is among the targets, the model has {classes} outputs: they count from 0"
+            )
+        counts += torch.bincount(targets[targets >= 0], minlength=classes)
+    return torch.where(counts > 0, counts.float().log(), _ABSENT).to(peer.compute.device)

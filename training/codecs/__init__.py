@@ -1,0 +1,10 @@
+"""How a body travels: what of it is put into a payload, and how payloads are mixed."""
+
+from __future__ import annotations
+
+from dpeer.training.codecs.base import Codec
+from dpeer.training.codecs.dense import Dense
+from dpeer.training.codecs.masked import Masked
+from dpeer.training.codecs.quantized import Quantized
+
+__all__ = ["Codec", "Dense", "Masked", "Quantized"]

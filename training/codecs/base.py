@@ -1,0 +1,52 @@
+"""What a codec is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from dpeer.training.payload import Payload
+
+
+class Codec(ABC):
+    """Puts a peer's body into payloads, and mixes it with its neighbors' payloads.
+
+    A round calls `release`, `check` for each payload that came, and `mix`.
+    """
+
+    @property
+    @abstractmethod
+    def payload_bytes(self) -> int:
+        """The most bytes that a payload may have."""
+
+    @abstractmethod
+    def release(self, number: int) -> Payload:
+        """Round `number`'s body for all neighbors, in read-only buffers that never change again."""
+
+    @abstractmethod
+    def check(self, rank: int, payload: Payload) -> str | None:
+        """Why a payload of this rank must not be mixed ("wrong-size", "not-finite", ...), or None; never raises."""
+
+    @abstractmethod
+    def mix(self, received: Mapping[int, Payload], row: Mapping[int, float]) -> None:
+        """Replace the body by what the payloads and the own released body give together.
+
+        Ranks are taken in order, for floating point addition does not commute to the bit.
+
+        Args:
+            received: Payloads by rank, each of which `check` let pass; without the own.
+            row: Weights for exactly the ranks in `received` and the own.
+        """
+
+    def state(self) -> Mapping[str, Tensor]:
+        """What a resumed run needs besides the body, between two rounds; by name."""
+        return {}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027 - most keep nothing
+        """Take up what `state` gave.
+
+        Raises:
+            KeyError, ValueError, RuntimeError: It is not of such a codec.
+        """

@@ -1,0 +1,85 @@
+"""Pictures in a folder for each class."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from dpeer.exceptions import TaskError
+from dpeer.training.datasets.images import read_images
+from dpeer.training.datasets.pool import Data, Pool
+
+TASK = "image-folder"
+ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
+
+
+class ImageFolder(NamedTuple):
+    """Where images are, and what is made of them.
+
+    Attributes:
+        path: A folder with one folder for each class, or with ``train`` and ``test`` that have those.
+        side: Height and width of every image after reading.
+        channels: 3 for RGB, 1 for grey.
+        classes: The classes' names in the order of their numbers; those of the folders, sorted, if None.
+    """
+
+    path: str
+    side: int = 32
+    channels: int = 3
+    classes: tuple[str, ...] | None = None
+
+
+def image_folder(asked: ImageFolder) -> Data:
+    """The images; those in ``test``, where there is such a folder beside ``train``, are the test pool.
+
+    Raises:
+        TaskError: A folder is missing or has no images, or an image is damaged, or Pillow is not installed.
+    """
+    path = Path(asked.path).expanduser()
+    if not path.is_dir():
+        raise TaskError(
+            f"task {TASK!r}: path = {asked.path!r} is not a folder; expected one with a folder a class in it"
+        )
+    train, test = (path / name if (path / name).is_dir() else None for name in ("train", "test"))
+    if test is not None and train is None:
+        raise TaskError(f"task {TASK!r}: there is {test}, but no folder train beside it")
+    classes = asked.classes or tuple(sorted(_inside(train or path)))
+    if len(classes) < 2:
+        raise TaskError(
+            f"task {TASK!r}: expected a folder for each of two classes or more in {train or path}; "
+            f"there is {classes[0] if classes else 'none'}"
+        )
+    return Data(
+        _pool(train or path, classes, asked),
+        None if test is None else _pool(test, classes, asked),
+        len(classes),
+        names={"classes": classes},
+    )
+
+
+def _inside(where: Path) -> list[str]:
+    """The names of folders in a folder, but for hidden ones."""
+    return [path.name for path in where.iterdir() if path.is_dir() and not path.name.startswith(".")]
+
+
+def _pool(where: Path, classes: tuple[str, ...], asked: ImageFolder) -> Pool:
+    if strange := sorted(set(_inside(where)) - set(classes)):
+        raise TaskError(f"task {TASK!r}: the folder {where / strange[0]} is none of the classes {', '.join(classes)}")
+    labelled = [(path, number) for number, name in enumerate(classes) for path in _images(where / name)]
+    if not labelled:
+        raise TaskError(
+            f"task {TASK!r}: expected images ({', '.join(ENDINGS)}) in {where / classes[0]}; there are none"
+        )
+    inputs = read_images(TASK, [path for path, _ in labelled], asked.channels, asked.side, resize=True)
+    return Pool(inputs, torch.from_numpy(np.array([number for _, number in labelled], np.int64)))
+
+
+def _images(where: Path) -> list[Path]:
+    """A class's images by name; none where it has no folder: a peer need not have every class."""
+    if not where.is_dir():
+        return []
+    # Names with a dot in front are what systems leave beside the images.
+    return sorted(path for path in where.iterdir() if path.suffix.lower() in ENDINGS and path.name[0] != ".")

@@ -1,0 +1,108 @@
+"""Samples in memory, before they are divided among peers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Labelled samples.
+
+    Attributes:
+        inputs: Shape (samples, ...): float32 as the model gets them, or images as uint8 (samples, channels, height,
+            width), which `rows` turns into -1..1.
+        targets: Class numbers from 0, int64, shape (samples,); or float32 values, shape (samples, 1).
+        groups: Whom each sample is from (writer, person, ...), shape (samples,); None where nobody knows.
+        stretches: Which samples must not be parted by holding some out (they overlap, or belong together), by a
+            number each, shape (samples,); None where every sample stands alone.
+        numbers: Each sample's place in the data set's own pool, shape (samples,); None where that is its place here.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    groups: NDArray[np.generic] | None = None
+    stretches: Numbers | None = None
+    numbers: Numbers | None = None
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def places(self, index: Numbers) -> Numbers:
+        """Where these samples are in the data set's own pool."""
+        return index if self.numbers is None else self.numbers[index]
+
+    def rows(self, index: Numbers) -> tuple[Tensor, Tensor]:
+        """Inputs as the model gets them, and targets, of some samples; memory of their own."""
+        rows = torch.from_numpy(index)
+        inputs, targets = self.inputs.index_select(0, rows), self.targets.index_select(0, rows)
+        if inputs.dtype == torch.uint8:
+            # Constants, not the data's mean: a statistic of everybody's data would be one more thing to protect.
+            inputs = inputs.float().div_(127.5).sub_(1.0)
+        return inputs, targets
+
+    def labels(self) -> Numbers:
+        """What strata and shares are made by: the class numbers; zeros where targets are values."""
+        if self.targets.dtype == torch.int64:
+            return self.targets.numpy()
+        return np.zeros(len(self), np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A data set.
+
+    Attributes:
+        train: The training pool, or all there is.
+        test: The test pool; None where peers hold out samples of their own.
+        classes: Number of classes; None where targets are values.
+        group: What `Pool.groups` are called: "writer", "subject", "group"; None where there are none.
+        same_groups: Whether the test pool is from the very groups of the training pool (each writer's samples were
+            divided), so that a peer's groups bring their test samples with them.
+        mirrored: Whether a mirrored image still is one of its class; letters and digits are not.
+        background: What is beyond the border of an image, as the model gets it; -1 is black, of bytes.
+        names: What inputs and classes are called, where that is the user's to decide: peers that read files of their
+            own must mean the same by them.
+    """
+
+    train: Pool
+    test: Pool | None
+    classes: int | None
+    group: str | None = None
+    same_groups: bool = False
+    mirrored: bool = True
+    background: float = -1.0
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One input's shape."""
+        return tuple(self.train.inputs.shape[1:])
+
+    @property
+    def groups(self) -> NDArray[np.generic] | None:
+        """Both pools' groups, test after training; None where one does not know them."""
+        if self.test is None or self.train.groups is None:
+            return self.train.groups
+        return None if self.test.groups is None else np.concatenate([self.train.groups, self.test.groups])
+
+    @property
+    def together(self) -> Pool:
+        """Both pools as one, test after training."""
+        if self.test is None:
+            return self.train
+        a, b = self.train, self.test
+        return Pool(
+            torch.cat([a.inputs, b.inputs]),
+            torch.cat([a.targets, b.targets]),
+            self.groups,
+            None if a.stretches is None or b.stretches is None else np.concatenate([a.stretches, b.stretches]),
+        )

@@ -1,0 +1,183 @@
+"""Where and how a peer computes: on which device, in which precision, and how images lie in memory.
+
+A peer's model, vectors and data are on one device; what travels and what is saved is always on the host. Devices are
+named in every call: the current CUDA device belongs to a thread, and peers share threads.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from dpeer.exceptions import ConfigurationError, TaskError
+from dpeer.training.errors import describe
+
+Amp = Literal["bf16"]
+
+CPU = torch.device("cpu")
+
+T = TypeVar("T")
+
+_FULL: AbstractContextManager[object] = nullcontext()
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Where and how one peer computes; every peer may do so otherwise.
+
+    Attributes:
+        device: Where its model and data are.
+        amp: "bf16" computes the model's outputs in bfloat16 where torch's autocast deems that safe; parameters, their
+            gradients and all that is done with them stay float32. None for float32 throughout.
+        channels_last: Whether images reach the model with their channels last in memory; parameters lie as ever.
+    """
+
+    device: torch.device = CPU
+    amp: Amp | None = None
+    channels_last: bool = False
+
+    @property
+    def on_host(self) -> bool:
+        """Whether nothing has to be moved."""
+        return self.device.type == "cpu"
+
+    @property
+    def device_name(self) -> str:
+        """The make of the device."""
+        return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else self.device.type
+
+    def autocast(self) -> AbstractContextManager[object]:
+        """Within it models and losses are to be called; backward passes are not."""
+        return torch.autocast(self.device.type, torch.bfloat16) if self.amp else _FULL
+
+    def place(self, values: Any) -> Any:
+        """Tensors, alone or in tuples, lists and dictionaries, on the device; what knows how to move is asked to."""
+        if self.on_host:
+            return values
+        return mapped(values, lambda tensor: tensor.to(self.device), self._moved)
+
+    def _moved(self, value: Any) -> Any:
+        return value.to(self.device) if callable(getattr(value, "to", None)) else value
+
+    def lay_out(self, inputs: Any) -> Any:
+        """Inputs of a model as they are to lie in memory: images alone are touched."""
+        if not self.channels_last:
+            return inputs
+        return mapped(inputs, lambda t: t.contiguous(memory_format=torch.channels_last) if t.ndim == 4 else t)
+
+    def full(self, outputs: Any) -> Any:
+        """A model's outputs in float32, for losses and metrics."""
+        if not self.amp:
+            return outputs
+        return mapped(outputs, lambda tensor: tensor.float() if tensor.dtype == torch.bfloat16 else tensor)
+
+    def own(self, function: T, model: nn.Module) -> T:
+        """A loss of this peer: a module's weights are put onto the device, in a copy that is nobody else's.
+
+        Args:
+            function: The task's loss.
+            model: The task's model; what of it the loss refers to is not copied.
+        """
+        if self.on_host or not isinstance(function, nn.Module):
+            return function
+        shared = {id(part): part for part in (*model.modules(), *model.parameters(), *model.buffers())}
+        return copy.deepcopy(function, shared).to(self.device)
+
+    @contextmanager
+    def reporting(self) -> Iterator[None]:
+        """Tell what a device can only say long after the call at fault, where nobody knows whose that was.
+
+        Raises:
+            TaskError: The device gave up.
+        """
+        try:
+            yield
+        except torch.OutOfMemoryError as error:
+            raise TaskError(
+                f"{self.device} has too little memory: {describe(error)} (fewer peers on it or a smaller "
+                "--batch-size take less)"
+            ) from error
+        except torch.AcceleratorError as error:
+            raise TaskError(
+                f"{self.device} gave up: {describe(error)} (a target that is no class of the model does that, for "
+                "example; --device cpu says where it is)"
+            ) from error
+
+
+HOST = Compute()
+"""The CPU in float32: the bits that runs are compared in."""
+
+
+def host(tensor: Tensor) -> Tensor:
+    """A copy on the host, contiguous."""
+    return tensor.detach().to(CPU, copy=True, memory_format=torch.contiguous_format)
+
+
+def find_device(text: str, rank: int) -> torch.device:
+    """The device that ``--device`` means for a rank.
+
+    ``cuda`` and ``auto`` deal the ranks round-robin over this host's GPUs, whether peers are processes or threads.
+
+    Args:
+        text: "cpu", "cuda", "cuda:N", or "auto": cuda where there is any, else the CPU.
+        rank: The peer.
+
+    Raises:
+        ConfigurationError: There is no such device here.
+    """
+    kind, _, index = text.partition(":")
+    if kind == "cpu":
+        return CPU
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if kind == "auto" and not count:
+        return CPU
+    if not count:
+        raise ConfigurationError(
+            f"--device {text}: this torch ({torch.__version__}) sees no CUDA device; use --device cpu or auto"
+        )
+    number = int(index) if index else rank % count
+    if number >= count:
+        known = "cuda:0 alone" if count == 1 else f"cuda:0 to cuda:{count - 1}"
+        raise ConfigurationError(f"--device {text}: there is no such device here, but {known}; or use --device auto")
+    _settle()
+    return torch.device("cuda", number)
+
+
+def _settle() -> None:
+    """Have cuDNN give the same bits each time, in float32; a task's factory runs later and may say otherwise."""
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.allow_tf32 = False
+
+
+def mapped(value: Any, change: Callable[[Tensor], Tensor], rest: Callable[[Any], Any] = lambda value: value) -> Any:
+    """A structure of tuples, lists and dictionaries with its tensors changed.
+
+    Args:
+        value: The structure, or one tensor.
+        change: Makes the new tensor.
+        rest: Makes of everything else what takes its place.
+    """
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, PackedSequence):  # its batch sizes have to stay on the host
+        order = (None if index is None else change(index) for index in (value.sorted_indices, value.unsorted_indices))
+        return PackedSequence(change(value.data), value.batch_sizes, *order)
+    if isinstance(value, tuple | list):
+        items = [mapped(item, change, rest) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    if isinstance(value, MutableMapping):
+        copied = copy.copy(value)  # of the same class: a loss may ask it for attributes
+        for key, item in value.items():
+            copied[key] = mapped(item, change, rest)
+        return copied
+    if isinstance(value, Mapping):
+        return {key: mapped(item, change, rest) for key, item in value.items()}
+    return rest(value)

@@ -1,0 +1,69 @@
+"""How good a peer's model is, and which one was the best."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from torch.nn.functional import cross_entropy
+
+from dpeer.training.batches import Batches
+from dpeer.training.device import Compute
+from dpeer.training.evaluation import Evaluation, evaluate, mean_loss
+from dpeer.training.metrics import classification_metrics
+from dpeer.training.store import State
+from dpeer.training.task import Task
+
+
+class Judge:
+    """Measures the task's model as it is.
+
+    Args:
+        task: The model, and the data it is measured on.
+        keep: Whether the "best" model by the loss on the validation data is looked for, or the "last" will do.
+        evaluate_on: Which of the task's data `test` measures it on.
+        compute: Where and how.
+
+    Attributes:
+        keeps_best: Whether the best model is looked for.
+        best: The state of the best model so far.
+        best_round: Its round.
+        best_loss: Its loss on the validation data.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        keep: Literal["last", "best"],
+        evaluate_on: Literal["test", "validation"],
+        compute: Compute,
+    ) -> None:
+        self._model, self._metrics = task.model, task.metrics or classification_metrics
+        self._loss = compute.own(task.loss or cross_entropy, task.model)
+        self._test = Batches(evaluate_on, getattr(task, evaluate_on), task.collate, compute)
+        self._validation = Batches("validation", task.validation, task.collate, compute) if keep == "best" else None
+        self.keeps_best = keep == "best"
+        self.best: State | None = None
+        self.best_round: int | None = None
+        self.best_loss = math.inf
+
+    def test(self) -> Evaluation:
+        """How the model does on the test data.
+
+        Raises:
+            TaskError: The task's model, loss, metrics or data raised.
+        """
+        return evaluate(self._model, self._test, self._loss, self._metrics)
+
+    def is_best(self, number: int) -> bool:
+        """Whether the model that round `number` ended with is the best so far; if so, the caller gives its state.
+
+        Raises:
+            TaskError: The task's model, loss or data raised.
+        """
+        assert self._validation is not None, "only where the best model is looked for"
+        loss = mean_loss(self._model, self._validation, self._loss)
+        if not loss < self.best_loss:
+            return False
+        self.best_loss, self.best_round = loss, number
+        return True

@@ -1,0 +1,63 @@
+"""Taking a learner's state and putting it back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from torch import Tensor
+
+from dpeer.exceptions import CheckpointError
+from dpeer.training import store
+from dpeer.training.errors import describe
+from dpeer.training.store import State
+from dpeer.training.trainer import Trainer
+
+
+class Stateful(Protocol):
+    """What keeps tensors of its own between two rounds."""
+
+    def state(self) -> Mapping[str, Tensor]:
+        """They, by name."""
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take them up."""
+
+
+class Snapshots:
+    """Copies of everything of a learner that changes while it trains.
+
+    Args:
+        trainer: The model, as the task made it.
+        parts: What keeps tensors besides, by name.
+    """
+
+    def __init__(self, trainer: Trainer, parts: Mapping[str, Stateful]) -> None:
+        self._trainer, self._parts = trainer, parts
+        untouched = store.frozen(trainer.module, trainer.body, trainer.head)
+        self._still = {name: store.mark(parameter) for name, parameter in untouched.items()}
+
+    def take(self) -> State:
+        """A copy of the state as it is."""
+        rest = {f"{part}/{name}": t for part, owner in self._parts.items() for name, t in owner.state().items()}
+        return State.of(self._trainer.module, self._trainer.body, self._trainer.head, self._still, rest)
+
+    def put(self, state: State) -> None:
+        """Put a copy back.
+
+        Raises:
+            CheckpointError: It is of another task or algorithm.
+        """
+        state.put(self._trainer.module, self._trainer.body, self._trainer.head)
+        device = self._trainer.compute.device
+        for part, owner in self._parts.items():
+            start = f"{part}/"
+            own = {
+                name.removeprefix(start): value.to(device, copy=True)
+                for name, value in state.rest.items()
+                if name.startswith(start)
+            }
+            try:
+                owner.restore(own)
+            except (KeyError, ValueError, RuntimeError) as error:
+                raise CheckpointError(f"the checkpoint's {part} is of another run: {describe(error)}") from error

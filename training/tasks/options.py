@@ -1,0 +1,71 @@
+"""Checking the options of built-in tasks; each error names the option, its value and what would be right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpeer.exceptions import TaskError, UnknownName
+
+RANK = "{rank}"
+"""Stands for the peer's rank in a path."""
+
+
+def text(task: str, option: str, value: Any, example: str) -> str:
+    """An option that must be given, as text; a whole number may be the name of a column.
+
+    Raises:
+        TaskError: It is missing or something else.
+    """
+    if value is None:
+        raise TaskError(f"task {task!r} needs --task-option {option}={example}")
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str) or not value:
+        raise TaskError(f"task {task!r}: task option {option} = {value!r}: expected text, such as {option}={example}")
+    return value
+
+
+def place(task: str, value: Any, rank: int, example: str) -> str:
+    """The option ``path``, with the rank put in.
+
+    Raises:
+        TaskError: It is missing or not text.
+    """
+    return text(task, "path", value, example).replace(RANK, str(rank))
+
+
+def names(task: str, option: str, value: Any, least: int = 0) -> tuple[str, ...]:
+    """An option that is a list of names; as text, they stand between commas.
+
+    Raises:
+        TaskError: It is something else, or has a name twice, or too few.
+    """
+    given = value.split(",") if isinstance(value, str) else value
+    fits = isinstance(given, list | tuple) and all(isinstance(name, str | int) for name in given)
+    found = tuple(str(name).strip() for name in given) if fits else ()
+    if not fits or len(set(found)) != len(found) or len(found) < least:
+        number = f"{least} different names or more" if least else "different names"
+        raise TaskError(f"task {task!r}: task option {option} = {value!r}: expected {number}, such as {option}=A,B")
+    return found
+
+
+def one_of(task: str, option: str, value: Any, choices: tuple[str, ...]) -> str:
+    """An option that is one of a few words.
+
+    Raises:
+        UnknownName: It is none of them.
+    """
+    if value not in choices:
+        raise UnknownName(f"{option} of task {task!r}", str(value), choices)
+    return str(value)
+
+
+def whole(task: str, option: str, value: Any, choices: range | tuple[int, ...], expected: str) -> int:
+    """An option that is one of some whole numbers.
+
+    Raises:
+        TaskError: It is none of them.
+    """
+    if not isinstance(value, int) or isinstance(value, bool) or value not in choices:
+        raise TaskError(f"task {task!r}: task option {option} = {value!r}: expected {expected}")
+    return value

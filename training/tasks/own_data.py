@@ -1,0 +1,57 @@
+"""Noticing that peers who should have data of their own were all given the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpeer.exceptions import TaskError
+from dpeer.training.partitions import OWN
+from dpeer.training.tasks import BUILTIN_TASKS
+from dpeer.training.tasks.options import RANK
+
+
+def check_own_data(peers: Sequence[tuple[str, Mapping[str, Any]]], partition: str | None) -> None:
+    """Refuse one file for several peers of this host, if the task leaves each peer all that it reads.
+
+    For commands that run all peers: on hosts of their own, peers may well have different files of one name.
+
+    Args:
+        peers: Each rank's task and task options.
+        partition: What the user chose, if anything.
+
+    Raises:
+        TaskError: Two peers would hold the same samples.
+    """
+    first: dict[tuple[str, Path], int] = {}
+    for rank, (task, options) in enumerate(peers):
+        path = _path(task, options)
+        if task not in BUILTIN_TASKS or (partition or BUILTIN_TASKS[task].partition) != OWN or path is None:
+            continue
+        found = Path(path.replace(RANK, str(rank))).expanduser().resolve()
+        other = first.setdefault((task, found), rank)
+        if other != rank:
+            raise TaskError(_message(task, options, peers, other, rank))
+
+
+def _message(
+    task: str, options: Mapping[str, Any], peers: Sequence[tuple[str, Mapping[str, Any]]], one: int, other: int
+) -> str:
+    path = _path(task, options) or ""
+    everyone = all(_path(task, theirs) == path for _, theirs in peers)
+    who = "every rank" if everyone and RANK not in path else f"ranks {one} and {other}"
+    what, ending = ("rows", Path(path).suffix or ".csv") if task == "csv" else ("images", "")
+    how = "group" if options.get("group") is not None else "iid (or dirichlet:0.3)"
+    return (
+        f"--task {task}: {who} would hold the same {what}{f' of {path!r}' if path else ''}: divide them with "
+        f"--partition {how}"
+        + (f", or give each rank its own with path=site-{RANK}{ending}" if "path" in options else "")
+    )
+
+
+def _path(task: str, options: Mapping[str, Any]) -> str | None:
+    """What a rank reads; None where it has not said so, which the task will tell."""
+    own = task in BUILTIN_TASKS and BUILTIN_TASKS[task].partition == OWN
+    path = options.get("path") if own else options.get("data", "")
+    return path if isinstance(path, str) else None

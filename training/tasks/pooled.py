@@ -1,0 +1,214 @@
+"""A task from a data set in memory: every rank takes its part and leaves the rest."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from torch.nn.functional import mse_loss
+from torch.utils.data import TensorDataset
+
+from dpeer.exceptions import PartitionError
+from dpeer.training.datasets import Data, Pool
+from dpeer.training.models import build_model, last_linear
+from dpeer.training.models.scaling import standardize
+from dpeer.training.partitions import (
+    NATURAL,
+    OWN,
+    Indices,
+    TestSplit,
+    check_spec,
+    deal_groups,
+    hold_out,
+    partition_pools,
+)
+from dpeer.training.partitions import partition as divide_pool
+from dpeer.training.partitions.division import MINIMUM_TEST, MINIMUM_TRAIN
+from dpeer.training.randomness import Purpose, stream
+from dpeer.training.task import Task
+from dpeer.training.tasks.augmentation import augment_images
+from dpeer.training.tasks.choices import Choices
+
+HELD_OUT = 0.2
+"""Share of a peer's samples that are for testing where the data set has no test pool of its own for them."""
+
+
+class Part(NamedTuple):
+    """What one rank holds, as indices into pools: `train` and `validation` into one, `test` into another."""
+
+    train: Indices
+    validation: Indices
+    test: Indices
+
+
+class Division(NamedTuple):
+    """A data set, divided: the pool of training and validation samples, that of test samples, and who holds what."""
+
+    train: Pool
+    test: Pool
+    parts: list[Part]
+    digest: str | None = None
+    """SHA-256 (hex) of who may train and who is tested on what; None where every peer has data of its own."""
+
+
+def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *, model: str) -> Task:
+    """Build the model, then take this rank's samples.
+
+    Args:
+        data: All samples.
+        rank: This peer.
+        size: Number of peers.
+        seed: Decides who holds what.
+        choices: What the user chose; the partition is one of them.
+        model: The model, where the user chose none.
+    """
+    assert choices.partition is not None, "load_task puts in the task's own"
+    if choices.partition == OWN:
+        division = keep(data, rank, choices.validation, seed)
+    else:
+        division = divide(data, size, choices.partition, choices.test_split, choices.validation, seed)
+    net = build_model(choices.model or model, data.shape, data.classes or 1)
+    part = division.parts[0 if choices.partition == OWN else rank]
+    train = division.train.rows(part.train)
+    if choices.standardize:
+        standardize(net, train[0])
+    held = TensorDataset(*division.train.rows(part.validation)) if len(part.validation) else None
+    return Task(
+        model=net,
+        head=(last_linear(net),) if choices.head is None else choices.head,
+        train=TensorDataset(*train),
+        test=TensorDataset(*division.test.rows(part.test)),
+        validation=held,
+        loss=None if data.classes else mse_loss,
+        augment=augment_images(data) if choices.augment else None,
+        names=data.names,
+        indices={
+            "train": division.train.places(part.train),
+            "validation": division.train.places(part.validation),
+            "test": division.test.places(part.test),
+        },
+        division=division.digest,
+    )
+
+
+def keep(data: Data, rank: int, validation: float, seed: int) -> Division:
+    """All of a data set for one peer, whose own it is; there is no other part than this peer's.
+
+    Args:
+        data: What this peer has.
+        rank: This peer.
+        validation: Share of the training samples to hold out.
+        seed: Decides what is held out.
+
+    Raises:
+        PartitionError: They are too few.
+    """
+    everything = np.arange(len(data.train), dtype=np.int64)
+    if data.test is not None:
+        train, test = everything, np.arange(len(data.test), dtype=np.int64)
+    else:
+        train, test = _halves(data.train, everything, seed, rank)
+    part = _with_validation(data.train, train, test, validation, seed, rank)
+    _check_size(part, validation, OWN, rank, "give it more data")
+    return Division(data.train, data.test or data.train, [part])
+
+
+@lru_cache(maxsize=2)
+def divide(data: Data, size: int, spec: str, test_split: TestSplit, validation: float, seed: int) -> Division:
+    """Divide a data set among peers; one division serves all peers of a process.
+
+    Args:
+        data: What to divide.
+        size: Number of peers.
+        spec: The partition: one of `dpeer.training.partition`'s, or "writer", "subject" or "group".
+        test_split: As in `partition_pools`.
+        validation: Share of each peer's training samples to hold out.
+        seed: Decides everything.
+
+    Raises:
+        PartitionError, UnknownName: It cannot be divided so.
+    """
+    pools, halves = _divided(data, size, spec, test_split, seed)
+    parts = []
+    for rank, (train, test) in enumerate(halves):
+        parts.append(_with_validation(pools[0], train, test, validation, seed, rank))
+        _check_size(parts[-1], validation, spec, rank, "try fewer peers")
+    digest = hashlib.sha256()
+    for part in parts:  # what is held out for validation is a peer's own affair
+        for pool, index in ((pools[0], np.union1d(part.train, part.validation)), (pools[1], part.test)):
+            digest.update(pool.places(index).tobytes() + b"|")
+    return Division(*pools, parts, digest.hexdigest())
+
+
+def _divided(
+    data: Data, size: int, spec: str, test_split: TestSplit, seed: int
+) -> tuple[tuple[Pool, Pool], list[tuple[Indices, Indices]]]:
+    check_spec(spec)
+    if test_split == "shared" and (spec in NATURAL or data.test is None):
+        raise PartitionError(
+            f"--test-split shared cannot be had with partition {spec!r} of these data: each peer is tested on samples "
+            "held out of its own; use --test-split disjoint"
+        )
+    if spec in NATURAL:
+        return _natural(data, size, spec, seed)
+    if data.test is not None:
+        found = partition_pools(data.train.labels(), data.test.labels(), size, spec, seed, test_split=test_split)
+        return (data.train, data.test), list(zip(*found, strict=True))
+    if data.train.stretches is not None:
+        raise PartitionError(
+            f"partition {spec!r} would divide one {data.group or 'group'}'s samples among peers: "
+            f"use --partition {data.group or 'group'}"
+        )
+    whole = divide_pool(data.train.labels(), size, spec, seed)
+    return (data.train, data.train), [_halves(data.train, rows, seed, rank) for rank, rows in enumerate(whole)]
+
+
+def _natural(data: Data, size: int, spec: str, seed: int) -> tuple[tuple[Pool, Pool], list[tuple[Indices, Indices]]]:
+    """Whole groups for each peer, with the test samples that the data have of them, or else some held out."""
+    groups = data.groups
+    if groups is None or spec != data.group:
+        known = f"; these know each sample's {data.group}" if data.group else ""
+        hint = " (--task csv: name the column that does with group=)" if spec == "group" else ""
+        raise PartitionError(f"partition {spec!r}: the data do not say which {spec} a sample is from{known}{hint}")
+    whole = deal_groups(groups, size, spec, seed)
+    if data.test is not None and data.same_groups:
+        count = len(data.train)
+        return (data.train, data.test), [(rows[rows < count], rows[rows >= count] - count) for rows in whole]
+    pool = data.together
+    return (pool, pool), [_halves(pool, rows, seed, rank) for rank, rows in enumerate(whole)]
+
+
+def _halves(pool: Pool, rows: Indices, seed: int, rank: int) -> tuple[Indices, Indices]:
+    """A peer's rows for training, and those held out for testing."""
+    held = _held_out(pool, rows, HELD_OUT, seed, rank, 0)
+    return np.delete(rows, held), rows[held]
+
+
+def _with_validation(pool: Pool, train: Indices, test: Indices, share: float, seed: int, rank: int) -> Part:
+    held = train[_held_out(pool, train, share, seed, rank, 1)] if share else np.empty(0, np.int64)
+    return Part(np.setdiff1d(train, held), held, test)
+
+
+def _held_out(pool: Pool, rows: Indices, share: float, seed: int, rank: int, purpose: int) -> Indices:
+    """Positions in `rows` to hold out: of every class, and of every writer or person."""
+    strata = pool.labels()[rows]
+    stretches = None if pool.stretches is None else pool.stretches[rows]
+    if pool.groups is not None and (stretches is None or len(np.unique(stretches)) > len(np.unique(pool.groups[rows]))):
+        group = np.unique(pool.groups[rows], return_inverse=True)[1]
+        strata = group * (int(pool.labels().max()) + 1) + strata
+    return hold_out(strata, stretches, share, stream(seed, Purpose.HOLD_OUT, rank, purpose))
+
+
+def _check_size(part: Part, validation: float, spec: str, rank: int, hint: str) -> None:
+    counts = f"rank {rank} gets {len(part.train)} training and {len(part.test)} test samples"
+    if len(part.train) < MINIMUM_TRAIN or len(part.test) < MINIMUM_TEST:
+        raise PartitionError(
+            f"partition {spec!r}: {counts}; it needs at least {MINIMUM_TRAIN} and {MINIMUM_TEST}: {hint}"
+        )
+    if validation and not len(part.validation):
+        raise PartitionError(
+            f"partition {spec!r}: {counts}, those for training from one group: --validation has none to hold out; "
+            f"{hint}"
+        )

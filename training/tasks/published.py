@@ -1,0 +1,62 @@
+"""Tasks on the data sets that papers use; the data are the user's to download, ``--task-option data=DIR``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpeer.training.datasets.cifar import cifar10 as read_cifar10
+from dpeer.training.datasets.cifar import cifar100 as read_cifar100
+from dpeer.training.datasets.har import har as read_har
+from dpeer.training.datasets.leaf import femnist as read_femnist
+from dpeer.training.datasets.mnist import mnist as read_mnist
+from dpeer.training.datasets.tiny_imagenet import tiny_imagenet as read_tiny_imagenet
+from dpeer.training.task import Task
+from dpeer.training.tasks.choices import Choices
+from dpeer.training.tasks.pooled import pooled_task
+from dpeer.training.tasks.reading import read
+
+
+def cifar10(
+    rank: int, size: int, seed: int, *, choices: Choices, data: Any = None, train_samples: Any = None,
+    test_samples: Any = None,
+) -> Task:  # fmt: skip
+    """A rank's part of CIFAR-10, or of so many of its training and test images, drawn at random."""
+    pool = read(read_cifar10, data, seed, train_samples, test_samples)
+    return pooled_task(pool, rank, size, seed, choices, model="cnn")
+
+
+def cifar100(
+    rank: int, size: int, seed: int, *, choices: Choices, data: Any = None, train_samples: Any = None,
+    test_samples: Any = None,
+) -> Task:  # fmt: skip
+    """As `cifar10`."""
+    pool = read(read_cifar100, data, seed, train_samples, test_samples)
+    return pooled_task(pool, rank, size, seed, choices, model="cnn")
+
+
+def mnist(
+    rank: int, size: int, seed: int, *, choices: Choices, data: Any = None, train_samples: Any = None,
+    test_samples: Any = None,
+) -> Task:  # fmt: skip
+    """As `cifar10`; writers are known where the data have them."""
+    pool = read(read_mnist, data, seed, train_samples, test_samples)
+    return pooled_task(pool, rank, size, seed, choices, model="cnn")
+
+
+def tiny_imagenet(
+    rank: int, size: int, seed: int, *, choices: Choices, data: Any = None, train_samples: Any = None,
+    test_samples: Any = None,
+) -> Task:  # fmt: skip
+    """As `cifar10`."""
+    pool = read(read_tiny_imagenet, data, seed, train_samples, test_samples)
+    return pooled_task(pool, rank, size, seed, choices, model="cnn")
+
+
+def femnist(rank: int, size: int, seed: int, *, choices: Choices, data: Any = None) -> Task:
+    """A rank's writers of LEAF's FEMNIST."""
+    return pooled_task(read(read_femnist, data, seed), rank, size, seed, choices, model="cnn")
+
+
+def har(rank: int, size: int, seed: int, *, choices: Choices, data: Any = None) -> Task:
+    """A rank's persons of UCI HAR."""
+    return pooled_task(read(read_har, data, seed), rank, size, seed, choices, model="cnn1d")
