@@ -28,6 +28,12 @@ _OURS = (
     "checkpoint",
 )
 
+_COMPARED = (
+    ("sha256", "how the data are divided has", "--partition, --test-split, --validation, --task-option, the files"),
+    ("content_sha256", "the data have", "--task-option, the files"),
+)
+"""What must not change before a run is resumed, by key of partition.json; and what may have changed it."""
+
 
 def rank_folder(out: Path, rank: int) -> Path:
     """Where one peer keeps its files."""
@@ -81,11 +87,11 @@ def save_partition(folder: Path, indices: Mapping[str, Any] | None, *, resume: b
     path = folder / "partition.json"
     if resume and indices is not None and path.exists():
         before = json.loads(path.read_text())
-        for key, what in (("sha256", "how the data are divided has"), ("content_sha256", "the data have")):
+        for key, what, where in _COMPARED:
             if before.get(key) != indices[key]:
                 raise CheckpointError(
-                    f"{str(path)!r} is of other samples than this run would use: {what} changed; use what the run "
-                    "began with, or start over with --overwrite"
+                    f"{str(path)!r} is of other samples than this run would use: {what} changed ({where}?); use what "
+                    "the run began with, or start over with --overwrite"
                 )
         return
     path.unlink(missing_ok=True)

@@ -71,8 +71,13 @@ class State:
         pairs = [("body", body.data, self.body), ("head", head.data, self.head)]
         buffers = dict(model.named_buffers())
         targets = {**frozen(model, body, head), **buffers}
-        if not buffers.keys() <= self.buffers.keys() <= targets.keys():
-            raise CheckpointError("the checkpoint's buffers are not this model's: it is of another task")
+        there, here = sorted(self.buffers.keys() - targets.keys()), sorted(buffers.keys() - self.buffers.keys())
+        if there or here:
+            raise CheckpointError(
+                f"the checkpoint is of another model: {'it alone' if there else 'this one alone'} has the buffer "
+                f"{(there or here)[0]!r} (--standardize, --model, --task-option?); use what the run began with, or "
+                "start over with --overwrite"
+            )
         pairs += [(name, targets[name], value) for name, value in self.buffers.items()]
         for name, target, source in pairs:
             if target.shape != source.shape or target.dtype != source.dtype:
@@ -115,7 +120,7 @@ def save(directory: Path, states: Mapping[str, State], rest: Mapping[str, Any]) 
         tensors |= state.tensors(prefix)
     rest = {**rest, "states": list(states)}
     save_file(tensors, directory / _TENSORS)
-    (directory / _REST).write_text(json.dumps(rest, indent=2) + "\n", encoding="utf-8")
+    (directory / _REST).write_text(json.dumps(rest) + "\n", encoding="utf-8")
 
 
 def load(directory: Path, expected: Mapping[str, Any]) -> tuple[dict[str, State], dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,23 +11,19 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from dpeer.cli.compare.cells import Cell, Condition, make_cell
+from dpeer.cli.compare.cells import ASKED, Cell, Condition, make_cell
 from dpeer.cli.compare.experiment import Experiment
+from dpeer.cli.compare.listing import csv_rows, csv_text
 from dpeer.cli.compare.results import Result
 from dpeer.cli.compare.running import run_cells
-from dpeer.cli.compare.tables import (
-    MEASURES,
-    Table,
-    accuracy_table,
-    cost_table,
-    csv_rows,
-    csv_text,
-    target_table,
-)
+from dpeer.cli.compare.tables import MEASURES, Table, accuracy_table, cost_table, target_table
 from dpeer.cli.compare.tuning import Trial, at_edge, best, trials
 from dpeer.cli.compare.variants import Variant
 from dpeer.cli.graph import build_graph
 from dpeer.exceptions import OutputError
+
+_NAMED = 3
+"""How many of the runs that are left out are named."""
 
 
 class Comparison:
@@ -80,6 +76,8 @@ class Comparison:
             shown += self._tables(condition, results)
             lines += csv_rows(results, condition.values, self._of.seeds)
         self._write(shown, lines, remarks)
+        if left := left_out(self._out, found):
+            click.echo(left)
         return 0
 
     def _cell(self, variant: Variant, mark: str, condition: Condition, seed: int) -> Cell:
@@ -169,6 +167,22 @@ class Comparison:
     def _stopped(self) -> int:
         click.echo("dpeer: stopped; the same command goes on", err=True)
         return 0
+
+
+def left_out(out: Path, shown: Collection[Path]) -> str | None:
+    """A line on earlier runs in a comparison's folder that its new tables do not have; None if there are none.
+
+    Args:
+        out: The comparison's folder.
+        shown: The folders of the runs that they have.
+    """
+    ended = {path.parent for path in out.glob("*/summary.json")} & {path.parent for path in out.glob(f"*/{ASKED}")}
+    found = sorted(folder.name for folder in ended.difference(shown))
+    if not found:
+        return None
+    some = ", ".join(found[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
+    count = "1 run" if len(found) == 1 else f"{len(found)} runs"
+    return f"not in these tables, but still in {out}: {count} of earlier comparisons ({some})"
 
 
 def _replace(path: Path, text: str) -> None:

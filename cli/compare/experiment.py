@@ -1,4 +1,4 @@
-"""What a comparison consists of, from a file and from flags."""
+"""What a comparison consists of, checked."""
 
 from __future__ import annotations
 
@@ -7,50 +7,20 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from dpeer.cli.compare.cells import Condition
+from dpeer.cli.compare.plan import Plan, parse_seeds, read_plan
 from dpeer.cli.compare.statistics import WINDOW
 from dpeer.cli.compare.tuning import Axis, check_grid, parse_axis
 from dpeer.cli.compare.variants import RESERVED, Variant, parse_variant, setting_name
-from dpeer.cli.config import explained, read_toml
+from dpeer.cli.config import explained
 from dpeer.cli.settings import Settings
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.training import BUILTIN_TASKS
 from dpeer.training.partitions import check_spec
-
-_MOST_SEEDS = 10_000
-
-
-def _as_text(value: Any) -> Any:
-    """A number, or a list of them, as they would be typed."""
-    parts = value if isinstance(value, list) else [value]
-    whole = all(isinstance(part, int) and not isinstance(part, bool) for part in parts)
-    return ",".join(map(str, parts)) if whole and parts else value
-
-
-Seeds = Annotated[str, BeforeValidator(_as_text)]
-Values = Annotated[list[Any], Field(min_length=1)]
-
-
-class Plan(BaseModel):
-    """`[compare]` in an experiment's file, and the flags of the same names."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    algorithms: list[str] = Field(min_length=1)
-    topology: list[str] | None = Field(None, min_length=1)
-    partition: list[str] | None = Field(None, min_length=1)
-    vary: dict[str, Values] = Field(default_factory=dict)
-    conditions: list[dict[str, Any]] = Field(default_factory=list)
-    seeds: Seeds = "0"
-    target: Annotated[float, Field(gt=0, le=1)] | None = None
-    reference: str | None = None
-    grid: list[str] = Field(default_factory=list)
-    tune_seeds: Seeds = "100"
-    validation: Annotated[float, Field(gt=0, lt=1)] | None = None
 
 
 @dataclass(frozen=True)
@@ -83,49 +53,12 @@ class Experiment:
 
 
 def load(path: Path | None, settings: Mapping[str, Any], plan: Mapping[str, Any], *, small: bool) -> Experiment:
-    """Put an experiment together; flags win over the file, its `[small]` over the rest of it.
-
-    Args:
-        path: The experiment's file, if there is one.
-        settings: Flags that are settings, by field name.
-        plan: Flags that are the comparison's own, by field of `Plan`.
-        small: Whether the file's small variant is asked for.
+    """Put an experiment together, and check it; arguments as of `read_plan`.
 
     Raises:
         ConfigurationError: Names the key, the value and what would be right.
     """
-    content = read_toml(path, "experiment") if path is not None else {}
-    variant, compared = _taken(content, "small", path), _taken(content, "compare", path)
-    if variant is not None:
-        own = _taken(variant, "compare", path, "small.")
-        if small:
-            compared = {**(compared or {}), **(own or {})}
-            content = _merged(content, variant)
-    elif small:
-        raise ConfigurationError(
-            "--small is for an experiment's file that has a table [small]"
-            + (f"; {path} has none" if path else ": name the file")
-        )
-    given = {name: value for name, value in settings.items() if value not in (None, {})}
-    flags = {name: value for name, value in plan.items() if value is not None}
-    try:
-        found = Plan.model_validate({**(compared or {}), **flags})
-    except ValidationError as error:
-        raise _explained(error, flags, path) from error
-    return _checked(_merged(content, given), found, path, given)
-
-
-def _explained(error: ValidationError, flags: Mapping[str, Any], path: Path | None) -> ConfigurationError:
-    # A key that is misspelled is missing, too.
-    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-    key = ".".join(map(str, first["loc"]))
-    if first["type"] == "extra_forbidden":
-        return UnknownName("key", key, Plan.model_fields, f"[compare] of {path}")
-    if first["type"] == "missing":
-        there = f", or algorithms in [compare] of {path}" if path else ""
-        return ConfigurationError(f"--{key} is missing{there}: for example --algorithms local,dfedavgm,dfedsmdc")
-    where = f"--{key.replace('_', '-')}" if str(first["loc"][0]) in flags else f"compare.{key} in {path}"
-    return ConfigurationError(f"{where} = {first['input']!r}: {first['msg'].lower()}")
+    return _checked(*read_plan(path, settings, plan, small=small))
 
 
 def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping[str, Any]) -> Experiment:
@@ -163,7 +96,7 @@ def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping
             f"--target {plan.target:g}: it is held against the mean of {WINDOW} evaluated rounds, and with rounds = "
             f"{settings.rounds} and evaluate-every = {settings.evaluate_every} there are {evaluated}"
         )
-    seeds, tune_seeds = _seeds("seeds", plan.seeds), _seeds("tune-seeds", plan.tune_seeds)
+    seeds, tune_seeds = parse_seeds("seeds", plan.seeds), parse_seeds("tune-seeds", plan.tune_seeds)
     grid = [parse_axis(text) for text in plan.grid]
     check_grid(grid, variants)
     _check_tuning(grid, conditions, seeds, tune_seeds)
@@ -233,33 +166,4 @@ def _conditions(base: Mapping[str, Any], plan: Plan, path: Path | None) -> list[
     labels = [condition.label for condition in found]
     if twice := next((label for label in labels if labels.count(label) > 1), None):
         raise ConfigurationError(f"the table of {twice!r} is asked for twice: name each topology and partition once")
-    return found
-
-
-def _seeds(option: str, text: str) -> list[int]:
-    """``0-4``, ``3`` or ``0,2,7``."""
-    try:
-        first, dash, last = text.partition("-")
-        numbers = range(int(first), int(last) + 1) if dash else [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or len(numbers) > _MOST_SEEDS or min(numbers) < 0 or len(set(numbers)) < len(numbers):
-        raise ConfigurationError(f"--{option} {text!r}: expected FIRST-LAST or numbers with commas, for example 0-4")
-    return list(numbers)
-
-
-def _merged(content: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings over others; options of tasks are added to each other."""
-    options = [there for values in (content, more) if isinstance(there := values.get("task_options"), Mapping)]
-    merged = {**content, **more}
-    return (
-        merged | {"task_options": dict(itertools.chain(*(one.items() for one in options)))} if options[1:] else merged
-    )
-
-
-def _taken(content: dict[str, Any], name: str, path: Path | None, place: str = "") -> dict[str, Any] | None:
-    """Take a table out of the file's content."""
-    found = content.pop(name, None)
-    if found is not None and not isinstance(found, dict):
-        raise ConfigurationError(f"{place}{name} in {path} = {found!r}: expected a table, [{place}{name}]")
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -69,11 +69,16 @@ class Result:
 
     def late(self, measure: Measure) -> list[float]:
         """Every peer's mean accuracy over the evaluated ones of the last `LATE` rounds, by rank."""
+        return [fmean(_number(line[measure]) for line in self._late(lines)) for lines in self._lines]
+
+    @property
+    def late_rounds(self) -> int:
+        """How many rounds `late` is the mean of."""
+        return len(self._late(self._lines[0]))  # all peers evaluate in the same rounds
+
+    def _late(self, lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         first = int(self.summary["rounds"]) - LATE
-        return [
-            fmean(_number(line[measure]) for line in lines if line["round"] >= first and _evaluated(line))
-            for lines in self._lines
-        ]
+        return [line for line in lines if line["round"] >= first and _evaluated(line)]
 
     def curve(self, measure: Measure) -> list[tuple[int, float]]:
         """Round and mean accuracy over the peers, for the rounds that were evaluated."""

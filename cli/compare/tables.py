@@ -1,9 +1,7 @@
-"""From results to tables: for the terminal, Markdown and CSV."""
+"""From results to tables: for the terminal and Markdown."""
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -86,13 +84,17 @@ def accuracy_table(condition: str, measure: Measure, rows: Rows, baseline: str |
         reference: The row that the others are compared with.
     """
     some = next(iter(rows.values()))
-    late = min(LATE, int(some[0].summary["rounds"]))
-    columns = ["", "last round", f"last {late}", "worst peer"]
-    columns += [f"below {baseline}"] * (baseline is not None) + [f"last {late} - {reference}"] * (len(rows) > 1)
+    # One evaluated round is no mean of several: the column would say again what stands beside it.
+    several = any(result.late_rounds > 1 for results in rows.values() for result in results)
+    late = f"last {min(LATE, int(some[0].summary['rounds']))}"
+    columns = ["", "last round", *([late] if several else []), "worst peer"]
+    columns += [f"below {baseline}"] * (baseline is not None)
+    columns += [f"{late if several else 'last round'} - {reference}"] * (len(rows) > 1)
+    shown = ("last", "late", "worst") if several else ("last", "worst")
     lines = []
     for name, results in rows.items():
         figures = summarise(results, rows, measure, baseline, reference)
-        line = [name, *(_figure(figures[key]) for key in ("last", "late", "worst"))]
+        line = [name, *(_figure(figures[key]) for key in shown)]
         if baseline is not None:
             line.append("-" if figures["below"] is None else f"{figures['below']:.0%}")
         if len(rows) > 1:
@@ -173,36 +175,6 @@ def target_table(condition: str, measure: Measure, rows: Rows, target: float) ->
     )
 
 
-def csv_rows(rows: Rows, condition: Mapping[str, Any], seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """One line a peer: everything that the tables are made of."""
-    lines = []
-    for name, results in rows.items():
-        for seed, result in zip(seeds, results, strict=True):
-            figures = {
-                f"{measure}{suffix}": find(measure)
-                for measure in MEASURES
-                for suffix, find in (("", result.last), (f"_last_{LATE}", result.late))
-            }
-            for rank, peer in enumerate(result.peers):
-                own = {figure: _or_empty(values[rank]) for figure, values in figures.items()}
-                lines.append(
-                    {
-                        "row": name, **condition, "seed": seed, "rank": rank, **own,
-                        "training_samples": peer["training_samples"], "bytes_sent": peer["bytes_sent"],
-                    }
-                )  # fmt: skip
-    return lines
-
-
-def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:
-    """The lines as CSV, with a header."""
-    file = io.StringIO()
-    writer = csv.DictWriter(file, fieldnames=list(lines[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return file.getvalue()
-
-
 def signed(difference: Interval) -> str:
     """A difference with the half width of its 95 % interval."""
     if math.isnan(difference.mean):
@@ -213,7 +185,3 @@ def signed(difference: Interval) -> str:
 
 def _figure(value: float) -> str:
     return "-" if math.isnan(value) else f"{value:.4f}"
-
-
-def _or_empty(value: float) -> float | None:
-    return None if math.isnan(value) else value

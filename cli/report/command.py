@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from dpeer.cli.extras import check_libraries
 from dpeer.cli.report.find import find_runs
 from dpeer.exceptions import ConfigurationError
 
@@ -41,7 +42,7 @@ def report(folders: tuple[Path, ...], out: Path, labels: tuple[str, ...], title:
     """  # noqa: D301 - \b is click's
     if labels and len(labels) != len(folders):
         raise ConfigurationError(f"--label: {len(labels)} for {len(folders)} folders; give one for each, or none")
-    _check_libraries()
+    check_libraries("report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
     from dpeer.cli.report.write import check_out, write_report  # needs the libraries, which not everybody has
 
     check_out(out)
@@ -50,11 +51,3 @@ def report(folders: tuple[Path, ...], out: Path, labels: tuple[str, ...], title:
     click.echo(f"{page}: {'1 run' if len(runs) == 1 else f'{len(runs)} runs'}; open it in a browser")
     for picture in pictures:
         click.echo(str(picture))
-
-
-def _check_libraries() -> None:
-    try:
-        import jinja2  # noqa: F401
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ConfigurationError("dpeer report needs matplotlib and Jinja2: pip install 'dpeer[plot]'") from error

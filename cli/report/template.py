@@ -23,7 +23,7 @@ td.name { min-width: 9rem; overflow-wrap: anywhere; }
 .settings span { white-space: nowrap; margin-right: 0.9rem; }
 .settings b, th { font-weight: 600; }
 figure { margin: 0.6rem 0; }
-figure img { display: block; width: 46rem; min-width: 34rem; max-width: 100%; height: auto; }
+figure img { display: block; width: 46rem; max-width: 100%; height: auto; }
 figcaption, .note { font-size: 0.9rem; color: #3d3d3d; max-width: 46rem; }
 footer { margin-top: 2.5rem; font-size: 0.85rem; color: #555; }
 code { font-size: 0.9em; overflow-wrap: anywhere; }
@@ -32,7 +32,7 @@ code { font-size: 0.9em; overflow-wrap: anywhere; }
   nav { display: none; }
   h2 { break-after: avoid; }
   figure, tr { break-inside: avoid; }
-  figure img { min-width: 0; max-height: 22cm; width: auto; }
+  figure img { max-height: 22cm; width: auto; }
   .wide { overflow: visible; }
   table { font-size: 8pt; }
   th, td { padding: 0.15rem 0.3rem; }

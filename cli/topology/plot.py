@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from dpeer.cli.extras import check_libraries
 from dpeer.cli.topology.measured import Measured, measure
 from dpeer.cli.topology.options import AnyTopology, build_all, graph_options, size_option, topologies_option
 from dpeer.exceptions import ConfigurationError, OutputError
@@ -42,7 +43,7 @@ def plot(asked: list[str] | None, size: int | None, out: Path, rounds: int | Non
     """Draw graphs, their spectra and how fast they agree, by rounds and by messages."""
     _check_asked(asked, size)
     _check_path(out)
-    _check_matplotlib()
+    check_libraries("topology plot", "plot", matplotlib="matplotlib")
     # The same name twice would be two lines on top of each other.
     graphs = build_all(None if asked is None else list(dict.fromkeys(asked)), None if size is None else [size], options)
     _check_built(graphs)
@@ -79,13 +80,6 @@ def _check_path(out: Path) -> None:
         raise ConfigurationError(f"--out {str(out)!r}: name a file that ends in .png or .svg")
     if not out.parent.is_dir():
         raise OutputError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
-
-
-def _check_matplotlib() -> None:
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise ConfigurationError("dpeer topology plot needs matplotlib: pip install 'dpeer[plot]'") from error
 
 
 def _write(out: Path, measured: Measured) -> None:

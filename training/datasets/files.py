@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeer.exceptions import DpeerError, TaskError
-from dpeer.training.errors import describe
+from dpeer.exceptions import TaskError
+from dpeer.training.errors import blame
 
+_LISTED = 10
 _PACKED = (".zip", ".tar", ".tgz", ".gz", ".bz2")
 
 
@@ -55,21 +55,34 @@ def need(task: str, path: Path, source: str) -> Path:
     return path
 
 
-@contextmanager
-def reading(task: str, path: Path, source: str) -> Iterator[None]:
+def reading(task: str, path: Path, source: str) -> AbstractContextManager[None]:
     """Whatever goes wrong while a file is read becomes one line that names it.
 
     Raises:
         TaskError: The block raised something that is not dpeer's own.
     """
-    try:
-        yield
-    except DpeerError:
-        raise
-    except Exception as error:
-        raise TaskError(
-            f"task {task!r}: {path} is damaged or no such file: {describe(error)}; get it anew from {source}"
-        ) from error
+    return blame(f"task {task!r}: {path} is damaged or no such file", lambda: f"get it anew from {source}")
+
+
+def read_npz(
+    task: str, path: Path, source: str, names: tuple[str, ...], optional: tuple[str, ...] = ()
+) -> dict[str, NDArray[Any]]:
+    """Arrays of an .npz file, by name; others that it may have are not read.
+
+    Args:
+        task: The task's name, for messages.
+        path: The file.
+        source: Where people get it.
+        names: Those that it must have.
+        optional: Those that it may have.
+
+    Raises:
+        TaskError: It is damaged, or lacks one of the arrays.
+    """
+    with reading(task, path, source), np.load(path, allow_pickle=False) as found:
+        there = ", ".join(found.files[:_LISTED]) + (", ..." if len(found.files) > _LISTED else "")
+        check(task, path, set(names) <= set(found.files), f"arrays {', '.join(names)}; there are {there or 'none'}")
+        return {name: found[name] for name in (*names, *optional) if name in found.files}
 
 
 def check(task: str, path: Path, fits: bool, expected: str) -> None:

@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpeer.training.datasets.files import check, folder, need, reading
+from dpeer.training.datasets.files import check, folder, need, read_npz, reading
 from dpeer.training.datasets.pool import Data, Numbers, Pool
 
 TASK = "har"
 SOURCE = "https://archive.ics.uci.edu/dataset/240"
 CHANNELS = tuple(f"{kind}_{axis}" for kind in ("body_acc", "body_gyro", "total_acc") for axis in "xyz")
 _CLASSES, _LENGTH = 6, 128
+_ARRAYS = ("x", "y", "subject", "is_test")
 
 _Arrays = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[np.bool_]]
 
@@ -83,8 +84,8 @@ def stretches(x: NDArray[Any], y: NDArray[Any], subject: NDArray[Any]) -> Number
 
 
 def _npz(path: Path) -> _Arrays:
-    with reading(TASK, path, SOURCE), np.load(path, allow_pickle=False) as found:
-        x, y, subject, is_test = (found[name] for name in ("x", "y", "subject", "is_test"))
+    found = read_npz(TASK, path, SOURCE, _ARRAYS)
+    x, y, subject, is_test = (found[name] for name in _ARRAYS)
     count = x.shape[:1]
     fits = x.shape == (*count, _LENGTH, len(CHANNELS)) and y.shape == subject.shape == is_test.shape == count
     kinds = x.dtype.kind == "f" and y.dtype.kind in "iu" and subject.dtype.kind in "iu"

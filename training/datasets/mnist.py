@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from dpeer.exceptions import TaskError
-from dpeer.training.datasets.files import check, folder, need, reading
+from dpeer.training.datasets.files import check, folder, need, read_npz, reading
 from dpeer.training.datasets.pool import Data, Pool
 
 TASK = "mnist"
@@ -39,16 +39,14 @@ def mnist(data: Any) -> Data:
 
 
 def _npz(path: Path) -> Data:
-    with reading(TASK, path, SOURCE), np.load(path, allow_pickle=False) as found:
-        arrays = {name: found[name] for name in found.files}
+    writers = ("writer_train", "writer_test")
+    arrays = read_npz(TASK, path, SOURCE, ("x_train", "y_train", "x_test", "y_test"), writers)
     train, test = (_pool(path, arrays, part) for part in ("train", "test"))
     known = train.groups is not None and test.groups is not None
     return Data(train, test, 10, "writer" if known else None, mirrored=False)
 
 
 def _pool(path: Path, arrays: dict[str, np.ndarray[Any, Any]], part: str) -> Pool:
-    for name in (f"x_{part}", f"y_{part}"):
-        check(TASK, path, name in arrays, f"arrays x_train, y_train, x_test, y_test; there is no {name}")
     images, labels = arrays[f"x_{part}"], arrays[f"y_{part}"]
     pool = _checked(path, images, labels)
     writers = arrays.get(f"writer_{part}")

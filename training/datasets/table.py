@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -146,15 +146,21 @@ def _numbers(path: str, name: str, cells: Sequence[str], places: list[int], hint
         raise TaskError(
             f"task {TASK!r}: {path!r}, row {place}, column {name!r} is empty: fill it or drop the row{advice}"
         )
+    if _finite(cell, np.float64):
+        raise TaskError(
+            f"task {TASK!r}: {path!r}, row {place}, column {name!r}: {cell!r} does not fit float32, which ends at "
+            f"{np.finfo(np.float32).max:.2g}: give the column in another unit{advice}"
+        )
     raise TaskError(
         f"task {TASK!r}: {path!r}, row {place}, column {name!r}: expected a finite number, not {cell!r}{advice}"
     )
 
 
-def _finite(cell: str) -> bool:
+def _finite(cell: str, kind: type[np.floating[Any]] = np.float32) -> bool:
+    """Whether it is a number that this type has."""
     try:
         with np.errstate(over="ignore"):
-            return bool(np.isfinite(np.float32(float(cell))))
+            return bool(np.isfinite(kind(float(cell))))
     except ValueError:
         return False
 

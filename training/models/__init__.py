@@ -59,7 +59,7 @@ def build_model(name: str, shape: tuple[int, ...], outputs: int) -> nn.Module:
         TaskError: It does not take such inputs.
     """
     if name not in MODELS:
-        raise UnknownName("model", name, MODELS)
+        raise UnknownName("model", name, sorted(MODELS))
     model = MODELS[name]
     if not _fits(model, shape):
         fitting = ", ".join(other.name for other in MODELS.values() if _fits(other, shape))

@@ -25,7 +25,7 @@ def csv(
 ) -> Task:  # fmt: skip
     """A rank's rows of a table; see `Table` for the options, and `options.place` for its path."""
     asked = Table(
-        path=place("csv", path, rank, "FILE.csv (site-{rank}.csv: a file a peer)"),
+        path=place("csv", path, rank, size, "FILE.csv (site-{rank}.csv: a file a peer)"),
         target=text("csv", "target", target, "COLUMN, the column to predict"),
         group=None if group is None else text("csv", "group", group, "COLUMN"),
         regression=one_of("csv", "kind", kind, _KINDS) == "regression",
@@ -43,7 +43,9 @@ def image_folder(
 ) -> Task:  # fmt: skip
     """A rank's images; see `ImageFolder` for the options."""
     asked = ImageFolder(
-        path=place("image-folder", path, rank, "DIR (site-{rank}: a folder a peer), with a folder for each class"),
+        path=place(
+            "image-folder", path, rank, size, "DIR (site-{rank}: a folder a peer), with a folder for each class"
+        ),
         side=whole("image-folder", "image_size", image_size, range(1, _LARGEST + 1), f"1 to {_LARGEST} pixels"),
         channels=whole("image-folder", "channels", channels, (1, 3), "3 (RGB) or 1 (grey)"),
         classes=None if classes is None else names("image-folder", "classes", classes, 2),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import TaskError, UnknownName
 
 RANK = "{rank}"
 """Stands for the peer's rank in a path."""
+
+_PLACEHOLDER = re.compile(r"\{[^{}/]*\}")
 
 
 def text(task: str, option: str, value: Any, example: str) -> str:
@@ -25,13 +29,33 @@ def text(task: str, option: str, value: Any, example: str) -> str:
     return value
 
 
-def place(task: str, value: Any, rank: int, example: str) -> str:
+def place(task: str, value: Any, rank: int, size: int, example: str) -> str:
     """The option ``path``, with the rank put in.
 
     Raises:
-        TaskError: It is missing or not text.
+        TaskError: It is missing or not text, or there is nothing for this rank.
+        UnknownName: Something else than the rank stands in braces.
     """
-    return text(task, "path", value, example).replace(RANK, str(rank))
+    given = text(task, "path", value, example)
+    check_placeholders(task, given)
+    found = given.replace(RANK, str(rank))
+    if found != given and not Path(found).expanduser().exists():
+        raise TaskError(
+            f"task {task!r}: there is no {found!r}: with path = {given!r} every rank, 0 to {size - 1}, reads one of "
+            f"its own; this is rank {rank}"
+        )
+    return found
+
+
+def check_placeholders(task: str, path: str) -> None:
+    """Refuse what looks as if it were to be replaced and is not, unless that is what a file is called.
+
+    Raises:
+        UnknownName: Something else than the rank stands in braces.
+    """
+    strange = next((word for word in _PLACEHOLDER.findall(path) if word != RANK), None)
+    if strange is not None and not Path(path).expanduser().exists():
+        raise UnknownName("placeholder", strange, [RANK], f"task option path = {path!r} of task {task!r}")
 
 
 def names(task: str, option: str, value: Any, least: int = 0) -> tuple[str, ...]:

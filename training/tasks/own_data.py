@@ -9,7 +9,7 @@ from typing import Any
 from dpeer.exceptions import TaskError
 from dpeer.training.partitions import OWN
 from dpeer.training.tasks import BUILTIN_TASKS
-from dpeer.training.tasks.options import RANK
+from dpeer.training.tasks.options import RANK, check_placeholders
 
 
 def check_own_data(peers: Sequence[tuple[str, Mapping[str, Any]]], partition: str | None) -> None:
@@ -23,12 +23,15 @@ def check_own_data(peers: Sequence[tuple[str, Mapping[str, Any]]], partition: st
 
     Raises:
         TaskError: Two peers would hold the same samples.
+        UnknownName: Something else than the rank stands in braces in a path.
     """
     first: dict[tuple[str, Path], int] = {}
     for rank, (task, options) in enumerate(peers):
         path = _path(task, options)
         if task not in BUILTIN_TASKS or (partition or BUILTIN_TASKS[task].partition) != OWN or path is None:
             continue
+        if "path" in options:
+            check_placeholders(task, path)
         found = Path(path.replace(RANK, str(rank))).expanduser().resolve()
         other = first.setdefault((task, found), rank)
         if other != rank:

@@ -10,8 +10,9 @@ import pytest
 from rich.console import Console
 from scipy import stats
 
+from dpeer.cli.compare.listing import csv_rows, csv_text
 from dpeer.cli.compare.results import Result
-from dpeer.cli.compare.tables import Table, accuracy_table, cost_table, csv_rows, csv_text, summarise, target_table
+from dpeer.cli.compare.tables import Table, accuracy_table, cost_table, summarise, target_table
 
 Made = Callable[..., Result]
 RNG = np.random.default_rng(7)
@@ -64,12 +65,28 @@ def test_short_runs_do_not_claim_ten_rounds(result: Made) -> None:
     assert "last 3" in accuracy_table("ring", "accuracy", rows, "local", "dfedmdc").columns
 
 
+@pytest.mark.parametrize("evaluate_every", [12, 50, 6, 1])
+def test_of_one_evaluated_round_there_is_no_mean_of_the_last_ten(
+    evaluate_every: int, values: dict[str, Any], result: Made
+) -> None:
+    made = {
+        name: [result(one.tolist(), evaluate_every=evaluate_every) for one in found] for name, found in values.items()
+    }
+    table = accuracy_table("ring", "accuracy", made, "local", "dfedmdc")
+    assert ("last 10" in table.columns) == (evaluate_every < 12)
+    name = "last 10 - dfedmdc" if evaluate_every < 12 else "last round - dfedmdc"
+    assert table.columns[-1] == name
+    figures = summarise(made["local"], made, "accuracy", "local", "dfedmdc")
+    assert dict(zip(table.columns, table.rows[0], strict=True))["worst peer"] == f"{figures['worst']:.4f}"
+    assert all(len(row) == len(table.columns) for row in table.rows)
+
+
 def test_equal_to_local_is_not_below_it_and_without_an_accuracy_is(result: Made) -> None:
     rows = {"local": [result([[0.5]] * 4)], "dfedmdc": [result([[0.5], [0.4], [0.6], [None]])]}
     found = summarise(rows["dfedmdc"], rows, "accuracy", "local", "dfedmdc")
     assert found["below"] == 0.5
     table = accuracy_table("ring", "accuracy", rows, "local", "local")
-    assert table.rows[1] == ["dfedmdc", "-", "-", "-", "50%", "-"]
+    assert table.rows[1] == ["dfedmdc", "-", "-", "50%", "-"]
 
 
 def test_what_diverged_is_said(result: Made) -> None:

@@ -3,6 +3,7 @@
 import base64
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -63,6 +64,15 @@ def test_the_page_needs_nothing_beside_it(dpeer: Command, make_run: Any, read_pa
     assert "http" not in page.source.replace("http-equiv", "")
     assert "@import" not in page.source
     assert "url(" not in page.source
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_pictures_are_never_wider_than_the_screen(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    make_run("a")
+    dpeer("report", "a")
+    (rule,) = re.findall(r"\nfigure img \{(.*)\}", read_page().source)
+    assert "max-width: 100%; height: auto" in rule
+    assert "min-width" not in rule
 
 
 @pytest.mark.usefixtures("undrawn")

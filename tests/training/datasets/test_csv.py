@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 import torch
 
-from dpeer.exceptions import ConfigurationError, PartitionError, TaskError
+from dpeer.exceptions import ConfigurationError, PartitionError, TaskError, UnknownName
 from dpeer.training import Choices, Learner, load_task
 from dpeer.training.datasets.table import Table, table
+from dpeer.training.tasks.own_data import check_own_data
 
 
 def patients(folder: Path, name: str = "x.csv", rows: int = 120, groups: int = 12) -> Path:
@@ -84,7 +85,18 @@ GOOD = "a,b,y\n1,2,u\n3,4,v\n"
         ),
         ("a,b,y\n1,2,u\n\n3,nan,v\n", {}, "row 4, column 'b': expected a finite number, not 'nan'"),
         ("a,b,y\ninf,2,u\n3,4,v\n", {}, "row 2, column 'a': expected a finite number, not 'inf'"),
-        ("a,b,y\n1e99,2,u\n3,4,v\n", {}, "row 2, column 'a': expected a finite number, not '1e99'"),
+        (
+            "a,b,y\n1e99,2,u\n3,4,v\n",
+            {},
+            r"row 2, column 'a': '1e99' does not fit float32, which ends at 3.4e\+38: "
+            "give the column in another unit; or leave it out with ignore=a",
+        ),
+        (
+            "a,b,y\n1,2,3\n3,4,-1e300\n",
+            {"regression": True},
+            "row 3, column 'y': '-1e300' does not fit float32, .* another unit$",
+        ),
+        ("a,b,y\n1e999,2,u\n3,4,v\n", {}, "row 2, column 'a': expected a finite number, not '1e999'"),
         ('a,b,y\n"1,5",2,u\n3,4,v\n', {}, "row 2, column 'a': expected a finite number, not '1,5'"),
         ("a,b,y\n1,2,\n3,4,v\n", {}, "row 2, column 'y' is empty"),
         ("a,b,y\n1,2,u\n,,v\n", {"group": "a"}, "row 3, column 'b' is empty"),
@@ -176,8 +188,25 @@ def test_a_file_a_rank_and_all_of_it(tmp_path: Path) -> None:
         assert sorted(rows.tolist()) == list(range(60 + 30 * rank))
         assert len(task.test) == 12 + 6 * rank
         assert abs(len(task.validation) - 0.25 * (48 + 24 * rank)) <= 1
-    with pytest.raises(TaskError, match=r"there is no file '.*site-3.csv'"):
+    said = r"there is no '.*site-3.csv': with path = '.*site-{rank}.csv' every rank, 0 to 3, .* own; this is rank 3"
+    with pytest.raises(TaskError, match=said):
         load_task("csv", 3, 4, 0, options)
+
+
+@pytest.mark.parametrize("word", ["{rnk}", "{}", "{rank:02d}", "{RANK}"])
+def test_what_stands_in_braces_and_is_not_the_rank(tmp_path: Path, word: str) -> None:
+    path = str(tmp_path / f"site-{word}.csv")
+    said = f"unknown placeholder {word!r} in task option path = {path!r} of task 'csv': "
+    for loads in (
+        lambda: load_task("csv", 1, 2, 0, {"path": path, "target": "diagnosis"}),
+        lambda: check_own_data([("csv", {"path": path, "target": "diagnosis"})] * 2, None),
+    ):
+        with pytest.raises(UnknownName) as caught:
+            loads()
+        assert str(caught.value).startswith(said)
+        assert str(caught.value).endswith("valid: {rank}")
+    patients(tmp_path, f"site-{word}.csv")  # a strange name for a file, but one that is there
+    assert len(load_task("csv", 1, 2, 0, {"path": path, "target": "diagnosis", "ignore": "patient"}).train) == 96
 
 
 def groups_of(task: Any, path: Path) -> dict[str, set[str]]:

@@ -80,7 +80,8 @@ def arrays(**changes: Any) -> dict[str, Any]:
 def test_the_npz_in_any_order(tmp_path: Path) -> None:
     whole = arrays()
     order = np.random.default_rng(0).permutation(len(whole["x"]))
-    np.savez(tmp_path / "har.npz", **{name: array[order] for name, array in whole.items()})
+    others = {"names": np.array(["walking"], dtype=object)}  # of no use here, and never unpickled
+    np.savez(tmp_path / "har.npz", **{name: array[order] for name, array in whole.items()}, **others)
     data = har(str(tmp_path / "har.npz"))
     assert data.test is not None
     x, y, subject = (whole[name][order] for name in ("x", "y", "subject"))
@@ -172,8 +173,15 @@ def test_damaged_npz(tmp_path: Path, changes: dict[str, Any], message: str) -> N
 
 
 def test_npz_without_an_array(tmp_path: Path) -> None:
-    np.savez(tmp_path / "har.npz", x=np.zeros(3))
-    with pytest.raises(TaskError, match=r"har.npz is damaged or no such file: KeyError"):
+    said = "har.npz does not hold what was expected: arrays x, y, subject, is_test; there are "
+    np.savez(tmp_path / "har.npz", x=np.zeros(3), x_train=np.zeros(3))
+    with pytest.raises(TaskError, match=f"{said}x, x_train$"):
+        har(str(tmp_path / "har.npz"))
+    np.savez(tmp_path / "har.npz", **{f"a{number}": np.zeros(1) for number in range(99)})
+    with pytest.raises(TaskError, match=f"{said}a0, .*, a9, ...$"):
+        har(str(tmp_path / "har.npz"))
+    np.savez(tmp_path / "har.npz")
+    with pytest.raises(TaskError, match=f"{said}none$"):
         har(str(tmp_path / "har.npz"))
     with pytest.raises(TaskError, match="data = '/no/such' is not a folder; expected one that holds UCI HAR Dataset"):
         har("/no/such")

@@ -71,8 +71,10 @@ def test_classes_in_a_given_order(tmp_path: Path) -> None:
     assert image_folder(ImageFolder(f"{tmp_path}/site-0")).train.targets.unique().tolist() == [1, 2]
     with pytest.raises(TaskError, match=r"the folder .*ant is none of the classes owl, dog, cat"):
         load_task("image-folder", 0, 2, 0, options)
-    with pytest.raises(TaskError, match=r"path = '.*site-1' is not a folder"):
+    with pytest.raises(TaskError, match=r"there is no '.*site-1': with path = .* every rank, .* this is rank 1"):
         load_task("image-folder", 1, 2, 0, options)
+    with pytest.raises(TaskError, match=r"path = '.*site' is not a folder"):
+        load_task("image-folder", 1, 2, 0, {"path": f"{tmp_path}/site"})
 
 
 def test_resizing_averages(tmp_path: Path) -> None:

@@ -126,8 +126,11 @@ def test_a_damaged_gz(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"x_test": None}, "there is no x_test"),
-        ({"y_train": None}, "there is no y_train"),
+        (
+            {"x_test": None},
+            "expected: arrays x_train, y_train, x_test, y_test; there are x_train, y_train, y_test$",
+        ),
+        ({"y_train": None, "y": LABELS}, "there are x_train, x_test, y_test, y$"),
         ({"x_train": IMAGES / 255}, "images of 28x28 bytes"),
         ({"y_train": LABELS[:3]}, "images of 28x28 bytes"),
         ({"y_train": LABELS / 10}, "images of 28x28 bytes"),

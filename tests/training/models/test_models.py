@@ -178,8 +178,9 @@ def test_the_least_size_is_the_least(name: str) -> None:
 
 
 def test_a_name_that_is_nearly_one() -> None:
-    with pytest.raises(UnknownName, match="resnet18-gn"):
+    with pytest.raises(UnknownName, match="did you mean 'resnet18-gn'") as caught:
         build_model("resnet18gn", (3, 32, 32), 10)
+    assert str(caught.value).endswith(f"valid: {', '.join(sorted(MODELS))}"), "as --help lists them"
 
 
 def test_a_model_without_a_linear_layer() -> None:

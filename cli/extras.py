@@ -1,0 +1,26 @@
+"""Libraries that not everybody has."""
+
+from __future__ import annotations
+
+import importlib
+
+from dpeer.exceptions import ConfigurationError
+
+
+def check_libraries(command: str, extra: str, **libraries: str) -> None:
+    """Check that what a command needs is installed.
+
+    Args:
+        command: The command, for the message.
+        extra: The optional dependencies that bring it.
+        libraries: What it is called, by the module that is imported.
+
+    Raises:
+        ConfigurationError: It is not, and how to install it.
+    """
+    try:
+        for module in libraries:
+            importlib.import_module(module)
+    except ImportError as error:
+        needed = " and ".join(libraries.values())
+        raise ConfigurationError(f"dpeer {command} needs {needed}: pip install 'dpeer[{extra}]'") from error
