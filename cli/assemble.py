@@ -9,9 +9,13 @@ from functools import cache
 from typing import Any
 
 from dpeer.cli.defaults import with_defaults
+from dpeer.cli.folders import rank_folder
 from dpeer.cli.graph import build_graph, take_part
 from dpeer.cli.notes import notes
+from dpeer.cli.protection import privacy_notes, promise, protect
 from dpeer.cli.settings import Settings
+from dpeer.privacy import Guarantee
+from dpeer.privacy.ledger import FOLDER
 from dpeer.topology import ChangingTopology, Graphs, Isolated, Topology, spectral_gap
 from dpeer.training import (
     BUILTIN_TASKS,
@@ -32,6 +36,10 @@ _COMPARED = (
 """Values that train or mix what is shared, or decide in which units it takes its inputs: equal on all peers."""
 
 
+_PRIVATE = ("delta", "dp_adversary", "dp_min_honest", "dp_adjacency", "sparsify")
+"""What else neighbors must mean alike when they say that they are private."""
+
+
 @dataclass(frozen=True)
 class Assembly:
     """Everything one peer is made of, before it is connected to anything."""
@@ -47,14 +55,16 @@ class Assembly:
     """What partition.json says: which samples of common pools the rank holds."""
 
 
-def assemble(settings: Settings, rank: int) -> Assembly:
+def assemble(settings: Settings, rank: int, *, resume: bool = False) -> Assembly:
     """Load the task and build the learner and the graph of one rank.
 
     Args:
         settings: As this rank uses them (`Settings.of_rank`).
         rank: Which peer.
+        resume: Whether it goes on with an earlier run, and so with what that has released.
 
     Raises:
+        BudgetTooSmall: not one private release fits the budget.
         ConfigurationError: something in the settings cannot be done; nothing has been connected yet.
     """
     builtin = BUILTIN_TASKS.get(settings.task)
@@ -62,6 +72,8 @@ def assemble(settings: Settings, rank: int) -> Assembly:
     said = settings.model_fields_set
     settings = with_defaults(settings)
     graph = build_graph(settings)
+    guarantee = promise(settings, graph)
+    protection = protect(settings, guarantee, rank_folder(settings.out, rank) / FOLDER, resume=resume)
     compute = Compute(find_device(settings.device, rank), settings.amp, settings.channels_last)
     hyperparameters = Hyperparameters(
         **{field.name: getattr(settings, field.name) for field in fields(Hyperparameters)}
@@ -77,6 +89,7 @@ def assemble(settings: Settings, rank: int) -> Assembly:
         task, settings.algorithm, hyperparameters, rank=rank, seed=_first(settings.seed_batches, settings.seed),
         keep=settings.keep, evaluate_on=settings.evaluate_on,
         steady=isinstance(graph, Topology) and settings.participation == 1, compute=compute,
+        protection=protection,
     )  # fmt: skip
     facts = {
         "size": settings.size,
@@ -94,12 +107,17 @@ def assemble(settings: Settings, rank: int) -> Assembly:
         "evaluated_class_counts": class_counts(task, settings.evaluate_on),
         "settings": settings.model_dump(mode="json", exclude={"rank"}),
     }
+    private = (
+        privacy_notes(protection, settings, graph, learner.body_parameters) if protection and learner.shares else []
+    )
     return Assembly(
         learner=learner,
         topology=take_part(graph if learner.shares else Isolated(settings.size), settings),
-        fingerprint=fingerprint(settings, graph) | _divided(task, facts, settings) | _named(task, algorithm.shares),
+        fingerprint=fingerprint(settings, graph, guarantee)
+        | _divided(task, facts, settings)
+        | _named(task, algorithm.shares),
         facts=facts,
-        notes=notes(task, learner, settings, said),
+        notes=[*notes(task, learner, settings, said), *private],
         indices=_indices(task, facts),
     )
 
@@ -153,7 +171,9 @@ def _spectral_gap(graph: Topology | ChangingTopology) -> float:
     return spectral_gap(graph)
 
 
-def fingerprint(settings: Settings, graph: Topology | ChangingTopology) -> dict[str, Any]:
+def fingerprint(
+    settings: Settings, graph: Topology | ChangingTopology, guarantee: Guarantee | None = None
+) -> dict[str, Any]:
     """What must be equal on all peers, in the order in which differences are named (DESIGN section 4)."""
     return {
         "size": settings.size,
@@ -167,7 +187,8 @@ def fingerprint(settings: Settings, graph: Topology | ChangingTopology) -> dict[
         "seed partition": _first(settings.seed_partition, settings.seed),
         **{name: getattr(settings, name) for name in _COMPARED},
         "wire_dtype": "float32",
-        "privacy": "none",
-        "clip_norm": None,
-        "noise_multiplier": None,
+        "privacy": settings.privacy,
+        "clip_norm": guarantee.clip_norm if guarantee else None,
+        "noise_multiplier": guarantee.noise_multiplier if guarantee else None,
+        **({name: getattr(settings, name) for name in _PRIVATE} if guarantee else {}),
     }

@@ -19,6 +19,7 @@ _COMMANDS = {
     "algorithms": "List what there is to train with.",
     "report": "Show what runs came to, on one page.",
     "topology": "Look at graphs and their mixing matrices.",
+    "privacy": "Compute what privacy promises, to whom, for how much noise.",
 }
 
 

@@ -15,6 +15,7 @@ import torch
 
 from dpeer.cli.assemble import assemble
 from dpeer.cli.folders import held, rank_folder, save_partition
+from dpeer.cli.heap import keep_heap
 from dpeer.cli.settings import Settings
 from dpeer.exceptions import DpeerError
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
@@ -86,12 +87,13 @@ async def serve(
     """
     out = rank_folder(settings.out, rank)
     log = peer_logger(rank, out / "log.jsonl", settings.log_level, *([handler] if handler else []))
+    keep_heap()
     executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
     resources = ExitStack()
     try:
         resources.enter_context(held(out))
         worker = Worker(executor)
-        assembly = await worker.run(assemble, settings, rank)
+        assembly = await worker.run(assemble, settings, rank, resume=resume)
         forget()
         save_partition(out, assembly.indices, resume=resume)
         for note in assembly.notes:

@@ -137,6 +137,28 @@ class Settings(BaseModel):
         1.0, gt=0, le=1, description="share of the peers that take part in a round, drawn anew"
     )
 
+    privacy: Literal["none", "client"] = Field(
+        "none", description="differential privacy for what leaves a peer: none, or client (its whole data set)"
+    )
+    target_epsilon: float | None = Field(
+        None, gt=0, description="privacy budget: the noise follows from it, or it ends the releases of a given noise"
+    )
+    noise_multiplier: float | None = Field(None, gt=0, description="standard deviation of the noise over clip-norm")
+    clip_norm: float = Field(1.0, gt=0, description="longest update of the body that is released (privacy)")
+    delta: float | None = Field(
+        None, gt=0, lt=1, description="chance that epsilon does not hold (default: 1e-5, or 1/(10 size) if smaller)"
+    )
+    dp_adversary: Literal["neighbor", "aggregate"] = Field(
+        "neighbor", description="against whom: neighbor sees every message, aggregate sees averages only"
+    )
+    dp_min_honest: int | None = Field(None, ge=2, description="honest bodies in every average (dp-adversary aggregate)")
+    dp_adjacency: Literal["replace", "zero-out"] = Field(
+        "replace", description="what is hidden: another data set in its place, or none"
+    )
+    sparsify: Annotated[str, Field(pattern=r"^(top-k|random):[0-9.]+$")] | None = Field(
+        None, description="what of a private update is kept: top-k:0.4 (after the noise), random:0.4 (before)"
+    )
+
     evaluate_every: int = Field(1, ge=1, description="evaluate in every n-th round and the last")
     keep: Literal["last", "best"] = Field("last", description="which model to keep; best needs validation data")
     out: Path = Field(Path("dpeer-run"), strict=False, description="folder for results")

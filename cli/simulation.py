@@ -15,6 +15,7 @@ from torch import Tensor
 from dpeer.cli.assemble import assemble
 from dpeer.cli.disagreement import Disagreement
 from dpeer.cli.folders import DISAGREEMENT, held, rank_folder, save_partition
+from dpeer.cli.heap import keep_heap
 from dpeer.cli.settings import Settings
 from dpeer.cli.view import View
 from dpeer.exceptions import TaskError
@@ -53,7 +54,11 @@ class Simulation:
         """
         # A worker thread per core, one torch thread each: faster than one thread of many, and bit-identical.
         workers = min(self._settings.size, self._settings.workers or _cores())
-        executor = ThreadPoolExecutor(workers, "tensors", initializer=torch.set_num_threads, initargs=(1,))
+        executor, disk = (
+            ThreadPoolExecutor(workers, name, initializer=torch.set_num_threads, initargs=(1,))
+            for name in ("tensors", "disk")
+        )
+        keep_heap()
         network = Network()
         logs = []
         resources = ExitStack()
@@ -65,7 +70,7 @@ class Simulation:
                 resources.enter_context(held(rank_folder(own.out, rank)))
                 log = peer_logger(rank, rank_folder(own.out, rank) / "log.jsonl", own.log_level)
                 logs.append(log)
-                self._peers.append(await self._peer(own, rank, network, Worker(executor), log))
+                self._peers.append(await self._peer(own, rank, network, Worker(executor, disk), log))
             forget()
             if self._stopping:
                 return []
@@ -82,6 +87,7 @@ class Simulation:
             return outcomes
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
+            disk.shutdown(wait=True, cancel_futures=True)
             for log in logs:
                 close_logger(log)
             resources.close()
@@ -95,7 +101,7 @@ class Simulation:
             peer.stop()
 
     async def _peer(self, own: Settings, rank: int, network: Network, worker: Worker, log: Any) -> Peer:
-        assembly = await _blaming(rank, worker.run(assemble, own, rank))
+        assembly = await _blaming(rank, worker.run(assemble, own, rank, resume=self._resume))
         save_partition(rank_folder(own.out, rank), assembly.indices, resume=self._resume)
         for note in assembly.notes:
             log.info("%s", note)

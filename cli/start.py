@@ -17,6 +17,7 @@ from dpeer.cli import addresses, config, folders
 from dpeer.cli.graph import build_graph
 from dpeer.cli.options import GRAPH, RUN, TRAINING, run_options, setting_options
 from dpeer.cli.settings import Settings
+from dpeer.cli.summary import privacy_line
 from dpeer.exceptions import ConfigurationError
 from dpeer.peer.peer import dialled
 
@@ -117,4 +118,6 @@ def _last_line(outcome: Any, rounds: int, folder: Path) -> str:
     accuracy = (outcome.last or {}).get("accuracy")
     result = "" if accuracy is None else f", accuracy {accuracy:.4f}"
     lost = "".join(f"; lost rank {rank} ({reason})" for rank, reason in outcome.lost.items())
-    return f"dpeer: done after {outcome.completed_rounds} rounds{result}{lost}; files in {folder}"
+    spent = (outcome.last or {}).get("privacy")
+    private = f"; {privacy_line(spent)}" if spent else ""
+    return f"dpeer: done after {outcome.completed_rounds} rounds{result}{private}{lost}; files in {folder}"

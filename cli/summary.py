@@ -60,6 +60,7 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
         "wall_seconds": round(seconds, 3),
         "epsilon": max(epsilons) if epsilons else None,
         "delta": first.get("delta"),
+        "privacy": _privacy([peer["privacy"] for peer in there if peer.get("privacy")]),
         "lost": {str(peer["rank"]): peer["lost"] for peer in there if peer["lost"]},
         "settings": first.get("settings"),
     }
@@ -137,10 +138,34 @@ def _facts(summary: Mapping[str, Any], out: Path) -> list[str]:
     distance = summary["consensus_distance"]
     if distance is not None and math.isfinite(distance):
         facts.append(f"consensus distance {distance:.4f}")
+    if summary.get("privacy") is not None:
+        facts.append(privacy_line(summary["privacy"]))
     for rank, lost in summary["lost"].items():
         facts.append(f"rank {rank} lost " + ", ".join(f"rank {other} ({why})" for other, why in lost.items()))
     facts.append(f"summary {out / 'summary.json'}; per peer {out}/rank-R/: metrics.jsonl, model.safetensors, log.jsonl")
     return facts
+
+
+def _privacy(peers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """What the peer that has spent most has spent, without what is about its last update."""
+    if not peers:
+        return None
+    most = max(peers, key=lambda spent: spent["epsilon"])
+    return {name: value for name, value in most.items() if name in _SPENT}
+
+
+_SPENT = ("guarantee", "epsilon", "delta", "releases", "epsilon_neighbor", "epsilon_aggregate")
+
+
+def privacy_line(spent: Mapping[str, Any]) -> str:
+    """What a run has cost in words: whose data, against whom, and how much."""
+    line = (
+        f"privacy of {spent['guarantee']}: epsilon {spent['epsilon']:.4g} at delta {spent['delta']:g} "
+        f"after {spent['releases']} releases"
+    )
+    if "epsilon_neighbor" in spent:
+        line += f" (against a neighbor, which sees each message: {spent['epsilon_neighbor']:.4g})"
+    return line
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -11,6 +11,7 @@
         * :exc:`CheckpointError`: nothing to resume from, or the checkpoint is damaged or of another run
     * :exc:`PeersMissing` (exit 3): neighbors did not appear before the time to wait was over
     * :exc:`Refused` (exit 4): a neighbor and this peer do not belong to the same federation
+    * :exc:`BudgetTooSmall` (exit 5): the privacy budget does not allow a single release
     * :exc:`PeerFailed` (exit code of the peer): a process of `dpeer cluster` failed before rounds began
     * :exc:`CellFailed` (exit code of the run): a run of `dpeer compare` failed
     * :exc:`ProtocolError`: received frames that cannot be accepted; counted and dropped inside peer/
@@ -90,6 +91,12 @@ class Refused(DpeerError):  # noqa: N818
     """A neighbor and this peer do not belong to the same federation."""
 
     exit_code = 4
+
+
+class BudgetTooSmall(DpeerError):  # noqa: N818
+    """A privacy budget that does not allow a single release."""
+
+    exit_code = 5
 
 
 class PeerFailed(DpeerError):  # noqa: N818

@@ -57,7 +57,7 @@ def write(folder: Path, state: State, save_learner: Callable[[Path], None]) -> N
         "extra": dict(state.extra or {}),
         "sha256": {path.relative_to(draft).as_posix(): _digest(path) for path in files},
     }
-    (draft / "state.json").write_text(json.dumps(described, indent=1))
+    (draft / "state.json").write_text(json.dumps(described))
     for path in [*files, draft / "state.json", draft / "learner", draft]:
         _flush(path)
     draft.rename(final)

@@ -83,7 +83,8 @@ class Keeper:
         return start
 
     def begin(self) -> None:
-        """Remove what an earlier run left: all of it, or when resuming what is not true any more."""
+        """Remove what an earlier run left: all of it, or when resuming what is not true any more. Its time begins."""
+        self._began = time.monotonic()
         out = self._config.out
         if out is None or self._checkpoints is None:
             return
@@ -124,7 +125,7 @@ class Keeper:
     def _results(self, status: str) -> dict[str, Any]:
         best = self._learner.best_round
         kept = (None if best is None else self._metrics.entry(best)) or self.last or {}
-        names = ("accuracy", "accuracy_trained", "test_loss", "metrics", "train_loss", "epsilon", "delta")
+        names = ("accuracy", "accuracy_trained", "test_loss", "metrics", "train_loss", "epsilon", "delta", "privacy")
         return {
             "rank": self._config.rank,
             "status": status,

@@ -56,6 +56,10 @@ class Learner(Protocol):
     def best_round(self) -> int | None:
         """The round whose model `write_model` writes, where the best is kept; None where it is the last."""
 
+    @property
+    def privacy(self) -> Mapping[str, Any] | None:
+        """What the releases have cost so far, with "epsilon" and "delta", for the own files; None without DP."""
+
     def train(self, number: int) -> float | None:
         """Run round `number`'s local steps; return its training loss (None if nothing was trained).
 
@@ -64,7 +68,7 @@ class Learner(Protocol):
         """
 
     def release(self, number: int) -> Payload | None:
-        """What the neighbors get this round; None when sitting it out."""
+        """What the neighbors get this round; None to send nothing: then nothing is mixed either."""
 
     def evaluate(self) -> Evaluation:
         """Evaluate the model as it is now on the peer's own test data."""

@@ -125,7 +125,7 @@ class Peer:
         """
         leaving: Literal["done", "stopped", "failed"] = "failed"
         try:
-            await self._worker.run(self._keeper.begin)
+            await self._worker.write(self._keeper.begin)
             self._session.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
             leaving = await self._until_stopped(self._run())
             return await self._conclude(leaving)
@@ -174,7 +174,7 @@ class Peer:
 
     async def _complete(self, record: RoundRecord) -> None:
         entry = record.as_dict()
-        await self._worker.run(self._keeper.complete, entry)
+        await self._worker.write(self._keeper.complete, entry)
         self._report(entry)
         self._log.info("%s", _line(entry, self.config.rounds))
         if entry["train_loss"] is None and record.train_loss is not None:
@@ -191,7 +191,7 @@ class Peer:
         if last is not None and self._reported < last["round"]:
             self._report(last)  # stopped while it was being saved
         dropped = self._session.drops.counts + self._session.gossip.inbox.dropped
-        await self._worker.run(self._keeper.conclude, status, dropped)
+        await self._worker.write(self._keeper.conclude, status, dropped)
         return Outcome(status, self._keeper.completed, last, dict(lost))
 
 

@@ -36,6 +36,8 @@ class RoundRecord:
     delta: float | None = None
     active: bool = True
     """False in a round that the peer sat out."""
+    privacy: Mapping[str, Any] | None = None
+    """What the releases so far have cost, and what clipping met in this one."""
 
     @classmethod
     def evaluated(cls, after: Evaluation | None, trained: Evaluation | None, **fields: Any) -> RoundRecord:

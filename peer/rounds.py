@@ -61,6 +61,7 @@ async def run_rounds(
         watch.lap()
         sent = await session.gossip.settle(number)
         exchange_seconds += watch.lap()
+        privacy = learner.privacy
         await complete(
             RoundRecord.evaluated(
                 after,
@@ -75,6 +76,9 @@ async def run_rounds(
                 exchange_seconds=exchange_seconds,
                 mix_seconds=mix_seconds,
                 active=graph.active,
+                epsilon=privacy["epsilon"] if privacy else None,
+                delta=privacy["delta"] if privacy else None,
+                privacy=privacy,
             )
         )
 

@@ -17,15 +17,24 @@ class Worker:
     Args:
         executor: A daemon owns a single thread, so that thread-local and CUDA-stream state persist; peers of a
             simulation share as many threads as there are cores.
+        disk: What waits for the disk, if not the same: while one peer's checkpoint is flushed another one can train.
     """
 
-    def __init__(self, executor: Executor) -> None:
+    def __init__(self, executor: Executor, disk: Executor | None = None) -> None:
         self._executor = executor
+        self._disk = disk or executor
         self._job: asyncio.Future[Any] | None = None
 
     async def run(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the job and return what it returns. Cancelling the wait does not stop a job that has begun."""
-        future = asyncio.wrap_future(self._executor.submit(job, *args, **kwargs))
+        return await self._run(self._executor, lambda: job(*args, **kwargs))
+
+    async def write(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a job that is mostly waiting for the disk, as `run` does."""
+        return await self._run(self._disk, lambda: job(*args, **kwargs))
+
+    async def _run(self, executor: Executor, job: Callable[[], T]) -> T:
+        future = asyncio.wrap_future(executor.submit(job))
         self._job = future
         return await asyncio.shield(future)
 

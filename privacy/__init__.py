@@ -1,1 +1,24 @@
 """Differential privacy: mechanisms, ledger and accounting. Knows no network and no training loop."""
+
+from __future__ import annotations
+
+from dpeer.privacy.guarantee import Adjacency, Adversary, Guarantee
+from dpeer.privacy.ledger import Ledger
+from dpeer.privacy.mechanism import Clipped, Vector, clip, draw_noise, norm, privatize
+from dpeer.privacy.protection import Protection
+from dpeer.privacy.sparsify import Sparsifier
+
+__all__ = [
+    "Adjacency",
+    "Adversary",
+    "Clipped",
+    "Guarantee",
+    "Ledger",
+    "Protection",
+    "Sparsifier",
+    "Vector",
+    "clip",
+    "draw_noise",
+    "norm",
+    "privatize",
+]

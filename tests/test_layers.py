@@ -98,7 +98,8 @@ def modules_after(statement):
         ("import dpeer.topology", {"torch", "zmq", "click"}),
         ("import dpeer.training", {"zmq", "click", "rich"}),
         ("import dpeer.privacy", {"torch", "zmq"}),
-        ("import dpeer.cli.start, dpeer.cli.simulate, dpeer.cli.topology", {"torch"}),
+        ("import dpeer.cli.start, dpeer.cli.simulate, dpeer.cli.topology, dpeer.cli.privacy", {"torch"}),
+        ("import dpeer.cli.privacy", {"dp_accounting"}),
     ],
 )
 def test_what_importing_a_package_brings_into_memory(statement, absent):

@@ -11,9 +11,10 @@ from typing import Any, Literal
 from torch import Tensor
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, TaskError
+from dpeer.privacy import Protection
 from dpeer.training import payload, store
 from dpeer.training.algorithms import find_algorithm
-from dpeer.training.codecs import Codec, Dense, Quantized
+from dpeer.training.codecs import Codec, Dense, Private, Quantized
 from dpeer.training.device import HOST, Compute, host
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.hyperparameters import Hyperparameters
@@ -45,11 +46,12 @@ class Learner:
         evaluate_on: Which of the task's data `evaluate` uses.
         steady: Whether the peer exchanges with the same neighbors in every round.
         compute: On which device, where the model and the data are moved to, and how.
+        protection: Differential privacy for what leaves the peer; None sends bodies as they are.
 
     Raises:
         UnknownName: No such algorithm.
         TaskError: The model cannot be trained by it, or ``keep="best"`` without validation data.
-        ConfigurationError: The algorithm has a way of its own to send bodies and cannot quantize them.
+        ConfigurationError: The algorithm has a way of its own to send bodies and cannot quantize or protect them.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Learner:
         evaluate_on: Literal["test", "validation"] = "test",
         steady: bool = True,
         compute: Compute = HOST,
+        protection: Protection | None = None,
     ) -> None:
         for option, value, other in (("keep", keep, "last"), ("evaluate-on", evaluate_on, "test")):
             if value in ("best", "validation") and task.validation is None:
@@ -80,10 +83,11 @@ class Learner:
                 task.model.to(compute.device)  # parameters stay the same objects
             self._trainer = Trainer(task, parts, h, rank=rank, seed=seed, compute=compute)
             self._judge = Judge(task, keep, evaluate_on, compute)
-        self._generators = GlobalGenerators(seed, rank, compute.device)
+        self._generators = GlobalGenerators(seed, rank, compute.device, draws=task.draws)
         self._rank, self._seed = rank, seed
         self._model = task.model
         self._algorithm.start(self._trainer)
+        self._protection = protection
         self._codec = self._codec_of(steady)
         self._snapshots = Snapshots(self._trainer, {"algorithm": self._algorithm, "codec": self._codec})
         self._digest = payload.digest(self._trainer.body.data)
@@ -92,6 +96,13 @@ class Learner:
     def _codec_of(self, steady: bool) -> Codec:
         bits = self._trainer.hyperparameters.quantize
         own = self._algorithm.codec(self._trainer)
+        if self._protection is not None and self.shares:
+            if own is not None or bits is not None:
+                what = f"--quantize {bits}" if own is None else f"{self._algorithm.name} ({self._algorithm.leaves})"
+                raise ConfigurationError(
+                    f"--privacy client cannot be used with {what}: not all that leaves the peer would carry noise"
+                )
+            return Private(self._trainer.body, self._rank, self._protection, self._seed)
         if bits is None or not self.shares:
             return own or Dense(self._trainer.body, self._rank)
         if own is not None:
@@ -143,6 +154,11 @@ class Learner:
         return self._judge.best_round
 
     @property
+    def privacy(self) -> dict[str, Any] | None:
+        """What the peer's releases have cost so far, plain JSON values with "epsilon" and "delta"; None without DP."""
+        return self._codec.spent if isinstance(self._codec, Private) else None
+
+    @property
     def num_samples(self) -> int:
         """How many training samples this peer has."""
         return self._trainer.num_samples
@@ -191,7 +207,8 @@ class Learner:
         """This round's body, for every neighbor and for the own part of the sum; None where nothing is shared.
 
         Returns:
-            Read-only buffers that never change again; what is in them is the codec's affair.
+            Read-only buffers that never change again; what is in them is the codec's affair. None also where a
+            private release was lost when the process ended: the peer stays silent in that round.
         """
         return self._codec.release(number) if self.shares else None
 
@@ -291,6 +308,7 @@ class Learner:
         states = {"last": self._snapshots.take()} | ({"best": best} if best is not None else {})
         rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self.best_round}
         rest |= {"best_loss": self._judge.best_loss if best is not None else None}
+        rest |= {"releases": None if self._protection is None else self._protection.ledger.releases}
         store.save(directory, states, self._identity | rest)
 
     def load(self, directory: Path) -> None:
@@ -304,8 +322,19 @@ class Learner:
             number, best_round = int(rest["round"]), rest["best_round"]
             last, best = states["last"], states.get("best")
             best_loss = math.inf if best is None else float(rest["best_loss"])
+            charged = int(rest.get("releases") or 0)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint in {directory} is damaged: {error!r}") from error
+        if charged and self._protection is None:
+            raise CheckpointError(
+                f"the checkpoint in {directory} is of a private run: go on with its --privacy client, or start over "
+                "with --overwrite"
+            )
+        if self._protection is not None and self._protection.ledger.releases < charged:
+            raise CheckpointError(
+                f"the checkpoint in {directory} has {charged} private releases, the ledger fewer: restore the ledger, "
+                "what was released has to be counted"
+            )
         self._snapshots.put(last)
         self._trainer.number = number
         self._judge.best, self._judge.best_loss, self._judge.best_round = best, best_loss, best_round

@@ -69,7 +69,7 @@ def load_task(
             way = choices.partition or BUILTIN_TASKS[spec].partition
             check_spec(way)
             bound = replace(choices, partition=way)
-            return _made(spec, factory, place, init_seed, {"choices": bound}, given)
+            return replace(_made(spec, factory, place, init_seed, {"choices": bound}, given), draws=False)
         _check_own(spec, choices)
         where, _, name = spec.rpartition(":")
         path = Path(where) if where.endswith(".py") or "/" in where else None

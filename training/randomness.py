@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from dpeer.exceptions import TaskError
 from dpeer.training.device import CPU
 
 LOCK = threading.RLock()
@@ -38,6 +39,7 @@ class Purpose(IntEnum):
     HOLD_OUT = 6
     SUBSET = 7
     AUGMENT = 8
+    SPARSIFY = 9
 
 
 def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
@@ -77,11 +79,15 @@ class GlobalGenerators:
         seed: The federation's seed.
         rank: The learner's rank.
         device: Where it trains, whose generator counts, too.
+        draws: What the task says of itself; None to find out. Of learners that are said not to draw and call at the
+            same time, one is watched.
     """
 
-    def __init__(self, seed: int, rank: int, device: torch.device = CPU) -> None:
+    def __init__(self, seed: int, rank: int, device: torch.device = CPU, *, draws: bool | None = None) -> None:
         self._seed, self._rank, self._device = seed, rank, device
-        self._draws: dict[Purpose, bool] = {}
+        kinds = () if draws is None else (Purpose.TRAIN, Purpose.EVALUATE)
+        self._draws: dict[Purpose, bool] = {kind: bool(draws) for kind in kinds}
+        self._unwatched = set(() if draws else kinds)
 
     @contextmanager
     def kept(self, purpose: Purpose, number: int) -> Iterator[None]:
@@ -90,10 +96,14 @@ class GlobalGenerators:
         Args:
             purpose: Which kind of call the block is.
             number: The round.
+
+        Raises:
+            TaskError: The task draws, and has said that it does not.
         """
         kind = Purpose.TRAIN if purpose is Purpose.FINISH else purpose  # it trains, too
         if self._draws.get(kind) is False:
-            yield
+            with self._watched(kind):
+                yield
             return
         with LOCK:
             seed_globals(int(stream(self._seed, purpose, self._rank, number).integers(2**63)))
@@ -101,3 +111,21 @@ class GlobalGenerators:
             yield
             if before is not None:
                 self._draws[kind] = before != _states(self._device)
+
+    @contextmanager
+    def _watched(self, kind: Purpose) -> Iterator[None]:
+        """Look once whether a task that has said so does not draw, unless others may be drawing meanwhile."""
+        if kind not in self._unwatched or not LOCK.acquire(blocking=False):
+            yield
+            return
+        try:
+            before = _states(self._device)
+            yield
+            self._unwatched.discard(kind)
+            if before != _states(self._device):
+                raise TaskError(
+                    "the task draws from the global generators of torch, numpy or random (dropout does), but says "
+                    "`draws=False`: leave that out"
+                )
+        finally:
+            LOCK.release()

@@ -50,6 +50,9 @@ class Task:
         names: What inputs and classes are called, where peers read files of their own and must mean the same by them.
         division: SHA-256 (hex) of how common pools are divided among all ranks; peers compare it.
         indices: Which samples of common pools these are ("train", "validation", "test"), to be saved with the results.
+        draws: Whether the model, the data or any of the functions draw from the global generators of torch, numpy or
+            random (dropout does). None: found out in the first round, in which the peers of a simulation therefore
+            train one after the other; False spares them that.
 
     Raises:
         TaskError: One of them cannot be used.
@@ -67,6 +70,7 @@ class Task:
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     division: str | None = None
     indices: Mapping[str, NDArray[np.int64]] | None = None
+    draws: bool | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):

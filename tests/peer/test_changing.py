@@ -12,7 +12,7 @@ from dpeer.exceptions import Refused
 from dpeer.peer import LivenessConfig
 
 ROUNDS = 14
-PATIENT = LivenessConfig(heartbeat=0.2, suspect_after=2, dead_after=20, departure_grace=1.0)
+PATIENT = LivenessConfig(heartbeat=0.2, suspect_after=2, dead_after=20, departure_grace=10.0)
 NO_HEARTBEAT = LivenessConfig(heartbeat=0)
 
 
@@ -99,7 +99,7 @@ async def test_stopped_together_and_resumed_is_as_never_stopped(
 ):
     topology = changing[name](6, seed)
     generator = random.Random(seed)
-    liveness = PATIENT if generator.random() < 0.5 else LivenessConfig(heartbeat=0, departure_grace=1.0)
+    liveness = PATIENT if generator.random() < 0.5 else LivenessConfig(heartbeat=0, departure_grace=10.0)
     whole = federation(kind, topology, rounds=ROUNDS, out=tmp_path / "whole", liveness=liveness)
     done(await whole.run())
     records = [sent_and_received(tmp_path / "whole" / f"rank-{rank}") for rank in range(6)]

@@ -11,7 +11,7 @@ from dpeer.topology import Isolated, Participation, build
 
 ROUNDS = 12
 NO_HEARTBEAT = LivenessConfig(heartbeat=0)
-PATIENT = LivenessConfig(heartbeat=0.2, suspect_after=2, dead_after=20, departure_grace=1.0)
+PATIENT = LivenessConfig(heartbeat=0.2, suspect_after=2, dead_after=20, departure_grace=10.0)
 
 
 def recursion(topology, participation, rounds, width=5):

@@ -4,6 +4,7 @@ import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 from torch.utils.data import Dataset
 
+from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Learner, Task
 from dpeer.training.randomness import LOCK, Purpose, stream
 
@@ -126,6 +128,46 @@ def test_tasks_that_do_not_draw_train_at_the_same_time(make_task: Callable[..., 
     assert torch.equal(torch.get_rng_state(), before[0])
     assert random.getstate() == before[1]
     assert np.random.get_state()[1].tolist() == before[2]
+
+
+def test_tasks_that_say_they_do_not_draw_train_at_the_same_time_from_the_first_round(
+    make_task: Callable[..., Task],
+) -> None:
+    barrier = threading.Barrier(2)
+    learners = []
+    for rank in range(2):
+        task = replace(make_task(rank), draws=False)
+        task.train = Meeting(task.train, barrier)
+        task.train.open = True
+        learners.append(Learner(task, "dfedmdc", H, rank=rank, seed=0))
+    torch.manual_seed(9)
+    before = torch.get_rng_state()
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda learner: learner.train(0), learners))
+    assert torch.equal(torch.get_rng_state(), before), "nobody has seeded them"
+    plain = Learner(make_task(1), "dfedmdc", H, rank=1, seed=0)
+    plain.train(0)
+    assert torch.equal(bits(learners[1]), bits(plain))
+
+
+@pytest.mark.parametrize("call", ["train", "evaluate"])
+def test_a_task_that_draws_but_says_it_does_not_is_refused(make_task: Callable[..., Task], call: str) -> None:
+    task = replace(make_task(dropout=0.5), draws=False)
+    if call == "evaluate":
+        task = replace(make_task(), draws=False)
+        task.test = Drawing(task.test, "numpy")
+    learner = Learner(task, "dfedmdc", H, rank=0, seed=0)
+    with pytest.raises(TaskError, match="draws=False"):
+        learner.train(0) if call == "train" else learner.evaluate()
+
+
+def test_who_says_that_it_draws_never_runs_beside_others(make_task: Callable[..., Task]) -> None:
+    said = Learner(replace(make_task(dropout=0.5), draws=True), "dfedmdc", H, rank=0, seed=0)
+    found_out = Learner(make_task(dropout=0.5), "dfedmdc", H, rank=0, seed=0)
+    for learner in (said, found_out):
+        for number in range(2):
+            learner.train(number)
+    assert torch.equal(bits(said), bits(found_out))
 
 
 def test_tasks_that_draw_hold_the_lock(make_task: Callable[..., Task]) -> None:

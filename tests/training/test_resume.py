@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from dpeer.exceptions import CheckpointError
 from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task
+from dpeer.training.models.scaling import standardize
 
 Make = Callable[..., Task]
 Gossip = Callable[..., None]
@@ -148,6 +149,16 @@ def test_checkpoints_of_another_algorithm_are_refused(algorithm: str, peers: Pee
     for other in ALGORITHMS:
         if other != algorithm:
             refused(peers(other)[0], folder, f'its algorithm is "{algorithm}", this run\'s is "{other}"')
+
+
+def test_a_model_with_other_buffers_names_the_settings_that_make_them(make_task: Make, tmp_path: Path) -> None:
+    tasks = [make_task(), make_task()]
+    standardize(tasks[1].model, tasks[1].train.tensors[0])
+    plain, scaled = (Learner(task, "dfedmdc", rank=0, seed=0) for task in tasks)
+    folders = saved([plain, scaled], tmp_path)
+    for ours, folder, which in ((plain, folders[1], "it"), (scaled, folders[0], "this one")):
+        said = f"{which} alone has the buffer 'input_mean' \\(--standardize, .*use what the run began with"
+        refused(ours, folder, said)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpeer.training.codecs.base import Codec
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.codecs.masked import Masked
+from dpeer.training.codecs.private import Private
 from dpeer.training.codecs.quantized import Quantized
 
-__all__ = ["Codec", "Dense", "Masked", "Quantized"]
+__all__ = ["Codec", "Dense", "Masked", "Private", "Quantized"]

@@ -22,8 +22,8 @@ class Codec(ABC):
         """The most bytes that a payload may have."""
 
     @abstractmethod
-    def release(self, number: int) -> Payload:
-        """Round `number`'s body for all neighbors, in read-only buffers that never change again."""
+    def release(self, number: int) -> Payload | None:
+        """Round `number`'s body for all neighbors, in read-only buffers that never change again; None: say nothing."""
 
     @abstractmethod
     def check(self, rank: int, payload: Payload) -> str | None:

@@ -30,7 +30,7 @@ class Dense(Codec):
         """Four bytes a parameter."""
         return 4 * self._body.count
 
-    def release(self, number: int) -> Payload:
+    def release(self, number: int) -> Payload | None:
         """One buffer of little-endian float32."""
         self._released = self._body.data.clone()
         return [payload.encode(self._released)]

@@ -1,0 +1,104 @@
+"""What client-level privacy costs a round of a large body, beyond drawing the noise.
+
+    python benchmarks/privacy.py [--model resnet18-gn] [--samples 100] [--repetitions 5] [--json]
+
+One peer trains two epochs of the body and one of the head on random images, releases, and mixes with one neighbor's
+body: plainly, and with the update clipped, noised, charged and flushed to disk. Both ways alternate; the noise is also
+drawn by itself. Ratios are those of whole rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+from dpeer.cli.heap import keep_heap
+from dpeer.privacy import Guarantee, Ledger, Protection, draw_noise
+from dpeer.training import Hyperparameters, Learner, Task, build_model
+
+ROW = {0: 0.5, 1: 0.5}
+
+
+def task(model: str, samples: int) -> Task:
+    """Random images of ten classes."""
+    torch.manual_seed(0)
+    images, labels = torch.randn(samples, 3, 32, 32), torch.randint(10, (samples,))
+    data = torch.utils.data.TensorDataset(images, labels)
+    return Task(model=build_model(model, (3, 32, 32), 10), head=("head",), train=data, test=data, draws=False)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--model", default="resnet18-gn")
+    parser.add_argument("--samples", type=int, default=100)
+    parser.add_argument("--repetitions", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    keep_heap()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory(prefix="dpeer-benchmark-") as folder:
+        report = measure(arguments.model, arguments.samples, arguments.repetitions, Path(folder))
+    if arguments.json:
+        print(json.dumps(report, indent=1))
+        return
+    print(f"{report['parameters']:,} parameters, {arguments.samples} images, median of {arguments.repetitions}")
+    for name in ("round_ms", "private_round_ms", "release_ms", "private_release_ms", "noise_ms"):
+        print(f"{name.replace('_', ' '):>20}: {report[name]:9.1f}")
+    print(f"noise: {report['noise_gb_per_s']:.2f} GB/s")
+    print(
+        f"a private round takes {report['ratio']:.3f} of a plain one, {report['ratio_beyond_noise']:.3f} but for noise"
+    )
+
+
+def measure(model: str, samples: int, repetitions: int, folder: Path) -> dict[str, Any]:
+    """Medians in milliseconds, and ratios within each repetition."""
+    h = Hyperparameters(body_epochs=2, head_epochs=1, body_lr=0.01)
+    protection = Protection(Guarantee(1.0, 1.0, 1e-5), Ledger(folder / "privacy", resume=False))
+    ways = {
+        name: Learner(task(model, samples), "dfedmdc", h, rank=0, seed=0, protection=given)
+        for name, given in (("plain", None), ("private", protection))
+    }
+    count = ways["plain"].body_parameters
+    other = ways["plain"].body.numpy().tobytes()
+    rounds: dict[str, list[float]] = {name: [] for name in ways}
+    releases: dict[str, list[float]] = {name: [] for name in ways}
+    noises = []
+    for number in range(repetitions + 1):
+        for name, learner in ways.items():
+            began = time.perf_counter()
+            learner.train(number)
+            trained = time.perf_counter()
+            learner.release(number)
+            released = time.perf_counter()
+            learner.mix({1: [other]}, ROW)
+            rounds[name].append(time.perf_counter() - began)
+            releases[name].append(released - trained)
+        began = time.perf_counter()
+        draw_noise(count, 1.0)
+        noises.append(time.perf_counter() - began)
+    for values in (*rounds.values(), *releases.values(), noises):
+        del values[0]  # the first one pays for caches and pages
+    together = list(zip(rounds["plain"], rounds["private"], noises, strict=True))
+    return {
+        "parameters": count,
+        "round_ms": 1e3 * median(rounds["plain"]),
+        "private_round_ms": 1e3 * median(rounds["private"]),
+        "release_ms": 1e3 * median(releases["plain"]),
+        "private_release_ms": 1e3 * median(releases["private"]),
+        "noise_ms": 1e3 * median(noises),
+        "noise_gb_per_s": 4e-9 * count / median(noises),
+        "ratio": median(private / plain for plain, private, _ in together),
+        "ratio_beyond_noise": median((private - noise) / plain for plain, private, noise in together),
+    }
+
+
+if __name__ == "__main__":
+    main()

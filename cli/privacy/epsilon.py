@@ -1,0 +1,54 @@
+"""`dpeer privacy epsilon`: what a noise multiplier promises after so many rounds."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from dpeer.cli.privacy.options import Asked, privacy_options
+from dpeer.cli.privacy.printing import (
+    document,
+    facts,
+    print_facts,
+    print_lines,
+    protected,
+    short,
+    upwards,
+    which_is_which,
+)
+from dpeer.cli.topology.options import json_option
+
+
+@click.command(short_help="Print epsilon after so many rounds.")
+@privacy_options("target_epsilon")
+@json_option
+def epsilon(as_json: bool, **options: Any) -> None:
+    """Print the epsilon of client-level privacy after so many rounds.
+
+    \b
+    Example:
+      dpeer privacy epsilon --noise-multiplier 5 --rounds 20
+    """  # noqa: D301 - \b is click's
+    asked = Asked(**options)
+    asked.require("epsilon", "noise_multiplier", "rounds")
+    warnings = asked.warnings()
+    guarantee = asked.guarantee()
+    found = document(guarantee, asked.releases, asked.accountant)
+    if as_json:
+        click.echo(json.dumps(found, allow_nan=False))
+        return
+    print_lines([protected(guarantee)])
+    if guarantee.adversary == "neighbor":
+        rows = [("epsilon", short(found["epsilon"]), "against a neighbor, which sees every message")]
+    else:
+        rows = [
+            ("epsilon_aggregate", short(found["epsilon_aggregate"]), "against the outsider alone"),
+            ("epsilon_neighbor", short(found["epsilon_neighbor"]), "against a neighbor, which sees every message"),
+        ]
+    rows.append(("noise multiplier", upwards(guarantee.noise_multiplier), "noise that protects / clip norm"))
+    print_facts(rows + facts(guarantee, asked.releases, asked.accountant))
+    if guarantee.adversary == "aggregate":
+        print_lines([which_is_which(found, guarantee)])
+    print_lines(warnings)

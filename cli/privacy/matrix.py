@@ -1,0 +1,186 @@
+"""`dpeer privacy matrix`: who can learn how much about whom, by distance in the graph."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from typing import Any
+
+import click
+from rich import box
+from rich.table import Table
+
+from dpeer.cli.privacy.options import Asked, privacy_options
+from dpeer.cli.privacy.printing import (
+    both,
+    finite,
+    print_lines,
+    short,
+    upwards,
+    which_is_which,
+)
+from dpeer.cli.topology.options import build_one, graph_options, json_option, one_size, print_table, topology_option
+from dpeer.exceptions import ConfigurationError
+from dpeer.privacy import accounting
+from dpeer.privacy.guarantee import Guarantee
+from dpeer.privacy.views import Views, views, work
+from dpeer.topology import ChangingTopology, Topology
+
+MULTIPLICATIONS = 4e12
+"""The most that are done: about two minutes on two cores."""
+
+BYTES = 2e9
+"""The most that are held at once."""
+
+NOTES = (
+    "eps_guaranteed: holds against that one peer whatever the others do with what they receive.",
+    "eps_openloop (estimate): from the graph alone, as if other peers' training did not react to what they receive. "
+    "It is no guarantee.",
+    "Peers that pool what they see are together as near as the nearest of them.",
+)
+
+
+@click.command(short_help="Print who can learn how much of whom.")
+@topology_option
+@click.option(
+    "--size", type=one_size, metavar="N", default=None, help="Number of peers.  [default: 8, or that of file:PATH]"
+)
+@graph_options
+@privacy_options("size")
+@click.option("--pairs", is_flag=True, help="A row for each source and observer instead of each distance.")
+@json_option
+def matrix(name: str | None, size: int | None, pairs: bool, as_json: bool, **options: Any) -> None:
+    """Print what each peer can learn about each other, by how far apart they are.
+
+    \b
+    Example:
+      dpeer privacy matrix --topology ring --size 16 --noise-multiplier 5 --rounds 20
+    """  # noqa: D301 - \b is click's
+    fields = {field: options.pop(field) for field in list(options) if field in Asked.__dataclass_fields__}
+    Asked(**fields).require("matrix", "target_epsilon|noise_multiplier", "rounds")
+    if None not in (fields["noise_multiplier"], fields["target_epsilon"]):
+        raise ConfigurationError(
+            f"--target-epsilon {fields['target_epsilon']:g} with --noise-multiplier {fields['noise_multiplier']:g}: "
+            "each decides the noise, leave one of them out"
+        )
+    topology = _fixed(name, size, options)
+    asked = Asked(**fields, size=topology.size)
+    warnings = asked.warnings()
+    guarantee = asked.guarantee()
+    weights, rounds = topology.weights, asked.releases
+    _check_work(topology, work(weights, rounds), rounds)
+    # Whoever the guarantee is for: a peer of the graph receives messages, with the noise that is on each.
+    found = views(weights, rounds, 1.0 / guarantee.ratio("neighbor"))
+    rows = _rows(found, asked)
+    rows = rows if pairs else _by_distance(rows)
+    if as_json:
+        click.echo(json.dumps(rows, allow_nan=False))
+        return
+    print_lines(_heading(topology, guarantee, asked))
+    _print_rows(rows, pairs)
+    print_lines(NOTES)
+    if numbers := both(guarantee, rounds, asked.accountant):
+        print_lines([which_is_which(numbers, guarantee), "The table is about peers; the outsider is none of them."])
+    print_lines(warnings)
+
+
+def _fixed(name: str | None, size: int | None, options: dict[str, Any]) -> Topology:
+    topology = build_one(name, size, options)
+    if isinstance(topology, ChangingTopology):
+        raise ConfigurationError(
+            f"--topology {topology.name}: it has another graph every round, and what one peer sees of another is "
+            "computed for one that stays; against a direct neighbor `dpeer privacy epsilon` holds for every graph"
+        )
+    return topology
+
+
+def _check_work(topology: Topology, needed: tuple[float, float], rounds: int) -> None:
+    if needed[0] > MULTIPLICATIONS or needed[1] > BYTES:
+        raise ConfigurationError(
+            f"--rounds {rounds} with {topology.size} peers: the open-loop estimate would take hours or too much "
+            "memory: choose fewer rounds or peers; the guarantee is that of `dpeer privacy epsilon --rounds "
+            "T-distance+1`"
+        )
+
+
+def _rows(found: Views, asked: Asked) -> list[dict[str, Any]]:
+    @cache
+    def epsilon(mu2: float) -> float:
+        if mu2 == 0.0:
+            return 0.0
+        return accounting.epsilon(1.0 / math.sqrt(mu2), 1, asked.chosen_delta, asked.accountant)
+
+    rows = []
+    ranks = range(len(found.distance))
+    for source, observer in ((source, observer) for source in ranks for observer in ranks if source != observer):
+        distance = float(found.distance[source, observer])
+        # Equal by symmetry up to rounding: rounded alike, they are accounted for once.
+        openloop = float(f"{found.mu2_openloop[source, observer]:.12g}")
+        rows.append(
+            {
+                "source": source,
+                "observer": observer,
+                "distance": round(distance) if math.isfinite(distance) else None,
+                "eps_guaranteed": finite(epsilon(float(found.mu2_guaranteed[source, observer]))),
+                "eps_openloop": finite(epsilon(openloop)),
+                "mu2_openloop": openloop,
+            }
+        )
+    return rows
+
+
+def _by_distance(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    grouped: dict[int | None, list[dict[str, Any]]] = {}
+    for row in rows:
+        grouped.setdefault(row["distance"], []).append(row)
+    ordered = sorted(grouped, key=lambda distance: math.inf if distance is None else distance)
+    return [
+        {
+            "distance": distance,
+            "pairs": len(grouped[distance]),
+            **{key: _mean(grouped[distance], key) for key in ("eps_guaranteed", "eps_openloop", "mu2_openloop")},
+        }
+        for distance in ordered
+    ]
+
+
+def _mean(rows: list[dict[str, Any]], key: str) -> float | None:
+    values = [row[key] for row in rows]
+    return None if None in values else math.fsum(values) / len(values)
+
+
+def _heading(topology: Topology, guarantee: Guarantee, asked: Asked) -> list[str]:
+    adjacency = guarantee.words_against("neighbor").rpartition(", ")[2]
+    return [
+        f"{topology.name}, {topology.size} peers, weights {topology.weights_rule}; {asked.releases:,} rounds, noise "
+        f"multiplier {upwards(guarantee.noise_multiplier)}, delta {guarantee.delta:g}, accountant {asked.accountant}",
+        f"Protected: one peer's whole data set, against one other peer at each distance, {adjacency}.",
+    ]
+
+
+def _print_rows(rows: list[dict[str, Any]], pairs: bool) -> None:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
+    headings = {
+        "source": "source",
+        "observer": "observer",
+        "distance": "distance",
+        "pairs": "pairs",
+        "eps_guaranteed": "eps_guaranteed",
+        "eps_openloop": "eps_openloop\n(estimate)",
+        "mu2_openloop": "mu2_openloop\n(estimate)",
+    }
+    keys = [key for key in headings if key in rows[0]]
+    for key in keys:
+        table.add_column(headings[key], justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(_cell(key, row[key]) for key in keys))
+    print_table(table)
+    if not pairs:
+        print_lines(["Means over the pairs of a distance; --pairs has each."])
+
+
+def _cell(key: str, value: Any) -> str:
+    if key == "distance" and value is None:
+        return "none"
+    return str(value) if isinstance(value, int) else short(value)

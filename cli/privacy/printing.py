@@ -1,0 +1,112 @@
+"""How the commands of `dpeer privacy` print guarantees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from dpeer.cli.topology.options import print_table
+from dpeer.privacy import planning
+from dpeer.privacy.accounting import Accountant
+from dpeer.privacy.guarantee import Guarantee
+
+
+def both(guarantee: Guarantee, releases: int, accountant: Accountant) -> dict[str, float | None]:
+    """In aggregate mode both epsilons, by their JSON keys; else nothing."""
+    if guarantee.adversary == "neighbor":
+        return {}
+    return {
+        "epsilon_neighbor": finite(planning.epsilon(guarantee, releases, accountant, "neighbor")),
+        "epsilon_aggregate": finite(planning.epsilon(guarantee, releases, accountant, "aggregate")),
+    }
+
+
+def which_is_which(numbers: Mapping[str, float | None], guarantee: Guarantee) -> str:
+    """The one plain sentence of aggregate mode."""
+    return (
+        f"Epsilon is {short(numbers['epsilon_aggregate'])} only for {outsider(guarantee)}, and "
+        f"{short(numbers['epsilon_neighbor'])} for every neighbor, which sees each message by itself."
+    )
+
+
+def outsider(guarantee: Guarantee) -> str:
+    """Who the aggregate number is about."""
+    return guarantee.words_against("aggregate").split("against ")[1].rpartition(",")[0]
+
+
+def protected(guarantee: Guarantee) -> str:
+    """Unit, adversary and adjacency, as a line."""
+    return f"Protected: {guarantee.words}."
+
+
+def short(value: float | None) -> str:
+    """A number in few characters, four significant digits or more."""
+    if value is None:
+        return "infinite"
+    if value == 0.0:
+        return "0"
+    if 1000.0 <= abs(value) < 1e7:
+        return f"{value:,.0f}"
+    if abs(value) < 1e-3 or abs(value) >= 1e7:
+        return f"{value:.3e}"
+    return f"{value:#.4g}".rstrip(".")
+
+
+def upwards(value: float) -> str:
+    """Five digits, rounded up: noise that is typed again must not be less."""
+    step = 10.0 ** (math.floor(math.log10(value)) - 4)
+    up = math.ceil(value / step * (1.0 - 1e-12)) * step
+    return f"{up:.5g}" if up < 1e5 else f"{up:.0f}"
+
+
+def finite(value: float) -> float | None:
+    """As JSON has it."""
+    return value if math.isfinite(value) else None
+
+
+def print_facts(rows: Iterable[tuple[str, str, str]]) -> None:
+    """Print names, values and what they mean."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    print_table(table)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print sentences as they are, broken where the terminal ends."""
+    console = Console(highlight=False)
+    for line in lines:
+        console.print(line, markup=False)
+
+
+def facts(guarantee: Guarantee, releases: int, accountant: Accountant) -> list[tuple[str, str, str]]:
+    """What the numbers were computed from."""
+    meant = {"exact": "closed form", "pld": "privacy loss distributions", "rdp": "Renyi, an upper bound"}
+    return [
+        ("delta", f"{guarantee.delta:g}", "probability that epsilon does not hold"),
+        ("rounds", f"{releases:,}", "one release of every peer in each"),
+        ("accountant", accountant, meant[accountant]),
+    ]
+
+
+def document(guarantee: Guarantee, releases: int, accountant: Accountant) -> dict[str, Any]:
+    """The JSON of a guarantee after so many releases."""
+    return {
+        "epsilon": finite(planning.epsilon(guarantee, releases, accountant)),
+        "delta": guarantee.delta,
+        "mode": "client",
+        "adversary": guarantee.adversary,
+        "adjacency": guarantee.adjacency,
+        "noise_multiplier": guarantee.noise_multiplier,
+        "rounds": releases,
+        "accountant": accountant,
+        **both(guarantee, releases, accountant),
+    }

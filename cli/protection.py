@@ -1,0 +1,163 @@
+"""From settings to the privacy that a peer runs with; imports no torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from dpeer.cli.settings import Settings
+from dpeer.exceptions import BudgetTooSmall, ConfigurationError
+from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
+from dpeer.privacy.guarantee import check_delta, default_delta
+from dpeer.privacy.planning import ADVICE, calibrated, drowning, noise_ratio
+from dpeer.topology import ChangingTopology, Participation, Topology
+
+_NEEDS_PRIVACY = ("noise_multiplier", "target_epsilon", "delta", "dp_min_honest", "sparsify")
+
+
+def promise(settings: Settings, graph: Topology | ChangingTopology) -> Guarantee | None:
+    """What a run with these settings promises; None without privacy. Equal on all peers.
+
+    Raises:
+        ConfigurationError: The settings do not say enough, or ask for what is not sound.
+        BudgetTooSmall: The budget allows no release.
+    """
+    if settings.privacy == "none":
+        for name in _NEEDS_PRIVACY:
+            if getattr(settings, name) is not None:
+                raise ConfigurationError(f"{_said(name, settings)} protects nothing without --privacy client: add it")
+        return None
+    if settings.noise_multiplier is None and settings.target_epsilon is None:
+        raise ConfigurationError(
+            "--privacy client needs to know how much: give --target-epsilon 8 (the noise follows from it) or "
+            "--noise-multiplier"
+        )
+    sparsifier = Sparsifier.parse(settings.sparsify)
+    share = 1.0
+    if settings.dp_adversary == "aggregate":
+        if sparsifier.rule == "top-k":
+            raise ConfigurationError(
+                f"--sparsify {settings.sparsify} cannot be used with --dp-adversary aggregate: the largest values of "
+                "each message are chosen before the average in which the noise is enough; use random:SHARE, or "
+                "--dp-adversary neighbor"
+            )
+        share = _share(settings, graph)
+    elif settings.dp_min_honest is not None:
+        raise ConfigurationError(
+            f"--dp-min-honest {settings.dp_min_honest} is for --dp-adversary aggregate: a neighbor sees every message "
+            "by itself"
+        )
+    delta = settings.delta if settings.delta is not None else default_delta(settings.size)
+    check_delta(delta, settings.size)
+    base = Guarantee(
+        settings.noise_multiplier or 1.0, settings.clip_norm, delta, settings.dp_adversary, settings.dp_adjacency, share
+    )
+    if settings.noise_multiplier is None:
+        assert settings.target_epsilon is not None
+        return calibrated(base, settings.target_epsilon, planned_releases(settings, graph))
+    if settings.target_epsilon is not None and base.releases(settings.target_epsilon) < 1:
+        raise BudgetTooSmall(
+            f"--target-epsilon {settings.target_epsilon:g} allows not even one release with --noise-multiplier "
+            f"{settings.noise_multiplier:g}: one costs {base.epsilon(1):.3g}; leave --noise-multiplier out and the "
+            "noise follows from the budget"
+        )
+    return base
+
+
+def protect(settings: Settings, guarantee: Guarantee | None, folder: Path, *, resume: bool) -> Protection | None:
+    """The privacy of one peer, with its ledger in this folder.
+
+    Raises:
+        CheckpointError: The ledger to go on with is damaged.
+    """
+    if guarantee is None:
+        return None
+    return Protection(
+        guarantee,
+        Ledger(folder, resume=resume),
+        settings.target_epsilon,
+        Sparsifier.parse(settings.sparsify),
+    )
+
+
+def privacy_notes(
+    protection: Protection, settings: Settings, graph: Topology | ChangingTopology, parameters: int
+) -> list[str]:
+    """What the user is told at the start.
+
+    Args:
+        protection: The peer's.
+        settings: All values.
+        graph: Who gossips with whom.
+        parameters: Of the body.
+    """
+    guarantee, planned = protection.guarantee, planned_releases(settings, graph)
+    fitting = planned if protection.budget is None else min(planned, guarantee.releases(protection.budget))
+    lines = [
+        f"privacy of {guarantee.words}: epsilon {guarantee.epsilon(fitting):.4g} at delta {guarantee.delta:g} after "
+        f"{fitting} releases (noise multiplier {guarantee.noise_multiplier:.4g}, clip norm {guarantee.clip_norm:g})"
+    ]
+    if guarantee.adversary == "aggregate":
+        lines.append(
+            f"epsilon {guarantee.epsilon(fitting, 'aggregate'):.4g} holds against an outsider that sees averages only; "
+            f"against a neighbor, which sees each message, it is {guarantee.epsilon(fitting, 'neighbor'):.4g}"
+        )
+    if fitting < planned:
+        lines.append(
+            f"the budget of epsilon {protection.budget:g} is used up after {fitting} of {planned} releases: from then "
+            "on the last one is sent again, and the head goes on training"
+        )
+    if warning := check_delta(guarantee.delta, settings.size):
+        lines.append(warning)
+    kept = protection.sparsifier.count(parameters) if protection.sparsifier.rule == "random" else parameters
+    ratio = noise_ratio(guarantee, kept)
+    lines.append(f"the noise of a release is {ratio:,.4g} times as long as a clipped update ({kept:,} values)")
+    if drowning(ratio, settings.size, fitting) > 1:
+        lines.append(f"training cannot survive this noise: {ADVICE}")
+    return lines
+
+
+def planned_releases(settings: Settings, graph: Topology | ChangingTopology) -> int:
+    """The most rounds in which one peer takes part."""
+    if settings.participation == 1:
+        return settings.rounds
+    return _most_active(Participation(graph, settings.participation, settings.seed), settings.rounds)
+
+
+@lru_cache(maxsize=4)
+def _most_active(graphs: Participation, rounds: int) -> int:
+    """Counted once for all peers of a process."""
+    return max(sum(graphs.at(number, rank).active for number in range(rounds)) for rank in range(graphs.size))
+
+
+def _share(settings: Settings, graph: Topology | ChangingTopology) -> float:
+    """The largest weight over the length of all weights, for the worst set of honest bodies in anybody's average."""
+    least = settings.dp_min_honest
+    if least is None:
+        raise ConfigurationError(
+            "--dp-adversary aggregate needs --dp-min-honest M: how many of the bodies in every average come from peers "
+            "that do not help the adversary"
+        )
+    if not isinstance(graph, Topology) or settings.participation < 1:
+        raise ConfigurationError(
+            "--dp-adversary aggregate needs the same average in every round: use a fixed --topology and "
+            "--participation 1, or --dp-adversary neighbor"
+        )
+    return max(_worst([weight for weight in row if weight > 0], least) for row in graph.weights.tolist())
+
+
+def _worst(weights: Iterable[float], least: int) -> float:
+    ordered = sorted(weights)
+    if len(ordered) < least:
+        raise ConfigurationError(
+            f"--dp-min-honest {least}: some peer averages only {len(ordered)} bodies, its own included; give at most "
+            "that, or a --topology with more neighbors"
+        )
+    chosen = [ordered[-1], *ordered[: least - 1]]
+    return ordered[-1] / math.sqrt(sum(weight**2 for weight in chosen))
+
+
+def _said(name: str, settings: Settings) -> str:
+    return f"--{name.replace('_', '-')} {getattr(settings, name)}"

@@ -1,0 +1,174 @@
+"""What client-level privacy promises: to whom, for how much noise, after how many releases. See docs/privacy.md."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.privacy.gaussian import check_probability
+from dpeer.privacy.gaussian import epsilon as epsilon_of
+from dpeer.privacy.gaussian import mu as mu_of
+
+Adversary = Literal["neighbor", "aggregate"]
+Adjacency = Literal["replace", "zero-out"]
+
+_MOST = 10**15
+"""Releases: beyond it floating point numbers cannot count them."""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """A peer's whole data set, protected by Gaussian noise on each clipped update that it releases.
+
+    Attributes:
+        noise_multiplier: sigma, the noise that protects over the clip norm.
+        clip_norm: C, the largest L2 norm of an update.
+        delta: The probability that epsilon does not hold.
+        adversary: `neighbor` sees every message; `aggregate` is an outsider that sees averages of honest peers only.
+        adjacency: What two data sets that must look alike may differ in: `replace` a peer's data set by any other,
+            `zero-out` its update by nothing.
+        share: Only with `aggregate`: the largest of max_i w_i / ||w||_2 over the averages that are seen, w the weights
+            of the honest peers in one. `uniform_share(m)` for m equal ones.
+
+    Raises:
+        ConfigurationError: A value is out of its range.
+    """
+
+    noise_multiplier: float
+    clip_norm: float
+    delta: float
+    adversary: Adversary = "neighbor"
+    adjacency: Adjacency = "replace"
+    share: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("noise multiplier", self.noise_multiplier), ("clip norm", self.clip_norm)):
+            if not (value > 0.0 and math.isfinite(value)):
+                raise ConfigurationError(f"{name} {value:g}: choose a number above 0, for example 1.0")
+        check_probability(self.delta)
+        for kind, word, valid in (
+            ("adversary", self.adversary, get_args(Adversary)),
+            ("adjacency", self.adjacency, get_args(Adjacency)),
+        ):
+            if word not in valid:
+                raise ConfigurationError(f"{kind} {word!r}: choose {' or '.join(valid)}")
+        if not 0.0 < self.share <= 1.0:
+            raise ConfigurationError(f"share {self.share:g}: the largest of an average's weights is above 0, at most 1")
+        if self.adversary == "neighbor" and self.share != 1.0:
+            raise ConfigurationError(f"share {self.share:g}: a neighbor sees each message by itself, its share is 1")
+
+    @property
+    def noise_std(self) -> float:
+        """The standard deviation s of the noise on each coordinate of a message: sigma C, times the share."""
+        return self.noise_multiplier * self.clip_norm * self.share
+
+    @property
+    def sensitivity(self) -> float:
+        """S, how far a release can move in L2 when the data change: 2 C for replace, C for zero-out."""
+        return self.clip_norm * (2.0 if self.adjacency == "replace" else 1.0)
+
+    def ratio(self, adversary: Adversary | None = None) -> float:
+        """The noise that the adversary meets over the sensitivity of what it sees; the multiplier to account with.
+
+        Args:
+            adversary: Another one than this guarantee's own, for the other of the two numbers.
+        """
+        against = self.adversary if adversary is None else adversary
+        # In an average with weights w the noises add up to s ||w||_2 = sigma C max_i w_i, one update moves it by
+        # max_i w_i S: the weights cancel.
+        noise = self.noise_std if against == "neighbor" else self.noise_multiplier * self.clip_norm
+        return noise / self.sensitivity
+
+    def mu(self, releases: int, adversary: Adversary | None = None) -> float:
+        """Mu of Gaussian differential privacy after so many releases.
+
+        Args:
+            releases: T, 0 or more.
+            adversary: As in `ratio`.
+
+        Raises:
+            ConfigurationError: releases is negative.
+        """
+        if releases < 0:
+            raise ConfigurationError(f"releases {releases}: choose 0 or more")
+        return math.sqrt(releases) / self.ratio(adversary)
+
+    def epsilon(self, releases: int, adversary: Adversary | None = None) -> float:
+        """Epsilon at this delta after so many releases; the arguments are those of `mu`."""
+        return epsilon_of(self.mu(releases, adversary), self.delta)
+
+    def releases(self, epsilon: float) -> int:
+        """The most releases after which epsilon, against this guarantee's adversary, is still at most this.
+
+        Raises:
+            ConfigurationError: epsilon is negative or not finite.
+        """
+        if not math.isfinite(epsilon):
+            raise ConfigurationError(f"epsilon {epsilon:g}: choose a finite number, 0 or more")
+        most = min((mu_of(epsilon, self.delta) * self.ratio()) ** 2, float(_MOST))
+        count = math.floor(most)
+        # A root found to the last digit may lie on either side of a whole number; `epsilon` is what a run goes by.
+        if count < _MOST and self.epsilon(count + 1) <= epsilon:
+            return count + 1
+        return count - 1 if count > 0 and self.epsilon(count) > epsilon else count
+
+    @property
+    def words(self) -> str:
+        """Unit, adversary and adjacency, for people."""
+        return self.words_against(self.adversary)
+
+    def words_against(self, adversary: Adversary) -> str:
+        """The same against either adversary."""
+        adjacency = {"replace": "replace-one", "zero-out": "zero-out"}[self.adjacency]
+        if adversary == "neighbor":
+            return f"one peer's whole data set, against a neighbor, {adjacency}"
+        return f"one peer's whole data set, against an outsider that sees only {self._averages}, {adjacency}"
+
+    @property
+    def _averages(self) -> str:
+        equal = 1.0 / self.share**2
+        if abs(equal - round(equal)) < 1e-6 * equal:
+            return f"averages of at least {round(equal)} honest peers"
+        return f"averages of honest peers in which one hides as among {equal:.1f} of equal weight"
+
+
+def uniform_share(min_honest: int) -> float:
+    """The share of one peer in an average of so many with equal weights: 1 / sqrt(m).
+
+    Raises:
+        ConfigurationError: It is less than one.
+    """
+    if min_honest < 1:
+        raise ConfigurationError(f"min-honest {min_honest}: an average has at least 1 honest peer")
+    return 1.0 / math.sqrt(min_honest)
+
+
+def default_delta(units: int) -> float:
+    """min(1e-5, 1 / (10 N)) for N protected units (peers)."""
+    _check_units(units)
+    return min(1e-5, 0.1 / units)
+
+
+def check_delta(delta: float, units: int) -> str | None:
+    """A warning about a delta above 1 / (10 N), N the protected units; None for a smaller one.
+
+    Raises:
+        ConfigurationError: It is 1 / N or more, or not between 0 and 1.
+    """
+    check_probability(delta)
+    _check_units(units)
+    if delta >= 1.0 / units:
+        raise ConfigurationError(
+            f"delta {delta:g} with {units} peers: at 1/{units} or more, publishing one peer's data outright would "
+            f"count as private: choose at most {0.1 / units:.4g}"
+        )
+    if delta > 0.1 / units:
+        return f"delta {delta:g} is above 1/(10 N) = {0.1 / units:.4g} of {units} peers: choose that or less"
+    return None
+
+
+def _check_units(units: int) -> None:
+    if units < 1:
+        raise ConfigurationError(f"size {units}: there is at least 1 peer to protect")

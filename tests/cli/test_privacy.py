@@ -1,0 +1,301 @@
+"""`dpeer privacy epsilon`, `calibrate` and `plan`."""
+
+import json
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dpeer.cli.privacy import privacy
+from dpeer.exceptions import ConfigurationError
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(*arguments: object, columns: int = 80) -> Result:
+    return CliRunner().invoke(privacy, list(map(str, arguments)), env={"COLUMNS": str(columns)})
+
+
+def parsed(*arguments: object) -> Any:
+    result = run(*arguments, "--json")
+    assert result.exception is None, result.output
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    return json.loads(result.output, parse_constant=refuse)
+
+
+def words(result: Result) -> str:
+    assert result.exception is None, result.output
+    return " ".join(result.output.split())
+
+
+AGGREGATE = ("--dp-adversary", "aggregate", "--dp-min-honest", 16)
+
+
+def test_epsilon_json_against_a_neighbor() -> None:
+    found = parsed("epsilon", "--noise-multiplier", 5, "--rounds", 100, "--delta", "1e-5", "--dp-adjacency", "zero-out")
+    assert found.pop("epsilon") == pytest.approx(9.997, abs=5e-4)
+    assert found == {
+        "delta": 1e-5,
+        "mode": "client",
+        "adversary": "neighbor",
+        "adjacency": "zero-out",
+        "noise_multiplier": 5.0,
+        "rounds": 100,
+        "accountant": "exact",
+    }
+
+
+def test_epsilon_json_of_aggregate_mode_has_both_numbers() -> None:
+    found = parsed("epsilon", "--noise-multiplier", 5, "--rounds", 100, *AGGREGATE)
+    assert found["epsilon_neighbor"] == pytest.approx(195, abs=0.5)
+    assert found["epsilon"] == found["epsilon_aggregate"] == pytest.approx(24.38, abs=0.005)
+    assert (found["adversary"], found["adjacency"]) == ("aggregate", "replace")
+
+
+def test_clip_norm_changes_no_epsilon_and_the_noise_in_proportion() -> None:
+    arguments = ("--rounds", 20, "--target-epsilon", 10)
+    one, fifth = parsed("calibrate", *arguments), parsed("calibrate", *arguments, "--clip-norm", 0.2)
+    assert list(one) == ["noise_multiplier", "noise_std"]
+    assert one["noise_multiplier"] == fifth["noise_multiplier"] == one["noise_std"] == pytest.approx(4.47114, abs=5e-6)
+    assert fifth["noise_std"] == pytest.approx(0.2 * one["noise_std"])
+    epsilons = [
+        parsed("epsilon", "--noise-multiplier", 3, "--rounds", 9, "--clip-norm", clip)["epsilon"] for clip in (0.1, 7)
+    ]
+    assert epsilons[0] == pytest.approx(epsilons[1], rel=1e-12)
+
+
+def test_zero_out_needs_half_the_noise() -> None:
+    arguments = ("calibrate", "--rounds", 20, "--target-epsilon", 10)
+    replace, zero = parsed(*arguments), parsed(*arguments, "--dp-adjacency", "zero-out")
+    assert replace["noise_multiplier"] == pytest.approx(2.0 * zero["noise_multiplier"], rel=1e-8)
+
+
+@pytest.mark.parametrize("accountant", ["exact", "pld", "rdp"])
+@pytest.mark.parametrize("adversary", [(), AGGREGATE])
+def test_what_calibrate_prints_is_enough_when_typed_again(accountant: str, adversary: tuple[object, ...]) -> None:
+    rest = ("--rounds", 37, "--accountant", accountant, "--delta", "1e-6", *adversary)
+    printed = words(run("calibrate", "--target-epsilon", 3, *rest))
+    multiplier = re.search(r"noise multiplier ([\d.]+)", printed)
+    assert multiplier
+    assert 2.99 < parsed("epsilon", "--noise-multiplier", multiplier[1], *rest)["epsilon"] <= 3.0
+    exactly = parsed("calibrate", "--target-epsilon", 3, *rest)
+    assert parsed("epsilon", "--noise-multiplier", exactly["noise_multiplier"], *rest)["epsilon"] <= 3.0
+    assert ("epsilon_neighbor" in exactly) == bool(adversary)
+
+
+def test_in_aggregate_mode_every_command_says_which_number_is_which() -> None:
+    for arguments in (
+        ("epsilon", "--noise-multiplier", 5, "--rounds", 100),
+        ("calibrate", "--target-epsilon", "24.382", "--rounds", 100),
+        ("plan", "--size", 16, "--parameters", 100, "--rounds", 100, "--noise-multiplier", 5),
+        ("matrix", "--size", 16, "--topology", "full", "--rounds", 100, "--noise-multiplier", 5),
+    ):
+        printed = words(run(*arguments, *AGGREGATE))
+        assert (
+            "Epsilon is 24.38 only for an outsider that sees only averages of at least 16 honest peers, and 195.4 for "
+            "every neighbor, which sees each message by itself."
+        ) in printed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "one peer's whole data set, against a neighbor, replace-one"),
+        (("--dp-adjacency", "zero-out"), "one peer's whole data set, against a neighbor, zero-out"),
+        (AGGREGATE, "against an outsider that sees only averages of at least 16 honest peers, replace-one"),
+    ],
+)
+def test_unit_adversary_and_adjacency_are_said_in_words(arguments: tuple[object, ...], said: str) -> None:
+    assert said in words(run("epsilon", "--noise-multiplier", 5, "--rounds", 20, *arguments))
+    assert said in words(run("calibrate", "--target-epsilon", 5, "--rounds", 20, *arguments))
+    plan = ("plan", "--size", 16, "--parameters", 100, "--rounds", 20, "--noise-multiplier", 5)
+    assert said in words(run(*plan, *arguments))
+
+
+def test_plan_of_eight_hospitals_says_what_to_do() -> None:
+    arguments = ("plan", "--size", 8, "--parameters", 60_000, "--rounds", 20, "--target-epsilon", 10)
+    found = parsed(*arguments)
+    assert found["noise_norm_over_clip_norm"] == pytest.approx(4.4712 * math.sqrt(60_000), rel=1e-4)
+    assert found["noise_over_longest_way"] == pytest.approx(4.4712 * math.sqrt(60_000 / (8 * 20)), rel=1e-4)
+    assert (found["releases"], found["releases_that_fit"], found["survives"]) == (20, 20, False)
+    assert found["epsilon"] <= 10.0
+    printed = words(run(*arguments))
+    assert "noise norm / clip norm 1,095" in printed
+    assert "Training cannot survive this" in printed
+    assert (
+        "fewer shared parameters (adapters, or a small body on a frozen public one), fewer rounds, or privacy at"
+        in (printed)
+    )
+
+
+def test_plan_warns_only_where_noise_outruns_training() -> None:
+    # ratio / sqrt(n T) = sqrt(p / (n T)) for sigma 1.
+    arguments = ("plan", "--size", 4, "--rounds", 25, "--noise-multiplier", 1, "--parameters")
+    assert "cannot survive" not in words(run(*arguments, 100))
+    assert "cannot survive" in words(run(*arguments, 101))
+
+
+def test_plan_with_a_budget_that_ends_early() -> None:
+    arguments = (
+        "plan",
+        "--size",
+        8,
+        "--parameters",
+        10,
+        "--rounds",
+        100,
+        "--noise-multiplier",
+        5,
+        "--target-epsilon",
+        10,
+    )
+    found = parsed(*arguments)
+    assert (found["rounds"], found["releases"], found["releases_that_fit"]) == (100, 25, 25)
+    again = parsed("epsilon", "--noise-multiplier", 5, "--rounds", 25)["epsilon"]
+    assert found["epsilon"] == again <= 10.0 < parsed("epsilon", "--noise-multiplier", 5, "--rounds", 26)["epsilon"]
+    assert "The budget lasts 25 of 100 rounds" in words(run(*arguments))
+
+
+def test_plan_without_room_for_one_release() -> None:
+    printed = words(run("plan", "--size", 8, "--parameters", 10, "--rounds", 9, "--noise-multiplier", 0.1,
+                        "--target-epsilon", 1))  # fmt: skip
+    assert "Not one release fits into the budget" in printed
+    assert "exit code 5" in printed
+
+
+def test_plan_by_another_accountant_fits_fewer() -> None:
+    arguments = (
+        "plan",
+        "--size",
+        8,
+        "--parameters",
+        10,
+        "--rounds",
+        100,
+        "--noise-multiplier",
+        5,
+        "--target-epsilon",
+        10,
+    )
+    assert parsed(*arguments, "--accountant", "rdp")["releases"] < parsed(*arguments)["releases"]
+    made = parsed("plan", "--size", 8, "--parameters", 10, "--rounds", 7, "--target-epsilon", 10, "--accountant", "rdp")
+    assert made["releases"] == 7
+    assert made["epsilon"] <= 10.0
+
+
+def test_delta_by_size() -> None:
+    plan = ("plan", "--parameters", 10, "--rounds", 9, "--noise-multiplier", 5)
+    assert parsed(*plan, "--size", 8)["delta"] == 1e-5
+    assert parsed(*plan, "--size", 50_000)["delta"] == pytest.approx(2e-6)
+    assert parsed(*plan, "--size", 8, "--delta", 0.02)["warnings"] == [
+        "delta 0.02 is above 1/(10 N) = 0.0125 of 8 peers: choose that or less"
+    ]
+    epsilon = ("epsilon", "--noise-multiplier", 5, "--rounds", 20)
+    assert "above 1/(10 N) = 0.0125 of 8 peers" in words(run(*epsilon, "--delta", 0.02, "--size", 8))
+    assert "above 1/(10 N)" not in words(run(*epsilon, "--delta", 0.02))
+
+
+EPSILON = ("epsilon", "--noise-multiplier", 5, "--rounds", 20)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("epsilon",), r"^--noise-multiplier, --rounds must be given, for example dpeer privacy epsilon --noise-mul"),
+        (("epsilon", "--rounds", 4), r"^--noise-multiplier must be given"),
+        (("calibrate", "--rounds", 4), r"^--target-epsilon must be given"),
+        (("matrix", "--rounds", 4), r"^--noise-multiplier or --target-epsilon must be given"),
+        (("plan", "--rounds", 4, "--noise-multiplier", 1), r"^--size, --parameters must be given"),
+        ((*EPSILON, "--dp-adversary", "aggregate"), r"for example --dp-min-honest 16$"),
+        ((*EPSILON, "--dp-min-honest", 4), r"belongs to --dp-adversary aggregate$"),
+        ((*EPSILON, "--dp-adversary", "aggregate", "--dp-min-honest", 1), r"--dp-min-honest '1': write .* from 2 on"),
+        ((*EPSILON, *AGGREGATE, "--size", 8), r"--dp-min-honest 16: there are 8 peers"),
+        ((*EPSILON, "--delta", 0.125, "--size", 8), r"delta 0.125 with 8 peers.*at most 0.0125$"),
+        ((*EPSILON, "--delta", 0), r"--delta '0': write a number from .* for example 1e-5$"),
+        ((*EPSILON, "--delta", "1e-20", "--accountant", "pld"), r"delta 1e-20: accountant pld"),
+        (("epsilon", "--noise-multiplier", "nan", "--rounds", 4), r"--noise-multiplier 'nan': write a number"),
+        (("epsilon", "--noise-multiplier", "five", "--rounds", 4), r"--noise-multiplier 'five'.*for example 5$"),
+        (("epsilon", "--noise-multiplier", -5, "--rounds", 4), r"--noise-multiplier '-5'"),
+        (("epsilon", "--noise-multiplier", 1e-6, "--rounds", 4, "--accountant", "pld"), r"use exact$"),
+        (("epsilon", "--noise-multiplier", 5, "--rounds", 0), r"--rounds '0': write a whole number from 1 on"),
+        (("epsilon", "--noise-multiplier", 5, "--rounds", 2.5), r"--rounds '2.5'"),
+        (("calibrate", "--target-epsilon", 0, "--rounds", 4), r"--target-epsilon '0'"),
+        ((*EPSILON, "--clip-norm", "inf"), r"--clip-norm 'inf'"),
+        (("plan", "--parameters", "60k"), r"--parameters '60k': write a whole number"),
+    ],
+)
+def test_what_is_wrong_or_missing(arguments: tuple[object, ...], said: str) -> None:
+    result = run(*arguments)
+    assert isinstance(result.exception, ConfigurationError)
+    assert result.exception.exit_code == 2
+    assert re.search(said, str(result.exception)), result.exception
+    assert "\n" not in str(result.exception)
+    assert result.output == ""
+
+
+def test_words_that_are_no_choice_end_with_2(dpeer: Callable[..., Any]) -> None:
+    for option, valid in (("--accountant", "'exact', 'pld', 'rdp'"), ("--dp-adversary", "'neighbor', 'aggregate'")):
+        ended = dpeer("privacy", *EPSILON, option, "server")
+        assert ended.code == 2
+        assert ended.err.count("\n") == 1
+        assert valid in ended.err
+        assert option in ended.err
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_lines_fit(columns: int) -> None:
+    for arguments in (
+        (*EPSILON, *AGGREGATE, "--accountant", "rdp"),
+        ("calibrate", "--target-epsilon", "1e6", "--rounds", 10**9, *AGGREGATE),
+        ("plan", "--size", 16, "--parameters", 10**12, "--rounds", 10**6, "--target-epsilon", 0.001, *AGGREGATE),
+        ("matrix", "--size", 12, "--noise-multiplier", 0.01, "--rounds", 9, "--pairs"),
+    ):
+        result = run(*arguments, columns=columns)
+        assert result.exception is None
+        assert max(len(line.rstrip()) for line in result.output.splitlines()) <= columns
+        assert "…" not in result.output
+
+
+def loaded(*arguments: str) -> set[str]:
+    code = (
+        "import sys\nfrom dpeer.cli import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit as ended:\n    assert not ended.code\n"
+        "print('loaded:', *{name.partition('.')[0] for name in sys.modules})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True, cwd=ROOT, timeout=100
+    )
+    return set(done.stdout.partition("loaded:")[2].split())
+
+
+def test_the_closed_form_waits_for_neither_torch_nor_dp_accounting() -> None:
+    asked = ("privacy", "epsilon", "--noise-multiplier", "5", "--rounds", "20", "--accountant")
+    assert loaded(*asked, "exact") & {"torch", "dp_accounting"} == set()
+    assert loaded(*asked, "rdp") & {"torch", "dp_accounting"} == {"dp_accounting"}
+
+
+def test_importing_the_package_waits_for_neither() -> None:
+    code = "import dpeer.privacy, dpeer.privacy.accounting, dpeer.privacy.planning, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert {"torch", "dp_accounting"}.isdisjoint(done.stdout.split())
+
+
+def test_what_the_documentation_shows_is_what_its_commands_print() -> None:
+    page = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^\$ dpeer privacy (.+)\n((?:.*\n)*?)(?=```|\$ )", page, flags=re.MULTILINE)
+    computed = ("epsilon", "calibrate", "matrix", "plan")  # the others train
+    assert {command.split()[0] for command, _ in commands} >= {*computed}
+    for command, printed in commands:
+        if not command.startswith(computed):
+            continue
+        output = run(*command.split()).output
+        assert [line.split() for line in printed.splitlines()] == [line.split() for line in output.splitlines()]

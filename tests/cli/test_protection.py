@@ -1,0 +1,144 @@
+"""From settings to what a run promises."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpeer.cli.graph import build_graph
+from dpeer.cli.protection import planned_releases, privacy_notes, promise, protect
+from dpeer.cli.settings import Settings
+from dpeer.exceptions import BudgetTooSmall, ConfigurationError
+
+
+def promised(**settings):
+    asked = Settings(privacy="client", **settings)
+    return promise(asked, build_graph(asked))
+
+
+def test_without_privacy_nothing_is_promised_and_its_options_are_refused():
+    settings = Settings()
+    assert promise(settings, build_graph(settings)) is None
+    for name, value in (("noise_multiplier", 1.0), ("target_epsilon", 8.0), ("delta", 1e-6), ("sparsify", "top-k:0.4")):
+        asked = Settings(**{name: value})
+        with pytest.raises(ConfigurationError, match="--privacy client") as found:
+            promise(asked, build_graph(asked))
+        assert f"--{name.replace('_', '-')} {value}" in str(found.value)
+
+
+def test_it_has_to_be_said_how_much():
+    with pytest.raises(ConfigurationError, match="--target-epsilon"):
+        promised()
+
+
+@pytest.mark.parametrize("rounds", [1, 20, 300])
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+def test_the_noise_follows_from_the_budget_and_just_fits_the_rounds(rounds, adjacency):
+    guarantee = promised(target_epsilon=8.0, rounds=rounds, dp_adjacency=adjacency)
+    assert guarantee.releases(8.0) == rounds
+    assert guarantee.epsilon(rounds) <= 8.0
+    assert guarantee.epsilon(rounds) == pytest.approx(8.0, rel=1e-6)
+
+
+def test_it_follows_from_the_rounds_in_which_a_peer_takes_part():
+    settings = Settings(privacy="client", target_epsilon=8.0, rounds=40, size=10, participation=0.3)
+    graph = build_graph(settings)
+    planned = planned_releases(settings, graph)
+    from dpeer.cli.graph import take_part
+
+    drawn = take_part(graph, settings)
+    counts = [sum(drawn.at(number, rank).active for number in range(40)) for rank in range(10)]
+    assert planned == max(counts) < 40
+    assert promise(settings, graph).releases(8.0) == planned
+
+
+def test_a_budget_too_small_for_one_release_ends_with_code_5():
+    with pytest.raises(BudgetTooSmall, match="not even one") as found:
+        promised(target_epsilon=0.5, noise_multiplier=1.0)
+    assert found.value.exit_code == 5
+
+
+@pytest.mark.parametrize("topology", ["ring", "grid", "torus", "full"])
+def test_the_share_is_that_of_the_worst_set_of_honest_peers(topology):
+    settings = Settings(
+        privacy="client", noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=2, size=9, topology=topology
+    )
+    graph = build_graph(settings)
+    worst = 0.0
+    for row in np.asarray(graph.weights):
+        heard = row[row > 0]
+        # Every subset of two or more; more only make the length of all weights larger.
+        for a in range(len(heard)):
+            for b in range(a):
+                pair = heard[[a, b]]
+                worst = max(worst, pair.max() / np.linalg.norm(pair))
+    guarantee = promise(settings, graph)
+    assert guarantee.share == pytest.approx(worst)
+    assert guarantee.noise_std == pytest.approx(5.0 * worst)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({}, "--dp-min-honest M"),
+        ({"dp_min_honest": 4}, "averages only 3 bodies"),
+        ({"dp_min_honest": 3, "sparsify": "top-k:0.4"}, "top-k:0.4"),
+        ({"dp_min_honest": 3, "participation": 0.5}, "--participation 1"),
+        ({"dp_min_honest": 3, "fresh_neighbors": "2"}, "fixed --topology"),
+    ],
+)
+def test_what_is_not_sound_in_aggregate_mode_is_refused(changes, named):
+    with pytest.raises(ConfigurationError, match=named):
+        promised(noise_multiplier=1.0, dp_adversary="aggregate", **changes)
+
+
+def test_min_honest_without_aggregate_is_refused():
+    with pytest.raises(ConfigurationError, match="aggregate"):
+        promised(noise_multiplier=1.0, dp_min_honest=3)
+
+
+def test_a_delta_that_protects_nobody_is_refused():
+    with pytest.raises(ConfigurationError, match="delta"):
+        promised(noise_multiplier=1.0, delta=0.125, size=8)
+
+
+def lines(tmp_path, parameters=60_000, **settings):
+    asked = Settings(privacy="client", **settings)
+    graph = build_graph(asked)
+    protection = protect(asked, promise(asked, graph), tmp_path / "privacy", resume=False)
+    assert not (tmp_path / "privacy").exists()
+    return privacy_notes(protection, asked, graph, parameters)
+
+
+def test_the_start_says_whose_data_against_whom_and_how_much_noise(tmp_path):
+    found = lines(tmp_path, target_epsilon=10.0, rounds=20)
+    assert "one peer's whole data set, against a neighbor, replace-one: epsilon 10 at delta 1e-05 after 20" in found[0]
+    # PRIVACY: eps 10, delta 1e-5, 20 rounds, 60,000 parameters, replace-one: about 1,100 times the clip norm.
+    ratio = float(found[1].split(" is ")[1].split(" times")[0].replace(",", ""))
+    assert ratio == pytest.approx(1100, rel=0.02)
+    assert "fewer shared parameters" in found[2]
+
+
+def test_it_says_when_the_budget_will_be_used_up(tmp_path):
+    found = lines(tmp_path, target_epsilon=10.0, noise_multiplier=4.0, rounds=50)
+    fitting = promised(target_epsilon=10.0, noise_multiplier=4.0, rounds=50).releases(10.0)
+    assert 1 <= fitting < 50
+    assert any(f"after {fitting} of 50 releases" in line for line in found)
+
+
+def test_in_aggregate_mode_both_numbers_are_said(tmp_path):
+    found = lines(tmp_path, noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=3, rounds=10)
+    asked = promised(noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=3, rounds=10)
+    (both,) = [line for line in found if "against a neighbor" in line]
+    assert f"{asked.epsilon(10, 'aggregate'):.4g}" in both
+    assert f"{asked.epsilon(10, 'neighbor'):.4g}" in both
+    assert asked.epsilon(10, "neighbor") > asked.epsilon(10, "aggregate")
+    assert math.isclose(asked.noise_std, 5 / math.sqrt(3))
+
+
+def test_few_kept_values_mean_a_short_noise(tmp_path):
+    whole, kept = (
+        lines(tmp_path, noise_multiplier=1.0, parameters=10_000, sparsify=rule) for rule in (None, "random:0.04")
+    )
+    assert any("100 times" in line and "(10,000 values)" in line for line in whole)
+    assert any("20 times" in line and "(400 values)" in line for line in kept)

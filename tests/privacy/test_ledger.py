@@ -1,0 +1,127 @@
+"""The write-ahead ledger, and processes that die in the middle of it."""
+
+import json
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dpeer.exceptions import CheckpointError
+from dpeer.privacy import Ledger
+
+
+def rounds(folder: Path) -> list[int]:
+    return [json.loads(line)["round"] for line in (folder / "ledger.jsonl").read_text().splitlines()]
+
+
+def test_the_charge_is_on_disk_before_the_release_is_made(tmp_path):
+    folder = tmp_path / "privacy"
+    ledger = Ledger(folder, resume=False)
+    assert ledger.releases == 0
+    assert not folder.exists(), "nothing is written before the first charge"
+
+    def make() -> bytes:
+        assert rounds(folder) == [0]
+        assert Ledger(folder, resume=True).released(0) is None
+        return b"body"
+
+    assert ledger.charge(0, make) == b"body"
+    again = Ledger(folder, resume=True)
+    assert (again.releases, again.released(0), again.last()) == (1, b"body", b"body")
+    assert not again.charged(1)
+
+
+def test_a_release_that_failed_is_charged_and_stays_silent(tmp_path):
+    ledger = Ledger(tmp_path, resume=False)
+
+    def fail() -> bytes:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        ledger.charge(4, fail)
+    again = Ledger(tmp_path, resume=True)
+    assert again.charged(4)
+    assert again.released(4) is None
+    with pytest.raises(ValueError, match="charged already"):
+        again.charge(4, lambda: b"other")
+
+
+def test_the_last_bytes_stay_and_older_ones_go(tmp_path):
+    ledger = Ledger(tmp_path, resume=False)
+    for number in range(5):
+        ledger.charge(number, lambda n=number: bytes([n]))
+    assert ledger.last() == b"\4"
+    assert ledger.released(4) == b"\4"
+    assert ledger.released(1) is None
+    assert len(list(tmp_path.glob("released-*"))) <= 2
+
+
+def test_a_new_run_puts_the_ledger_of_an_earlier_one_aside(tmp_path):
+    for run in range(3):
+        ledger = Ledger(tmp_path, resume=False)
+        assert ledger.releases == 0
+        assert ledger.last() is None
+        for number in range(run + 1):
+            ledger.charge(number, lambda: b"x")
+    assert rounds(tmp_path) == [0, 1, 2]
+    asides = sorted(tmp_path.glob("ledger-*.jsonl"))
+    assert [len(path.read_text().splitlines()) for path in asides] == [1, 2]
+
+
+def test_a_charge_that_was_not_written_whole_has_released_nothing(tmp_path):
+    Ledger(tmp_path, resume=False).charge(0, lambda: b"x")
+    with (tmp_path / "ledger.jsonl").open("a") as file:
+        file.write('{"rou')
+    ledger = Ledger(tmp_path, resume=True)
+    assert ledger.releases == 1
+    ledger.charge(1, lambda: b"y")
+    assert rounds(tmp_path) == [0, 1]
+
+
+@pytest.mark.parametrize("content", ["nonsense\n", '{"round": "a"}\n', '{"round": 0}\n[]\n{"round": 1}\n'])
+def test_a_damaged_ledger_is_an_error_that_names_the_file(tmp_path, content):
+    (tmp_path / "ledger.jsonl").write_text(content)
+    with pytest.raises(CheckpointError, match=r"ledger\.jsonl"):
+        Ledger(tmp_path, resume=True)
+
+
+LIFE = """
+import os, sys
+from pathlib import Path
+from dpeer.privacy import Ledger
+
+ledger = Ledger(Path(sys.argv[1]), resume=True)
+start = int(sys.argv[2])
+for number in range(start, start + 10_000):
+    sent = ledger.released(number) if ledger.charged(number) else ledger.charge(number, lambda: os.urandom(2000))
+    if sent is not None:  # "sent": somebody else has it now
+        os.write(1, f"{number} {sent.hex()}\\n".encode())
+"""
+
+
+@pytest.mark.timeout(300)
+def test_killed_at_any_moment_nothing_sent_is_uncharged_or_sent_again_with_other_noise(tmp_path):
+    """50 lives, each killed at a random moment; each goes on one round before where the last one was."""
+    draw = random.Random(7)
+    folder, seen, start = tmp_path / "privacy", {}, 0
+    silent = 0
+    for _ in range(50):
+        process = subprocess.Popen([sys.executable, "-c", LIFE, str(folder), str(start)], stdout=subprocess.PIPE)
+        lines = [process.stdout.readline() for _ in range(draw.randrange(1, 8))]
+        process.send_signal(signal.SIGKILL)
+        rest, _ = process.communicate()
+        whole = [line for line in b"".join([*lines, rest]).decode().split("\n")[:-1] if line]
+        for line in whole:
+            number, sent = line.split()
+            assert seen.setdefault(int(number), sent) == sent, "a round was sent twice with different noise"
+        charged = set(rounds(folder)) if (folder / "ledger.jsonl").read_text().endswith("\n") else None
+        ledger = Ledger(folder, resume=True)
+        charged = charged or set(rounds(folder))
+        assert set(seen) <= charged, "something was sent that is not charged"
+        silent += sum(number not in seen for number in charged)
+        start = max(seen)  # where a checkpoint of the round before would go on
+        assert ledger.released(start) is not None, "the bytes that were sent can be sent again"
+    assert len(seen) > 50

@@ -1,0 +1,124 @@
+"""Clipping and noise."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.privacy import Sparsifier, clip, draw_noise, norm, privatize
+
+NONE = Sparsifier()
+
+
+def vector(*values):
+    return np.array(values, dtype=np.float32)
+
+
+def test_a_short_update_is_left_alone():
+    update = vector(0.3, -0.4)
+    met = clip(update, 1.0)
+    assert update.tolist() == vector(0.3, -0.4).tolist()
+    assert (met.clipped, met.finite) == (False, True)
+    assert met.norm == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e12, 1e37])
+@pytest.mark.parametrize("clip_norm", [1e-3, 0.2, 7.0])
+def test_a_long_update_is_never_longer_than_the_clip_norm_and_keeps_its_direction(scale, clip_norm):
+    original = np.random.default_rng(1).normal(size=100_003).astype(np.float32) * np.float32(scale)
+    update = original.copy()
+    length = math.sqrt(float(np.sum(original.astype(np.float64) ** 2)))
+    met = clip(update, clip_norm)
+    assert met.norm == pytest.approx(length, rel=1e-9)
+    assert math.sqrt(float(np.sum(update.astype(np.float64) ** 2))) <= clip_norm
+    if length > clip_norm:
+        assert met.clipped
+        assert norm(update) == pytest.approx(clip_norm, rel=1e-5)
+        direction = original.astype(np.float64) / length
+        assert np.allclose(update / clip_norm, direction, atol=1e-6)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_an_update_that_is_not_finite_becomes_zero(bad):
+    update = vector(1.0, bad, 2.0)
+    assert not clip(update, 1.0).finite
+    assert update.tolist() == [0, 0, 0]
+
+
+def test_noise_has_the_standard_deviation_asked_for_and_never_comes_twice():
+    first, second = draw_noise(400_000, 2.5), draw_noise(400_000, 2.5)
+    for noise in (first, second):
+        assert noise.std() == pytest.approx(2.5, rel=0.01)
+        assert abs(noise.mean()) < 0.02
+        # Kurtosis of a normal distribution is 3; of a uniform one, 1.8.
+        assert np.mean((noise / noise.std()) ** 4) == pytest.approx(3, abs=0.1)
+    assert abs(np.corrcoef(first, second)[0, 1]) < 0.01
+
+
+def test_a_seed_of_the_process_does_not_reach_the_noise():
+    np.random.seed(0)
+    first = draw_noise(10, 1.0)
+    np.random.seed(0)
+    assert not np.array_equal(first, draw_noise(10, 1.0))
+
+
+def test_what_is_released_is_base_plus_clipped_update_plus_noise():
+    rng = np.random.default_rng(3)
+    base, body = (rng.normal(size=5000).astype(np.float32) for _ in range(2))
+    before = base.copy(), body.copy()
+    runs = np.array([privatize(base, body, 0.5, 0.1, NONE, None)[0] for _ in range(400)])
+    update = (body - base).astype(np.float64)
+    expected = base + update * 0.5 / np.linalg.norm(update)
+    # Of 400 runs the mean of a coordinate has a standard deviation of 0.1 / 20.
+    assert np.abs(runs.mean(0) - expected).max() < 6 * 0.1 / 20
+    assert runs.std() ** 2 == pytest.approx(0.1**2 + expected.var(), rel=0.05)
+    assert np.array_equal(base, before[0])
+    assert np.array_equal(body, before[1])
+
+
+def test_without_an_update_what_is_left_is_noise_on_the_base():
+    base = np.zeros(100_000, dtype=np.float32)
+    released, met = privatize(base, np.full_like(base, np.nan), 1.0, 3.0, NONE, None)
+    assert not met.finite
+    assert released.std() == pytest.approx(3.0, rel=0.02)
+
+
+def test_top_k_keeps_the_largest_noised_changes_and_the_base_elsewhere():
+    base = np.arange(1000, dtype=np.float32)
+    body = base.copy()
+    body[:100] += 1000.0  # far above the noise, so these must be among the 400
+    released, _ = privatize(base, body, 1e5, 1.0, Sparsifier.parse("top-k:0.4"), None)
+    changed = released != base
+    assert changed.sum() == 400
+    assert changed[:100].all()
+    assert np.abs((released - base)[changed]).min() > 0.3, "of 900 noises with deviation 1 the larger third"
+
+
+def test_a_random_mask_leaves_the_clip_norm_to_what_is_kept():
+    rng = np.random.default_rng(0)
+    mask = Sparsifier.parse("random:0.25").mask(1000, rng)
+    assert mask is not None
+    assert mask.sum() == 250
+    base = np.zeros(1000, dtype=np.float32)
+    body = rng.normal(size=1000).astype(np.float32) * 10
+    released, met = privatize(base, body, 2.0, 1e-9, Sparsifier.parse("random:0.25"), mask)
+    assert not released[~mask].any()
+    assert met.norm == pytest.approx(np.linalg.norm(body[mask].astype(np.float64)))
+    assert np.linalg.norm(released.astype(np.float64)) == pytest.approx(2.0, rel=1e-5)
+
+
+def test_a_mask_is_the_generators_and_knows_no_data():
+    rule = Sparsifier.parse("random:0.4")
+    a, b, c = (rule.mask(50, np.random.default_rng(seed)) for seed in (5, 5, 6))
+    assert np.array_equal(a, b)
+    assert not np.array_equal(a, c)
+    assert Sparsifier.parse("top-k:0.4").mask(50, np.random.default_rng(0)) is None
+    assert Sparsifier().mask(50, np.random.default_rng(0)) is None
+
+
+@pytest.mark.parametrize("text", ["top-k", "top-k:0", "top-k:1.5", "random:-1", "best:0.4", "random:x", "top-k:nan"])
+def test_a_wrong_rule_is_named_with_an_example(text):
+    with pytest.raises(ConfigurationError, match=r"top-k:0\.4") as found:
+        Sparsifier.parse(text)
+    assert repr(text) in str(found.value)

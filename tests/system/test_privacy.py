@@ -1,0 +1,104 @@
+"""`--privacy client` in whole federations, killed and gone on with."""
+
+import json
+import os
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpeer.privacy import Guarantee
+
+SIZE = 3
+PRIVATE = ("--privacy", "client", "--noise-multiplier", 2, "--clip-norm", 0.5)
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def charged(folder: Path) -> list[int]:
+    path = folder / "privacy" / "ledger.jsonl"
+    whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
+    return [json.loads(line)["round"] for line in whole.splitlines()]
+
+
+def test_what_was_spent_is_in_every_round_and_the_summaries_and_no_noise_comes_twice(
+    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], tmp_path: Path, capsys: Any
+) -> None:
+    options = ("--task", task, *schedule, "--size", SIZE, "--rounds", 3)
+    for out in ("a", "b"):
+        simulate(*options, *PRIVATE, "--out", out)
+    printed = capsys.readouterr()
+    words = "one peer's whole data set, against a neighbor, replace-one"
+    promised = Guarantee(2.0, 0.5, 1e-5)
+    assert f"{words}: epsilon {promised.epsilon(3):.4g} at delta 1e-05" in printed.err
+    assert f"{words}: epsilon {promised.epsilon(3):.4g} at delta 1e-05 after 3 releases" in printed.out
+    for rank in range(SIZE):
+        for number, entry in enumerate(lines(tmp_path / "a" / f"rank-{rank}")):
+            assert entry["epsilon"] == pytest.approx(promised.epsilon(number + 1))
+            assert entry["delta"] == 1e-5
+            assert entry["privacy"]["releases"] == number + 1
+        assert charged(tmp_path / "a" / f"rank-{rank}") == [0, 1, 2]
+    summary = json.loads((tmp_path / "a" / "summary.json").read_text())
+    assert (summary["epsilon"], summary["delta"]) == (pytest.approx(promised.epsilon(3)), 1e-5)
+    assert summary["privacy"]["guarantee"] == words
+    models = [(tmp_path / out / "rank-0" / "model.safetensors").read_bytes() for out in ("a", "b")]
+    assert models[0] != models[1], "the same seeds, other noise"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.slow
+def test_killed_again_and_again_a_cluster_never_sends_what_is_not_charged_nor_charges_a_round_twice(
+    task: str, schedule: tuple[str, ...], slow_after: Callable[[int], tuple[str, ...]], dpeer: Callable[..., Any],
+    rounds_done: Callable[..., int], until: Callable[..., Any], tmp_path: Path,
+) -> None:  # fmt: skip
+    draw = random.Random(3)
+    rounds = 12
+    command = (
+        "cluster", "--size", SIZE, "--task", task, *schedule, "--rounds", rounds, *PRIVATE, "--out", "run",
+        "--task-option", "pause=0.002",
+    )  # fmt: skip
+    folders = [tmp_path / "run" / f"rank-{rank}" for rank in range(SIZE)]
+    for life in range(4):
+        run = dpeer(*command, *(("--resume",) if life else ()))
+        aim = rounds_done("run") + draw.randint(1, 2)
+        until(lambda aim=aim, run=run: rounds_done("run") >= aim or run.code is not None)
+        os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+        until(lambda run=run: not run.offspring())
+        heard = {(other, entry["round"]) for folder in folders for entry in lines(folder) for other in entry["heard"]}
+        for rank, folder in enumerate(folders):
+            assert {number for other, number in heard if other == rank} <= set(charged(folder))
+    dpeer(*command, "--resume").succeed(200)
+    for folder in folders:
+        assert sorted(charged(folder)) == list(range(rounds)), "each round once"
+        entry = lines(folder)[-1]
+        assert entry["privacy"]["releases"] == rounds
+        assert entry["epsilon"] == pytest.approx(Guarantee(2.0, 0.5, 1e-5).epsilon(rounds))
+
+
+@pytest.mark.slow
+def test_peers_of_other_noise_do_not_come_together(
+    task: str, schedule: tuple[str, ...], dpeer: Callable[..., Any], free_ports: Callable[[int], int]
+) -> None:
+    port = free_ports(2)
+    common = ("--size", 2, "--task", task, *schedule, "--rounds", 2, "--base-port", port, "--privacy", "client")
+    runs = [
+        dpeer("start", "--rank", rank, *common, "--noise-multiplier", sigma, "--out", f"out-{rank}")
+        for rank, sigma in enumerate((2, 3))
+    ]
+    for run in runs:
+        assert run.wait() == 4
+        assert "noise_multiplier" in run.output
+
+
+def test_a_budget_too_small_for_one_release_ends_with_code_5(task: str, dpeer: Callable[..., Any]) -> None:
+    run = dpeer("simulate", "--task", task, *PRIVATE, "--target-epsilon", 0.1)
+    assert run.wait() == 5
+    (line,) = [line for line in run.output.splitlines() if line.startswith("dpeer: ")]
+    assert "--target-epsilon 0.1" in line
+    assert "Traceback" not in run.output

@@ -1,0 +1,231 @@
+"""What leaves a peer with --privacy client, against a computation of its own."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dpeer.exceptions import CheckpointError, ConfigurationError
+from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
+from dpeer.training import Hyperparameters, Learner, Task
+
+Make = Callable[..., Task]
+Peer = Callable[..., Learner]
+H = Hyperparameters(body_epochs=2, batch_size=16)
+COUNT = 6 * 8 + 8
+
+
+def floats(payload: Sequence[Any] | None) -> np.ndarray:
+    assert payload is not None
+    (buffer,) = payload
+    assert memoryview(buffer).readonly
+    return np.frombuffer(buffer, dtype="<f4").astype(np.float64)
+
+
+@pytest.fixture
+def peer(make_task: Make, tmp_path: Path) -> Peer:
+    def make(
+        rank: int = 0, *, sigma: float = 1e-7, clip_norm: float = 0.05, budget: float | None = None,
+        resume: bool = False,
+        algorithm: str = "dfedmdc", sparsify: str | None = None, name: str = "privacy", **hyper: Any,
+    ) -> Learner:  # fmt: skip
+        ledger = Ledger(tmp_path / f"{name}-{rank}", resume=resume)
+        protection = Protection(Guarantee(sigma, clip_norm, 1e-5), ledger, budget, Sparsifier.parse(sparsify))
+        h = Hyperparameters(**{"body_epochs": 2, "batch_size": 16, **hyper})
+        return Learner(make_task(rank), algorithm, h, rank=rank, seed=0, protection=protection)
+
+    return make
+
+
+def plain(make_task: Make, rank: int = 0, algorithm: str = "dfedmdc") -> Learner:
+    return Learner(make_task(rank), algorithm, H, rank=rank, seed=0)
+
+
+def body(learner: Learner) -> np.ndarray:
+    return learner.body.double().numpy()
+
+
+def test_the_release_is_the_common_start_plus_the_clipped_update(peer: Peer, make_task: Make) -> None:
+    learner, other = peer(), plain(make_task)
+    start = body(learner)
+    learner.train(0)
+    other.train(0)
+    assert np.array_equal(body(learner), body(other)), "training knows nothing of privacy"
+    update = body(other) - start
+    assert np.linalg.norm(update) > 0.05
+    expected = start + update * 0.05 / np.linalg.norm(update)
+    assert np.allclose(floats(learner.release(0)), expected, atol=1e-6)
+    assert np.array_equal(body(learner), body(other)), "the own body is evaluated as trained"
+
+
+def test_the_own_part_of_the_mix_is_the_noised_body_and_the_next_update_starts_from_the_mix(peer: Peer) -> None:
+    learner, neighbor = peer(0, sigma=10.0), peer(1, sigma=10.0)
+    for number in range(3):
+        sent = []
+        for one in (learner, neighbor):
+            one.train(number)
+            sent.append(one.release(number))
+        trained = body(learner)
+        own, other = floats(sent[0]), floats(sent[1])
+        assert np.linalg.norm(own - trained) > 1, "sigma 10 x clip norm 0.05 on 56 values"
+        learner.mix({1: sent[1]}, {0: 0.75, 1: 0.25})
+        neighbor.mix({0: sent[0]}, {0: 0.5, 1: 0.5})
+        assert np.allclose(body(learner), 0.75 * own + 0.25 * other, atol=1e-5)
+        start = body(learner)
+    learner.train(3)
+    update = body(learner) - start
+    noise = floats(learner.release(3)) - start - update * min(1, 0.05 / np.linalg.norm(update))
+    assert 0.3 < noise.std() < 0.7, "the noise's deviation is 0.5"
+
+
+def test_two_runs_with_the_same_seed_have_unrelated_noise(make_task: Make, tmp_path: Path) -> None:
+    noises = []
+    task = make_task(model=torch.nn.Sequential(torch.nn.Linear(6, 4000), torch.nn.Linear(4000, 3)), head=("1",))
+    state = {name: value.clone() for name, value in task.model.state_dict().items()}
+    for run in range(2):
+        task = make_task(model=torch.nn.Sequential(torch.nn.Linear(6, 4000), torch.nn.Linear(4000, 3)), head=("1",))
+        task.model.load_state_dict(state)
+        protection = Protection(Guarantee(1.0, 1.0, 1e-5), Ledger(tmp_path / str(run), resume=False))
+        learner = Learner(task, "dfedmdc", H, rank=0, seed=0, protection=protection)
+        start = body(learner)
+        learner.train(0)
+        noises.append(floats(learner.release(0)) - start)
+    assert abs(np.corrcoef(*noises)[0, 1]) < 0.03
+
+
+def test_epsilon_and_what_clipping_met_are_the_peers_own_to_know(peer: Peer) -> None:
+    learner = peer(sigma=2.0)
+    assert learner.privacy is not None
+    assert learner.privacy["epsilon"] == 0
+    for number in range(2):
+        learner.train(number)
+        sent = learner.release(number)
+        learner.mix({}, {0: 1.0})
+        assert sent is not None
+    spent = learner.privacy
+    # mu = sqrt(2) 2C / (2C) and the closed form of Gaussian DP, inverted by hand: delta(7.03..) = 1e-5
+    assert spent["epsilon"] == pytest.approx(Guarantee(2.0, 0.05, 1e-5).epsilon(2))
+    assert (spent["delta"], spent["releases"], spent["clipped"], spent["not_finite"]) == (1e-5, 2, True, False)
+    assert spent["update_norm"] > 0.05
+
+
+def test_an_update_that_is_not_finite_is_sent_as_noise_and_charged(peer: Peer) -> None:
+    learner = peer(sigma=1.0)
+    start = body(learner)
+    learner.train(0)
+    with torch.no_grad():
+        next(iter(learner._model.body.parameters())).fill_(float("nan"))
+    sent = floats(learner.release(0))
+    assert np.isfinite(sent).all()
+    assert 0 < np.abs(sent - start).max() < 0.05 * 6
+    assert learner.privacy is not None
+    assert learner.privacy["not_finite"]
+    assert learner.privacy["releases"] == 1
+
+
+def test_when_the_budget_is_spent_the_last_release_is_sent_again_for_nothing(peer: Peer) -> None:
+    allowed = Guarantee(2.0, 0.05, 1e-5).epsilon(2)
+    learner = peer(sigma=2.0, budget=allowed + 1e-9)
+    sent = []
+    for number in range(5):
+        learner.train(number)
+        sent.append(floats(learner.release(number)).tolist())
+        learner.mix({}, {0: 1.0})
+        assert np.allclose(body(learner), sent[-1])
+    assert learner.privacy is not None
+    assert (learner.privacy["releases"], learner.privacy["epsilon"]) == (2, allowed)
+    assert sent[0] != sent[1]
+    assert sent[1] == sent[2] == sent[3] == sent[4]
+
+
+def test_a_round_that_was_interrupted_after_its_release_sends_the_same_bytes(peer: Peer, tmp_path: Path) -> None:
+    learner = peer(sigma=3.0)
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    learner.train(0)
+    learner.release(0)
+    learner.mix({}, {0: 1.0})
+    learner.save(folder)
+    learner.train(1)
+    sent = floats(learner.release(1))
+    again = peer(sigma=3.0, resume=True)
+    again.load(folder)
+    again.train(1)
+    assert np.array_equal(floats(again.release(1)), sent)
+    again.mix({}, {0: 1.0})
+    learner.mix({}, {0: 1.0})
+    assert np.array_equal(body(again), body(learner))
+    assert again.privacy is not None
+    assert again.privacy["releases"] == 2
+
+
+def killed() -> bytes:
+    raise RuntimeError
+
+
+def test_a_round_that_was_charged_and_lost_is_silent_and_its_base_stays(peer: Peer, tmp_path: Path) -> None:
+    learner = peer(sigma=1e-7)
+    first, second = tmp_path / "a", tmp_path / "b"
+    first.mkdir()
+    second.mkdir()
+    learner.save(first)
+    start = body(learner)
+    with pytest.raises(RuntimeError):
+        Ledger(tmp_path / "privacy-0", resume=False).charge(0, killed)
+    again = peer(sigma=1e-7, resume=True)
+    again.load(first)
+    again.train(0)
+    assert again.release(0) is None
+    again.save(second)
+    later = peer(sigma=1e-7, resume=True)
+    later.load(second)
+    for one in (again, later):
+        one.train(1)
+        update = body(one) - start  # of both rounds: the first one's has not been released
+        expected = start + update * 0.05 / np.linalg.norm(update)
+        assert np.allclose(floats(one.release(1)), expected, atol=1e-6)
+
+
+def test_a_checkpoint_with_more_releases_than_the_ledger_is_refused(peer: Peer, tmp_path: Path) -> None:
+    learner = peer()
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    learner.train(0)
+    learner.release(0)
+    learner.mix({}, {0: 1.0})
+    learner.save(folder)
+    with pytest.raises(CheckpointError, match="ledger"):
+        peer(name="elsewhere", resume=True).load(folder)
+
+
+def test_a_random_mask_is_of_the_seed_and_the_round(peer: Peer) -> None:
+    a, b = peer(0, sigma=1.0, sparsify="random:0.25"), peer(1, sigma=1.0, sparsify="random:0.25")
+    start = body(a)
+    changed = []
+    for one in (a, b):
+        one.train(0)
+        changed.append((floats(one.release(0)) != start).tolist())
+    assert changed[0] == changed[1], "the same for all peers of a round"
+    assert sum(changed[0]) == round(COUNT / 4)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "hyper", "named"),
+    [("dis-pfl", {"sparsity": 0.5}, "dis-pfl"), ("dfedavgm", {"quantize": 8}, "--quantize 8")],
+)
+def test_what_cannot_be_protected_is_refused_with_the_reason(
+    peer: Peer, algorithm: str, hyper: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=named) as found:
+        peer(algorithm=algorithm, **hyper)
+    assert "--privacy client" in str(found.value)
+
+
+def test_who_shares_nothing_has_nothing_to_protect(peer: Peer) -> None:
+    learner = peer(algorithm="local")
+    learner.train(0)
+    assert learner.release(0) is None
+    assert learner.privacy is None

@@ -1,0 +1,91 @@
+"""Bodies that are clipped, noised and charged before they leave the peer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpeer.privacy import Clipped, Protection, Vector, privatize
+from dpeer.training import payload
+from dpeer.training.codecs.dense import Dense
+from dpeer.training.device import host
+from dpeer.training.flat import Flat
+from dpeer.training.payload import Payload
+from dpeer.training.randomness import Purpose, stream
+
+
+class Private(Dense):
+    """Sends z = base + clip(body - base, C) + noise, the same bytes to all neighbors and whenever they are sent again.
+
+    `base` is the body that the last mixing gave (at first the common initial body), so a function of what has been
+    released; the own part of the mix is z, too.
+
+    Args:
+        body: What is trained and mixed.
+        rank: The own rank.
+        protection: Clip norm, noise, budget and the ledger.
+        seed: The federation's seed, for masks that are drawn without the data.
+    """
+
+    def __init__(self, body: Flat, rank: int, protection: Protection, seed: int) -> None:
+        super().__init__(body, rank)
+        self._protection, self._seed = protection, seed
+        self._base = self._values()
+        self._met: Clipped | None = None
+
+    @property
+    def spent(self) -> dict[str, Any]:
+        """See `Learner.privacy`."""
+        return self._protection.spent(self._met)
+
+    def release(self, number: int) -> Payload | None:
+        """The round's bytes: made now, or made before the run was interrupted; None if they were lost with it.
+
+        When the budget allows no further release, the last one is sent again, which costs nothing.
+        """
+        ledger = self._protection.ledger
+        self._met = None
+        if ledger.charged(number):
+            sent = ledger.released(number)
+        elif self._protection.may_release:
+            sent = ledger.charge(number, lambda: self._make(number))
+        else:
+            sent = ledger.last()
+        if sent is None:
+            self._released = None
+            return None
+        released = torch.from_numpy(np.frombuffer(sent, dtype="<f4").astype(np.float32))
+        self._released = released.to(self._body.data.device)
+        return [memoryview(sent)]
+
+    def _make(self, number: int) -> bytes:
+        kept, guarantee = self._protection.sparsifier, self._protection.guarantee
+        mask = kept.mask(self._body.count, stream(self._seed, Purpose.SPARSIFY, number))
+        released, self._met = privatize(
+            self._base, self._values(), guarantee.clip_norm, guarantee.noise_std, kept=kept, mask=mask
+        )
+        return bytes(payload.encode(torch.from_numpy(released)))
+
+    def mix(self, received: Mapping[int, Payload], row: Mapping[int, float]) -> None:
+        """See `Codec.mix`."""
+        if self._released is None:
+            raise ValueError("nothing was released: the own part of the mix must not be the body without noise")
+        super().mix(received, row)
+        self._base = self._values()
+
+    def _values(self) -> Vector:
+        values: Vector = host(self._body.data).numpy()
+        return values
+
+    def state(self) -> Mapping[str, Tensor]:
+        """The base, where it is not the body (a round that was charged but never sent has not been mixed)."""
+        base = torch.from_numpy(self._base)
+        return {} if torch.equal(base, host(self._body.data)) else {"base": base}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """See `Codec.restore`."""
+        self._base = host(state["base"]).numpy() if "base" in state else self._values()
