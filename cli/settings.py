@@ -87,7 +87,7 @@ class Settings(BaseModel):
     model: str | None = Field(
         None,
         description="what a built-in task trains, in place of its own model: cnn, cnn1d, digits, dp-cnn, emnist-cnn, "
-        "mlp, resnet18-gn",
+        "mlp, resnet18-gn, small-body",
     )
     head: str | None = Field(
         None, description="names of what stays at home, comma-separated (default: the last linear layer)"

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dpeer.privacy import Guarantee
+from dpeer.training import Learner
 
 SIZE = 3
 PRIVATE = ("--privacy", "client", "--noise-multiplier", 2, "--clip-norm", 0.5)
@@ -48,6 +49,26 @@ def test_what_was_spent_is_in_every_round_and_the_summaries_and_no_noise_comes_t
     assert summary["privacy"]["guarantee"] == words
     models = [(tmp_path / out / "rank-0" / "model.safetensors").read_bytes() for out in ("a", "b")]
     assert models[0] != models[1], "the same seeds, other noise"
+
+
+def test_all_neighbors_get_the_same_bytes_which_are_those_of_the_ledger(
+    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: dict[tuple[int, int], list[bytes]] = {}
+    mix = Learner.mix
+
+    def listening(learner: Learner, received: Any, row: Any) -> None:
+        for rank, payload in received.items():
+            heard.setdefault((rank, learner._trainer.number), []).append(b"".join(map(bytes, payload)))
+        mix(learner, received, row)
+
+    monkeypatch.setattr(Learner, "mix", listening)
+    simulate("--task", task, *schedule, "--size", 4, "--topology", "full", "--rounds", 2, *PRIVATE, "--out", "run")
+    assert len(heard) == 4 * 2
+    for (rank, number), copies in heard.items():
+        assert len(copies) == 3
+        written = tmp_path / "run" / f"rank-{rank}" / "privacy" / f"released-{number:08d}.bin"
+        assert set(copies) == {written.read_bytes()}
 
 
 @pytest.mark.timeout(600)

@@ -41,6 +41,9 @@ MODELS: Mapping[str, Model] = {
         Model("emnist-cnn", "federated papers' for EMNIST, 1.2 million parameters", "published:emnist_cnn", 3, 6),
         Model("cnn1d", "three strided convolutions over time, for series", "plain:cnn1d", 2, 8),
         Model("mlp", "one hidden layer of 64, for tables; takes anything, flattened", "plain:mlp", None),
+        Model(
+            "small-body", "1,548 parameters to share, on frozen random features; for privacy", "frozen:small_body", None
+        ),
     )
 }
 """Every built-in model by its name."""

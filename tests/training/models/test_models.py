@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError, UnknownName
+from dpeer.training import Learner, Task
 from dpeer.training.models import MODELS, build_model, last_linear
 
 SIZES = [
@@ -19,6 +21,9 @@ SIZES = [
     ("emnist-cnn", (1, 28, 28), 62, 1_206_590),
     ("emnist-cnn", (1, 28, 28), 10, 1_199_882),
     ("cnn1d", (9, 128), 6, 24_838),
+    ("small-body", (9, 128), 6, 6_874),
+    ("small-body", (3, 32, 32), 10, 6_542),
+    ("small-body", (30,), 2, 5_542),
     ("mlp", (30,), 2, 2_114),
     ("mlp", (1, 8, 8), 1, 4_225),
 ]
@@ -29,6 +34,7 @@ SHAPES = {
     "dp-cnn": [(3, 32, 32), (1, 28, 28), (3, 22, 22), (3, 64, 40)],
     "emnist-cnn": [(1, 28, 28), (3, 32, 32), (1, 6, 7)],
     "cnn1d": [(9, 128), (1, 8), (3, 77)],
+    "small-body": [(9, 128), (3, 32, 32), (30,), (1, 1, 1)],
     "mlp": [(30,), (1,), (9, 128), (3, 8, 8)],
 }
 EVERY = [(name, shape) for name, shapes in SHAPES.items() for shape in shapes]
@@ -60,15 +66,19 @@ def test_a_number_for_each_output(name: str, shape: tuple[int, ...], outputs: in
 
 
 @pytest.mark.parametrize(("name", "shape"), EVERY)
-def test_nothing_but_parameters_which_are_all_trained(name: str, shape: tuple[int, ...]) -> None:
+def test_nothing_but_parameters_which_are_trained_or_frozen_in_a_model_that_says_so(
+    name: str, shape: tuple[int, ...]
+) -> None:
     model = build(name, shape, 5)
     assert not list(model.buffers())
     assert not any(isinstance(module, nn.modules.batchnorm._NormBase | nn.Dropout) for module in model.modules())
     state = torch.get_rng_state()
     cross_entropy(model(torch.randn(4, *shape)), torch.tensor([0, 1, 2, 3])).backward()
     for where, parameter in model.named_parameters():
-        assert parameter.requires_grad
         assert parameter.dtype == torch.float32
+        assert parameter.requires_grad == (not (name == "small-body" and where.startswith("filters.")))
+        if not parameter.requires_grad:
+            continue
         assert parameter.grad is not None
         assert parameter.grad.isfinite().all()
         assert parameter.grad.any(), where
@@ -152,10 +162,10 @@ def test_a_resnet_computes_what_the_published_one_does() -> None:
     ("name", "shape", "words"),
     [
         ("cnn", (9, 128), "--model cnn takes images (channels, height, width) of at least 8 x 8 pixels"),
-        ("cnn", (9, 128), "have shape (9, 128); try cnn1d, mlp"),
+        ("cnn", (9, 128), "have shape (9, 128); try cnn1d, mlp, small-body"),
         ("resnet18-gn", (3, 32, 7), "of at least 8 x 8 pixels, the task's inputs have shape (3, 32, 7); try digits,"),
         ("dp-cnn", (1, 8, 8), "of at least 22 x 22 pixels, the task's inputs have shape (1, 8, 8); try cnn, digits,"),
-        ("emnist-cnn", (30,), "of at least 6 x 6 pixels, the task's inputs have shape (30,); try mlp"),
+        ("emnist-cnn", (30,), "of at least 6 x 6 pixels, the task's inputs have shape (30,); try mlp, small-body"),
         ("cnn1d", (3, 32, 32), "--model cnn1d takes series (channels, length) of at least 8 steps, the task's inputs"),
         ("cnn1d", (3, 7), "series (channels, length) of at least 8 steps, the task's inputs have shape (3, 7); try"),
     ],
@@ -181,6 +191,17 @@ def test_a_name_that_is_nearly_one() -> None:
     with pytest.raises(UnknownName, match="did you mean 'resnet18-gn'") as caught:
         build_model("resnet18gn", (3, 32, 32), 10)
     assert str(caught.value).endswith(f"valid: {', '.join(sorted(MODELS))}"), "as --help lists them"
+
+
+def test_a_small_body_is_all_that_is_shared_and_its_filters_never_change() -> None:
+    data = TensorDataset(torch.randn(40, 9, 128), torch.randint(6, (40,)))
+    model = build("small-body", (9, 128), 6)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    learner = Learner(Task(model=model, head=("head",), train=data, test=data), "dfedmdc", rank=0, seed=0)
+    assert (learner.body_parameters, learner.head_parameters) == (12 * (128 + 1), 6 * 13)
+    learner.train(0)
+    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed == {"body.weight", "body.bias", "head.weight", "head.bias"}
 
 
 def test_a_model_without_a_linear_layer() -> None:
