@@ -61,7 +61,7 @@ def main() -> None:
 def measure(model: str, samples: int, repetitions: int, folder: Path) -> dict[str, Any]:
     """Medians in milliseconds, and ratios within each repetition."""
     h = Hyperparameters(body_epochs=2, head_epochs=1, body_lr=0.01)
-    protection = Protection(Guarantee(1.0, 1.0, 1e-5), Ledger(folder / "privacy", resume=False))
+    protection = Protection(Guarantee(1.0, 1.0, 1e-5), Ledger(folder / "privacy", {}, resume=False))
     ways = {
         name: Learner(task(model, samples), "dfedmdc", h, rank=0, seed=0, protection=given)
         for name, given in (("plain", None), ("private", protection))

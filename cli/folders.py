@@ -13,6 +13,7 @@ from dpeer.exceptions import CheckpointError, OutputError
 from dpeer.peer import checkpoint
 from dpeer.peer.records import write_json
 from dpeer.peer.schedule import cut_off
+from dpeer.privacy.ledger import FOLDER, releases_in
 from dpeer.topology import Graphs
 
 DISAGREEMENT = "disagreement.jsonl"
@@ -26,6 +27,7 @@ _OURS = (
     "output.txt",
     "partition.json",
     "checkpoint",
+    FOLDER,
 )
 
 _COMPARED = (
@@ -130,9 +132,14 @@ def _completed(folder: Path) -> int:
 
 
 def _holds_run(folder: Path) -> bool:
-    """Whether a round has been completed there; what a mistyped command leaves is nothing that could be lost."""
+    """Whether a round has been completed there; what a mistyped command leaves is nothing that could be lost.
+
+    Or whether something private has been released: made again, it would be released twice with different noise.
+    """
     metrics = folder / "metrics.jsonl"
-    return (metrics.exists() and metrics.stat().st_size > 0) or checkpoint.latest(folder / "checkpoint") is not None
+    if metrics.exists() and metrics.stat().st_size > 0:
+        return True
+    return checkpoint.latest(folder / "checkpoint") is not None or releases_in(folder) > 0
 
 
 def _named(ranks: list[int]) -> str:

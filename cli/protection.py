@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from dpeer.cli.settings import Settings
-from dpeer.exceptions import BudgetTooSmall, ConfigurationError
+from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
+from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.guarantee import check_delta, default_delta
+from dpeer.privacy.ledger import releases_in
 from dpeer.privacy.planning import ADVICE, calibrated, drowning, noise_ratio
 from dpeer.topology import ChangingTopology, Participation, Topology
 
-_NEEDS_PRIVACY = ("noise_multiplier", "target_epsilon", "delta", "dp_min_honest", "sparsify")
+_NEEDS_PRIVACY = (
+    "noise_multiplier", "target_epsilon", "delta", "dp_min_honest", "sparsify", "clip_norm", "dp_adversary",
+    "dp_adjacency",
+)  # fmt: skip
 
 
 def promise(settings: Settings, graph: Topology | ChangingTopology) -> Guarantee | None:
@@ -26,7 +35,7 @@ def promise(settings: Settings, graph: Topology | ChangingTopology) -> Guarantee
     """
     if settings.privacy == "none":
         for name in _NEEDS_PRIVACY:
-            if getattr(settings, name) is not None:
+            if getattr(settings, name) != Settings.model_fields[name].default:
                 raise ConfigurationError(f"{_said(name, settings)} protects nothing without --privacy client: add it")
         return None
     if settings.noise_multiplier is None and settings.target_epsilon is None:
@@ -70,13 +79,18 @@ def protect(settings: Settings, guarantee: Guarantee | None, folder: Path, *, re
     """The privacy of one peer, with its ledger in this folder.
 
     Raises:
-        CheckpointError: The ledger to go on with is damaged.
+        CheckpointError: The ledger to go on with is damaged, or of another mechanism, or has no privacy to go on with.
     """
     if guarantee is None:
+        if resume and (made := releases_in(folder.parent)):
+            raise CheckpointError(
+                f"the run in {str(folder.parent)!r} has made {made} private releases: go on with its --privacy client, "
+                "or start over with --overwrite"
+            )
         return None
     return Protection(
         guarantee,
-        Ledger(folder, resume=resume),
+        Ledger(folder, asdict(guarantee), resume=resume),
         settings.target_epsilon,
         Sparsifier.parse(settings.sparsify),
     )
@@ -104,6 +118,14 @@ def privacy_notes(
             f"epsilon {guarantee.epsilon(fitting, 'aggregate'):.4g} holds against an outsider that sees averages only; "
             f"against a neighbor, which sees each message, it is {guarantee.epsilon(fitting, 'neighbor'):.4g}"
         )
+        if isinstance(graph, Topology) and not np.allclose(graph.weights, graph.weights[0]):
+            lines.append(
+                "the averages of different peers differ on this graph: whoever sees several of them in a round learns "
+                "more than the first number says, at worst as much as a neighbor; --topology full --weights uniform "
+                "has one average for all"
+            )
+    if earlier := protection.ledger.earlier():
+        lines.append(_earlier(guarantee, earlier, fitting))
     if fitting < planned:
         lines.append(
             f"the budget of epsilon {protection.budget:g} is used up after {fitting} of {planned} releases: from then "
@@ -117,6 +139,17 @@ def privacy_notes(
     if drowning(ratio, settings.size, fitting) > 1:
         lines.append(f"training cannot survive this noise: {ADVICE}")
     return lines
+
+
+def _earlier(guarantee: Guarantee, earlier: Sequence[tuple[dict[str, Any], int]], fitting: int) -> str:
+    """What runs before this one in the same folder add to it."""
+    spent = sum(Guarantee(**mechanism).mu(releases, "neighbor") ** 2 for mechanism, releases in earlier)
+    together = math.sqrt(spent + guarantee.mu(fitting, "neighbor") ** 2)
+    made = sum(releases for _, releases in earlier)
+    return (
+        f"earlier runs in this folder made {made} releases, which count if they were of the same data: epsilon "
+        f"{epsilon_of(together, guarantee.delta):.4g} together with this one, against a neighbor"
+    )
 
 
 def planned_releases(settings: Settings, graph: Topology | ChangingTopology) -> int:

@@ -85,6 +85,8 @@ class Keeper:
     def begin(self) -> None:
         """Remove what an earlier run left: all of it, or when resuming what is not true any more. Its time begins."""
         self._began = time.monotonic()
+        if not self._config.resume:
+            self._learner.start_over()
         out = self._config.out
         if out is None or self._checkpoints is None:
             return
@@ -115,17 +117,24 @@ class Keeper:
         out = self._config.out
         if out is None:
             return
+        # What has been released counts, whichever round's model is kept, and whether its round was completed or not.
+        spent = self._learner.privacy
         if self.completed:
             if status == "stopped":
                 self._load()  # back from the middle of the discarded round
             self._learner.write_model(out / "model.safetensors")
-        results = self._results(status) | {"lost": _by_name(self._lost), "dropped": dict(dropped)}
+        results = self._results(status) | {
+            "epsilon": spent["epsilon"] if spent else None,
+            "delta": spent["delta"] if spent else None,
+            "privacy": spent,
+        }
+        results |= {"lost": _by_name(self._lost), "dropped": dict(dropped)}
         write_json(out / "summary.json", self._facts | results)
 
     def _results(self, status: str) -> dict[str, Any]:
         best = self._learner.best_round
         kept = (None if best is None else self._metrics.entry(best)) or self.last or {}
-        names = ("accuracy", "accuracy_trained", "test_loss", "metrics", "train_loss", "epsilon", "delta", "privacy")
+        names = ("accuracy", "accuracy_trained", "test_loss", "metrics", "train_loss")
         return {
             "rank": self._config.rank,
             "status": status,

@@ -56,6 +56,9 @@ class Learner(Protocol):
     def best_round(self) -> int | None:
         """The round whose model `write_model` writes, where the best is kept; None where it is the last."""
 
+    def start_over(self) -> None:
+        """A new run begins: nothing of an earlier one in the same folder is gone on with."""
+
     @property
     def privacy(self) -> Mapping[str, Any] | None:
         """What the releases have cost so far, with "epsilon" and "delta", for the own files; None without DP."""

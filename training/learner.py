@@ -186,6 +186,11 @@ class Learner:
 
     # The round loop's steps, in its order.
 
+    def start_over(self) -> None:
+        """A new run begins: what an earlier one in the same folder has released is put aside."""
+        if self._protection is not None and self.shares:
+            self._protection.ledger.begin()
+
     def train(self, number: int) -> float | None:
         """Run round `number`'s local steps.
 
@@ -332,8 +337,8 @@ class Learner:
             )
         if self._protection is not None and self._protection.ledger.releases < charged:
             raise CheckpointError(
-                f"the checkpoint in {directory} has {charged} private releases, the ledger fewer: restore the ledger, "
-                "what was released has to be counted"
+                f"the checkpoint in {directory} has {charged} private releases, the ledger fewer: restore the ledger "
+                "as it was last (an older copy will not do): what was released has to be counted"
             )
         self._snapshots.put(last)
         self._trainer.number = number

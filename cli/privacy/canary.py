@@ -72,7 +72,7 @@ def _view(guarantee: Guarantee, rounds: int, sign: float, tell: Callable[[], Non
     h = Hyperparameters(body_epochs=1, head_epochs=1, body_lr=1000.0 * guarantee.clip_norm, momentum=0.0, lr_decay=1.0)
     seen = 0.0
     with tempfile.TemporaryDirectory(prefix="dpeer-audit-") as folder:
-        protection = Protection(guarantee, Ledger(Path(folder), resume=False))
+        protection = Protection(guarantee, Ledger(Path(folder), {}, resume=False))
         victim = Learner(task(sign), "dfedmdc", h, rank=0, seed=0, protection=protection)
         neighbor = Learner(task(0.0), "dfedmdc", h, rank=1, seed=0)
         base = np.zeros(WIDTH, dtype=np.float32)

@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 
+from dpeer.cli.folders import check
 from dpeer.cli.graph import build_graph
 from dpeer.cli.protection import planned_releases, privacy_notes, promise, protect
 from dpeer.cli.settings import Settings
-from dpeer.exceptions import BudgetTooSmall, ConfigurationError
+from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError, OutputError
 
 
 def promised(**settings):
@@ -24,6 +25,55 @@ def test_without_privacy_nothing_is_promised_and_its_options_are_refused():
         with pytest.raises(ConfigurationError, match="--privacy client") as found:
             promise(asked, build_graph(asked))
         assert f"--{name.replace('_', '-')} {value}" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("clip_norm", 0.1), ("dp_adversary", "aggregate"), ("dp_adjacency", "zero-out")]
+)
+def test_what_would_do_nothing_without_privacy_is_refused(name, value):
+    asked = Settings(**{name: value})
+    with pytest.raises(ConfigurationError, match="--privacy client"):
+        promise(asked, build_graph(asked))
+
+
+def test_a_private_run_cannot_be_gone_on_with_in_another_way(tmp_path):
+    def peer(resume, **settings):
+        asked = Settings(**settings)
+        return protect(asked, promise(asked, build_graph(asked)), tmp_path / "rank-0" / "privacy", resume=resume)
+
+    run = peer(False, privacy="client", noise_multiplier=5.0)
+    run.ledger.charge(0, lambda: b"x")
+    assert peer(True, privacy="client", noise_multiplier=5.0, target_epsilon=9.0).ledger.releases == 1
+    with pytest.raises(CheckpointError, match=r"give --noise-multiplier 5\.0"):
+        peer(True, privacy="client", noise_multiplier=50.0)
+    with pytest.raises(CheckpointError, match="--privacy client"):
+        peer(True)
+    # The same command again would release the same round with other noise.
+    with pytest.raises(OutputError, match="earlier run"):
+        check(tmp_path, [0], resume=False, overwrite=False)
+    check(tmp_path, [0], resume=False, overwrite=True)
+
+
+def test_earlier_runs_in_the_folder_are_added(tmp_path):
+    asked = Settings(privacy="client", noise_multiplier=5.0, rounds=4)
+    graph = build_graph(asked)
+    guarantee = promise(asked, graph)
+    for _ in range(2):
+        run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+        run.ledger.begin()
+        for number in range(8):
+            run.ledger.charge(number, lambda: b"x")
+    again = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+    (line,) = [line for line in privacy_notes(again, asked, graph, 100) if "earlier runs" in line]
+    assert "16 releases" in line
+    assert f"epsilon {guarantee.epsilon(20):.4g} together" in line
+
+
+def test_averages_that_differ_are_warned_of(tmp_path):
+    ring = lines(tmp_path, noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=3, topology="ring")
+    full = lines(tmp_path, noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=3, topology="full")
+    assert any("averages of different peers differ" in line for line in ring)
+    assert not any("averages of different peers differ" in line for line in full)
 
 
 def test_it_has_to_be_said_how_much():

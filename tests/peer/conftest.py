@@ -51,6 +51,9 @@ class VectorLearner:
         self.on_train = lambda number: None
         self._stop = threading.Event()
 
+    def start_over(self):
+        pass
+
     def train(self, number):
         self.on_train(number)
         if number == self.fail:

@@ -12,37 +12,39 @@ import pytest
 from dpeer.exceptions import CheckpointError
 from dpeer.privacy import Ledger
 
+M = {"noise_multiplier": 2.0, "clip_norm": 0.5}
+
 
 def rounds(folder: Path) -> list[int]:
-    return [json.loads(line)["round"] for line in (folder / "ledger.jsonl").read_text().splitlines()]
+    return [json.loads(line)["round"] for line in (folder / "ledger.jsonl").read_text().splitlines()[1:]]
 
 
 def test_the_charge_is_on_disk_before_the_release_is_made(tmp_path):
     folder = tmp_path / "privacy"
-    ledger = Ledger(folder, resume=False)
+    ledger = Ledger(folder, M, resume=False)
     assert ledger.releases == 0
     assert not folder.exists(), "nothing is written before the first charge"
 
     def make() -> bytes:
         assert rounds(folder) == [0]
-        assert Ledger(folder, resume=True).released(0) is None
+        assert Ledger(folder, M, resume=True).released(0) is None
         return b"body"
 
     assert ledger.charge(0, make) == b"body"
-    again = Ledger(folder, resume=True)
+    again = Ledger(folder, M, resume=True)
     assert (again.releases, again.released(0), again.last()) == (1, b"body", b"body")
     assert not again.charged(1)
 
 
 def test_a_release_that_failed_is_charged_and_stays_silent(tmp_path):
-    ledger = Ledger(tmp_path, resume=False)
+    ledger = Ledger(tmp_path, M, resume=False)
 
     def fail() -> bytes:
         raise RuntimeError
 
     with pytest.raises(RuntimeError):
         ledger.charge(4, fail)
-    again = Ledger(tmp_path, resume=True)
+    again = Ledger(tmp_path, M, resume=True)
     assert again.charged(4)
     assert again.released(4) is None
     with pytest.raises(ValueError, match="charged already"):
@@ -50,7 +52,7 @@ def test_a_release_that_failed_is_charged_and_stays_silent(tmp_path):
 
 
 def test_the_last_bytes_stay_and_older_ones_go(tmp_path):
-    ledger = Ledger(tmp_path, resume=False)
+    ledger = Ledger(tmp_path, M, resume=False)
     for number in range(5):
         ledger.charge(number, lambda n=number: bytes([n]))
     assert ledger.last() == b"\4"
@@ -61,31 +63,50 @@ def test_the_last_bytes_stay_and_older_ones_go(tmp_path):
 
 def test_a_new_run_puts_the_ledger_of_an_earlier_one_aside(tmp_path):
     for run in range(3):
-        ledger = Ledger(tmp_path, resume=False)
+        ledger = Ledger(tmp_path, M, resume=False)
         assert ledger.releases == 0
         assert ledger.last() is None
         for number in range(run + 1):
             ledger.charge(number, lambda: b"x")
     assert rounds(tmp_path) == [0, 1, 2]
     asides = sorted(tmp_path.glob("ledger-*.jsonl"))
-    assert [len(path.read_text().splitlines()) for path in asides] == [1, 2]
+    assert [len(path.read_text().splitlines()) for path in asides] == [2, 3], "with the mechanism's line"
+    assert Ledger(tmp_path, M, resume=True).earlier() == [(M, 1), (M, 2)]
 
 
 def test_a_charge_that_was_not_written_whole_has_released_nothing(tmp_path):
-    Ledger(tmp_path, resume=False).charge(0, lambda: b"x")
+    Ledger(tmp_path, M, resume=False).charge(0, lambda: b"x")
     with (tmp_path / "ledger.jsonl").open("a") as file:
         file.write('{"rou')
-    ledger = Ledger(tmp_path, resume=True)
+    ledger = Ledger(tmp_path, M, resume=True)
     assert ledger.releases == 1
     ledger.charge(1, lambda: b"y")
     assert rounds(tmp_path) == [0, 1]
+
+
+def test_a_run_that_begins_anew_and_releases_nothing_leaves_nothing_of_the_old_one_to_go_on_with(tmp_path):
+    Ledger(tmp_path, M, resume=False).charge(0, lambda: b"old")
+    fresh = Ledger(tmp_path, M, resume=False)
+    assert fresh.earlier() == [(M, 1)]
+    fresh.begin()
+    resumed = Ledger(tmp_path, {**M, "clip_norm": 9.0}, resume=True)
+    assert (resumed.releases, resumed.last()) == (0, None)
+    assert resumed.charge(0, lambda: b"new") == b"new"
+    assert resumed.earlier() == [(M, 1)]
+
+
+def test_a_mechanism_cannot_change_in_a_run(tmp_path):
+    Ledger(tmp_path, M, resume=False).charge(0, lambda: b"x")
+    with pytest.raises(CheckpointError, match=r"--noise-multiplier 2\.0") as found:
+        Ledger(tmp_path, {**M, "noise_multiplier": 50.0}, resume=True)
+    assert "50.0" in str(found.value)
 
 
 @pytest.mark.parametrize("content", ["nonsense\n", '{"round": "a"}\n', '{"round": 0}\n[]\n{"round": 1}\n'])
 def test_a_damaged_ledger_is_an_error_that_names_the_file(tmp_path, content):
     (tmp_path / "ledger.jsonl").write_text(content)
     with pytest.raises(CheckpointError, match=r"ledger\.jsonl"):
-        Ledger(tmp_path, resume=True)
+        Ledger(tmp_path, M, resume=True)
 
 
 LIFE = """
@@ -93,7 +114,7 @@ import os, sys
 from pathlib import Path
 from dpeer.privacy import Ledger
 
-ledger = Ledger(Path(sys.argv[1]), resume=True)
+ledger = Ledger(Path(sys.argv[1]), {"noise_multiplier": 2.0, "clip_norm": 0.5}, resume=True)
 start = int(sys.argv[2])
 for number in range(start, start + 10_000):
     sent = ledger.released(number) if ledger.charged(number) else ledger.charge(number, lambda: os.urandom(2000))
@@ -118,7 +139,7 @@ def test_killed_at_any_moment_nothing_sent_is_uncharged_or_sent_again_with_other
             number, sent = line.split()
             assert seen.setdefault(int(number), sent) == sent, "a round was sent twice with different noise"
         charged = set(rounds(folder)) if (folder / "ledger.jsonl").read_text().endswith("\n") else None
-        ledger = Ledger(folder, resume=True)
+        ledger = Ledger(folder, M, resume=True)
         charged = charged or set(rounds(folder))
         assert set(seen) <= charged, "something was sent that is not charged"
         silent += sum(number not in seen for number in charged)

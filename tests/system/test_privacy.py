@@ -24,7 +24,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
 def charged(folder: Path) -> list[int]:
     path = folder / "privacy" / "ledger.jsonl"
     whole = path.read_text().rpartition("\n")[0] if path.exists() else ""
-    return [json.loads(line)["round"] for line in whole.splitlines()]
+    return [json.loads(line)["round"] for line in whole.splitlines()[1:]]
 
 
 def test_what_was_spent_is_in_every_round_and_the_summaries_and_no_noise_comes_twice(
@@ -49,6 +49,22 @@ def test_what_was_spent_is_in_every_round_and_the_summaries_and_no_noise_comes_t
     assert summary["privacy"]["guarantee"] == words
     models = [(tmp_path / out / "rank-0" / "model.safetensors").read_bytes() for out in ("a", "b")]
     assert models[0] != models[1], "the same seeds, other noise"
+
+
+def test_the_best_models_summary_says_what_the_whole_run_has_spent(
+    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], tmp_path: Path
+) -> None:
+    path = tmp_path / "small.py"
+    path.write_text(path.read_text().replace("test=Data(", "validation=Data(rank, 9), test=Data("))
+    options = ("--task", task, *schedule, "--size", SIZE, "--rounds", 5, "--keep", "best", "--body-lr", 2)
+    simulate(*options, *PRIVATE, "--out", "run")
+    kept = []
+    for rank in range(SIZE):
+        summary = json.loads((tmp_path / "run" / f"rank-{rank}" / "summary.json").read_text())
+        kept.append(summary["kept_round"])
+        assert summary["privacy"]["releases"] == 5
+        assert summary["epsilon"] == pytest.approx(Guarantee(2.0, 0.5, 1e-5).epsilon(5))
+    assert min(kept) < 4, "some model of an earlier round is the best"
 
 
 def test_all_neighbors_get_the_same_bytes_which_are_those_of_the_ledger(

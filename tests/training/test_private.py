@@ -32,7 +32,7 @@ def peer(make_task: Make, tmp_path: Path) -> Peer:
         resume: bool = False,
         algorithm: str = "dfedmdc", sparsify: str | None = None, name: str = "privacy", **hyper: Any,
     ) -> Learner:  # fmt: skip
-        ledger = Ledger(tmp_path / f"{name}-{rank}", resume=resume)
+        ledger = Ledger(tmp_path / f"{name}-{rank}", {}, resume=resume)
         protection = Protection(Guarantee(sigma, clip_norm, 1e-5), ledger, budget, Sparsifier.parse(sparsify))
         h = Hyperparameters(**{"body_epochs": 2, "batch_size": 16, **hyper})
         return Learner(make_task(rank), algorithm, h, rank=rank, seed=0, protection=protection)
@@ -88,7 +88,7 @@ def test_two_runs_with_the_same_seed_have_unrelated_noise(make_task: Make, tmp_p
     for run in range(2):
         task = make_task(model=torch.nn.Sequential(torch.nn.Linear(6, 4000), torch.nn.Linear(4000, 3)), head=("1",))
         task.model.load_state_dict(state)
-        protection = Protection(Guarantee(1.0, 1.0, 1e-5), Ledger(tmp_path / str(run), resume=False))
+        protection = Protection(Guarantee(1.0, 1.0, 1e-5), Ledger(tmp_path / str(run), {}, resume=False))
         learner = Learner(task, "dfedmdc", H, rank=0, seed=0, protection=protection)
         start = body(learner)
         learner.train(0)
@@ -174,7 +174,7 @@ def test_a_round_that_was_charged_and_lost_is_silent_and_its_base_stays(peer: Pe
     learner.save(first)
     start = body(learner)
     with pytest.raises(RuntimeError):
-        Ledger(tmp_path / "privacy-0", resume=False).charge(0, killed)
+        Ledger(tmp_path / "privacy-0", {}, resume=False).charge(0, killed)
     again = peer(sigma=1e-7, resume=True)
     again.load(first)
     again.train(0)
