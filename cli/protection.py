@@ -111,7 +111,7 @@ def privacy_notes(
     fitting = planned if protection.budget is None else min(planned, guarantee.releases(protection.budget))
     lines = [
         f"privacy of {guarantee.words}: epsilon {guarantee.epsilon(fitting):.4g} at delta {guarantee.delta:g} after "
-        f"{fitting} releases (noise multiplier {guarantee.noise_multiplier:.4g}, clip norm {guarantee.clip_norm:g})"
+        f"{fitting} releases (noise multiplier {guarantee.noise_multiplier:.10g}, clip norm {guarantee.clip_norm:g})"
     ]
     if guarantee.adversary == "aggregate":
         lines.append(

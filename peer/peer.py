@@ -203,6 +203,10 @@ def _line(entry: Mapping[str, Any], rounds: int) -> str:
         if entry[key] is not None:
             parts.append(f"{name} {entry[key]:.4f}")
     parts.append(f"sent {entry['bytes_sent']:,} B")
+    if entry["epsilon"] is not None:
+        parts.append(f"epsilon {entry['epsilon']:.4g}")
+        if entry["privacy"].get("sent_again"):
+            parts.append("budget used up: the last release sent again")
     if entry["missed"]:
         parts.append(f"missed {entry['missed']}")
     seconds = (f"{name} {entry[f'{name}_seconds']:.2f} s" for name in ("train", "exchange", "mix"))

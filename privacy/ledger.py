@@ -37,8 +37,8 @@ class Ledger:
 
     def __init__(self, folder: Path, mechanism: Mapping[str, Any], *, resume: bool) -> None:
         self._folder, self._mechanism = folder, dict(mechanism)
-        self._begun = resume and (folder / _LEDGER).exists()
-        self._rounds = self._resumed() if self._begun else []
+        self._rounds = self._resumed() if resume and (folder / _LEDGER).exists() else []
+        self._begun = bool(self._rounds)  # a ledger without releases may be of another mechanism, or torn: begun anew
 
     @property
     def releases(self) -> int:
@@ -141,10 +141,10 @@ class Ledger:
         if rounds and mechanism != self._mechanism:
             name = next(key for key in self._mechanism if mechanism.get(key) != self._mechanism[key])
             raise CheckpointError(
-                f"the run in {str(self._folder.parent)!r} has made {len(rounds)} private releases with {_flag(name)} "
-                f"{mechanism.get(name)}, this one would go on with {self._mechanism[name]}: that cannot change in a "
-                f"run; give {_flag('noise_multiplier')} {mechanism.get('noise_multiplier')} (beside --target-epsilon, "
-                "if there is one) and the other settings it began with"
+                f"the run in {str(self._folder.parent)!r} has made {len(rounds)} private releases with "
+                f"{name.replace('_', ' ')} {mechanism.get(name)}, this one would go on with {self._mechanism[name]}: "
+                f"that cannot change in a run; give --noise-multiplier {mechanism.get('noise_multiplier')} (beside "
+                "--target-epsilon, if there is one) and the other settings it began with"
             )
         return rounds
 
@@ -169,10 +169,6 @@ def _read(path: Path) -> tuple[dict[str, Any], list[int]]:
             f"the privacy ledger {str(path)!r} is damaged ({error}): what was released is not known any more; restore "
             "the file as it was last (an older copy will not do)"
         ) from error
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _flush(folder: Path) -> None:

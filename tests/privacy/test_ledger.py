@@ -93,11 +93,18 @@ def test_a_run_that_begins_anew_and_releases_nothing_leaves_nothing_of_the_old_o
     assert (resumed.releases, resumed.last()) == (0, None)
     assert resumed.charge(0, lambda: b"new") == b"new"
     assert resumed.earlier() == [(M, 1)]
+    assert json.loads((tmp_path / "ledger.jsonl").read_text().splitlines()[0])["mechanism"]["clip_norm"] == 9.0
+
+
+def test_a_ledger_whose_first_line_was_not_written_whole_is_begun_anew(tmp_path):
+    (tmp_path / "ledger.jsonl").write_text('{"mech')
+    Ledger(tmp_path, M, resume=True).charge(3, lambda: b"x")
+    assert Ledger(tmp_path, M, resume=True).releases == 1
 
 
 def test_a_mechanism_cannot_change_in_a_run(tmp_path):
     Ledger(tmp_path, M, resume=False).charge(0, lambda: b"x")
-    with pytest.raises(CheckpointError, match=r"--noise-multiplier 2\.0") as found:
+    with pytest.raises(CheckpointError, match=r"give --noise-multiplier 2\.0") as found:
         Ledger(tmp_path, {**M, "noise_multiplier": 50.0}, resume=True)
     assert "50.0" in str(found.value)
 

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy.stats import norm
 
 from dpeer.exceptions import CheckpointError, ConfigurationError
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
-from dpeer.training import Hyperparameters, Learner, Task
+from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task
 
 Make = Callable[..., Task]
 Peer = Callable[..., Learner]
@@ -106,8 +107,10 @@ def test_epsilon_and_what_clipping_met_are_the_peers_own_to_know(peer: Peer) -> 
         learner.mix({}, {0: 1.0})
         assert sent is not None
     spent = learner.privacy
-    # mu = sqrt(2) 2C / (2C) and the closed form of Gaussian DP, inverted by hand: delta(7.03..) = 1e-5
-    assert spent["epsilon"] == pytest.approx(Guarantee(2.0, 0.05, 1e-5).epsilon(2))
+    # mu = sqrt(2) 2C / (2C): the epsilon at which the closed form of Gaussian DP gives this delta.
+    mu, epsilon = 2**0.5, spent["epsilon"]
+    delta = norm.cdf(-epsilon / mu + mu / 2) - np.exp(epsilon) * norm.cdf(-epsilon / mu - mu / 2)
+    assert delta == pytest.approx(1e-5, rel=1e-6)
     assert (spent["delta"], spent["releases"], spent["clipped"], spent["not_finite"]) == (1e-5, 2, True, False)
     assert spent["update_norm"] > 0.05
 
@@ -139,6 +142,7 @@ def test_when_the_budget_is_spent_the_last_release_is_sent_again_for_nothing(pee
     assert (learner.privacy["releases"], learner.privacy["epsilon"]) == (2, allowed)
     assert sent[0] != sent[1]
     assert sent[1] == sent[2] == sent[3] == sent[4]
+    assert learner.privacy["sent_again"]
 
 
 def test_a_round_that_was_interrupted_after_its_release_sends_the_same_bytes(peer: Peer, tmp_path: Path) -> None:
@@ -210,6 +214,21 @@ def test_a_random_mask_is_of_the_seed_and_the_round(peer: Peer) -> None:
         changed.append((floats(one.release(0)) != start).tolist())
     assert changed[0] == changed[1], "the same for all peers of a round"
     assert sum(changed[0]) == round(COUNT / 4)
+
+
+@pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name not in ("local", "dis-pfl")])
+def test_no_release_of_any_algorithm_is_further_from_its_base_than_the_clip_norm(peer: Peer, algorithm: str) -> None:
+    learner = peer(algorithm=algorithm)
+    for number in range(3):
+        base = body(learner)
+        learner.train(number)
+        moved = np.linalg.norm(body(learner) - base)
+        sent = floats(learner.release(number))
+        assert 0 < np.linalg.norm(sent - base) <= min(0.05, moved) * (1 + 1e-4)
+        learner.mix({}, {0: 1.0})
+    learner.finish(2)
+    assert learner.privacy is not None
+    assert learner.privacy["releases"] == 3
 
 
 @pytest.mark.parametrize(

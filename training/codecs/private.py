@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from dpeer.exceptions import CheckpointError
 from dpeer.privacy import Clipped, Protection, Vector, privatize
 from dpeer.training import payload
 from dpeer.training.codecs.dense import Dense
@@ -36,11 +36,12 @@ class Private(Dense):
         self._protection, self._seed = protection, seed
         self._base = self._values()
         self._met: Clipped | None = None
+        self._again = False
 
     @property
     def spent(self) -> dict[str, Any]:
         """See `Learner.privacy`."""
-        return self._protection.spent(self._met)
+        return {**self._protection.spent(self._met), "sent_again": self._again}
 
     def release(self, number: int) -> Payload | None:
         """The round's bytes: made now, or made before the run was interrupted; None if they were lost with it.
@@ -48,25 +49,35 @@ class Private(Dense):
         When the budget allows no further release, the last one is sent again, which costs nothing.
         """
         ledger = self._protection.ledger
-        self._met = None
+        self._met, self._again = None, False
         if ledger.charged(number):
             sent = ledger.released(number)
         elif self._protection.may_release:
             sent = ledger.charge(number, lambda: self._make(number))
         else:
-            sent = ledger.last()
+            sent, self._again = ledger.last(), True
         if sent is None:
             self._released = None
             return None
-        released = torch.from_numpy(np.frombuffer(sent, dtype="<f4").astype(np.float32))
-        self._released = released.to(self._body.data.device)
+        vectors = payload.views([sent], self._body.count)
+        if vectors is None:
+            raise CheckpointError(
+                f"the release of round {number} in the privacy ledger has {len(sent)} bytes, the body "
+                f"{4 * self._body.count}: it is of another model"
+            )
+        self._released = vectors[0].to(self._body.data.device)
         return [memoryview(sent)]
 
     def _make(self, number: int) -> bytes:
         kept, guarantee = self._protection.sparsifier, self._protection.guarantee
         mask = kept.mask(self._body.count, stream(self._seed, Purpose.SPARSIFY, number))
         released, self._met = privatize(
-            self._base, self._values(), guarantee.clip_norm, guarantee.noise_std, kept=kept, mask=mask
+            self._base,
+            self._body.data.detach().cpu().numpy(),
+            guarantee.clip_norm,
+            guarantee.noise_std,
+            kept=kept,
+            mask=mask,
         )
         return bytes(payload.encode(torch.from_numpy(released)))
 
@@ -84,7 +95,7 @@ class Private(Dense):
     def state(self) -> Mapping[str, Tensor]:
         """The base, where it is not the body (a round that was charged but never sent has not been mixed)."""
         base = torch.from_numpy(self._base)
-        return {} if torch.equal(base, host(self._body.data)) else {"base": base}
+        return {} if torch.equal(base, self._body.data.cpu()) else {"base": base}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """See `Codec.restore`."""
