@@ -22,6 +22,7 @@ DEADLINE = 60.0
 MODELS = '''
 """A small task of three classes whose dataset can be made slow."""
 
+import os
 import time
 
 import numpy as np
@@ -46,21 +47,25 @@ class Net(nn.Module):
 
 
 class Data(Dataset):
-    """From sample number `fast` on (counted over all epochs), each sample takes `pause` seconds."""
+    """From sample number `fast` on (over all epochs), each takes `pause` seconds, until a file `hurry` is there.
+
+    A file `pausing-RANK` says that it has come to that.
+    """
 
     def __init__(self, rank, samples, fast=0, pause=0.0):
         rng = np.random.default_rng([rank, samples])
         self.targets = torch.tensor(rng.integers(0, 3, samples))
         noise = rng.normal(size=(samples, 5))
         self.inputs = torch.tensor(noise + 2 * np.eye(3, 5)[self.targets], dtype=torch.float32)
-        self.fast, self.pause = fast, pause
+        self.rank, self.fast, self.pause = rank, fast, pause
 
     def __len__(self):
         return len(self.targets)
 
     def __getitem__(self, index):
         self.fast -= 1
-        if self.pause and self.fast < 0:
+        if self.pause and self.fast < 0 and not os.path.exists("hurry"):
+            open(f"pausing-{self.rank}", "w").close()
             time.sleep(self.pause)
         return self.inputs[index], self.targets[index]
 
@@ -208,12 +213,21 @@ def schedule() -> tuple[str, ...]:
 
 @pytest.fixture
 def slow_after() -> Callable[[int], tuple[str, ...]]:
-    """Options that make every round from this one on take over a second, in steps of a sixth of one."""
+    """Options that make every round from this one on take six seconds, until the test lets the peers `hurry`.
+
+    So long that what a test does in the middle of a run is done there on a busy machine too.
+    """
 
     def options(rounds: int) -> tuple[str, ...]:
-        return ("--task-option", f"fast={60 * rounds}", "--task-option", "pause=0.02")
+        return ("--task-option", f"fast={60 * rounds}", "--task-option", "pause=0.1")
 
     return options
+
+
+@pytest.fixture
+def hurry(tmp_path: Path) -> Callable[[], None]:
+    """What `slow_after` has made slow is fast from now on."""
+    return (tmp_path / "hurry").touch
 
 
 @pytest.fixture

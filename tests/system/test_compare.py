@@ -76,11 +76,11 @@ def test_runs_are_those_of_simulate_to_the_bit_and_more_seeds_and_rows_run_only_
 @pytest.mark.parametrize("how", ["Ctrl-C", "terminated", "killed", "twice"])
 @pytest.mark.slow
 def test_stopped_in_the_middle_of_runs_it_goes_on_within_them_to_the_same_tables(
-    how: str, command: Callable[..., Any], slow_after: Callable[[int], tuple[str, ...]], dpeer: Callable[..., Any],
-    until: Callable[..., Any], rounds_done: Callable[..., int], simulate: Callable[..., None], task: str,
-    schedule: tuple[str, ...], tmp_path: Path,
+    how: str, command: Callable[..., Any], slow_after: Callable[[int], tuple[str, ...]], hurry: Callable[[], None],
+    dpeer: Callable[..., Any], until: Callable[..., Any], rounds_done: Callable[..., int],
+    simulate: Callable[..., None], task: str, schedule: tuple[str, ...], tmp_path: Path,
 ) -> None:  # fmt: skip
-    rounds = 6  # far more than can be done while the signal is on its way
+    rounds = 6
     rows = ("--algorithms", "dfedmdc,dfedsmdc,local", *slow_after(2))
     run = dpeer(*command(*rows, "--out", "stopped", rounds=rounds))
     first = ("stopped/dfedmdc-ring-default-seed0", "stopped/dfedsmdc-ring-default-seed0")
@@ -108,6 +108,7 @@ def test_stopped_in_the_middle_of_runs_it_goes_on_within_them_to_the_same_tables
     earlier = {name: (tmp_path / name / "rank-0" / "metrics.jsonl").read_text() for name in first}
     assert all(2 <= text.count("\n") < rounds for text in earlier.values()), earlier
 
+    hurry()
     resumed = dpeer(*command(*rows, "--out", "stopped", rounds=rounds))
     assert "3 of 3 runs to make" in resumed.succeed(SLOW)
     for name, text in earlier.items():  # gone on with, not begun anew: even the times are those of before

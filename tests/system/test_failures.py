@@ -35,6 +35,7 @@ def test_the_others_finish_when_one_peer_is_killed_and_say_whom_they_lost(
     schedule: tuple[str, ...],
     dpeer: Callable[..., Any],
     slow_after: Callable[[int], tuple[str, ...]],
+    hurry: Callable[[], None],
     rounds_done: Callable[..., int],
     until: Callable[..., Any],
     tmp_path: Path,
@@ -47,6 +48,7 @@ def test_the_others_finish_when_one_peer_is_killed_and_say_whom_they_lost(
     victim = pid_of_rank(run, tmp_path / "dpeer-run" / "rank-2")
     assert victim is not None
     os.kill(victim, signal.SIGKILL)
+    hurry()
     assert run.wait() == 1
     until(lambda: run.offspring() == [], 20)
     assert "Traceback" not in run.output
@@ -113,23 +115,16 @@ def test_an_error_of_one_clustered_peer_ends_all_with_its_code_and_its_rank(
 @linux
 @pytest.mark.slow
 def test_a_second_interrupt_ends_a_cluster_at_once(
-    task: str, dpeer: Callable[..., Any], until: Callable[..., Any]
+    task: str, dpeer: Callable[..., Any], until: Callable[..., Any], tmp_path: Path
 ) -> None:
     run = dpeer("cluster", "--size", 2, "--task", task, *ENDLESS, "--out", "run")
-    until(lambda: connected(run, 2))
+    until(lambda: all((tmp_path / f"pausing-{rank}").exists() for rank in range(2)))
     run.signal(signal.SIGINT)
     until(lambda: not pending(run))
     run.signal(signal.SIGINT)
     assert run.wait(20) != 0
     until(lambda: run.offspring() == [], 20)
     assert "Traceback" not in run.output
-
-
-def connected(run: Any, size: int) -> bool:
-    """Whether all peers are in their first round."""
-    folder = Path(f"/proc/{run.pid}/cwd").readlink() / "run"
-    logs = [folder / f"rank-{rank}" / "log.jsonl" for rank in range(size)]
-    return all(log.exists() and "starting at round 0" in log.read_text() for log in logs)
 
 
 def pending(run: Any) -> bool:
@@ -139,11 +134,11 @@ def pending(run: Any) -> bool:
 
 @linux
 def test_a_second_interrupt_ends_a_started_peer_at_once(
-    task: str, dpeer: Callable[..., Any], free_ports: Callable[[int], int], until: Callable[..., Any]
+    task: str, dpeer: Callable[..., Any], free_ports: Callable[[int], int], until: Callable[..., Any], tmp_path: Path
 ) -> None:
     common = ("start", "--size", 2, "--task", task, *ENDLESS, "--base-port", free_ports(2), "--threads", 1)
     peers = [dpeer(*common, "--rank", rank) for rank in range(2)]
-    until(lambda: all("starting at round 0" in peer.output for peer in peers))
+    until(lambda: all((tmp_path / f"pausing-{rank}").exists() for rank in range(2)))
     for peer, number in zip(peers, (signal.SIGINT, signal.SIGTERM), strict=True):
         peer.signal(number)
         until(lambda peer=peer: not pending(peer))
@@ -204,6 +199,7 @@ def test_strangers_on_the_port_have_no_effect(
     dpeer: Callable[..., Any],
     simulate: Callable[..., None],
     slow_after: Callable[[int], tuple[str, ...]],
+    hurry: Callable[[], None],
     rounds_done: Callable[..., int],
     results: Callable[..., Any],
     free_ports: Callable[[int], int],
@@ -225,6 +221,7 @@ def test_strangers_on_the_port_have_no_effect(
             dealer.send_multipart([b"x"] * 500)
             dealer.send(b"\0" * 10_000_000)
         until(lambda: "from a stranger" in (tmp_path / "run" / "rank-0" / "log.jsonl").read_text())
+        hurry()
         for peer in peers:
             peer.succeed()
     summary = json.loads((tmp_path / "run" / "rank-0" / "summary.json").read_text())

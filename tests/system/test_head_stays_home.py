@@ -177,7 +177,7 @@ def test_every_body_is_found_on_the_wire_and_no_value_of_any_head(
     reference = Reference(tmp_path, algorithm)
     assert len(set(reference.bodies)) == SIZE * ROUNDS
     for body in reference.bodies:
-        assert sum(stream.count(body) for stream in streams) == 2, "once to each neighbor"
+        assert sum(body in stream for stream in streams) == 2, "to each neighbor"  # twice if it asks again
     patterns = reference.head_patterns()
     assert len(patterns) > SIZE * ROUNDS * 3 * 12
     assert not [window for window in patterns if any(window in stream for stream in streams)]
@@ -202,7 +202,7 @@ def test_the_search_finds_the_heads_of_a_build_made_to_send_them(
     made["install"]()
     reference = Reference(tmp_path, "dfedmdc")
     for body in reference.bodies:
-        assert sum(stream.count(body) for stream in streams) == 2
+        assert sum(body in stream for stream in streams) == 2
     # The first heads are those from before the first round, which are never sent.
     for head in reference.heads[2 * SIZE :]:
         windows = [head[start : start + 2].tobytes() for start in range(len(head) - 1)]

@@ -12,6 +12,7 @@ import pytest
 
 from dpeer.privacy import Guarantee
 from dpeer.training import Learner
+from dpeer.training.judge import Judge
 
 SIZE = 3
 PRIVATE = ("--privacy", "client", "--noise-multiplier", 2, "--clip-norm", 0.5)
@@ -52,8 +53,11 @@ def test_what_was_spent_is_in_every_round_and_the_summaries_and_no_noise_comes_t
 
 
 def test_the_best_models_summary_says_what_the_whole_run_has_spent(
-    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], tmp_path: Path
-) -> None:
+    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    is_best = Judge.is_best  # noise decides which model is the best: here it is an early one
+    monkeypatch.setattr(Judge, "is_best", lambda judge, number: number < 2 and is_best(judge, number))
     path = tmp_path / "small.py"
     path.write_text(path.read_text().replace("test=Data(", "validation=Data(rank, 9), test=Data("))
     options = ("--task", task, *schedule, "--size", SIZE, "--rounds", 5, "--keep", "best", "--body-lr", 2)
@@ -64,7 +68,7 @@ def test_the_best_models_summary_says_what_the_whole_run_has_spent(
         kept.append(summary["kept_round"])
         assert summary["privacy"]["releases"] == 5
         assert summary["epsilon"] == pytest.approx(Guarantee(2.0, 0.5, 1e-5).epsilon(5))
-    assert min(kept) < 4, "some model of an earlier round is the best"
+    assert max(kept) < 2
 
 
 def test_all_neighbors_get_the_same_bytes_which_are_those_of_the_ledger(
