@@ -31,7 +31,7 @@ from dpeer.training.device import Compute, find_device
 
 _COMPARED = (
     "body_lr", "head_lr", "lr_decay", "momentum", "weight_decay", "grad_clip", "rho", "sam", "ditto_lambda",
-    "sparsity", "prune_rate", "participation", "quantize", "standardize",
+    "sparsity", "prune_rate", "participation", "quantize", "wire_dtype", "standardize",
 )  # fmt: skip
 """Values that train or mix what is shared, or decide in which units it takes its inputs: equal on all peers."""
 
@@ -186,7 +186,6 @@ def fingerprint(
         "seed": settings.seed,
         "seed partition": _first(settings.seed_partition, settings.seed),
         **{name: getattr(settings, name) for name in _COMPARED},
-        "wire_dtype": "float32",
         "privacy": settings.privacy,
         "clip_norm": guarantee.clip_norm if guarantee else None,
         "noise_multiplier": guarantee.noise_multiplier if guarantee else None,

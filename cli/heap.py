@@ -1,8 +1,9 @@
-"""Keeping freed memory in the process instead of giving it back at once."""
+"""What a peer does about memory: it keeps what was freed, and leaves alone what stays."""
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import sys
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
@@ -24,3 +25,12 @@ def keep_heap() -> bool:
     settings = {_MMAP_THRESHOLD: 1 << 30, _TRIM_THRESHOLD: (1 << 31) - 1, _TOP_PAD: 64 << 20}
     accepted = [mallopt(name, value) == 1 for name, value in settings.items()]
     return all(accepted)
+
+
+def settle() -> None:
+    """Have the garbage collector look no more at what is there by now: libraries, settings, the task.
+
+    It would find nothing to collect and, in a forked process, unshare every page it looks at.
+    """
+    gc.collect()
+    gc.freeze()

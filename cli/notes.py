@@ -12,7 +12,7 @@ from dpeer.training import ALGORITHMS, Learner, Task, find_algorithm
 _ALWAYS = ("body_lr", "lr_decay", "momentum", "body_epochs", "batch_size")
 _LARGE = 20.0
 """Inputs of a table beyond this are most likely not scaled."""
-_IF_SET = ("weight_decay", "grad_clip", "local_steps", "quantize", "participation")
+_IF_SET = ("weight_decay", "grad_clip", "local_steps", "quantize", "wire_dtype", "participation")
 
 
 def notes(task: Task, learner: Learner, settings: Settings, said: Collection[str]) -> list[str]:
@@ -49,7 +49,7 @@ def notes(task: Task, learner: Learner, settings: Settings, said: Collection[str
         )
     unused = {name for other in ALGORITHMS.values() for name in other.options} - {*algorithm.options}
     if not learner.shares:
-        unused.add("quantize")
+        unused |= {"quantize", "wire_dtype"}
     no_effect = sorted(unused & {*said})
     return [*lines, *(f"{_value(name, settings)} has no effect with {settings.algorithm}" for name in no_effect)]
 

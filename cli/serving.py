@@ -15,7 +15,7 @@ import torch
 
 from dpeer.cli.assemble import assemble
 from dpeer.cli.folders import held, rank_folder, save_partition
-from dpeer.cli.heap import keep_heap
+from dpeer.cli.heap import keep_heap, settle
 from dpeer.cli.settings import Settings
 from dpeer.exceptions import DpeerError
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
@@ -95,6 +95,7 @@ async def serve(
         worker = Worker(executor)
         assembly = await worker.run(assemble, settings, rank, resume=resume)
         forget()
+        settle()
         save_partition(out, assembly.indices, resume=resume)
         for note in assembly.notes:
             log.info("%s", note)

@@ -131,7 +131,10 @@ class Settings(BaseModel):
         0.5, ge=0, le=1, description="share of the weights exchanged in the first round (dis-pfl)"
     )
     quantize: Literal[4, 8, 16] | None = Field(
-        None, description="bits per value of what travels, 4, 8 or 16; 32-bit floats if not given"
+        None, description="bits per value of what travels, 4, 8 or 16; floats if not given"
+    )
+    wire_dtype: Literal["float32", "bfloat16", "float16"] = Field(
+        "float32", description="as which floats values travel; the halves take half the bytes (mixing is in float32)"
     )
     participation: float = Field(
         1.0, gt=0, le=1, description="share of the peers that take part in a round, drawn anew"

@@ -50,7 +50,7 @@ class Gossip:
         log: logging.Logger,
     ) -> None:
         self.inbox = Inbox()
-        self.outbox = Outbox()
+        self.outbox = Outbox(transport.piece_bytes)
         self._rank = rank
         self._federation = federation
         self._schedule = schedule
@@ -89,7 +89,8 @@ class Gossip:
         for number, rank in self.outbox.pending():
             if self._members.reachable(rank) and self._members[rank].progress >= number - 1:
                 self.outbox.unsent[number].discard(rank)
-                if self._transport.send(self._members[rank].link, self.outbox.frames[number]):
+                link = self._members[rank].link
+                if all(self._transport.send(link, message) for message in self.outbox.messages[number]):
                     self.outbox.sent[number].add(rank)
 
     async def collect(self, number: int) -> dict[int, Received]:

@@ -32,16 +32,22 @@ class Inbox:
         self._rounds: dict[int, dict[int, Received]] = {}
         self._changed = asyncio.Event()
 
-    def put(self, rank: int, number: int, received: Received) -> None:
-        """Keep a body, or drop and count it when it is of no use."""
+    def wants(self, rank: int, number: int) -> bool:
+        """Whether round `number`'s body of this rank is of use; one that is not is counted."""
         if number < self.current:
             self.dropped["late"] += 1
         elif number > self.current + 1:
             self.dropped["early"] += 1
-        elif rank in self._rounds.setdefault(number, {}):
+        elif rank in self._rounds.get(number, {}):
             self.dropped["duplicate"] += 1
         else:
-            self._rounds[number][rank] = received
+            return True
+        return False
+
+    def put(self, rank: int, number: int, received: Received) -> None:
+        """Keep a body, or drop and count it when it is of no use."""
+        if self.wants(rank, number):
+            self._rounds.setdefault(number, {})[rank] = received
             self.wake()
 
     def open(self, number: int) -> None:

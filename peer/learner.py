@@ -35,8 +35,8 @@ class Evaluation(Protocol):
 class Learner(Protocol):
     """Model, data and algorithm of one peer.
 
-    All methods but `interrupt` are called from one worker thread, one at a time, in the order of the round loop:
-    train, release, evaluate, mix, (in the last round) finish, evaluate, save. In a round that the peer sits out
+    All methods but `interrupt` and `room` are called from one worker thread, one at a time, in the order of the round
+    loop: train, release, evaluate, mix, (in the last round) finish, evaluate, save. In a round that the peer sits out
     `sit_out` takes the place of train, release and mix.
     """
 
@@ -55,6 +55,13 @@ class Learner(Protocol):
     @property
     def best_round(self) -> int | None:
         """The round whose model `write_model` writes, where the best is kept; None where it is the last."""
+
+    def room(self) -> memoryview | None:
+        """Writable memory of `payload_bytes` bytes, to put together a payload in that comes in pieces.
+
+        It may be given out again as soon as nothing refers to it any more. None if pieces are as good: then the buffers
+        of a payload may have been cut, at multiples of a megabyte. Any thread may call this.
+        """
 
     def start_over(self) -> None:
         """A new run begins: nothing of an earlier one in the same folder is gone on with."""

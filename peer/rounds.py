@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from dpeer.peer.inbox import Received
-from dpeer.peer.learner import Learner
+from dpeer.peer.learner import Learner, Payload
 from dpeer.peer.records import RoundRecord, Stopwatch
 from dpeer.peer.session import Session
 from dpeer.peer.worker import Worker
+from dpeer.topology import Row
 
 Complete = Callable[[RoundRecord], Awaitable[None]]
 """Makes a finished round last: checkpoint and metrics."""
@@ -26,7 +27,8 @@ async def run_rounds(
 ) -> None:
     """Run rounds `start` to `rounds - 1` (DESIGN section 3).
 
-    Every call into the learner runs on the worker, so the event loop keeps answering heartbeats.
+    Every call into the learner runs on the worker, so the event loop keeps answering heartbeats. What can be done in
+    one go is: a change between the two threads costs as much as sending some hundred kilobytes.
     """
     for number in range(start, rounds):
         graph = session.gossip.begin(number)
@@ -34,10 +36,8 @@ async def run_rounds(
         evaluating = (number + 1) % evaluate_every == 0 or last
         watch = Stopwatch()
 
-        train_loss = await worker.run(learner.train if graph.active else learner.sit_out, number)
-        train_seconds = watch.lap()
-
-        payload = await worker.run(learner.release, number) if graph.active else None
+        trains = _train_and_release if graph.active else _sit_out
+        train_loss, payload, train_seconds = await worker.run(trains, learner, number, watch)
         session.gossip.send(number, payload)
         exchange_seconds = watch.lap()
         # The bodies are on their way while this runs.
@@ -46,13 +46,10 @@ async def run_rounds(
         received = await session.gossip.collect(number)
         exchange_seconds += watch.lap()
 
-        refused = await worker.run(_refused, learner, received)
+        refused = await worker.run(_mix, learner, received, graph.row if payload is not None else None)
         for neighbor, reason in refused.items():
             session.left_out(neighbor, reason)
             del received[neighbor]
-        if payload is not None:
-            payloads = {neighbor: body.payload for neighbor, body in received.items()}
-            await worker.run(learner.mix, payloads, graph.row.restricted_to(payloads))
         mix_seconds = watch.lap()
 
         finished = await worker.run(learner.finish, number) if last else None
@@ -83,7 +80,23 @@ async def run_rounds(
         )
 
 
-def _refused(learner: Learner, received: Mapping[int, Received]) -> dict[int, str]:
-    """Which bodies must not be mixed, and why."""
+def _train_and_release(learner: Learner, number: int, watch: Stopwatch) -> tuple[float | None, Payload | None, float]:
+    """Training loss, what goes out, and the seconds that training took."""
+    loss = learner.train(number)
+    seconds = watch.lap()
+    return loss, learner.release(number), seconds
+
+
+def _sit_out(learner: Learner, number: int, watch: Stopwatch) -> tuple[None, None, float]:
+    learner.sit_out(number)
+    return None, None, watch.lap()
+
+
+def _mix(learner: Learner, received: Mapping[int, Received], row: Row | None) -> dict[int, str]:
+    """Mix what may be mixed, if anything was released; returns which bodies may not, and why."""
     reasons = {rank: learner.check(rank, body.payload) for rank, body in received.items()}
-    return {rank: reason for rank, reason in reasons.items() if reason is not None}
+    refused = {rank: reason for rank, reason in reasons.items() if reason is not None}
+    if row is not None:
+        payloads = {rank: body.payload for rank, body in received.items() if rank not in refused}
+        learner.mix(payloads, row.restricted_to(payloads))
+    return refused

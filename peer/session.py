@@ -14,6 +14,7 @@ from typing import Literal
 
 from dpeer.exceptions import PeersMissing, ProtocolError, Refused
 from dpeer.peer import wire
+from dpeer.peer.assembly import Assembly
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.drops import Drops
 from dpeer.peer.gossip import Gossip
@@ -34,7 +35,7 @@ class Session:
 
     Args:
         config: This peer's place in the federation.
-        learner: Asked for manifest, digest and payload size only.
+        learner: Asked for manifest, digest, payload size and room for payloads only.
         transport: What carries the frames.
         topology: Whom to exchange bodies with, round by round.
         log: Where lines go.
@@ -54,6 +55,7 @@ class Session:
         self._speaker = Speaker(config.rank, self._federation, transport, self.members, self._greeter)
         self.gossip = Gossip(config.rank, self._federation, schedule, self.members, self._speaker, transport, log)
         self._limits = wire.Limits(payload_bytes=learner.payload_bytes)
+        self._assembly = Assembly(learner.room)
         self._dialled: dict[Link, int] = {}
         self._refusal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
@@ -123,10 +125,14 @@ class Session:
     def _handle(self, arrival: Arrival) -> None:
         link, frames = arrival
         if frames is None:
+            self._assembly.forget(link)
             self._speaker.unanswered.add(link)
             self._speaker.hello(link, reply=False)
             return
         message = wire.decode(frames, self._limits)
+        if isinstance(message, wire.Piece):
+            self._on_piece(link, message)
+            return
         if isinstance(message, wire.Hello):
             self._on_hello(link, message)
             return
@@ -141,14 +147,26 @@ class Session:
         if message.federation != self._federation:
             raise ProtocolError("other-federation")
         match message:
+            case wire.Body(buffers=None):
+                self._heard(neighbor, message.round)
+                wanted = self.gossip.inbox.wants(neighbor.rank, message.round)
+                self._assembly.begin(link, message, wire.size(frames) + message.payload_bytes, wanted=wanted)
             case wire.Body():
                 self._heard(neighbor, message.round)
-                self.gossip.inbox.put(neighbor.rank, message.round, Received(message.buffers, wire.size(frames)))
+                self.gossip.inbox.put(neighbor.rank, message.round, Received(frames[1:], wire.size(frames)))
             case wire.Heartbeat():
                 self._heard(neighbor, message.round)
             case wire.Goodbye():
                 self._on_goodbye(neighbor, message.reason)
         self.gossip.wake()
+
+    def _on_piece(self, link: Link, piece: wire.Piece) -> None:
+        arriving = self._assembly.add(link, piece)
+        rank, number = arriving.body.rank, arriving.body.round
+        self._heard(self.members[rank], number)  # a slow line is not a dead neighbor
+        if arriving.complete and arriving.wanted:
+            self.gossip.inbox.put(rank, number, Received(arriving.payload, arriving.wire_bytes))
+            self.gossip.wake()
 
     def _on_hello(self, link: Link, hello: wire.Hello) -> None:
         self._speaker.unanswered.discard(link)
@@ -163,6 +181,8 @@ class Session:
                 self._refusal.set_exception(refusal)
             return
         neighbor = self.members[hello.rank]
+        if neighbor.link != link:
+            self._assembly.forget(neighbor.link)
         if self.members.greet(hello.rank, link, hello.next_round, time.monotonic()):
             self._log.warning("rank %d is back", hello.rank)
         self.gossip.outbox.asked(hello.rank, hello.next_round)
@@ -190,6 +210,7 @@ class Session:
         if neighbor.status is Status.GONE:
             return
         self.members.left(neighbor, reason, time.monotonic())
+        self._assembly.forget(neighbor.link)
         if reason == "done":
             neighbor.progress = max(neighbor.progress, self._config.rounds)
         else:
@@ -212,6 +233,7 @@ class Session:
     async def _beat(self) -> None:
         while True:
             for dead in self.members.tick(time.monotonic()):
+                self._assembly.forget(dead.link)
                 self._log.warning("rank %d is %s: rounds go on without it", dead.rank, dead.departure)
             for link, rank in self._dialled.items():
                 if self.members[rank].link != link or link in self._speaker.unanswered:

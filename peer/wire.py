@@ -4,18 +4,26 @@ A message is one msgpack header frame followed by the raw buffers of a body, and
 
     [header] [buffer 0] [buffer 1] ...
 
-`encode` is called once per message however many neighbors get it. `decode` trusts nothing: every limit is checked
-before anything is unpacked, and what does not fit raises `ProtocolError` with the reason it is counted under. Nothing
-is ever unpickled.
+A large body travels as several messages: its header alone, then its buffers' bytes in order, cut into pieces:
+
+    [header]    [0xc1, tag, offset] [bytes]    [0xc1, tag, offset] [bytes] ...
+
+(0xc1 begins no msgpack value; the tag is of the header.) So no message is long, what came of a body can be put where
+it belongs while the rest is on its way, and a neighbor on a slow line is heard all the while.
+
+`encode` and `cut` are called once per message however many neighbors get it. `decode` trusts nothing: every limit is
+checked before anything is unpacked, and what does not fit raises `ProtocolError` with the reason it is counted under.
+Nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgpack
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
@@ -23,7 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.learner import Buffer
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of everything in this module; peers of different versions refuse each other."""
 
 Frames = Sequence[Buffer]
@@ -65,7 +73,15 @@ class Body(_Message):
     federation: bytes
     round: _Round
     sizes: list[Annotated[int, Field(ge=0)]]
-    buffers: tuple[Any, ...] = Field(default=(), exclude=True)
+    buffers: tuple[Any, ...] | None = Field(default=(), exclude=True)
+    """None as long as they are still to come, in pieces."""
+    tag: bytes = Field(default=b"", exclude=True)
+    """Marks its pieces."""
+
+    @property
+    def payload_bytes(self) -> int:
+        """Of all buffers together."""
+        return sum(self.sizes)
 
 
 class Heartbeat(_Message):
@@ -91,8 +107,19 @@ class Refusal(_Message):
     reason: Annotated[str, Field(max_length=300)]
 
 
+class Piece(NamedTuple):
+    """Some bytes of the body that was announced last."""
+
+    tag: bytes
+    offset: int
+    """Where they begin in all buffers together."""
+    data: Buffer
+
+
 Message = Hello | Body | Heartbeat | Goodbye | Refusal
 _HEADER: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
+_PIECE = struct.Struct("<c8sQ")
+_MARK = b"\xc1"
 
 
 @dataclass(frozen=True)
@@ -117,7 +144,7 @@ def federation_id(fingerprint: Fingerprint) -> bytes:
 def encode(message: Message) -> list[Buffer]:
     """The frames of a message. Buffers are passed on, not copied."""
     header = msgpack.packb(message.model_dump(), use_bin_type=True)
-    return [header, *message.buffers] if isinstance(message, Body) else [header]
+    return [header, *(message.buffers or ())] if isinstance(message, Body) else [header]
 
 
 def body(federation: bytes, rank: int, number: int, buffers: Sequence[Buffer]) -> Body:
@@ -126,14 +153,36 @@ def body(federation: bytes, rank: int, number: int, buffers: Sequence[Buffer]) -
     return Body(federation=federation, rank=rank, round=number, sizes=sizes, buffers=tuple(buffers))
 
 
-def decode(frames: Frames, limits: Limits) -> Message:
-    """The message that the frames hold.
+def cut(frames: Frames, piece_bytes: int | None) -> Iterator[Frames]:
+    """The messages as which a message travels: itself, or if its buffers have more bytes than that, pieces."""
+    header, *buffers = frames
+    if piece_bytes is None or size(buffers) <= piece_bytes:
+        yield frames
+        return
+    yield [header]
+    offset, tag = 0, _tag(header)
+    for buffer in buffers:
+        whole = memoryview(buffer)
+        for start in range(0, whole.nbytes, piece_bytes):
+            data = whole[start : start + piece_bytes]
+            yield [_PIECE.pack(_MARK, tag, offset), data]
+            offset += data.nbytes
+
+
+def _tag(header: Buffer) -> bytes:
+    return hashlib.sha256(header).digest()[:8]
+
+
+def decode(frames: Frames, limits: Limits) -> Message | Piece:
+    """The message that the frames hold. A body that comes in pieces has no buffers yet.
 
     Raises:
         ProtocolError: reason "oversized" (a limit is exceeded) or "malformed" (anything else).
     """
     if not frames:
         raise ProtocolError("malformed", "no frames")
+    if len(frames) == 2 and frames[0][:1] == _MARK:
+        return _piece(*frames)
     lengths = [memoryview(frame).nbytes for frame in frames]
     if lengths[0] > limits.header_bytes:
         raise ProtocolError("oversized", f"header of {lengths[0]} bytes")
@@ -144,10 +193,25 @@ def decode(frames: Frames, limits: Limits) -> Message:
     fields = _unpack(frames[0])
     if fields.get("kind") != "hello" and lengths[0] > limits.small_header_bytes:
         raise ProtocolError("oversized", f"header of {lengths[0]} bytes")
-    if fields.get("sizes", []) != lengths[1:]:
-        raise ProtocolError("malformed", f"{len(frames) - 1} buffers are not as announced")
     message = _validated(fields)
-    return message.model_copy(update={"buffers": tuple(frames[1:])}) if isinstance(message, Body) else message
+    if not isinstance(message, Body):
+        if len(frames) > 1:
+            raise ProtocolError("malformed", f"a {message.kind} has no buffers")
+        return message
+    if len(frames) == 1 and message.payload_bytes > 0:
+        if len(message.sizes) > limits.buffers or message.payload_bytes > limits.payload_bytes:
+            raise ProtocolError("oversized", f"{message.payload_bytes} bytes announced in {len(message.sizes)} buffers")
+        return message.model_copy(update={"buffers": None, "tag": _tag(frames[0])})
+    if message.sizes != lengths[1:]:
+        raise ProtocolError("malformed", f"{len(frames) - 1} buffers are not as announced")
+    return message.model_copy(update={"buffers": tuple(frames[1:])})
+
+
+def _piece(header: Buffer, data: Buffer) -> Piece:
+    if len(header) != _PIECE.size or not len(data):
+        raise ProtocolError("malformed", f"a piece of {len(header)} and {len(data)} bytes")
+    _, tag, offset = _PIECE.unpack(header)
+    return Piece(tag, offset, data)
 
 
 def size(frames: Frames) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from dpeer.training.payload import WireDtype
+
 SamOn = Literal["body", "head", "both"]
 """Which phases of DFedSMDC take SAM steps."""
 
@@ -35,7 +37,8 @@ class Hyperparameters:
         ditto_lambda: How strongly `ditto` pulls the personal model towards the shared one.
         sparsity: Share of the weights that `dis-pfl` holds at zero.
         prune_rate: Share of the weights held that `dis-pfl` exchanges in the first round (its alpha).
-        quantize: Bits per value of what travels, 4, 8 or 16; None for 32-bit floats.
+        quantize: Bits per value of what travels, 4, 8 or 16; None for floats.
+        wire_dtype: As which floats values travel.
     """
 
     body_lr: float = 0.05
@@ -56,3 +59,4 @@ class Hyperparameters:
     sparsity: float = 0.5
     prune_rate: float = 0.5
     quantize: int | None = None
+    wire_dtype: WireDtype = "float32"

@@ -32,8 +32,8 @@ _FORMAT = 1
 class Learner:
     """Trains, releases, mixes and evaluates one peer's model; implements `dpeer.peer`'s protocol of that name.
 
-    All methods but `interrupt` are called from one thread at a time, in the round loop's order: train, release,
-    evaluate, mix, evaluate, save. The task's model becomes the learner's own.
+    All methods but `interrupt` and `room` are called from one thread at a time, in the round loop's order: train,
+    release, evaluate, mix, evaluate, save. The task's model becomes the learner's own.
 
     Args:
         task: The model and the data, as a task factory returned them.
@@ -95,6 +95,7 @@ class Learner:
 
     def _codec_of(self, steady: bool) -> Codec:
         bits = self._trainer.hyperparameters.quantize
+        dtype = self._trainer.hyperparameters.wire_dtype
         own = self._algorithm.codec(self._trainer)
         if self._protection is not None and self.shares:
             if own is not None or bits is not None:
@@ -102,9 +103,14 @@ class Learner:
                 raise ConfigurationError(
                     f"--privacy client cannot be used with {what}: not all that leaves the peer would carry noise"
                 )
-            return Private(self._trainer.body, self._rank, self._protection, self._seed)
+            return Private(self._trainer.body, self._rank, self._protection, self._seed, dtype)
+        if self.shares and dtype != "float32" and (own is not None or bits is not None):
+            what = (
+                f"--quantize {bits}" if own is None else f"{self._algorithm.name}, which sends {self._algorithm.leaves}"
+            )
+            raise ConfigurationError(f"--wire-dtype {dtype} cannot be used with {what}")
         if bits is None or not self.shares:
-            return own or Dense(self._trainer.body, self._rank)
+            return own or Dense(self._trainer.body, self._rank, dtype)
         if own is not None:
             raise ConfigurationError(
                 f"--quantize {bits} cannot be used with {self._algorithm.name}, which sends {self._algorithm.leaves}"
@@ -127,6 +133,14 @@ class Learner:
     def payload_bytes(self) -> int:
         """The most bytes that one payload may have."""
         return self._codec.payload_bytes if self.shares else 0
+
+    def room(self) -> memoryview | None:
+        """Writable memory to put together a neighbor's payload in, of `payload_bytes`; None to take it as it came.
+
+        It is page-locked where the body is on a GPU. It may be given out again when nothing refers to it any more. Any
+        thread may call this.
+        """
+        return self._codec.room()
 
     @property
     def shares(self) -> bool:
@@ -300,6 +314,7 @@ class Learner:
             "body": self._trainer.body.manifest,
             "head": self._trainer.head.manifest,
             "quantize": self._trainer.hyperparameters.quantize,
+            "wire_dtype": self._trainer.hyperparameters.wire_dtype,
             **self._algorithm.plan(self._trainer),
         }
 

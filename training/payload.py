@@ -1,26 +1,61 @@
-"""Bodies as bytes: little-endian float32, in the manifest's order, in one buffer or several."""
+"""Bodies as bytes: little-endian floats, in the manifest's order, in one buffer or several."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import Any
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 Buffer = bytes | bytearray | memoryview
 Payload = Sequence[Buffer]
 
-_FLOAT = np.dtype("<f4")
+WireDtype = Literal["float32", "bfloat16", "float16"]
+"""How a value travels. Halves have 8 (bfloat16) or 11 bits of precision; float16 ends at 65,504."""
+
+_TORCH: dict[WireDtype, torch.dtype] = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+}
+_BITS: dict[int, tuple[np.dtype[Any], torch.dtype]] = {
+    2: (np.dtype("<i2"), torch.int16),
+    4: (np.dtype("<i4"), torch.int32),
+}
+"""By bytes a value: numpy knows no bfloat16, so only bits pass through it."""
+
+_BLOCK = 2**18
+"""Values that are handled together: few enough to stay in a cache, many enough not to count the calls."""
 
 
-def encode(vector: Tensor) -> memoryview:
-    """The bytes of a flat float32 vector, read-only; on the host and where it is little-endian, without a copy."""
-    if not vector.numel():  # such a view cannot be cast
-        return memoryview(b"")
-    return memoryview(vector.cpu().numpy().astype(_FLOAT, copy=False).data).cast("B").toreadonly()
+def width(dtype: WireDtype) -> int:
+    """Bytes a value."""
+    return _TORCH[dtype].itemsize
+
+
+def encode(vector: Tensor, dtype: WireDtype = "float32") -> memoryview:
+    """The bytes of a flat float32 vector, read-only; a float32 one on a little-endian host is not copied."""
+    return memoryview(_bits(vector, dtype).data).cast("B").toreadonly() if vector.numel() else memoryview(b"")
+
+
+def write(vector: Tensor, dtype: WireDtype, room: memoryview) -> None:
+    """Put the bytes of a flat float32 vector into memory of their size; from a GPU without a stop on the way."""
+    if vector.is_cuda:
+        torch.frombuffer(room, dtype=_TORCH[dtype]).copy_(vector, non_blocking=True)
+        torch.cuda.current_stream(vector.device).synchronize()
+    elif vector.numel():
+        bits = _bits(vector, dtype)
+        np.copyto(np.frombuffer(room, dtype=bits.dtype), bits)
+
+
+def _bits(vector: Tensor, dtype: WireDtype) -> NDArray[Any]:
+    little, bits = _BITS[width(dtype)]
+    return vector.to(_TORCH[dtype]).cpu().view(bits).numpy().astype(little, copy=False)
 
 
 def digest(vector: Tensor) -> str:
@@ -34,64 +69,81 @@ class _Readable:
     Nobody writes through it. Arrays made of it keep it, and so the memory, alive.
     """
 
-    def __init__(self, buffer: Buffer) -> None:
+    def __init__(self, buffer: Buffer, bits: np.dtype[Any]) -> None:
         self._buffer = buffer
-        array = np.frombuffer(buffer, dtype=_FLOAT)
+        array = np.frombuffer(buffer, dtype=bits)
         self.__array_interface__: dict[str, Any] = {
             **array.__array_interface__,
             "data": (array.__array_interface__["data"][0], False),
         }
 
 
-def views(payload: Payload, count: int) -> list[Tensor] | None:
-    """The payload's buffers as float32 vectors without copying them; only to be read.
+def views(payload: Payload, count: int, dtype: WireDtype = "float32") -> list[Tensor] | None:
+    """The payload's buffers as vectors without copying them; only to be read.
 
     Args:
-        payload: One or more buffers, each a whole number of floats.
-        count: How many floats they must hold together.
+        payload: One or more buffers, each a whole number of values.
+        count: How many values they must hold together.
+        dtype: What they are.
 
     Returns:
-        The vectors in order, or None when the payload has another size.
+        The vectors in order, of that dtype, or None when the payload has another size.
     """
+    little, _ = _BITS[width(dtype)]
     try:
-        if sum(memoryview(buffer).nbytes for buffer in payload) != 4 * count:
+        if sum(memoryview(buffer).nbytes for buffer in payload) != width(dtype) * count:
             return None
-        # numpy refuses what is not contiguous, empty, or not a whole number of floats.
-        arrays = [np.asarray(_Readable(buffer)) for buffer in payload if memoryview(buffer).nbytes]
+        # numpy refuses what is not contiguous, empty, or not a whole number of values.
+        arrays = [np.asarray(_Readable(buffer, little)) for buffer in payload if memoryview(buffer).nbytes]
     except (TypeError, ValueError, BufferError):
         return None
-    return [
-        torch.from_numpy(array if array.dtype.isnative and array.flags.aligned else array.astype(np.float32))
+    natives = (
+        array if array.dtype.isnative and array.flags.aligned else array.astype(array.dtype.newbyteorder("="))
         for array in arrays
-    ]
+    )
+    return [torch.from_numpy(array).view(_TORCH[dtype]) for array in natives]
 
 
-def why_not(payload: Payload, count: int) -> str | None:
-    """Why a received payload must not be mixed: "wrong-size", "not-finite", or None when it may be.
-
-    Never raises, whatever the payload.
-    """
-    vectors = views(payload, count)
-    if vectors is None:
-        return "wrong-size"
-    for vector in vectors:
+def all_finite(vectors: Sequence[Tensor]) -> bool:
+    """Whether no value is infinite or NaN."""
+    for block in (block for vector in vectors for block in torch.split(vector, _BLOCK)):
         # A sum is several times faster than isfinite, and finite only if all terms are. Large finite terms can
         # overflow it, so only a sum that is not finite is looked into.
-        if not torch.isfinite(vector.sum()) and not torch.isfinite(vector).all():
-            return "not-finite"
-    return None
+        if not torch.isfinite(block.float().sum()) and not torch.isfinite(block).all():
+            return False
+    return True
 
 
-def add_weighted(total: Tensor, payload: Payload, weight: float) -> None:
-    """Total <- total + weight * payload, in place; on the host without temporaries.
+def weighted_sum(total: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) -> None:
+    """Total <- sum of weight * values, in the order given, in float32 and without temporaries of the vectors' size.
 
-    Raises:
-        ValueError: The payload does not have the total's size (`why_not` says so beforehand).
+    Block by block, so that a total's block stays in the cache while all terms are added: each value is read once and
+    each sum is written once. All are on the host.
+
+    Args:
+        total: Shape (count,), float32; none of the terms.
+        terms: At least one; each vectors of together shape (count,), float32 or halves, with their weight.
     """
-    vectors = views(payload, total.numel())
-    if vectors is None:
-        raise ValueError(f"a payload of {total.numel()} floats was expected")
-    offset = 0
+    cuts = {*range(0, total.numel(), _BLOCK), total.numel()}
+    for vectors, _ in terms:
+        cuts.update(itertools.accumulate(vector.numel() for vector in vectors))
+    weights = [weight for _, weight in terms]
+    blocks = (_blocks(vectors, cuts) for vectors in ([total], *(vectors for vectors, _ in terms)))
+    for here, *values in zip(*blocks, strict=True):
+        torch.mul(values[0].float(), weights[0], out=here)
+        for block, weight in zip(values[1:], weights[1:], strict=True):
+            here.add_(block.float(), alpha=weight)
+
+
+def _blocks(vectors: Sequence[Tensor], cuts: set[int]) -> Iterator[Tensor]:
+    """The vectors cut at these places, among which all their ends are."""
+    places = iter(sorted(cuts - {0}))
+    end = 0
     for vector in vectors:
-        total[offset : offset + vector.numel()].add_(vector.to(total.device), alpha=weight)
-        offset += vector.numel()
+        start, end = end, end + vector.numel()
+        sizes = []
+        while start < end:
+            place = next(places)
+            sizes.append(place - start)
+            start = place
+        yield from torch.split_with_sizes(vector, sizes)

@@ -22,6 +22,10 @@ class Arrival(NamedTuple):
 class Transport(Protocol):
     """Moves whole messages, in order per link, each at most once; a broken link may lose messages."""
 
+    @property
+    def piece_bytes(self) -> int | None:
+        """How many bytes of buffers a message may have, longer ones being cut before; None where it does not matter."""
+
     async def listen(self, address: str) -> str:
         """Accept connections at the address; return it with the port that was really bound.
 

@@ -28,6 +28,8 @@ class Network:
 class InProcessTransport:
     """A `Transport` between event-loop tasks of one process. Addresses are `inproc://NAME`; port 0 picks a name."""
 
+    piece_bytes = None
+
     def __init__(self, network: Network) -> None:
         self._network = network
         self._arrivals: asyncio.Queue[Arrival] = asyncio.Queue()

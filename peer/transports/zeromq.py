@@ -1,4 +1,4 @@
-"""ZeroMQ over tcp:// (and whatever else libzmq speaks): a ROUTER that listens, a DEALER for each dialled address.
+"""ZeroMQ over tcp:// and ipc://: a ROUTER that listens, a DEALER for each dialled address.
 
 DEALERs are anonymous: the ROUTER names each connection itself, so nobody can take over another's name; who speaks is
 settled by the handshake above. A reconnect is a new link for the listener and an `Arrival` without frames for the
@@ -8,16 +8,22 @@ dialler.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, cast
+from collections import deque
+from collections.abc import Callable
 
 import zmq
-import zmq.asyncio
 from zmq.utils.monitor import parse_monitor_message
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.transports.base import Arrival, Link
+from dpeer.peer.transports.reader import Reader
 from dpeer.peer.wire import Frames, Limits
+
+_PIECE = 2**22
+"""Smaller frames cost more calls, larger ones leave the processor idle while they come (benchmarks/pieces.py)."""
+
+_UNREAD = 8
+"""How many messages may wait for `receive`, and in each connection's queue, before its sender has to wait."""
 
 
 class ZeroMQTransport:
@@ -29,15 +35,18 @@ class ZeroMQTransport:
             authenticated, whoever reaches the port can make libzmq hold a long one.)
     """
 
+    piece_bytes = _PIECE
+
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
-        self._context = zmq.asyncio.Context()
-        self._router: zmq.asyncio.Socket | None = None
-        self._dealers: list[zmq.asyncio.Socket] = []
-        self._monitors: list[zmq.asyncio.Socket] = []
-        self._arrivals: asyncio.Queue[Arrival] = asyncio.Queue(maxsize=64)
+        self._context = zmq.Context()
+        self._router: zmq.Socket[bytes] | None = None
+        self._dealers: list[zmq.Socket[bytes]] = []
+        self._monitors: list[zmq.Socket[bytes]] = []
+        self._readers: dict[zmq.Socket[bytes], Reader] = {}
+        self._arrivals: deque[Arrival] = deque()
+        self._something = asyncio.Event()
         self._up: set[Link] = set()
-        self._tasks: list[asyncio.Task[None]] = []
 
     async def listen(self, address: str) -> str:
         """Bind a ROUTER. Port 0 takes a free port."""
@@ -53,7 +62,7 @@ class ZeroMQTransport:
                 else (f"cannot be bound: {error.strerror}")
             )
             raise AddressError(f"address {address!r} {advice}") from error
-        self._spawn(self._pump_router(self._router))
+        self._read(self._router, lambda parts: self._arrived(Arrival(parts[0].bytes, _buffers(parts[1:]))))
         bound: str = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
         return bound
 
@@ -70,10 +79,10 @@ class ZeroMQTransport:
             dealer.connect(address)
         except zmq.ZMQError as error:
             raise AddressError(
-                f"address {address!r} cannot be dialled: {error.strerror}; expected tcp://HOST:PORT"
+                f"address {address!r} cannot be dialled: {error.strerror}; expected tcp://HOST:PORT or ipc:///PATH"
             ) from error
-        self._spawn(self._pump_dealer(link, dealer))
-        self._spawn(self._pump_monitor(link, monitor))
+        self._read(monitor, lambda parts: self._happened(link, parts))
+        self._read(dealer, lambda parts: self._arrived(Arrival(link, _buffers(parts))))
         return link
 
     def send(self, link: Link, frames: Frames) -> bool:
@@ -89,21 +98,31 @@ class ZeroMQTransport:
             socket, parts = self._dealers[link], list(frames)
         if socket is None or socket.closed:
             return False
-        # NOBLOCK makes zmq.asyncio settle the future before it returns; its outcome is read, never awaited.
-        sent = cast(asyncio.Future[Any], socket.send_multipart(parts, flags=zmq.NOBLOCK, copy=False))
-        return not sent.done() or sent.exception() is None
+        try:
+            socket.send_multipart(parts, zmq.NOBLOCK, copy=False)
+        except zmq.ZMQError:
+            return False
+        finally:
+            self._readers[socket].look_soon()
+        return True
 
     async def receive(self) -> Arrival:
         """The next arrival of any link."""
-        return await self._arrivals.get()
+        while not self._arrivals:
+            self._something.clear()
+            await self._something.wait()
+        arrival = self._arrivals.popleft()
+        if len(self._arrivals) == _UNREAD - 1:
+            for reader in self._readers.values():
+                reader.look_soon()
+        return arrival
 
     async def close(self, linger: float) -> None:
         """Stop receiving, flush for at most `linger` seconds, close every socket; again does nothing."""
         if self._context.closed:
             return
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for reader in self._readers.values():
+            reader.stop()
         sockets = [*self._dealers, *([self._router] if self._router is not None else [])]
         for dealer, monitor in zip(self._dealers, self._monitors, strict=True):
             dealer.disable_monitor()
@@ -113,39 +132,35 @@ class ZeroMQTransport:
         # term() waits for the flush; the event loop (other peers of this process, say) must not.
         await asyncio.to_thread(self._context.term)
 
-    def _socket(self, kind: int, address: str) -> zmq.asyncio.Socket:
-        socket = self._context.socket(kind)
+    def _socket(self, kind: int, address: str) -> zmq.Socket[bytes]:
+        socket: zmq.Socket[bytes] = self._context.socket(kind)
         socket.setsockopt(zmq.IPV6, "[" in address)
-        socket.setsockopt(zmq.MAXMSGSIZE, max(self._limits.header_bytes, self._limits.payload_bytes))
+        socket.setsockopt(zmq.MAXMSGSIZE, max(self._limits.header_bytes, min(_PIECE, self._limits.payload_bytes)))
         socket.setsockopt(zmq.LINGER, 0)
-        # Neighbors never have more than two bodies and a few words under way.
-        socket.setsockopt(zmq.RCVHWM, 8)
+        # A sender never has more than two bodies and a few words under way, in frames that are not copied; nothing of
+        # them may be dropped. A receiver that does not keep up makes TCP, and so the sender, wait.
+        socket.setsockopt(zmq.SNDHWM, 0)
+        socket.setsockopt(zmq.RCVHWM, _UNREAD)
         # Dead hosts are noticed by the transport too (a pulled cable leaves the TCP connection open for hours).
         socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
         socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 30)
         return socket
 
-    def _spawn(self, pump: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.create_task(pump))
+    def _read(self, socket: zmq.Socket[bytes], handle: Callable[[list[zmq.Frame]], None]) -> None:
+        self._readers[socket] = Reader(socket, handle, lambda: len(self._arrivals) < _UNREAD)
 
-    async def _pump_router(self, router: zmq.asyncio.Socket) -> None:
-        while True:
-            name, *frames = await self._receive_message(router)
-            await self._arrivals.put(Arrival(bytes(name), frames))
+    def _arrived(self, arrival: Arrival) -> None:
+        self._arrivals.append(arrival)
+        self._something.set()
 
-    async def _pump_dealer(self, link: Link, dealer: zmq.asyncio.Socket) -> None:
-        while True:
-            await self._arrivals.put(Arrival(link, await self._receive_message(dealer)))
+    def _happened(self, link: Link, parts: list[zmq.Frame]) -> None:
+        event = parse_monitor_message([part.bytes for part in parts])["event"]
+        if event == zmq.EVENT_DISCONNECTED:
+            self._up.discard(link)
+        else:
+            self._up.add(link)
+            self._arrived(Arrival(link, None))
 
-    async def _pump_monitor(self, link: Link, monitor: zmq.asyncio.Socket) -> None:
-        while True:
-            event = parse_monitor_message(await monitor.recv_multipart())["event"]
-            if event == zmq.EVENT_DISCONNECTED:
-                self._up.discard(link)
-            else:
-                self._up.add(link)
-                await self._arrivals.put(Arrival(link, None))
 
-    async def _receive_message(self, socket: zmq.asyncio.Socket) -> Frames:
-        parts = await socket.recv_multipart(copy=False)
-        return [part.buffer for part in parts]
+def _buffers(parts: list[zmq.Frame]) -> Frames:
+    return [part.buffer for part in parts]

@@ -69,6 +69,9 @@ class VectorLearner:
         self.body = 0.9 * self.body + self.rank + 1
         return float(self.body.sum())
 
+    def room(self):
+        return memoryview(bytearray(self.payload_bytes))
+
     def release(self, number):
         self._own = self.body.copy()
         if number == self.poison:

@@ -32,7 +32,7 @@ def test_one_round_apart_is_fine(theirs):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"protocol": 2}, ["protocol version", "1 here", "2 at rank 1"]),
+        ({"protocol": 1}, ["protocol version", "2 here", "1 at rank 1"]),
         ({"fingerprint": {"size": 8, "body_lr": 0.1}}, ["body_lr", "0.05 here", "0.1 at rank 1"]),
         ({"fingerprint": {"size": 8}}, ["body_lr", "0.05 here", "not set"]),
         ({"fingerprint": {"size": 8, "body_lr": 0.05, "noise": 1}}, ["noise", "not set", "1 at rank 1"]),

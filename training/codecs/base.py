@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import cached_property
 
 from torch import Tensor
 
+from dpeer.training.flat import Flat
 from dpeer.training.payload import Payload
+from dpeer.training.slots import Slots
 
 
 class Codec(ABC):
@@ -16,10 +19,21 @@ class Codec(ABC):
     A round calls `release`, `check` for each payload that came, and `mix`.
     """
 
+    _body: Flat
+
+    @cached_property
+    def slots(self) -> Slots:
+        """Room for payloads, sent or received."""
+        return Slots(self.payload_bytes, pinned=self._body.data.is_cuda)
+
     @property
     @abstractmethod
     def payload_bytes(self) -> int:
         """The most bytes that a payload may have."""
+
+    def room(self) -> memoryview | None:
+        """Memory to put together a payload in; None if it may have been cut, at multiples of a megabyte."""
+        return self.slots.take()
 
     @abstractmethod
     def release(self, number: int) -> Payload | None:

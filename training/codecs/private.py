@@ -14,7 +14,7 @@ from dpeer.training import payload
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.device import host
 from dpeer.training.flat import Flat
-from dpeer.training.payload import Payload
+from dpeer.training.payload import Payload, WireDtype
 from dpeer.training.randomness import Purpose, stream
 
 
@@ -29,12 +29,13 @@ class Private(Dense):
         rank: The own rank.
         protection: Clip norm, noise, budget and the ledger.
         seed: The federation's seed, for masks that are drawn without the data.
+        dtype: As what values travel; z is what they are rounded to, noise and all.
     """
 
-    def __init__(self, body: Flat, rank: int, protection: Protection, seed: int) -> None:
-        super().__init__(body, rank)
+    def __init__(self, body: Flat, rank: int, protection: Protection, seed: int, dtype: WireDtype = "float32") -> None:
+        super().__init__(body, rank, dtype)
         self._protection, self._seed = protection, seed
-        self._base = self._values()
+        self._base = self._own_values()
         self._met: Clipped | None = None
         self._again = False
 
@@ -59,13 +60,12 @@ class Private(Dense):
         if sent is None:
             self._released = None
             return None
-        vectors = payload.views([sent], self._body.count)
-        if vectors is None:
+        if len(sent) != self.payload_bytes:
             raise CheckpointError(
                 f"the release of round {number} in the privacy ledger has {len(sent)} bytes, the body "
-                f"{4 * self._body.count}: it is of another model"
+                f"{self.payload_bytes}: it is of another model or --wire-dtype"
             )
-        self._released = vectors[0].to(self._body.data.device)
+        self._released = self._values([sent])
         return [memoryview(sent)]
 
     def _make(self, number: int) -> bytes:
@@ -79,16 +79,16 @@ class Private(Dense):
             kept=kept,
             mask=mask,
         )
-        return bytes(payload.encode(torch.from_numpy(released)))
+        return bytes(payload.encode(torch.from_numpy(released), self._dtype))
 
     def mix(self, received: Mapping[int, Payload], row: Mapping[int, float]) -> None:
         """See `Codec.mix`."""
         if self._released is None:
             raise ValueError("nothing was released: the own part of the mix must not be the body without noise")
         super().mix(received, row)
-        self._base = self._values()
+        self._base = self._own_values()
 
-    def _values(self) -> Vector:
+    def _own_values(self) -> Vector:
         values: Vector = host(self._body.data).numpy()
         return values
 
@@ -99,4 +99,4 @@ class Private(Dense):
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """See `Codec.restore`."""
-        self._base = host(state["base"]).numpy() if "base" in state else self._values()
+        self._base = host(state["base"]).numpy() if "base" in state else self._own_values()

@@ -1,0 +1,128 @@
+"""Processes that are measured together: started from one server, introduced to each other, asked for their figures."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+WARM_UP = 5
+"""Rounds that are not counted: buffers are touched for the first time, links are made."""
+
+Introduce = Callable[[Any], list[Any]]
+"""Tells the others what they have to know of this process, and returns what each of them told, by rank."""
+
+Worker = Callable[[int, "Case", Introduce], "Figures"]
+"""Runs a rank's part of a case."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What every contestant is given."""
+
+    size: int
+    parameters: int
+    rounds: int
+    neighbors: tuple[tuple[int, ...], ...]
+    options: Mapping[str, Any]
+
+    @property
+    def degree(self) -> float:
+        """Neighbors of a peer, on average."""
+        return sum(map(len, self.neighbors)) / self.size
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What one process measured over the rounds that count."""
+
+    seconds: float
+    cpu_seconds: float
+    bytes_sent: int
+    round_seconds: tuple[float, ...] = ()
+    resident_mb: tuple[float, ...] = ()
+
+
+def ring(size: int) -> tuple[tuple[int, ...], ...]:
+    """Each rank's neighbors on a ring."""
+    return tuple(tuple(sorted({(rank - 1) % size, (rank + 1) % size} - {rank})) for rank in range(size))
+
+
+class Laps:
+    """Takes the time and the CPU time at the end of every round, and makes the figures of it."""
+
+    def __init__(self) -> None:
+        self._laps: list[tuple[float, float, float]] = []
+
+    def lap(self) -> None:
+        """A round is over."""
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        self._laps.append((time.perf_counter(), used.ru_utime + used.ru_stime, resident_mb()))
+
+    def figures(self, bytes_a_round: int) -> Figures:
+        """Of all rounds but the first few."""
+        laps = self._laps[WARM_UP - 1 :]
+        return Figures(
+            seconds=laps[-1][0] - laps[0][0],
+            cpu_seconds=laps[-1][1] - laps[0][1],
+            bytes_sent=bytes_a_round * (len(laps) - 1),
+            round_seconds=tuple(after[0] - before[0] for before, after in pairwise(laps)),
+            resident_mb=tuple(lap[2] for lap in laps),
+        )
+
+
+def resident_mb() -> float:
+    """What of this process is in memory, in 10^6 bytes (Linux; elsewhere the most so far)."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+def run(worker: Worker, case: Case) -> list[Figures]:
+    """One process for each rank; returns what they measured, by rank.
+
+    Raises:
+        RuntimeError: A process ended without figures.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["dpeer.cli.preload"])
+    pipes, processes = [], []
+    for rank in range(case.size):
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(worker, rank, case, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        pipes.append(ours)
+        processes.append(process)
+    try:
+        told = [pipe.recv() for pipe in pipes]
+        for pipe in pipes:
+            pipe.send(told)
+        figures = [Figures(**pipe.recv()) for pipe in pipes]
+    except EOFError:
+        raise RuntimeError(f"{worker.__name__}: a process ended before it had measured") from None
+    finally:
+        for process in processes:
+            process.join(20)
+            process.kill()
+    return figures
+
+
+def _serve(worker: Worker, rank: int, case: Case, pipe: Connection) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+
+    def introduce(what: Any) -> list[Any]:
+        pipe.send(what)
+        told: list[Any] = pipe.recv()
+        return told
+
+    pipe.send(asdict(worker(rank, case, introduce)))

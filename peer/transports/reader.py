@@ -1,0 +1,62 @@
+"""Reading a ZeroMQ socket on the event loop, many messages in one go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import zmq
+
+_AT_ONCE = 8
+"""Messages that are read before others of the event loop have their turn."""
+
+
+class Reader:
+    """Hands every message of a socket to a callback, as long as there is room for more.
+
+    A ZeroMQ socket's file descriptor says only once that something came, and any call on the socket may have used that
+    word up: it has to be looked at until it is empty, and again after every send. (zmq.asyncio does so too, at the
+    price of some futures for each message.)
+
+    Args:
+        socket: What is read, by nobody else.
+        handle: Is given each message.
+        room: Whether another message may be taken; whoever makes room calls `look_soon`.
+    """
+
+    def __init__(
+        self, socket: zmq.Socket[bytes], handle: Callable[[list[zmq.Frame]], None], room: Callable[[], bool]
+    ) -> None:
+        self._socket, self._handle, self._room = socket, handle, room
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = int(socket.getsockopt(zmq.FD))
+        self._due: asyncio.Handle | None = None
+        self._loop.add_reader(self._descriptor, self._look)
+        self.look_soon()
+
+    def look_soon(self) -> None:
+        """Look for messages when those who are first in the event loop have had their turn."""
+        if self._due is None:
+            self._due = self._loop.call_soon(self._look)
+
+    def stop(self) -> None:
+        """Read no more; before the socket is closed."""
+        self._loop.remove_reader(self._descriptor)
+        if self._due is not None:
+            self._due.cancel()
+
+    def _look(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        for _ in range(_AT_ONCE):
+            if not self._room():
+                return
+            try:
+                message = [self._socket.recv(zmq.NOBLOCK, copy=False)]
+            except zmq.Again:
+                return
+            while message[-1].more:
+                message.append(self._socket.recv(zmq.NOBLOCK, copy=False))
+            self._handle(message)
+        self.look_soon()

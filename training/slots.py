@@ -1,0 +1,39 @@
+"""Memory for payloads that is used again and again: touching 45 MB for the first time costs more than copying them."""
+
+from __future__ import annotations
+
+import weakref
+from collections import deque
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+
+class Slots:
+    """Room for payloads of one size.
+
+    A slot is free as soon as nobody refers to it: no socket that still sends from it, no neighbor of the same process
+    that still reads it, no tensor that looks into it. So nobody ever waits for a slot, and none is overwritten too
+    early: while all are in use there is one more. How many that can be is bounded by how far neighbors can be apart.
+
+    Args:
+        nbytes: Size of each.
+        pinned: Whether they are page-locked, so that a GPU copies from and to them by itself.
+    """
+
+    def __init__(self, nbytes: int, *, pinned: bool = False) -> None:
+        self.nbytes = nbytes
+        self._pinned = pinned
+        self._free: deque[NDArray[np.uint8]] = deque()
+
+    def take(self) -> memoryview:
+        """A slot, writable, with whatever was in it before; any thread may call this."""
+        try:
+            memory = self._free.pop()
+        except IndexError:
+            memory = torch.empty(self.nbytes, dtype=torch.uint8, device="cpu", pin_memory=self._pinned).numpy()
+        # All that is ever made of the memoryview refers to this very array object; with the last of it, it goes.
+        lease = memory.view()
+        weakref.finalize(lease, self._free.append, memory).atexit = False
+        return memoryview(lease.data)
