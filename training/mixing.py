@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -17,30 +18,64 @@ def mix(body: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) -> None:
         body: Shape (count,), float32, on the host or a GPU; none of the terms.
         terms: At least one; each vectors of together shape (count,), float32 or halves, on the host, with their weight.
     """
-    if body.is_cuda:
-        _mix_on_gpu(body, terms)
-    else:
+    if body.device.type == "cpu":
         weighted_sum(body, terms)
+    elif body.numel():
+        body.zero_()
+        _add_there(body, terms)
 
 
-def _mix_on_gpu(body: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) -> None:
-    """One vector is copied to the GPU, on a stream of its own, while the one before is added.
+def _add_there(body: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) -> None:
+    """Add to a body on a GPU: one vector is copied there, on a stream of its own, while the one before is added.
 
     From page-locked memory such copies do not wait for the host, nor the host for them; so at the end the host waits
     for them all: the memory may be given to the next payload then.
     """
-    adding, copying = torch.cuda.current_stream(body.device), torch.cuda.Stream(body.device)  # type: ignore[no-untyped-call]
     rooms = [torch.empty_like(body, dtype=terms[0][0][0].dtype) for _ in range(2)]
-    added = [torch.cuda.Event() for _ in rooms]  # type: ignore[no-untyped-call]
-    copying.wait_stream(adding)  # the rooms' memory may have been in use until now
-    body.zero_()
+    copies = _Stream(body.device) if torch.cuda.is_available() else _NoStream()
     for index, (vectors, weight) in enumerate(terms):
-        room, done = rooms[index % 2], added[index % 2]
-        with torch.cuda.stream(copying):
-            copying.wait_event(done)
-            for part, values in zip(torch.split(room, [len(vector) for vector in vectors]), vectors, strict=True):
+        room = rooms[index % 2]
+        with copies.into(index % 2):
+            for part, values in zip(torch.split(room, [vector.numel() for vector in vectors]), vectors, strict=True):
                 part.copy_(values, non_blocking=True)
-        adding.wait_stream(copying)
         body.add_(room, alpha=weight)
-        done.record(adding)
-    copying.synchronize()
+        copies.used(index % 2)
+    copies.wait()
+
+
+class _NoStream:
+    """Copies of a device without streams: they are made where they stand."""
+
+    @contextmanager
+    def into(self, room: int) -> Iterator[None]:
+        """Within it copies into this room are begun; afterwards they can be used."""
+        yield
+
+    def used(self, room: int) -> None:
+        """What was in the room is needed no more as soon as what has been begun is done."""
+
+    def wait(self) -> None:
+        """Until all copies are done."""
+
+
+class _Stream(_NoStream):
+    """Copies beside the computations of a CUDA device; they wait for each other on the device, not here."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._adding = torch.cuda.current_stream(device)
+        self._copying = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._used = [torch.cuda.Event() for _ in range(2)]  # type: ignore[no-untyped-call]
+        self._copying.wait_stream(self._adding)  # the rooms' memory may have been in use until now
+
+    @contextmanager
+    def into(self, room: int) -> Iterator[None]:
+        with torch.cuda.stream(self._copying):
+            self._copying.wait_event(self._used[room])
+            yield
+        self._adding.wait_stream(self._copying)
+
+    def used(self, room: int) -> None:
+        self._used[room].record(self._adding)
+
+    def wait(self) -> None:
+        self._copying.synchronize()

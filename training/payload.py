@@ -45,10 +45,13 @@ def encode(vector: Tensor, dtype: WireDtype = "float32") -> memoryview:
 
 def write(vector: Tensor, dtype: WireDtype, room: memoryview) -> None:
     """Put the bytes of a flat float32 vector into memory of their size; from a GPU without a stop on the way."""
-    if vector.is_cuda:
+    if not vector.numel():
+        return
+    if vector.device.type != "cpu":
         torch.frombuffer(room, dtype=_TORCH[dtype]).copy_(vector, non_blocking=True)
-        torch.cuda.current_stream(vector.device).synchronize()
-    elif vector.numel():
+        if torch.cuda.is_available():
+            torch.cuda.current_stream(vector.device).synchronize()
+    else:
         bits = _bits(vector, dtype)
         np.copyto(np.frombuffer(room, dtype=bits.dtype), bits)
 

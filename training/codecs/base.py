@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import cached_property
 
+import torch
 from torch import Tensor
 
 from dpeer.training.flat import Flat
@@ -24,7 +25,8 @@ class Codec(ABC):
     @cached_property
     def slots(self) -> Slots:
         """Room for payloads, sent or received."""
-        return Slots(self.payload_bytes, pinned=self._body.data.is_cuda)
+        there = self._body.data.device.type == "cuda"
+        return Slots(self.payload_bytes, pinned=there and torch.cuda.is_available())
 
     @property
     @abstractmethod

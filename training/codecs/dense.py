@@ -33,7 +33,7 @@ class Dense(Codec):
 
     def room(self) -> memoryview | None:
         """A GPU copies from page-locked memory; for the host's sums pieces are as good, and a copy is saved."""
-        return self.slots.take() if self._body.data.is_cuda else None
+        return None if self._body.data.device.type == "cpu" else self.slots.take()
 
     @property
     def payload_bytes(self) -> int:
