@@ -6,7 +6,7 @@ never sees a socket, a neighbor's state or the event loop.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -83,15 +83,17 @@ class Learner(Protocol):
     def evaluate(self) -> Evaluation:
         """Evaluate the model as it is now on the peer's own test data."""
 
-    def check(self, rank: int, payload: Payload) -> str | None:
-        """Why a payload of this rank must not be mixed ("not-finite", "wrong-size", ...), or None when it may."""
-
-    def mix(self, received: Mapping[int, Payload], row: Mapping[int, float]) -> None:
-        """Replace the body by the weighted sum of the received payloads and the own released one.
+    def mix_sound(
+        self, received: Mapping[int, Payload], weigh: Callable[[Collection[int]], Mapping[int, float]]
+    ) -> Mapping[int, str]:
+        """Replace the body by the weighted sum of the own released one and those received that may be mixed.
 
         Args:
-            received: Payloads by rank; without the own.
-            row: Weights by rank for exactly the ranks in `received` and the own; they sum to one.
+            received: Payloads by rank, as they came; without the own.
+            weigh: Gives the weights of the ranks that are left and the own; they sum to one.
+
+        Returns:
+            Whose payload was left out, and why ("not-finite", "wrong-size", ...).
         """
 
     def sit_out(self, number: int) -> None:

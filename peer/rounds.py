@@ -92,11 +92,8 @@ def _sit_out(learner: Learner, number: int, watch: Stopwatch) -> tuple[None, Non
     return None, None, watch.lap()
 
 
-def _mix(learner: Learner, received: Mapping[int, Received], row: Row | None) -> dict[int, str]:
-    """Mix what may be mixed, if anything was released; returns which bodies may not, and why."""
-    reasons = {rank: learner.check(rank, body.payload) for rank, body in received.items()}
-    refused = {rank: reason for rank, reason in reasons.items() if reason is not None}
-    if row is not None:
-        payloads = {rank: body.payload for rank, body in received.items() if rank not in refused}
-        learner.mix(payloads, row.restricted_to(payloads))
-    return refused
+def _mix(learner: Learner, received: Mapping[int, Received], row: Row | None) -> Mapping[int, str]:
+    """Mix, if anything was released; returns whose body was left out, and why."""
+    if row is None:
+        return {}
+    return learner.mix_sound({rank: body.payload for rank, body in received.items()}, row.restricted_to)

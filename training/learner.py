@@ -14,7 +14,7 @@ from dpeer.exceptions import CheckpointError, ConfigurationError, TaskError
 from dpeer.privacy import Protection
 from dpeer.training import payload, store
 from dpeer.training.algorithms import find_algorithm
-from dpeer.training.codecs import Codec, Dense, Private, Quantized
+from dpeer.training.codecs import Codec, Dense, Private, Quantized, Weigh
 from dpeer.training.device import HOST, Compute, host
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.hyperparameters import Hyperparameters
@@ -277,6 +277,20 @@ class Learner:
             raise ValueError(f"weights are for ranks {sorted(row)}, bodies from {sorted(received)} and own")
         self._codec.mix(received, row)
         self._mixed = True
+
+    def mix_sound(self, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
+        """Mix as `mix` does, of any payloads those that `check` lets pass.
+
+        Args:
+            received: Payloads by rank, without the own.
+            weigh: Gives the weights of the ranks that are left and the own.
+
+        Returns:
+            Whose payload was left out, and why.
+        """
+        refused = self._codec.mix_sound(received, weigh)
+        self._mixed = True
+        return refused
 
     def sit_out(self, number: int) -> None:
         """Let round `number` go by without this peer."""

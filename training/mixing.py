@@ -11,18 +11,24 @@ from torch import Tensor
 from dpeer.training.payload import weighted_sum
 
 
-def mix(body: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) -> None:
+def mix(body: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) -> bool:
     """Body <- sum of weight * values, in the order given, in float32.
 
     Args:
         body: Shape (count,), float32, on the host or a GPU; none of the terms.
         terms: At least one; each vectors of together shape (count,), float32 or halves, on the host, with their weight.
+
+    Returns:
+        Whether all terms are known to be finite. (A sum of large ones may overflow.)
     """
     if body.device.type == "cpu":
-        weighted_sum(body, terms)
-    elif body.numel():
+        total = weighted_sum(body, terms)
+    else:
         body.zero_()
-        _add_there(body, terms)
+        if body.numel():
+            _add_there(body, terms)
+        total = body.sum()
+    return bool(torch.isfinite(total))
 
 
 def _add_there(body: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) -> None:

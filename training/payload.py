@@ -117,7 +117,7 @@ def all_finite(vectors: Sequence[Tensor]) -> bool:
     return True
 
 
-def weighted_sum(total: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) -> None:
+def weighted_sum(total: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) -> Tensor:
     """Total <- sum of weight * values, in the order given, in float32 and without temporaries of the vectors' size.
 
     Block by block, so that a total's block stays in the cache while all terms are added: each value is read once and
@@ -126,16 +126,22 @@ def weighted_sum(total: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]])
     Args:
         total: Shape (count,), float32; none of the terms.
         terms: At least one; each vectors of together shape (count,), float32 or halves, with their weight.
+
+    Returns:
+        The total's own sum, a scalar: a value that is not finite, in whichever term, shows in it.
     """
     cuts = {*range(0, total.numel(), _BLOCK), total.numel()}
     for vectors, _ in terms:
         cuts.update(itertools.accumulate(vector.numel() for vector in vectors))
     weights = [weight for _, weight in terms]
     blocks = (_blocks(vectors, cuts) for vectors in ([total], *(vectors for vectors, _ in terms)))
+    sums = [total[:0].sum()]
     for here, *values in zip(*blocks, strict=True):
         torch.mul(values[0].float(), weights[0], out=here)
         for block, weight in zip(values[1:], weights[1:], strict=True):
             here.add_(block.float(), alpha=weight)
+        sums.append(here.sum())  # while it is in the cache
+    return torch.stack(sums).sum()
 
 
 def _blocks(vectors: Sequence[Tensor], cuts: set[int]) -> Iterator[Tensor]:

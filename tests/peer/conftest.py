@@ -87,6 +87,13 @@ class VectorLearner:
             return "wrong-size"
         return None if np.isfinite(np.frombuffer(payload[0])).all() else "not-finite"
 
+    def mix_sound(self, received, weigh):
+        reasons = {rank: self.check(rank, payload) for rank, payload in received.items()}
+        refused = {rank: reason for rank, reason in reasons.items() if reason}
+        sound = {rank: payload for rank, payload in received.items() if rank not in refused}
+        self.mix(sound, weigh(sound))
+        return refused
+
     def mix(self, received, row):
         assert row.keys() == received.keys() | {self.rank}
         assert abs(sum(row.values()) - 1) < 1e-12

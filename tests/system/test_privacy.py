@@ -75,14 +75,14 @@ def test_all_neighbors_get_the_same_bytes_which_are_those_of_the_ledger(
     task: str, schedule: tuple[str, ...], simulate: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: dict[tuple[int, int], list[bytes]] = {}
-    mix = Learner.mix
+    mix = Learner.mix_sound
 
-    def listening(learner: Learner, received: Any, row: Any) -> None:
+    def listening(learner: Learner, received: Any, weigh: Any) -> dict[int, str]:
         for rank, payload in received.items():
             heard.setdefault((rank, learner._trainer.number), []).append(b"".join(map(bytes, payload)))
-        mix(learner, received, row)
+        return mix(learner, received, weigh)
 
-    monkeypatch.setattr(Learner, "mix", listening)
+    monkeypatch.setattr(Learner, "mix_sound", listening)
     simulate("--task", task, *schedule, "--size", 4, "--topology", "full", "--rounds", 2, *PRIVATE, "--out", "run")
     assert len(heard) == 4 * 2
     for (rank, number), copies in heard.items():

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dpeer.training.codecs.base import Codec
+from dpeer.training.codecs.base import Codec, Weigh
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.codecs.masked import Masked
 from dpeer.training.codecs.private import Private
 from dpeer.training.codecs.quantized import Quantized
 
-__all__ = ["Codec", "Dense", "Masked", "Private", "Quantized"]
+__all__ = ["Codec", "Dense", "Masked", "Private", "Quantized", "Weigh"]

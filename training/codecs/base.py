@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 
 import torch
@@ -13,11 +13,14 @@ from dpeer.training.flat import Flat
 from dpeer.training.payload import Payload
 from dpeer.training.slots import Slots
 
+Weigh = Callable[[Collection[int]], Mapping[int, float]]
+"""Gives the weights of these ranks and the own."""
+
 
 class Codec(ABC):
     """Puts a peer's body into payloads, and mixes it with its neighbors' payloads.
 
-    A round calls `release`, `check` for each payload that came, and `mix`.
+    A round calls `release` and `mix_sound`.
     """
 
     _body: Flat
@@ -55,6 +58,22 @@ class Codec(ABC):
             received: Payloads by rank, each of which `check` let pass; without the own.
             row: Weights for exactly the ranks in `received` and the own.
         """
+
+    def mix_sound(self, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
+        """Mix the payloads that `check` lets pass.
+
+        Args:
+            received: Payloads by rank, without the own.
+            weigh: Gives the row for those that are left.
+
+        Returns:
+            Whose payload was not mixed, and why.
+        """
+        reasons = {rank: self.check(rank, payload) for rank, payload in received.items()}
+        refused = {rank: reason for rank, reason in reasons.items() if reason is not None}
+        sound = {rank: payload for rank, payload in received.items() if rank not in refused}
+        self.mix(sound, weigh(sound))
+        return refused
 
     def state(self) -> Mapping[str, Tensor]:
         """What a resumed run needs besides the body, between two rounds; by name."""

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dpeer.training import payload
-from dpeer.training.codecs.base import Codec
+from dpeer.training.codecs.base import Codec, Weigh
 from dpeer.training.device import host
 from dpeer.training.flat import Flat
 from dpeer.training.mixing import mix
@@ -29,7 +29,6 @@ class Dense(Codec):
     def __init__(self, body: Flat, rank: int, dtype: WireDtype = "float32") -> None:
         self._body, self._rank, self._dtype = body, rank, dtype
         self._released: list[Tensor] | None = None
-        self._checked: dict[int, tuple[Payload, list[Tensor]]] = {}
 
     def room(self) -> memoryview | None:
         """A GPU copies from page-locked memory; for the host's sums pieces are as good, and a copy is saved."""
@@ -49,30 +48,44 @@ class Dense(Codec):
 
     def check(self, rank: int, payload_: Payload) -> str | None:
         """See `Codec.check`."""
-        vectors = payload.views(payload_, self._body.count, self._dtype)
+        vectors = self._views(payload_)
         if vectors is None:
             return "wrong-size"
-        self._checked[rank] = payload_, vectors
         return None if payload.all_finite(vectors) else "not-finite"
 
     def mix(self, received: Mapping[int, Payload], row: Mapping[int, float]) -> None:
         """See `Codec.mix`."""
-        own = [host(self._body.data)] if self._released is None else self._released
-        with torch.no_grad():
-            mix(
-                self._body.data,
-                [
-                    (own if rank == self._rank else self._received(rank, received[rank]), row[rank])
-                    for rank in sorted(row)
-                ],
-            )
+        self._add({rank: self._values(payload_) for rank, payload_ in received.items()}, row)
         self._released = None
-        self._checked.clear()
 
-    def _received(self, rank: int, payload_: Payload) -> list[Tensor]:
-        """What `check` has looked at already, as a rule."""
-        checked, vectors = self._checked.get(rank, (None, []))
-        return vectors if checked is payload_ else self._values(payload_)
+    def mix_sound(self, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
+        """See `Codec.mix_sound`.
+
+        Looking for what is not finite beforehand would read every payload once more. What is shows in the sum, too;
+        only then, payloads are looked into and the sum is made again.
+        """
+        vectors = {rank: self._views(payload_) for rank, payload_ in received.items()}
+        refused = {rank: "wrong-size" for rank, found in vectors.items() if found is None}
+        sound = {rank: found for rank, found in vectors.items() if found is not None}
+        if not self._add(sound, weigh(sound)):
+            infinite = {rank: "not-finite" for rank, found in sound.items() if not payload.all_finite(found)}
+            if infinite:
+                sound = {rank: found for rank, found in sound.items() if rank not in infinite}
+                self._add(sound, weigh(sound))
+                refused |= infinite
+        self._released = None
+        return refused
+
+    def _add(self, received: dict[int, list[Tensor]], row: Mapping[int, float]) -> bool:
+        """Replace the body by the sum, as often as one likes; returns whether all is known to be finite."""
+        if self._released is None:
+            self._released = [host(self._body.data)]
+        own = {self._rank: self._released}
+        with torch.no_grad():
+            return mix(self._body.data, [((received | own)[rank], row[rank]) for rank in sorted(row)])
+
+    def _views(self, payload_: Payload) -> list[Tensor] | None:
+        return payload.views(payload_, self._body.count, self._dtype)
 
     def _values(self, payload_: Payload) -> list[Tensor]:
         """What a payload holds, together of shape (body.count,), on the host.
@@ -80,7 +93,7 @@ class Dense(Codec):
         Raises:
             ValueError: It has another size (`check` says so beforehand).
         """
-        vectors = payload.views(payload_, self._body.count, self._dtype)
+        vectors = self._views(payload_)
         if vectors is None:
             raise ValueError(f"a payload of {self._body.count} values was expected")
         return vectors

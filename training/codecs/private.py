@@ -81,12 +81,12 @@ class Private(Dense):
         )
         return bytes(payload.encode(torch.from_numpy(released), self._dtype))
 
-    def mix(self, received: Mapping[int, Payload], row: Mapping[int, float]) -> None:
-        """See `Codec.mix`."""
+    def _add(self, received: dict[int, list[Tensor]], row: Mapping[int, float]) -> bool:
         if self._released is None:
             raise ValueError("nothing was released: the own part of the mix must not be the body without noise")
-        super().mix(received, row)
+        finite = super()._add(received, row)
         self._base = self._own_values()
+        return finite
 
     def _own_values(self) -> Vector:
         values: Vector = host(self._body.data).numpy()
