@@ -65,7 +65,7 @@ def _computing(learner: Learner) -> list[str]:
     if compute.amp is not None:
         lines.append(
             f"amp {compute.amp}: outputs are computed in bfloat16, with about three digits, so results differ from "
-            "float32's; parameters and what travels stay float32"
+            "float32's; parameters and mixing stay float32"
         )
     if compute.channels_last:
         effect = "results differ in the last bits" if learner.has_images else "no effect, the inputs are not images"

@@ -177,7 +177,7 @@ class Settings(BaseModel):
         "cpu", description="where to train: cpu, cuda:N, cuda (this host's GPUs by rank in turn), or auto: cuda if any"
     )
     amp: Literal["bf16"] | None = Field(
-        None, description="compute the model's outputs in bfloat16; parameters and what travels stay float32"
+        None, description="compute the model's outputs in bfloat16; parameters and mixing stay float32"
     )
     channels_last: bool = Field(False, description="give images to convolutions with the channels last in memory")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="how much is logged")

@@ -161,11 +161,12 @@ class Session:
         self.gossip.wake()
 
     def _on_piece(self, link: Link, piece: wire.Piece) -> None:
+        if neighbor := self.members.by_link(link):
+            self._heard(neighbor, neighbor.spoken_round)  # a slow line is not a dead neighbor
         arriving = self._assembly.add(link, piece)
-        rank, number = arriving.body.rank, arriving.body.round
-        self._heard(self.members[rank], number)  # a slow line is not a dead neighbor
         if arriving.complete and arriving.wanted:
-            self.gossip.inbox.put(rank, number, Received(arriving.payload, arriving.wire_bytes))
+            body = arriving.body
+            self.gossip.inbox.put(body.rank, body.round, Received(arriving.payload, arriving.wire_bytes))
             self.gossip.wake()
 
     def _on_hello(self, link: Link, hello: wire.Hello) -> None:
@@ -233,7 +234,6 @@ class Session:
     async def _beat(self) -> None:
         while True:
             for dead in self.members.tick(time.monotonic()):
-                self._assembly.forget(dead.link)
                 self._log.warning("rank %d is %s: rounds go on without it", dead.rank, dead.departure)
             for link, rank in self._dialled.items():
                 if self.members[rank].link != link or link in self._speaker.unanswered:

@@ -1,10 +1,13 @@
 """Where peers are, and where one may listen."""
 
+import re
+import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dpeer.cli.addresses import addresses, listen_address
+from dpeer.cli.addresses import addresses, all_on_this_host, listen_address, unresolvable
 from dpeer.cli.settings import Settings
 from dpeer.exceptions import AddressError
 
@@ -80,3 +83,38 @@ def test_a_rank_without_an_address_only_dials_out() -> None:
 
 def test_a_file_without_any_address_is_a_federation_on_this_host() -> None:
     assert addresses(Settings.model_validate({"size": 2, "rank": {0: {"batch_size": 4}}})).keys() == {0, 1}
+
+
+# -- ipc -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_path_is_an_address_that_needs_no_insecure_and_no_name_server(tmp_path: Path) -> None:
+    given = settings({rank: {"address": f"ipc://{tmp_path}/{rank}"} for rank in range(4)})
+    assert addresses(given) == {rank: f"ipc://{tmp_path}/{rank}" for rank in range(4)}
+    assert listen_address(given, 2) == f"ipc://{tmp_path}/2"
+    assert all_on_this_host(given)
+    assert unresolvable(f"ipc://{tmp_path}/2") is None
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("/" + "long" * 30, "at most 103 bytes"), ("/no/such/folder/3", "no folder '/no/such/folder'")],
+)
+def test_a_path_that_cannot_be_bound_is_refused(path: str, said: str) -> None:
+    with pytest.raises(AddressError, match=re.escape(said)) as raised:
+        listen_address(settings({3: {"address": f"ipc://{path}"}}), 3)
+    assert f"rank.3.address = 'ipc://{path}'" in str(raised.value)
+
+
+def test_a_path_that_somebody_has_is_not_taken_over(tmp_path: Path) -> None:
+    here = settings({0: {"address": f"ipc://{tmp_path}/file"}, 1: {"address": f"ipc://{tmp_path}/socket"}})
+    (tmp_path / "file").write_text("a thesis")
+    with pytest.raises(AddressError, match="a file of that name"):
+        listen_address(here, 0)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(tmp_path / "socket"))
+        other.listen()
+        with pytest.raises(AddressError, match="in use"):
+            listen_address(here, 1)
+    assert (tmp_path / "socket").is_socket(), "left behind"
+    assert listen_address(here, 1) == f"ipc://{tmp_path}/socket"

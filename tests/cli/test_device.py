@@ -56,7 +56,7 @@ def test_notes_say_what_becomes_of_the_results() -> None:
     chosen = assemble(settings(device="auto", amp="bf16", channels_last=True), 0)
     assert [note for note in chosen.notes if note not in plain.notes] == [
         "amp bf16: outputs are computed in bfloat16, with about three digits, so results differ from float32's; "
-        "parameters and what travels stay float32",
+        "parameters and mixing stay float32",
         "channels-last: results differ in the last bits",
     ]
     assert chosen.fingerprint == plain.fingerprint
