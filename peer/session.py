@@ -146,6 +146,12 @@ class Session:
             raise ProtocolError("wrong-rank", f"rank {neighbor.rank} speaks for rank {message.rank}")
         if message.federation != self._federation:
             raise ProtocolError("other-federation")
+        try:
+            self._on_message(link, neighbor, message, frames)
+        finally:
+            self.gossip.wake()  # even if it could not be used, it told where the neighbor is
+
+    def _on_message(self, link: Link, neighbor: Neighbor, message: wire.Message, frames: wire.Frames) -> None:
         match message:
             case wire.Body(buffers=None):
                 self._heard(neighbor, message.round)
@@ -158,7 +164,6 @@ class Session:
                 self._heard(neighbor, message.round)
             case wire.Goodbye():
                 self._on_goodbye(neighbor, message.reason)
-        self.gossip.wake()
 
     def _on_piece(self, link: Link, piece: wire.Piece) -> None:
         if neighbor := self.members.by_link(link):

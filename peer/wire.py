@@ -162,7 +162,7 @@ def cut(frames: Frames, piece_bytes: int | None) -> Iterator[Frames]:
     yield [header]
     offset, tag = 0, _tag(header)
     for buffer in buffers:
-        whole = memoryview(buffer)
+        whole = memoryview(buffer).cast("B")
         for start in range(0, whole.nbytes, piece_bytes):
             data = whole[start : start + piece_bytes]
             yield [_PIECE.pack(_MARK, tag, offset), data]
@@ -225,7 +225,7 @@ def _unpack(header: Buffer) -> dict[str, Any]:
     except Exception as error:  # msgpack raises many kinds, none of which says anything but "not msgpack"
         raise ProtocolError("malformed", f"header is not msgpack: {type(error).__name__}") from error
     # What pydantic would answer with one error per entry is found here, with one for all.
-    if not isinstance(fields, dict) or "buffers" in fields:
+    if not isinstance(fields, dict) or not fields.keys().isdisjoint({"buffers", "tag"}):
         raise ProtocolError("malformed", "header is not a message's")
     for table in (fields, fields.get("fingerprint"), fields.get("manifest")):
         if isinstance(table, dict) and not all(isinstance(key, str) for key in table):

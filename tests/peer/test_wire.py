@@ -1,3 +1,4 @@
+import array
 import contextlib
 import pickle
 
@@ -110,3 +111,165 @@ def test_federations_differ_when_any_setting_does():
     assert one == wire.federation_id({"rho": 0.05, "size": 8})
     assert one != wire.federation_id({"size": 8, "rho": 0.06})
     assert len(one) == 16
+
+
+# Bodies in pieces.
+
+ROOMY = wire.Limits(payload_bytes=10_000, buffers=8)
+PIECE = 16
+AROUND = [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 5]
+
+
+def content(length, seed=0):
+    return bytes((seed + 37 * index) % 256 for index in range(length))
+
+
+def travelled(buffers, piece_bytes, limits=ROOMY):
+    """What decoding makes of each message that a body is cut into."""
+    frames = wire.encode(wire.body(FEDERATION, 2, 5, buffers))
+    return [wire.decode(message, limits) for message in wire.cut(frames, piece_bytes)]
+
+
+def put_together(announced, pieces):
+    """The buffers, each byte put where its piece says; every byte comes once."""
+    room, times = bytearray(announced.payload_bytes), [0] * announced.payload_bytes
+    for piece in pieces:
+        assert isinstance(piece, wire.Piece)
+        assert piece.tag == announced.tag
+        for index, byte in enumerate(bytes(piece.data)):
+            room[piece.offset + index] = byte
+            times[piece.offset + index] += 1
+    assert set(times) <= {1}
+    ends = [sum(announced.sizes[: index + 1]) for index in range(len(announced.sizes))]
+    return [bytes(room[end - length : end]) for end, length in zip(ends, announced.sizes, strict=True)]
+
+
+@given(st.lists(st.sampled_from(AROUND), max_size=5), st.booleans())
+def test_what_is_cut_can_be_put_together(lengths, as_views):
+    contents = [content(length, seed) for seed, length in enumerate(lengths)]
+    buffers = [memoryview(one) if as_views else one for one in contents]
+    first, *rest = travelled(buffers, PIECE)
+    assert first.sizes == lengths
+    if sum(lengths) <= PIECE:
+        assert rest == []
+        assert [bytes(one) for one in first.buffers] == contents
+        return
+    assert first.buffers is None
+    assert [piece.offset for piece in rest] == sorted(piece.offset for piece in rest)
+    assert max(len(piece.data) for piece in rest) <= PIECE
+    assert put_together(first, rest) == contents
+
+
+@given(st.lists(st.binary(max_size=300), min_size=1, max_size=4), st.integers(1, 400))
+def test_any_piece_size_gives_the_same_buffers(contents, piece_bytes):
+    first, *rest = travelled(contents, piece_bytes)
+    if rest:
+        assert put_together(first, rest) == contents
+    else:
+        assert sum(map(len, contents)) <= piece_bytes
+        assert list(first.buffers) == contents
+
+
+def test_pieces_are_parts_of_the_buffers_themselves():
+    buffer = bytearray(3 * PIECE)
+    frames = wire.encode(wire.body(FEDERATION, 0, 0, [buffer]))
+    pieces = [data for _, data in list(wire.cut(frames, PIECE))[1:]]
+    buffer[PIECE] = 255
+    assert [bytes(one)[0] for one in pieces] == [0, 255, 0]
+
+
+@pytest.mark.parametrize("length", [0, 1, 5_000])
+def test_without_a_piece_size_nothing_is_cut(length):
+    frames = wire.encode(wire.body(FEDERATION, 2, 5, [content(length), b"end"]))
+    (only,) = wire.cut(frames, None)
+    assert only is frames
+    assert wire.decode(only, ROOMY).buffers == (content(length), b"end")
+
+
+def test_bodies_have_tags_of_their_own():
+    sets = [(FEDERATION, 2, 5), (FEDERATION, 2, 6), (FEDERATION, 3, 5), (b"g" * 16, 2, 5)]
+    tags = set()
+    for federation, rank, number in sets:
+        frames = wire.encode(wire.body(federation, rank, number, [content(2 * PIECE)]))
+        announced, *pieces = [wire.decode(message, ROOMY) for message in wire.cut(frames, PIECE)]
+        assert {announced.tag} == {piece.tag for piece in pieces}
+        tags.add(announced.tag)
+    assert len(tags) == len(sets)
+
+
+def a_piece(tag=b"t" * 8, offset=3, data=b"data"):
+    return [b"\xc1" + tag + offset.to_bytes(8, "little"), data]
+
+
+def test_a_piece_says_where_it_belongs():
+    for kind in (bytes, memoryview):
+        found = wire.decode([kind(frame) for frame in a_piece()], LIMITS)
+        assert (found.tag, found.offset, bytes(found.data)) == (b"t" * 8, 3, b"data")
+    assert wire.decode(a_piece(offset=2**64 - 1), LIMITS).offset == 2**64 - 1
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        a_piece(data=b""),
+        a_piece(tag=b"t" * 7),
+        a_piece(tag=b"t" * 9),
+        [b"\xc1", b"data"],
+        [b"\xc1" * 20_000, b"data"],
+        a_piece()[:1],
+        [*a_piece(), b"more"],
+        [*a_piece(), b""],
+        [b"\xc2" + a_piece()[0][1:], b"data"],
+        [header(sizes=[-4])],
+        [header(sizes=[2.0])],
+        [header(sizes="4")],
+        [header(sizes=[0])],
+        [header(sizes=[0] * 5)],
+        [header(sizes=[4], buffers=None)],
+        [header(sizes=[4], tag=b"t" * 8)],
+    ],
+)
+def test_malformed_pieces_and_announcements_are_refused(frames):
+    assert reason(frames) == "malformed"
+    assert reason([memoryview(frame) for frame in frames]) == "malformed"
+
+
+@pytest.mark.parametrize(
+    "sizes", [[101], [50, 51], [1] * 4, [2**63], [2**64 - 1, 2**64 - 1], [1] * 5_000], ids=lambda sizes: f"{sizes[:2]}"
+)
+def test_an_announcement_beyond_the_limits_is_refused(sizes):
+    assert reason([header(sizes=sizes)]) == "oversized"
+
+
+def test_an_announcement_at_the_limits_is_not():
+    found = wire.decode([header(sizes=[1, 99, 0])], LIMITS)
+    assert found.buffers is None
+    assert found.payload_bytes == 100
+
+
+def test_the_header_of_an_announcement_is_small():
+    limits = wire.Limits(header_bytes=10_000, small_header_bytes=1_000, payload_bytes=10**9, buffers=10_000)
+    assert wire.decode([header(sizes=[1] * 500)], limits).payload_bytes == 500
+    with pytest.raises(ProtocolError) as caught:
+        wire.decode([header(sizes=[1] * 1_000)], limits)
+    assert caught.value.reason == "oversized"
+
+
+@given(st.binary(max_size=30), st.lists(st.binary(max_size=40), max_size=2))
+def test_random_bytes_after_a_pieces_mark_are_a_piece_or_refused(noise, frames):
+    try:
+        found = wire.decode([b"\xc1" + noise, *frames], LIMITS)
+    except ProtocolError as error:
+        assert error.reason == "malformed"  # noqa: PT017
+    else:
+        assert len(noise) == 16
+        (data,) = frames
+        assert found == wire.Piece(noise[:8], int.from_bytes(noise[8:], "little"), data)
+        assert data
+
+
+def test_a_buffer_of_wide_items_is_cut_by_bytes():
+    buffer = memoryview(array.array("f", range(40)))
+    _, *pieces = wire.cut(wire.encode(wire.body(FEDERATION, 0, 0, [buffer])), 32)
+    assert [len(data) for _, data in pieces] == [32] * 5
+    assert b"".join(data for _, data in pieces) == buffer.tobytes()

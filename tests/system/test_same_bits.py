@@ -30,10 +30,11 @@ def options(task: str, schedule: tuple[str, ...]) -> tuple[object, ...]:
         (("--size", 4, "--algorithm", "ditto", "--participation", 0.5), 4),
         (("--size", 3, "--algorithm", "dis-pfl", "--local-steps", 7), 3),
         (("--size", 3, "--algorithm", "fedrod"), 3),
+        (("--size", 3, "--wire-dtype", "bfloat16"), 3),
     ],
     ids=[
         "ring", "exponential-directed with dropout", "random-matching", "fresh-directed", "quantized changes",
-        "ditto, half of the peers at a time", "dis-pfl", "fedrod",
+        "ditto, half of the peers at a time", "dis-pfl", "fedrod", "bfloat16 on the wire",
     ],
 )  # fmt: skip
 def test_a_cluster_stopped_half_way_and_resumed_gives_the_bits_of_a_simulation(
@@ -59,6 +60,19 @@ def test_a_cluster_stopped_half_way_and_resumed_gives_the_bits_of_a_simulation(
     assert 2 <= rounds_done("stopped") < ROUNDS
     dpeer("cluster", *federation, *options, "--out", "stopped", "--resume").succeed()
     assert results("stopped", size) == expected
+
+
+def test_other_floats_on_the_wire_give_other_bits(
+    options: tuple[object, ...], simulate: Callable[..., None], results: Callable[..., Any]
+) -> None:
+    found = []
+    for dtype in ("float32", "bfloat16", "float16"):
+        simulate("--size", 3, *options, "--wire-dtype", dtype, "--out", dtype)
+        found.append(results(dtype, 3))
+    for rank in range(3):
+        assert len({one[f"model of rank {rank}"] for one in found}) == 3
+    simulate("--size", 3, *options, "--out", "default")
+    assert results("default", 3) == found[0]
 
 
 @pytest.mark.slow

@@ -1,0 +1,102 @@
+"""--wire-dtype through the whole command."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpeer.peer import wire
+
+Command = Callable[..., Any]
+
+TASK = """
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from dpeer.training import Task
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.fc = nn.Linear(4, 60), nn.Linear(60, 2)
+
+    def forward(self, x):
+        return self.fc(self.body(x))
+
+
+def task(rank, size, seed):
+    torch.manual_seed(seed)
+    data = TensorDataset(torch.randn(12, 4), torch.arange(12) % 2)
+    return Task(model=Net(), head=("fc",), train=data, test=data)
+"""
+BODY = 4 * 60 + 60
+
+
+@pytest.fixture
+def simulate(dpeer: Command, in_tmp_path: Path) -> Command:
+    (in_tmp_path / "mine.py").write_text(TASK)
+
+    def run(*arguments: object) -> Any:
+        return dpeer(
+            "simulate", "--task", "mine.py:task", "--size", 2, "--rounds", 2, "--body-epochs", 1, "--overwrite",
+            *arguments,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(("arguments", "other"), [(("--quantize", 8), "--quantize 8"),
+                                                  (("--algorithm", "dis-pfl"), "dis-pfl")])  # fmt: skip
+def test_halves_are_refused_where_no_floats_travel(
+    simulate: Command, dtype: str, arguments: tuple[object, ...], other: str
+) -> None:
+    ended = simulate("--wire-dtype", dtype, *arguments)
+    assert ended.code == 2
+    (line,) = ended.complaints
+    assert line.startswith("dpeer: ")
+    assert f"--wire-dtype {dtype} cannot be used with {other}" in line
+
+
+def test_an_unknown_one_is_named_with_those_there_are(simulate: Command) -> None:
+    ended = simulate("--wire-dtype", "float64")
+    assert ended.code == 2
+    (line,) = ended.complaints
+    for part in ("--wire-dtype", "float64", "bfloat16", "float16"):
+        assert part in line
+
+
+@pytest.mark.parametrize("arguments", [("--quantize", 8), ("--algorithm", "dis-pfl")])
+def test_the_default_goes_with_everything(simulate: Command, arguments: tuple[object, ...]) -> None:
+    assert simulate("--wire-dtype", "float32", *arguments).code == 0
+
+
+def lines_of(ended: Any) -> list[str]:
+    assert ended.code == 0, ended.err
+    return [line.removeprefix("rank 0: ") for line in ended.err.splitlines() if line.startswith("rank 0: ")]
+
+
+def test_it_is_said_where_it_is_on(simulate: Command) -> None:
+    (values,) = (line for line in lines_of(simulate("--wire-dtype", "bfloat16")) if line.startswith("body-lr "))
+    assert "wire-dtype bfloat16" in values.split(", ")
+    assert not any("wire-dtype" in line for line in lines_of(simulate()))
+
+
+def test_it_has_no_effect_where_nothing_travels(simulate: Command) -> None:
+    lines = lines_of(simulate("--algorithm", "local", "--wire-dtype", "bfloat16"))
+    assert "wire-dtype bfloat16 has no effect with local" in lines
+
+
+@pytest.mark.parametrize(("dtype", "width"), [("float32", 4), ("bfloat16", 2), ("float16", 2)])
+def test_halves_take_half_the_bytes(simulate: Command, in_tmp_path: Path, dtype: str, width: int) -> None:
+    assert simulate("--wire-dtype", dtype, "--out", "run").code == 0
+    for rank in range(2):
+        text = (in_tmp_path / "run" / f"rank-{rank}" / "metrics.jsonl").read_text()
+        for number, line in enumerate(map(json.loads, text.splitlines())):
+            whole = wire.size(wire.encode(wire.body(b"f" * 16, rank, number, [bytes(width * BODY)])))
+            assert line["bytes_sent"] == line["bytes_received"] == whole
+            assert 0 < whole - width * BODY < 100, "the header"

@@ -1,0 +1,207 @@
+"""Bodies as bytes, and sums of them, against numpy's and torch's own conversions."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dpeer.training.payload import WireDtype, all_finite, encode, views, weighted_sum, width, write
+
+DTYPES: dict[WireDtype, torch.dtype] = {
+    "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16,
+}  # fmt: skip
+SPECIAL = [0.0, -0.0, 1.0, 1 / 3, -65504.0, 65519.0, 65520.0, 1e-8, 1e-40, 3e38, -3.4e38, 1.00390625, 1.01171875]
+BLOCK = 2**18
+COUNTS = [1, 2, 17, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5]
+
+every_dtype = pytest.mark.parametrize("dtype", DTYPES)
+
+
+def values(count: int, seed: int = 0) -> Tensor:
+    found = np.random.default_rng(seed).standard_normal(count, dtype=np.float32)
+    return torch.from_numpy(found)
+
+
+def bits_of(vector: np.ndarray, dtype: WireDtype) -> bytes:
+    """Rounded to nearest, ties to even, by numpy."""
+    if dtype == "float32":
+        return vector.astype("<f4").tobytes()
+    if dtype == "float16":
+        with np.errstate(over="ignore"):
+            return vector.astype("<f2").tobytes()
+    bits = vector.astype("<f4").view("<u4").astype(np.uint64)
+    return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype("<u2").tobytes()
+
+
+@every_dtype
+def test_what_is_encoded_is_what_numpy_rounds_to(dtype: WireDtype) -> None:
+    for vector in (torch.tensor(SPECIAL), values(10_000), values(10_000) * 1e-6, torch.tensor([np.inf, -np.inf])):
+        expected = bits_of(vector.numpy(), dtype)
+        encoded = encode(vector, dtype)
+        assert bytes(encoded) == expected
+        assert (encoded.readonly, encoded.format) == (True, "B")
+        room = memoryview(bytearray(len(expected)))
+        write(vector, dtype, room)
+        assert bytes(room) == expected
+        assert width(dtype) * vector.numel() == len(expected)
+
+
+@every_dtype
+def test_nan_stays_nan(dtype: WireDtype) -> None:
+    (vector,) = views([encode(torch.tensor([np.nan, 1.0]), dtype)], 2, dtype) or []
+    assert vector.isnan().tolist() == [True, False]
+
+
+@every_dtype
+def test_nothing_is_nothing(dtype: WireDtype) -> None:
+    assert bytes(encode(torch.zeros(0), dtype)) == b""
+    write(torch.zeros(0), dtype, memoryview(bytearray()))
+    assert views([], 0, dtype) == []
+    assert views([b"", b""], 0, dtype) == []
+
+
+@every_dtype
+def test_views_are_the_values_however_they_are_cut(dtype: WireDtype) -> None:
+    vector = values(1000)
+    whole = encode(vector, dtype)
+    expected = vector.to(DTYPES[dtype])
+    for cuts in ([], [4], [4, 8, 1200], [0, 1996], [12, 12]):
+        parts = [whole[a:b] for a, b in itertools.pairwise([0, *cuts, whole.nbytes])]
+        found = views(parts, 1000, dtype)
+        assert found is not None
+        assert torch.equal(torch.cat(found), expected)
+        assert {one.dtype for one in found} == {DTYPES[dtype]}
+
+
+@every_dtype
+def test_views_do_not_copy(dtype: WireDtype) -> None:
+    memory = bytearray(width(dtype) * 6)
+    (found,) = views([memoryview(memory).toreadonly()], 6, dtype) or []
+    write(torch.arange(6.0), dtype, memoryview(memory))
+    assert found.tolist() == list(range(6))
+
+
+def test_views_of_memory_at_odd_addresses() -> None:
+    memory = bytearray(4 * 10 + 1)
+    memory[1:] = bits_of(np.arange(10, dtype=np.float32), "float32")
+    (found,) = views([memoryview(memory)[1:]], 10) or []
+    assert found.tolist() == list(range(10))
+
+
+FOREIGN: dict[str, Any] = {
+    "short": [bytes(396)],
+    "long": [bytes(404)],
+    "nothing": [],
+    "empty": [b""],
+    "odd pieces": [bytes(199), bytes(201)],
+    "an odd piece of one": [bytes(399), bytes(1)],
+    "not contiguous": [memoryview(bytes(800))[::2]],
+    "backwards": [memoryview(bytes(400))[::-1]],
+    "text": ["x" * 400],
+    "numbers": [400],
+    "none": [None],
+    "a number": 400,
+    "no payload": None,
+    "by columns": [np.asfortranarray(np.zeros((10, 10), np.float32))],
+}
+
+
+@every_dtype
+@pytest.mark.parametrize("what", FOREIGN)
+def test_what_is_no_payload_gives_none(what: str, dtype: WireDtype) -> None:
+    assert views(FOREIGN[what], 400 // width(dtype), dtype) is None
+
+
+def test_released_memory_gives_none() -> None:
+    view = memoryview(bytearray(400))
+    view.release()
+    assert views([view], 100) is None
+
+
+# -- sums --------------------------------------------------------------------------------------------------------------
+
+
+def unblocked(terms: list[tuple[Tensor, float]]) -> Tensor:
+    (first, weight), *rest = terms
+    total = first.float().mul(weight)
+    for vector, weight in rest:
+        total.add_(vector.float(), alpha=weight)
+    return total
+
+
+def same_bits(one: Tensor, other: Tensor) -> bool:
+    return torch.equal(one.view(torch.int32), other.view(torch.int32))
+
+
+def pieces(vector: Tensor, ends: list[int]) -> list[Tensor]:
+    places = sorted({0, vector.numel(), *(end for end in ends if end < vector.numel())})
+    return [vector[a:b] for a, b in itertools.pairwise(places)]
+
+
+CUTS: dict[str, list[list[int]]] = {
+    "whole": [[], [], []],
+    "at blocks": [[], [BLOCK], [BLOCK, 2 * BLOCK]],
+    "odd": [[1, 2, 3], [7, BLOCK - 1, BLOCK + 1], [13]],
+    "one of three": [[], [5, 100_003], []],
+    "many": [[*range(0, 2 * BLOCK, 9973)], [*range(0, 2 * BLOCK, 10007)], []],
+}
+
+
+@every_dtype
+@pytest.mark.parametrize("cuts", CUTS)
+@pytest.mark.parametrize("count", COUNTS)
+def test_a_sum_in_blocks_is_that_of_whole_vectors_to_the_bit(count: int, cuts: str, dtype: WireDtype) -> None:
+    weights = [0.3, 1 / 3, 1 - 0.3 - 1 / 3]
+    vectors = [values(count, seed).to(DTYPES[dtype]) for seed in range(3)]
+    terms = [(pieces(vector, ends), weight) for vector, ends, weight in zip(vectors, CUTS[cuts], weights, strict=True)]
+    total = torch.full((count,), float("nan"))
+    own = weighted_sum(total, terms)
+    expected = unblocked(list(zip(vectors, weights, strict=True)))
+    assert same_bits(total, expected)
+    assert own.item() == pytest.approx(expected.double().sum().item(), rel=1e-3, abs=0.5)
+    exact = sum(vector.double() * weight for vector, weight in zip(vectors, weights, strict=True))
+    np.testing.assert_allclose(total.numpy(), np.asarray(exact), rtol=1e-5, atol=1e-6)
+
+
+def test_one_term_and_none_of_it() -> None:
+    total = torch.ones(5)
+    weighted_sum(total, [([values(5)], 0.5)])
+    assert same_bits(total, values(5) * 0.5)
+    assert weighted_sum(torch.zeros(0), [([], 0.5), ([], 0.5)]).item() == 0
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("weight", [0.0, 0.5])
+@pytest.mark.parametrize("term", [0, 1])
+@pytest.mark.parametrize("where", [0, BLOCK - 1, BLOCK, BLOCK + 6])
+def test_what_is_not_finite_shows_in_the_sum(bad: float, weight: float, term: int, where: int) -> None:
+    vectors = [values(BLOCK + 7, seed) for seed in range(2)]
+    vectors[term][where] = bad
+    weights = [0.5, 0.5]
+    weights[term] = weight
+    assert not torch.isfinite(weighted_sum(torch.zeros(BLOCK + 7), [([v], w) for v, w in zip(vectors, weights)]))  # noqa: B905
+
+
+@every_dtype
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("where", [0, 1, BLOCK, 2 * BLOCK + 4])
+def test_what_is_not_finite_is_found(bad: float, where: int, dtype: WireDtype) -> None:
+    vector = values(2 * BLOCK + 5).to(DTYPES[dtype])
+    assert all_finite([vector])
+    vector[where] = bad
+    assert not all_finite([vector])
+    assert not all_finite([vector[:where], vector[where:]])
+    assert all_finite([vector[:where], vector[where + 1 :]])
+
+
+def test_large_numbers_whose_sum_overflows_are_finite() -> None:
+    huge = torch.full((1000,), 3e38)
+    assert all_finite([huge])
+    assert all_finite([huge.to(torch.bfloat16), torch.full((BLOCK,), 65504.0, dtype=torch.float16)])
+    both = torch.cat([huge, torch.tensor([float("inf")]), -huge, torch.tensor([-float("inf")])])
+    assert not all_finite([both])
+    assert all_finite([])
+    assert all_finite([torch.zeros(0)])
