@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class Figures:
     bytes_sent: int
     round_seconds: tuple[float, ...] = ()
     resident_mb: tuple[float, ...] = ()
+    unshared_mb: float = 0.0
 
 
 def ring(size: int) -> tuple[tuple[int, ...], ...]:
@@ -62,8 +63,7 @@ class Laps:
 
     def lap(self) -> None:
         """A round is over."""
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        self._laps.append((time.perf_counter(), used.ru_utime + used.ru_stime, resident_mb()))
+        self._laps.append((time.perf_counter(), cpu_seconds(), resident_mb()))
 
     def figures(self, bytes_a_round: int) -> Figures:
         """Of all rounds but the first few."""
@@ -74,7 +74,14 @@ class Laps:
             bytes_sent=bytes_a_round * (len(laps) - 1),
             round_seconds=tuple(after[0] - before[0] for before, after in pairwise(laps)),
             resident_mb=tuple(lap[2] for lap in laps),
+            unshared_mb=unshared_mb(),
         )
+
+
+def cpu_seconds() -> float:
+    """What all threads of this process have used so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 def resident_mb() -> float:
@@ -83,6 +90,17 @@ def resident_mb() -> float:
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+def unshared_mb(pid: int | str = "self") -> float:
+    """What of a process is in memory and in no other process's, in 10^6 bytes (Linux; elsewhere not a number)."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return float("nan")
+    return (
+        sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Clean:", "Private_Dirty:"))) * 1.024e-3
+    )
 
 
 def run(worker: Worker, case: Case) -> list[Figures]:
@@ -102,17 +120,28 @@ def run(worker: Worker, case: Case) -> list[Figures]:
         pipes.append(ours)
         processes.append(process)
     try:
-        told = [pipe.recv() for pipe in pipes]
+        told = _all(pipes)
         for pipe in pipes:
             pipe.send(told)
-        figures = [Figures(**pipe.recv()) for pipe in pipes]
+        figures = [Figures(**one) for one in _all(pipes)]
+        for process in processes:
+            process.join(20)
     except EOFError:
         raise RuntimeError(f"{worker.__name__}: a process ended before it had measured") from None
     finally:
         for process in processes:
-            process.join(20)
             process.kill()
     return figures
+
+
+def _all(pipes: list[Connection]) -> list[Any]:
+    """What each of them says next; the end of any one, which the others would wait for, raises EOFError."""
+    said: dict[Connection, Any] = {}
+    while len(said) < len(pipes):
+        for pipe in wait([pipe for pipe in pipes if pipe not in said]):
+            assert isinstance(pipe, Connection)
+            said[pipe] = pipe.recv()
+    return [said[pipe] for pipe in pipes]
 
 
 def _serve(worker: Worker, rank: int, case: Case, pipe: Connection) -> None:

@@ -1,10 +1,18 @@
 """A round of gossip without training, beside a ring of raw sockets that does the same sends, receives and sums.
 
-    python benchmarks/gossip_round.py [--peers 4] [--parameters 11173962] [--repeats 5] [--rounds 10] [--json]
+    python benchmarks/gossip_round.py [--peers 4] [--parameters 11173962] [--repeats 5] [--rounds 15] [--json]
 
 The peers are whole ones (round loop, session, transport, inbox, codec and mixing; no files), each in a process of its
 own with one torch thread; their learner's training does nothing. Every repetition runs all contestants one after the
-other; a round's time is the elapsed time of the slowest process over its rounds. Medians of the repetitions.
+other; a round's time is the elapsed time of the slowest process over its rounds. Medians of the repetitions, and a
+ratio's own median: of two contestants of the same repetition.
+
+    dpeer           over tcp://; `ratio` and `cpu_ratio` are over the raw ring
+    dpeer_ipc       over ipc://; `ipc_ratio` is over the raw TCP ring
+    raw             the baseline: plain TCP sockets, both directions at once, landing buffers used again and again
+    pickle          send_pyobj and recv_pyobj; `pickle_ratio` is its time over dpeer's
+    pickle_mallopt  the same with the heap kept
+    gloo            isend and irecv; `gloo_ratio` is its time over the raw ring's: below 1, the baseline is wrong
 """
 
 from __future__ import annotations
@@ -13,8 +21,11 @@ import argparse
 import asyncio
 import json
 import logging
-from collections.abc import Mapping, Sequence
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from statistics import median
 from typing import Any
@@ -56,22 +67,36 @@ class Idle(Learner):
 
 
 def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
-    """Whole peers."""
+    """Whole peers.
+
+    Options: `listen`, "tcp" or "ipc"; `topology` and `degree`, of the graph from which the case's neighbors are.
+    """
     keep_heap()
     settle()
-    return asyncio.run(_peer(rank, case, introduce))
+    with _address(case.options.get("listen", "tcp")) as address:
+        return asyncio.run(_peer(rank, case, introduce, address))
 
 
-async def _peer(rank: int, case: Case, introduce: Introduce) -> Figures:
+@contextmanager
+def _address(kind: str) -> Iterator[str]:
+    """Where to listen: any free port, or a socket in a folder of its own."""
+    if kind == "tcp":
+        yield "tcp://127.0.0.1:0"
+        return
+    with tempfile.TemporaryDirectory(prefix="dpeer-bench-") as folder:
+        yield f"ipc://{folder}/socket"
+
+
+async def _peer(rank: int, case: Case, introduce: Introduce, address: str) -> Figures:
     learner = idle(rank, case.parameters)
-    graph = build("ring" if case.degree <= 2 else f"random-regular:{case.degree:.0f}", case.size)
+    graph = build(case.options.get("topology", "ring"), case.size, degree=case.options.get("degree", 4))
     transport = ZeroMQTransport(Limits(payload_bytes=learner.payload_bytes))
     laps = Laps()
     peer = Peer(
         PeerConfig(
             rank=rank,
             rounds=WARM_UP + case.rounds,
-            listen=case.options.get("listen", "tcp://127.0.0.1:0"),
+            listen=address,
             fingerprint={},
             evaluate_every=10**9,
         ),
@@ -83,7 +108,11 @@ async def _peer(rank: int, case: Case, introduce: Introduce) -> Figures:
         on_record=lambda record: laps.lap(),
     )
     addresses = introduce(await peer.listen())
-    await peer.serve(dict(enumerate(addresses)))
+    if peer.neighbors != case.neighbors[rank]:
+        raise RuntimeError(f"rank {rank} has neighbors {peer.neighbors}, the others' have {case.neighbors[rank]}")
+    outcome = await peer.serve(dict(enumerate(addresses)))
+    if outcome.lost or outcome.status != "done":
+        raise RuntimeError(f"rank {rank} {outcome.status}, lost neighbors {outcome.lost}: nothing was measured")
     return laps.figures(len(case.neighbors[rank]) * 4 * case.parameters)
 
 
@@ -97,6 +126,7 @@ def idle(rank: int, parameters: int) -> Idle:
 
 CONTESTANTS: dict[str, tuple[Worker, dict[str, Any]]] = {
     "dpeer": (peers, {}),
+    "dpeer_ipc": (peers, {"listen": "ipc"}),
     "raw": (rings.raw, {}),
     "pickle": (rings.pickle, {}),
     "pickle_mallopt": (rings.pickle, {"mallopt": True}),
@@ -111,7 +141,7 @@ def measure(
     found: dict[str, list[list[Figures]]] = {name: [] for name in contestants}
     for _ in range(repeats):
         for name, (worker, options) in contestants.items():
-            found[name].append(run(worker, replace(case, options=options)))
+            found[name].append(run(worker, replace(case, options={**case.options, **options})))
     return found
 
 
@@ -123,6 +153,42 @@ def round_ms(figures: Sequence[Figures]) -> float:
 def cpu_s_per_gb(figures: Sequence[Figures]) -> float:
     """CPU seconds of all processes per 10^9 bytes that all sent."""
     return sum(one.cpu_seconds for one in figures) / (sum(one.bytes_sent for one in figures) / 1e9)
+
+
+_KEYS = {"dpeer": "round_ms", "dpeer_ipc": "ipc_ms", "raw": "raw_ring_ms"}
+_RATIOS = {
+    "ratio": ("dpeer", "raw"),
+    "ipc_ratio": ("dpeer_ipc", "raw"),
+    "pickle_ratio": ("pickle", "dpeer"),
+    "pickle_mallopt_ratio": ("pickle_mallopt", "dpeer"),
+    "gloo_ratio": ("gloo", "raw"),
+}
+
+
+def figures(found: Mapping[str, Sequence[Sequence[Figures]]]) -> dict[str, Any]:
+    """Times, CPU times and ratios of what was measured."""
+    times = {name: [round_ms(one) for one in runs] for name, runs in found.items()}
+    cpu = {name: [cpu_s_per_gb(one) for one in runs] for name, runs in found.items()}
+    result: dict[str, Any] = {_KEYS.get(name, f"{name}_ms"): median(values) for name, values in times.items()}
+    for key, (name, other) in _RATIOS.items():
+        if {name, other} <= found.keys():
+            result[key] = ratio(times[name], times[other])
+    for name, key in (("dpeer", "cpu_s_per_gb"), ("raw", "raw_cpu_s_per_gb")):
+        if name in cpu:
+            result[key] = median(cpu[name])
+    if {"dpeer", "raw"} <= found.keys():
+        result["cpu_ratio"] = ratio(cpu["dpeer"], cpu["raw"])
+    if "raw" in found:
+        first = found["raw"][0]
+        sent = sum(one.bytes_sent / len(one.round_seconds) for one in first)
+        result["raw_gb_per_s"] = sent / 1e6 / result["raw_ring_ms"]
+    result["repetitions_ms"] = times
+    return result
+
+
+def ratio(values: Sequence[float], others: Sequence[float]) -> float:
+    """Median of the ratios, repetition by repetition."""
+    return median(one / other for one, other in zip(values, others, strict=True))
 
 
 def main() -> None:
@@ -137,23 +203,9 @@ def main() -> None:
     arguments = parser.parse_args()
     case = Case(arguments.peers, arguments.parameters, arguments.rounds, ring(arguments.peers), {})
     found = measure(case, arguments.repeats, {name: CONTESTANTS[name] for name in arguments.only})
-    times = {name: [round_ms(one) for one in runs] for name, runs in found.items()}
-    result: dict[str, Any] = {"peers": arguments.peers, "parameters": arguments.parameters}
-    for name, key in (("dpeer", "round_ms"), ("raw", "raw_ring_ms")):
-        if name in times:
-            result[key] = median(times[name])
-    if {"dpeer", "raw"} <= found.keys():
-        result["ratio"] = median(own / other for own, other in zip(times["dpeer"], times["raw"], strict=True))
-    for name in ("pickle", "pickle_mallopt", "gloo"):
-        if name in times:
-            result[f"{name}_ms"] = median(times[name])
-    for name, key in (("dpeer", "cpu_s_per_gb"), ("raw", "raw_cpu_s_per_gb")):
-        if name in found:
-            result[key] = median(map(cpu_s_per_gb, found[name]))
-    if "raw" in times:
-        sent = sum(one.bytes_sent for one in found["raw"][0]) / case.rounds
-        result["raw_gb_per_s"] = sent / 1e6 / result["raw_ring_ms"]
-    result["repetitions_ms"] = times
+    result = {"peers": arguments.peers, "parameters": arguments.parameters, **figures(found)}
+    if result.get("gloo_ratio", 1.0) < 1:
+        print("warning: gloo beats the raw ring: the raw ring is the wrong baseline", file=sys.stderr)
     if arguments.json:
         print(json.dumps(result))
         return

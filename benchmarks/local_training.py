@@ -72,7 +72,8 @@ def main() -> None:
         )
 
 
-def _data(shape: tuple[int, ...], samples: int) -> TensorDataset:
+def random_images(shape: tuple[int, ...], samples: int) -> TensorDataset:
+    """So many images of ten classes."""
     generator = torch.Generator().manual_seed(0)
     images = torch.rand(samples, *shape, generator=generator)
     return TensorDataset(images, torch.randint(0, 10, (samples,), generator=generator))
@@ -86,7 +87,7 @@ def _learner(model: type[nn.Module], data: TensorDataset, algorithm: str) -> Lea
 def _local_training(
     name: str, make: type[nn.Module], shape: tuple[int, ...], samples: int, repeats: int
 ) -> dict[str, Any]:
-    data = _data(shape, samples)
+    data = random_images(shape, samples)
     learner = _learner(make, data, "dfedmdc")
     torch.manual_seed(0)
     model = make()
@@ -121,7 +122,7 @@ def _local_training(
 
 
 def _sam(name: str, make: type[nn.Module], shape: tuple[int, ...], samples: int, repeats: int) -> dict[str, Any]:
-    data = _data(shape, samples)
+    data = random_images(shape, samples)
     sam, sgd = _learner(make, data, "dfedsam"), _learner(make, data, "dfedavgm")
     steps = H.body_epochs * -(-samples // H.batch_size)
     result = _compare(sam.train, sgd.train, repeats)
