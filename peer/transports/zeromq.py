@@ -20,7 +20,7 @@ from dpeer.peer.transports.reader import Reader
 from dpeer.peer.wire import Frames, Limits
 
 _PIECE = 2**22
-"""Smaller frames cost more calls (1 MiB: a round 20 % longer), larger ones are no faster and say less often who is there."""
+"""Smaller frames cost more calls (1 MiB: rounds of 20 % more), larger ones say less often that a neighbor is there."""
 
 _UNREAD = 8
 """How many messages may wait for `receive`, and in each connection's queue, before its sender has to wait."""
