@@ -25,6 +25,9 @@ Tell = Callable[[str], None]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
+_LOOK_EVERY = 0.5
+"""Seconds after which a signal is noticed at the latest."""
+
 
 @dataclass(frozen=True)
 class _Ended:
@@ -118,7 +121,9 @@ class _Work:
                 self._submit(self._left.pop(0))
             if not self._running:
                 break
-            for future in wait(self._running, return_when=FIRST_COMPLETED).done:
+            # Two signals at once may both be taken by a library's own thread. That this one has to handle them it then
+            # finds only when it wakes.
+            for future in wait(self._running, timeout=_LOOK_EVERY, return_when=FIRST_COMPLETED).done:
                 failed = self._end(future)
                 failure = failure or failed
                 if failed is not None and not self._stop.asked:

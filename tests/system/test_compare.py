@@ -106,7 +106,8 @@ def test_stopped_in_the_middle_of_runs_it_goes_on_within_them_to_the_same_tables
     begun = {path.parent.parent.name for path in (tmp_path / "stopped").glob("*/rank-0/metrics.jsonl")}
     assert begun == {Path(name).name for name in first}, "what waited has not been begun"
     earlier = {name: (tmp_path / name / "rank-0" / "metrics.jsonl").read_text() for name in first}
-    assert all(2 <= text.count("\n") < rounds for text in earlier.values()), earlier
+    lines = {name: text.count("\n") for name, text in earlier.items()}
+    assert all(2 <= count < rounds for count in lines.values()), (lines, earlier)
 
     hurry()
     resumed = dpeer(*command(*rows, "--out", "stopped", rounds=rounds))
