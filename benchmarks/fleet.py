@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import resource
 import time
@@ -155,3 +156,12 @@ def _serve(worker: Worker, rank: int, case: Case, pipe: Connection) -> None:
         return told
 
     pipe.send(asdict(worker(rank, case, introduce)))
+
+
+def say(result: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print what was measured, on one line for programs or a line each for people."""
+    if as_json:
+        print(json.dumps(result))
+        return
+    for name, value in result.items():
+        print(f"{name}: {value:.3f}" if isinstance(value, float) else f"{name}: {value}")

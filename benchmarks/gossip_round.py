@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import logging
 import sys
 import tempfile
@@ -32,7 +31,7 @@ from typing import Any
 
 import rings
 import torch
-from fleet import WARM_UP, Case, Figures, Introduce, Laps, Worker, ring, run
+from fleet import WARM_UP, Case, Figures, Introduce, Laps, Worker, ring, run, say
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -66,10 +65,19 @@ class Idle(Learner):
         return Evaluation(None, 0.0)
 
 
+class Landing(Idle):
+    """One that has pieces put together in a slot, as quantized bodies and those on a GPU are."""
+
+    def room(self) -> memoryview:
+        """A slot."""
+        return self._codec.slots.take()
+
+
 def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
     """Whole peers.
 
-    Options: `listen`, "tcp" or "ipc"; `topology` and `degree`, of the graph from which the case's neighbors are.
+    Options: `listen`, "tcp" or "ipc"; `topology` and `degree`, of the graph from which the case's neighbors are;
+    `piece_bytes`, of the transport; `lands`, to copy pieces into a slot before they are mixed.
     """
     keep_heap()
     settle()
@@ -88,9 +96,10 @@ def _address(kind: str) -> Iterator[str]:
 
 
 async def _peer(rank: int, case: Case, introduce: Introduce, address: str) -> Figures:
-    learner = idle(rank, case.parameters)
+    learner = (Landing if case.options.get("lands") else Idle)(task(case.parameters), "dfedmdc", rank=rank, seed=0)
     graph = build(case.options.get("topology", "ring"), case.size, degree=case.options.get("degree", 4))
     transport = ZeroMQTransport(Limits(payload_bytes=learner.payload_bytes))
+    transport.piece_bytes = case.options.get("piece_bytes", transport.piece_bytes)
     laps = Laps()
     peer = Peer(
         PeerConfig(
@@ -116,12 +125,16 @@ async def _peer(rank: int, case: Case, introduce: Introduce, address: str) -> Fi
     return laps.figures(len(case.neighbors[rank]) * 4 * case.parameters)
 
 
-def idle(rank: int, parameters: int) -> Idle:
-    """A learner whose body has so many parameters."""
+def task(parameters: int) -> Task:
+    """One whose body has so many parameters."""
     torch.manual_seed(0)
     data = TensorDataset(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
-    task = Task(model=Vector(parameters), head=("head",), train=data, test=data)
-    return Idle(task, "dfedmdc", rank=rank, seed=0)
+    return Task(model=Vector(parameters), head=("head",), train=data, test=data)
+
+
+def idle(rank: int, parameters: int) -> Idle:
+    """A learner whose body has so many parameters."""
+    return Idle(task(parameters), "dfedmdc", rank=rank, seed=0)
 
 
 CONTESTANTS: dict[str, tuple[Worker, dict[str, Any]]] = {
@@ -132,6 +145,15 @@ CONTESTANTS: dict[str, tuple[Worker, dict[str, Any]]] = {
     "pickle_mallopt": (rings.pickle, {"mallopt": True}),
     "gloo": (rings.gloo, {}),
 }
+
+VARIANTS: dict[str, tuple[Worker, dict[str, Any]]] = {
+    "pieces_1_mib": (peers, {"piece_bytes": 2**20}),
+    "pieces_2_mib": (peers, {"piece_bytes": 2**21}),
+    "pieces_16_mib": (peers, {"piece_bytes": 2**24}),
+    "one_message": (peers, {"piece_bytes": 2**30}),
+    "landing": (peers, {"lands": True}),
+}
+"""What else a peer might do; measured only where it is named."""
 
 
 def measure(
@@ -198,19 +220,15 @@ def main() -> None:
     parser.add_argument("--parameters", type=int, default=RESNET18)
     parser.add_argument("--rounds", type=int, default=15, help="that count, in each repetition")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", nargs="*", choices=CONTESTANTS, default=list(CONTESTANTS))
+    parser.add_argument("--only", nargs="*", choices=[*CONTESTANTS, *VARIANTS], default=list(CONTESTANTS))
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     case = Case(arguments.peers, arguments.parameters, arguments.rounds, ring(arguments.peers), {})
-    found = measure(case, arguments.repeats, {name: CONTESTANTS[name] for name in arguments.only})
+    found = measure(case, arguments.repeats, {name: (CONTESTANTS | VARIANTS)[name] for name in arguments.only})
     result = {"peers": arguments.peers, "parameters": arguments.parameters, **figures(found)}
     if result.get("gloo_ratio", 1.0) < 1:
         print("warning: gloo beats the raw ring: the raw ring is the wrong baseline", file=sys.stderr)
-    if arguments.json:
-        print(json.dumps(result))
-        return
-    for name, value in result.items():
-        print(f"{name}: {value:.3f}" if isinstance(value, float) else f"{name}: {value}")
+    say(result, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import logging
 import multiprocessing
 import subprocess
@@ -28,7 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from fleet import unshared_mb
+from fleet import say, unshared_mb
 
 from dpeer.cli import launcher
 from dpeer.cli.settings import Settings
@@ -135,11 +134,7 @@ def main() -> None:
     arguments = parser.parse_args()
     logging.disable()
     result = measure(arguments.peers, arguments.parameters, arguments.repeats)
-    if arguments.json:
-        print(json.dumps(result))
-        return
-    for name, value in result.items():
-        print(f"{name}: {value:.3f}" if isinstance(value, float) else f"{name}: {value}")
+    say(result, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -11,12 +11,11 @@ round of the last quarter over that of the first. Rounds that warm up are not co
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from statistics import linear_regression, median
 from typing import Any
 
-from fleet import Case, Figures, ring, run
+from fleet import Case, Figures, ring, run, say
 from gossip_round import RESNET18, peers
 
 _MARKS = (0.05, 0.25, 0.5, 0.75, 1.0)
@@ -51,13 +50,7 @@ def main() -> None:
     case = Case(arguments.peers, arguments.parameters, arguments.rounds, ring(arguments.peers), {})
     found = summed_up(run(peers, case), arguments.rounds)
     result = {"peers": arguments.peers, "parameters": arguments.parameters, "rounds": arguments.rounds, **found}
-    if arguments.json:
-        print(json.dumps(result))
-        return
-    for number, megabytes in result.pop("resident_mb").items():
-        print(f"resident after round {number}: {megabytes:.1f} MB")
-    for name, value in result.items():
-        print(f"{name}: {value:.3f}" if isinstance(value, float) else f"{name}: {value}")
+    say(result, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import multiprocessing
 import os
 import time
@@ -28,7 +27,7 @@ from typing import Any
 
 import torch
 import zmq
-from fleet import cpu_seconds
+from fleet import cpu_seconds, say
 from local_training import ImageNet32, random_images
 from traffic import Neighborhood, pieces
 
@@ -156,11 +155,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     result = asyncio.run(measure(arguments.neighbors, 1e6 * arguments.mb_per_s, arguments.seconds, arguments.repeats))
-    if arguments.json:
-        print(json.dumps(result))
-        return
-    for name, value in result.items():
-        print(f"{name}: {value:.3f}" if isinstance(value, float) else f"{name}: {value}")
+    say(result, as_json=arguments.json)
 
 
 if __name__ == "__main__":

@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 from torch import Tensor
 
-from dpeer.exceptions import CheckpointError, ConfigurationError, TaskError
+from dpeer.exceptions import CheckpointError, TaskError
 from dpeer.privacy import Protection
 from dpeer.training import payload, store
 from dpeer.training.algorithms import find_algorithm
-from dpeer.training.codecs import Codec, Dense, Private, Quantized, Weigh
+from dpeer.training.codecs import Private, Weigh
+from dpeer.training.codecs.choosing import choose_codec
 from dpeer.training.device import HOST, Compute, host
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.hyperparameters import Hyperparameters
@@ -88,34 +89,10 @@ class Learner:
         self._model = task.model
         self._algorithm.start(self._trainer)
         self._protection = protection
-        self._codec = self._codec_of(steady)
+        self._codec = choose_codec(self._algorithm, self._trainer, protection, steady=steady)
         self._snapshots = Snapshots(self._trainer, {"algorithm": self._algorithm, "codec": self._codec})
         self._digest = payload.digest(self._trainer.body.data)
         self._mixed = False
-
-    def _codec_of(self, steady: bool) -> Codec:
-        bits = self._trainer.hyperparameters.quantize
-        dtype = self._trainer.hyperparameters.wire_dtype
-        own = self._algorithm.codec(self._trainer)
-        if self._protection is not None and self.shares:
-            if own is not None or bits is not None:
-                what = f"--quantize {bits}" if own is None else f"{self._algorithm.name} ({self._algorithm.leaves})"
-                raise ConfigurationError(
-                    f"--privacy client cannot be used with {what}: not all that leaves the peer would carry noise"
-                )
-            return Private(self._trainer.body, self._rank, self._protection, self._seed, dtype)
-        if self.shares and dtype != "float32" and (own is not None or bits is not None):
-            what = (
-                f"--quantize {bits}" if own is None else f"{self._algorithm.name}, which sends {self._algorithm.leaves}"
-            )
-            raise ConfigurationError(f"--wire-dtype {dtype} cannot be used with {what}")
-        if bits is None or not self.shares:
-            return own or Dense(self._trainer.body, self._rank, dtype)
-        if own is not None:
-            raise ConfigurationError(
-                f"--quantize {bits} cannot be used with {self._algorithm.name}, which sends {self._algorithm.leaves}"
-            )
-        return Quantized(self._trainer.body, self._rank, bits, steady=steady)
 
     # What the handshake and the logs need.
 

@@ -135,7 +135,9 @@ class ZeroMQTransport:
     def _socket(self, kind: int, address: str) -> zmq.Socket[bytes]:
         socket: zmq.Socket[bytes] = self._context.socket(kind)
         socket.setsockopt(zmq.IPV6, "[" in address)
-        socket.setsockopt(zmq.MAXMSGSIZE, max(self._limits.header_bytes, min(_PIECE, self._limits.payload_bytes)))
+        socket.setsockopt(
+            zmq.MAXMSGSIZE, max(self._limits.header_bytes, min(self.piece_bytes, self._limits.payload_bytes))
+        )
         socket.setsockopt(zmq.LINGER, 0)
         # A sender never has more than two bodies and a few words under way, in frames that are not copied; nothing of
         # them may be dropped. A receiver that does not keep up makes TCP, and so the sender, wait.

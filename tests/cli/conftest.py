@@ -15,6 +15,29 @@ PROGRESS = re.compile(
 )
 """Lines on stderr that say how it goes, not that something is wrong."""
 
+SMALL_TASK = """
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from dpeer.training import Task
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.fc = nn.Linear(4, 6), nn.Linear(6, 2)
+
+    def forward(self, x):
+        return self.fc(self.body(x))
+
+
+def task(rank, size, seed):
+    torch.manual_seed(seed)
+    data = TensorDataset(torch.randn(12, 4), torch.arange(12) % 2)
+    return Task(model=Net(), head=("fc",), train=data, test=data)
+"""
+
 
 @dataclass
 class Ended:
@@ -49,3 +72,11 @@ def dpeer(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[...
         return Ended(ended.value.code, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def small_task(in_tmp_path: Path) -> Path:
+    """A file with a task: `mine.py:task` has a body of 30 parameters and a head of 14."""
+    path = in_tmp_path / "mine.py"
+    path.write_text(SMALL_TASK)
+    return path

@@ -11,28 +11,7 @@ from dpeer.cli.presets import PRESETS
 
 Command = Callable[..., Any]
 
-TASK = """
-import torch
-from torch import nn
-from torch.utils.data import TensorDataset
-
-from dpeer.training import Task
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body, self.fc = nn.Linear(4, 6), nn.Linear(6, 2)
-
-    def forward(self, x):
-        return self.fc(self.body(x))
-
-
-def task(rank, size, seed):
-    torch.manual_seed(seed)
-    data = TensorDataset(torch.randn(12, 4), torch.arange(12) % 2)
-    return Task(model=Net(), head=("fc",), train=data, test=data)
-
+MORE = """
 
 def whole(rank, size, seed):
     found = task(rank, size, seed)
@@ -44,9 +23,9 @@ Start = Callable[..., list[str]]
 
 
 @pytest.fixture
-def notes(dpeer: Command, in_tmp_path: Path) -> Start:
+def notes(dpeer: Command, small_task: Path) -> Start:
     """What `dpeer simulate` prints of rank 0 before the first round."""
-    (in_tmp_path / "mine.py").write_text(TASK)
+    small_task.write_text(small_task.read_text() + MORE)
 
     def run(*arguments: object) -> list[str]:
         size = () if "--size" in arguments else ("--size", 2)
@@ -157,8 +136,7 @@ def test_local_peers_are_told_that_nothing_leaves(notes: Start) -> None:
     assert not any("leaves this peer:" not in line and "leaves" in line for line in lines)
 
 
-def test_one_peer_on_this_host_says_it_too(dpeer: Command, in_tmp_path: Path) -> None:
-    (in_tmp_path / "mine.py").write_text(TASK)
+def test_one_peer_on_this_host_says_it_too(dpeer: Command, small_task: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         free_port = probe.getsockname()[1]

@@ -11,35 +11,11 @@ from dpeer.peer import wire
 
 Command = Callable[..., Any]
 
-TASK = """
-import torch
-from torch import nn
-from torch.utils.data import TensorDataset
-
-from dpeer.training import Task
-
-
-class Net(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body, self.fc = nn.Linear(4, 60), nn.Linear(60, 2)
-
-    def forward(self, x):
-        return self.fc(self.body(x))
-
-
-def task(rank, size, seed):
-    torch.manual_seed(seed)
-    data = TensorDataset(torch.randn(12, 4), torch.arange(12) % 2)
-    return Task(model=Net(), head=("fc",), train=data, test=data)
-"""
-BODY = 4 * 60 + 60
+BODY = 4 * 6 + 6
 
 
 @pytest.fixture
-def simulate(dpeer: Command, in_tmp_path: Path) -> Command:
-    (in_tmp_path / "mine.py").write_text(TASK)
-
+def simulate(dpeer: Command, small_task: Path) -> Command:
     def run(*arguments: object) -> Any:
         return dpeer(
             "simulate", "--task", "mine.py:task", "--size", 2, "--rounds", 2, "--body-epochs", 1, "--overwrite",

@@ -1,0 +1,44 @@
+"""Which codec a peer's body travels by."""
+
+from __future__ import annotations
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.privacy import Protection
+from dpeer.training.algorithms import Algorithm
+from dpeer.training.codecs import Codec, Dense, Private, Quantized
+from dpeer.training.trainer import Trainer
+
+
+def choose_codec(algorithm: Algorithm, trainer: Trainer, protection: Protection | None, *, steady: bool) -> Codec:
+    """The algorithm's own way to send bodies, or the one that the hyperparameters and the protection ask for.
+
+    Args:
+        algorithm: What trains.
+        trainer: Its body is what travels.
+        protection: Differential privacy for what leaves the peer.
+        steady: Whether the peer exchanges with the same neighbors in every round.
+
+    Raises:
+        ConfigurationError: What is asked for does not go together.
+    """
+    h, body, rank = trainer.hyperparameters, trainer.body, trainer.rank
+    own = algorithm.codec(trainer)
+    if algorithm.shares == "nothing":
+        return own or Dense(body, rank, h.wire_dtype)
+    sends = f"{algorithm.name}, which sends {algorithm.leaves}"
+    quantizes = f"--quantize {h.quantize}"
+    if protection is not None:
+        if own is not None or h.quantize is not None:
+            what = quantizes if own is None else f"{algorithm.name} ({algorithm.leaves})"
+            raise ConfigurationError(
+                f"--privacy client cannot be used with {what}: not all that leaves the peer would carry noise"
+            )
+        return Private(body, rank, protection, trainer.seed, h.wire_dtype)
+    if h.wire_dtype != "float32" and (own is not None or h.quantize is not None):
+        what = quantizes if own is None else sends
+        raise ConfigurationError(f"--wire-dtype {h.wire_dtype} cannot be used with {what}")
+    if h.quantize is None:
+        return own or Dense(body, rank, h.wire_dtype)
+    if own is not None:
+        raise ConfigurationError(f"{quantizes} cannot be used with {sends}")
+    return Quantized(body, rank, h.quantize, steady=steady)
