@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dpeer.privacy.guarantee import Adjacency, Adversary, Guarantee
 from dpeer.privacy.ledger import Ledger
-from dpeer.privacy.mechanism import Clipped, Vector, clip, draw_noise, norm, privatize
+from dpeer.privacy.mechanism import Clipped, Vector, clip, norm, privatize
 from dpeer.privacy.protection import Protection
 from dpeer.privacy.sparsify import Sparsifier
 
@@ -18,7 +18,6 @@ __all__ = [
     "Sparsifier",
     "Vector",
     "clip",
-    "draw_noise",
     "norm",
     "privatize",
 ]

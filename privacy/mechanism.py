@@ -1,14 +1,14 @@
-"""The Gaussian mechanism for one peer's update (client level): clip it as a whole, then add noise.
+"""The Gaussian mechanism for one peer's update (client level): clip it as a whole, add noise, round to a public grid.
 
-    z = base + clip(update, C) + N(0, s^2 I)
+    z = g * (round(base / g) + round((clip(update, C) + N(0, s^2 I)) / g))
 
-Arrays are flat float32. Floating-point rounding can leak low-order bits of what is hidden; that is out of scope.
+The sum with the noise is that of real numbers and is rounded once (`dpeer.privacy.noise`), so rounding costs no
+privacy and the sensitivity stays what clipping makes it. All else is a function of that result and of what is public.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -16,14 +16,17 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dpeer.privacy.noise import Values, grid, noised
 from dpeer.privacy.sparsify import Sparsifier
 
 Vector: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.bool_]
 
 _CHUNK = 1 << 16
-_MARGIN = 1 - 1e-6
-"""Rounding to float32 after scaling must not make the update longer than the clip norm."""
+_MARGIN = 1 - 2.0**-30
+"""What rounding in float64 can add to a length is far less: a clipped update is never longer than the clip norm."""
+
+LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -34,56 +37,55 @@ class Clipped:
         norm: Length of the update before, 0 if it was not finite.
         clipped: Whether it was longer than the clip norm.
         finite: False if it had a NaN or an infinity and was replaced by zero.
+        factor: What the update is multiplied by.
     """
 
     norm: float
     clipped: bool
     finite: bool
+    factor: float
 
 
-def clip(update: Vector, clip_norm: float) -> Clipped:
-    """Scale the update down to the clip norm where it is longer, in place; one that is not finite becomes zero."""
-    length = norm(update)
+def clip(base: Vector, body: Vector, clip_norm: float) -> Clipped:
+    """How the update, body - base, is scaled down to the clip norm where it is longer; one not finite becomes zero."""
+    length = norm(base, body)
     if not math.isfinite(length):
-        update.fill(0)
-        return Clipped(0.0, clipped=False, finite=False)
-    if length <= clip_norm:
-        return Clipped(length, clipped=False, finite=True)
-    factor = clip_norm / length * _MARGIN
-    for part in _parts(update):
-        part[:] = part.astype(np.float64) * factor  # in float32 a tiny factor has few digits left
-    return Clipped(length, clipped=True, finite=True)
+        return Clipped(0.0, clipped=False, finite=False, factor=0.0)
+    limit = clip_norm * _MARGIN
+    if length <= limit:
+        return Clipped(length, clipped=False, finite=True, factor=1.0)
+    return Clipped(length, clipped=length > clip_norm, finite=True, factor=limit / length)
 
 
-def norm(vector: Vector) -> float:
-    """Euclidean length, summed in float64; NaN or infinite where a value is."""
+def norm(base: Vector, body: Vector) -> float:
+    """Euclidean length of body - base, summed in float64; NaN or infinite where a value is."""
     total = 0.0
-    for part in _parts(vector):
-        wide = part.astype(np.float64)
+    for here in _parts(body.size):
+        wide = _update(base, body, here)
         wide *= wide  # a dot product would wake up the threads of the linear algebra library, one a core, in every peer
         total += float(wide.sum())
     return math.sqrt(total) if total >= 0 else math.nan
 
 
-def _parts(vector: Vector) -> Iterator[Vector]:
-    """Views of it, of a size that stays in the processor's cache as float64."""
-    for start in range(0, vector.size, _CHUNK):
-        yield vector[start : start + _CHUNK]
+def _update(base: Vector, body: Vector, here: slice) -> Values:
+    return np.subtract(body[here], base[here], dtype=np.float64)
 
 
-def draw_noise(size: int, std: float) -> Vector:
-    """Independent normal noise of this standard deviation, shape (size,), that nobody can draw again.
-
-    Its generator is seeded by the operating system for this call and then forgotten.
-    """
-    fresh = np.random.Generator(np.random.SFC64(np.random.SeedSequence(int.from_bytes(os.urandom(32), "little"))))
-    noise = fresh.standard_normal(size, dtype=np.float32)
-    noise *= np.float32(std)
-    return noise
+def _parts(size: int) -> Iterator[slice]:
+    """Places of a size that stays in the processor's cache as float64."""
+    return (slice(start, start + _CHUNK) for start in range(0, size, _CHUNK))
 
 
 def privatize(
-    base: Vector, body: Vector, clip_norm: float, noise_std: float, kept: Sparsifier, mask: Mask | None
+    base: Vector,
+    body: Vector,
+    clip_norm: float,
+    noise_std: float,
+    kept: Sparsifier,
+    mask: Mask | None,
+    *,
+    largest: float = LARGEST,
+    threads: int = 1,
 ) -> tuple[Vector, Clipped]:
     """What may be released of a body.
 
@@ -94,19 +96,48 @@ def privatize(
         noise_std: s, of each coordinate.
         kept: What of the noised update is kept.
         mask: For `random` sparsifiers: which coordinates, drawn without the data; only these are clipped and noised.
+        largest: The largest value that can travel; what is beyond it is set to it.
+        threads: How many draw noise at a time; what they draw does not depend on it.
 
     Returns:
-        z, a new array, and what clipping met.
+        z, a new array of multiples of `grid(noise_std)`, and what clipping met.
     """
-    update = body - base
-    if mask is not None:
-        update = update[mask]
-    met = clip(update, clip_norm)
-    update += draw_noise(update.size, noise_std)
-    released = base.copy()
-    if mask is not None:
-        released[mask] += update
+    there = (base, body) if mask is None else (base[mask], body[mask])
+    step = grid(noise_std)
+    met = clip(*there, clip_norm)
+    steps = np.zeros(body.size, dtype=np.float32)
+    drawn = steps if mask is None else np.empty(there[0].size, dtype=np.float32)
+
+    def values(here: slice) -> Values:
+        if not met.finite:
+            return np.zeros(len(there[0][here]))
+        update = _update(*there, here)
+        update *= met.factor
+        update /= step  # a power of two: exact
+        return update
+
+    def give(here: slice, noisy: Values) -> None:
+        drawn[here] = noisy
+
+    noised(drawn.size, noise_std, values, give, threads)
+    if mask is None:
+        kept.drop(drawn)
     else:
-        kept.drop(update)
-        released += update
-    return released, met
+        steps[mask] = drawn
+    return _on_grid(base, steps, step, largest), met
+
+
+def _on_grid(base: Vector, steps: Vector, step: float, largest: float) -> Vector:
+    """So many steps from the grid point next to the base, in place of the steps.
+
+    A value of more digits than float32 has is rounded to fewer, that is to a multiple of a larger power of two.
+    """
+    limit = np.floor(largest / step) * step
+    for here in _parts(steps.size):
+        wide = np.divide(base[here], step, dtype=np.float64)
+        np.rint(wide, out=wide)
+        wide += steps[here]
+        wide *= step
+        np.clip(wide, -limit, limit, out=wide)
+        steps[here] = wide
+    return steps

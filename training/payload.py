@@ -38,6 +38,11 @@ def width(dtype: WireDtype) -> int:
     return _TORCH[dtype].itemsize
 
 
+def largest(dtype: WireDtype) -> float:
+    """The largest finite value that can travel."""
+    return torch.finfo(_TORCH[dtype]).max
+
+
 def encode(vector: Tensor, dtype: WireDtype = "float32") -> memoryview:
     """The bytes of a flat float32 vector, read-only; a float32 one on a little-endian host is not copied."""
     return memoryview(_bits(vector, dtype).data).cast("B").toreadonly() if vector.numel() else memoryview(b"")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy import Sparsifier, clip, draw_noise, norm, privatize
+from dpeer.privacy import Sparsifier, clip, norm, privatize
+from dpeer.privacy.noise import grid
 
 NONE = Sparsifier()
 
@@ -15,9 +16,14 @@ def vector(*values):
     return np.array(values, dtype=np.float32)
 
 
+def clipped(update, clip_norm):
+    """The update as it is before noise, and what clipping met."""
+    met = clip(np.zeros_like(update), update, clip_norm)
+    return update.astype(np.float64) * met.factor, met
+
+
 def test_a_short_update_is_left_alone():
-    update = vector(0.3, -0.4)
-    met = clip(update, 1.0)
+    update, met = clipped(vector(0.3, -0.4), 1.0)
     assert update.tolist() == vector(0.3, -0.4).tolist()
     assert (met.clipped, met.finite) == (False, True)
     assert met.norm == pytest.approx(0.5)
@@ -27,40 +33,30 @@ def test_a_short_update_is_left_alone():
 @pytest.mark.parametrize("clip_norm", [1e-3, 0.2, 7.0])
 def test_a_long_update_is_never_longer_than_the_clip_norm_and_keeps_its_direction(scale, clip_norm):
     original = np.random.default_rng(1).normal(size=100_003).astype(np.float32) * np.float32(scale)
-    update = original.copy()
     length = math.sqrt(float(np.sum(original.astype(np.float64) ** 2)))
-    met = clip(update, clip_norm)
+    update, met = clipped(original, clip_norm)
     assert met.norm == pytest.approx(length, rel=1e-9)
-    assert math.sqrt(float(np.sum(update.astype(np.float64) ** 2))) <= clip_norm
+    assert math.sqrt(math.fsum(update**2)) <= clip_norm
     if length > clip_norm:
         assert met.clipped
-        assert norm(update) == pytest.approx(clip_norm, rel=1e-5)
+        assert np.linalg.norm(update) == pytest.approx(clip_norm, rel=1e-8)
         direction = original.astype(np.float64) / length
         assert np.allclose(update / clip_norm, direction, atol=1e-6)
 
 
+def test_an_update_exactly_as_long_as_the_clip_norm_is_not_longer_afterwards():
+    update = np.full(10**6, 1e-3, dtype=np.float32)
+    clip_norm = norm(np.zeros_like(update), update)
+    assert math.sqrt(math.fsum(clipped(update, clip_norm)[0] ** 2)) <= clip_norm
+
+
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_an_update_that_is_not_finite_becomes_zero(bad):
-    update = vector(1.0, bad, 2.0)
-    assert not clip(update, 1.0).finite
-    assert update.tolist() == [0, 0, 0]
-
-
-def test_noise_has_the_standard_deviation_asked_for_and_never_comes_twice():
-    first, second = draw_noise(400_000, 2.5), draw_noise(400_000, 2.5)
-    for noise in (first, second):
-        assert noise.std() == pytest.approx(2.5, rel=0.01)
-        assert abs(noise.mean()) < 0.02
-        # Kurtosis of a normal distribution is 3; of a uniform one, 1.8.
-        assert np.mean((noise / noise.std()) ** 4) == pytest.approx(3, abs=0.1)
-    assert abs(np.corrcoef(first, second)[0, 1]) < 0.01
-
-
-def test_a_seed_of_the_process_does_not_reach_the_noise():
-    np.random.seed(0)
-    first = draw_noise(10, 1.0)
-    np.random.seed(0)
-    assert not np.array_equal(first, draw_noise(10, 1.0))
+    base = vector(1.0, 1.0, 1.0)
+    assert not clip(base, vector(1.0, bad, 2.0), 1.0).finite
+    released, met = privatize(base, vector(1.0, bad, 2.0), 1.0, 1e-9, NONE, None)
+    assert not met.finite
+    assert released == pytest.approx(base, abs=1e-7)
 
 
 def test_what_is_released_is_base_plus_clipped_update_plus_noise():
@@ -122,3 +118,43 @@ def test_a_wrong_rule_is_named_with_an_example(text):
     with pytest.raises(ConfigurationError, match=r"top-k:0\.4") as found:
         Sparsifier.parse(text)
     assert repr(text) in str(found.value)
+
+
+SPARSIFIERS = ["none", "top-k:0.3", "random:0.3"]
+
+
+@pytest.mark.parametrize("sparsify", SPARSIFIERS)
+@pytest.mark.parametrize("std", [1e-6, 0.3, 1.0, 4096.0, 1e9])
+def test_every_released_value_is_on_the_grid(sparsify, std):
+    rng = np.random.default_rng(5)
+    kept = Sparsifier.parse(None if sparsify == "none" else sparsify)
+    base, body = (rng.normal(size=20_001).astype(np.float32) for _ in range(2))
+    released, _ = privatize(base, body, 1.0, std, kept, kept.mask(base.size, rng))
+    steps = released.astype(np.float64) / grid(std)
+    assert np.array_equal(steps, np.rint(steps))
+    untouched = np.rint(base / grid(std)) == steps
+    assert untouched.mean() == pytest.approx(0 if sparsify == "none" else 0.7, abs=0.01)
+
+
+def test_what_is_too_large_to_travel_is_the_largest_multiple_that_can():
+    base = np.full(1000, 65_000.0, dtype=np.float32)
+    released, _ = privatize(base, base, 1.0, 3e5, NONE, None, largest=65_504.0)
+    step = grid(3e5)
+    assert released.max() == 65_504 // step * step == -released.min()
+    assert (np.abs(released) < released.max()).any()
+
+
+def test_the_grid_is_a_power_of_two_next_below_the_deviation_over_4096():
+    for std in (1e-9, 0.7, 1.0, 1.999, 2.0, 12345.6):
+        assert math.log2(grid(std)).is_integer()
+        assert grid(std) <= std / 4096 < 2 * grid(std)
+
+
+def test_noise_drawn_by_several_threads_is_noise_at_every_place():
+    base = np.zeros(400_000, dtype=np.float32)
+    released, _ = privatize(base, base, 1.0, 1.0, NONE, None, threads=3)
+    assert released.std() == pytest.approx(1.0, rel=0.01)
+    for part in np.array_split(released, 40):
+        assert part.std() == pytest.approx(1.0, rel=0.05)
+    blocks = released[: 6 * 65_536].reshape(6, -1)
+    assert np.abs(np.corrcoef(blocks) - np.eye(6)).max() < 0.03

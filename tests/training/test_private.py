@@ -11,6 +11,7 @@ from scipy.stats import norm
 
 from dpeer.exceptions import CheckpointError, ConfigurationError
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
+from dpeer.privacy.noise import grid
 from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task
 
 Make = Callable[..., Task]
@@ -207,13 +208,29 @@ def test_a_checkpoint_with_more_releases_than_the_ledger_is_refused(peer: Peer, 
 
 def test_a_random_mask_is_of_the_seed_and_the_round(peer: Peer) -> None:
     a, b = peer(0, sigma=1.0, sparsify="random:0.25"), peer(1, sigma=1.0, sparsify="random:0.25")
-    start = body(a)
+    step = grid(1.0 * 0.05)
+    start = np.rint(body(a) / step) * step  # the rest stays where it was, on the grid
     changed = []
     for one in (a, b):
         one.train(0)
         changed.append((floats(one.release(0)) != start).tolist())
     assert changed[0] == changed[1], "the same for all peers of a round"
     assert sum(changed[0]) == round(COUNT / 4)
+
+
+@pytest.mark.parametrize("sparsify", [None, "top-k:0.4", "random:0.4"])
+@pytest.mark.parametrize("wire_dtype", ["float32", "bfloat16", "float16"])
+def test_every_value_that_travels_is_on_the_grid(peer: Peer, wire_dtype: str, sparsify: str | None) -> None:
+    learner = peer(sigma=30.0, wire_dtype=wire_dtype, sparsify=sparsify)
+    for number in range(3):
+        learner.train(number)
+        payload = learner.release(number)
+        assert payload is not None
+        sent = torch.frombuffer(bytearray(payload[0]), dtype=getattr(torch, wire_dtype)).double()
+        steps = sent / grid(30.0 * 0.05)
+        assert torch.equal(steps, steps.round())
+        learner.mix({}, {0: 1.0})
+        assert torch.equal(learner.body.double(), sent), "the own part of the mix is what travels"
 
 
 @pytest.mark.parametrize("algorithm", [name for name in ALGORITHMS if name not in ("local", "dis-pfl")])

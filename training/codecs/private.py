@@ -78,6 +78,8 @@ class Private(Dense):
             guarantee.noise_std,
             kept=kept,
             mask=mask,
+            largest=payload.largest(self._dtype),
+            threads=torch.get_num_threads(),
         )
         return bytes(payload.encode(torch.from_numpy(released), self._dtype))
 

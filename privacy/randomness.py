@@ -1,0 +1,53 @@
+"""Private randomness: the only place where privacy/ and training/ draw bits that nobody else may know.
+
+A `Keystream` is AES-256 in counter mode under a key of 32 bytes from the operating system. One is made for each
+release, used once and forgotten, so nothing that a neighbor sees of one release tells anything about the noise of
+another, and nothing in a checkpoint or a seed can bring it back. A statistical generator (SFC64, PCG, Philox, Mersenne
+Twister) must not take its place: from what it drew, its state can be computed, and with it all that it drew besides.
+"""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from numpy.typing import NDArray
+
+KEY_BYTES = 32
+_BLOCK_BYTES = 16
+_BLOCKS = 1 << 128
+"""A counter has 128 bits."""
+
+
+class Keystream:
+    """Random bits for one release; places in it are addressed, so that several threads can read different ones."""
+
+    def __init__(self) -> None:
+        self._key = bytearray(os.urandom(KEY_BYTES))
+
+    def words(self, block: int, count: int) -> NDArray[np.uint64]:
+        """Words of 64 random bits, shape (count,), in new memory.
+
+        The same place gives the same words. No place may be used for two purposes: whoever reads lays out the blocks.
+
+        Args:
+            block: Where to begin, in blocks of 16 bytes; from 0 below 2^128.
+            count: How many words.
+
+        Raises:
+            ValueError: The keystream has been forgotten.
+        """
+        if not self._key:
+            raise ValueError("a keystream is used for one release only")
+        counter = modes.CTR((block % _BLOCKS).to_bytes(_BLOCK_BYTES, "big"))
+        encryptor = Cipher(algorithms.AES(self._key), counter).encryptor()
+        # Up to a block more than is needed: older releases of `cryptography` ask for that much room.
+        memory = np.empty(count + _BLOCK_BYTES // 8, dtype=np.uint64)
+        encryptor.update_into(bytes(8 * count), memory.view(np.uint8).data)
+        return memory[:count]
+
+    def forget(self) -> None:
+        """Overwrite the key; nothing can be read any more."""
+        self._key[:] = bytes(len(self._key))
+        self._key = bytearray()
