@@ -6,16 +6,18 @@ import hashlib
 import json
 from dataclasses import dataclass, fields
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from dpeer.cli.defaults import with_defaults
-from dpeer.cli.folders import rank_folder
+from dpeer.cli.folders import rank_folder, sent_unrecorded
 from dpeer.cli.graph import build_graph, take_part
 from dpeer.cli.notes import notes
 from dpeer.cli.protection import privacy_notes, promise, protect
 from dpeer.cli.settings import Settings
 from dpeer.privacy import Guarantee
-from dpeer.privacy.ledger import FOLDER
+from dpeer.privacy.history import FOLDER
+from dpeer.privacy.ledger import Unprotected
 from dpeer.topology import ChangingTopology, Graphs, Isolated, Topology, spectral_gap
 from dpeer.training import (
     BUILTIN_TASKS,
@@ -55,13 +57,14 @@ class Assembly:
     """What partition.json says: which samples of common pools the rank holds."""
 
 
-def assemble(settings: Settings, rank: int, *, resume: bool = False) -> Assembly:
+def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: bool = False) -> Assembly:
     """Load the task and build the learner and the graph of one rank.
 
     Args:
         settings: As this rank uses them (`Settings.of_rank`).
         rank: Which peer.
         resume: Whether it goes on with an earlier run, and so with what that has released.
+        new_data: Whether its data are others than those of earlier runs in the same folder.
 
     Raises:
         BudgetTooSmall: not one private release fits the budget.
@@ -73,7 +76,12 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False) -> Assembly
     settings = with_defaults(settings)
     graph = build_graph(settings)
     guarantee = promise(settings, graph)
-    protection = protect(settings, guarantee, rank_folder(settings.out, rank) / FOLDER, resume=resume)
+    folder = rank_folder(settings.out, rank) / FOLDER
+    meeting = take_part(graph, settings)
+    protection = protect(
+        settings, guarantee, folder, resume=resume, new_data=new_data,
+        receivers=lambda number: meeting.at(number, rank).out_neighbors,
+    )  # fmt: skip
     compute = Compute(find_device(settings.device, rank), settings.amp, settings.channels_last)
     hyperparameters = Hyperparameters(
         **{field.name: getattr(settings, field.name) for field in fields(Hyperparameters)}
@@ -90,6 +98,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False) -> Assembly
         keep=settings.keep, evaluate_on=settings.evaluate_on,
         steady=isinstance(graph, Topology) and settings.participation == 1, compute=compute,
         protection=protection,
+        unprotected=None if protection else _unprotected(folder, resume=resume, new_data=new_data),
     )  # fmt: skip
     facts = {
         "size": settings.size,
@@ -112,7 +121,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False) -> Assembly
     )
     return Assembly(
         learner=learner,
-        topology=take_part(graph if learner.shares else Isolated(settings.size), settings),
+        topology=meeting if learner.shares else take_part(Isolated(settings.size), settings),
         fingerprint=fingerprint(settings, graph, guarantee)
         | _divided(task, facts, settings)
         | _named(task, algorithm.shares),
@@ -120,6 +129,11 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False) -> Assembly
         notes=[*notes(task, learner, settings, said), *private],
         indices=_indices(task, facts),
     )
+
+
+def _unprotected(folder: Path, *, resume: bool, new_data: bool) -> Unprotected:
+    unrecorded = not resume and not new_data and sent_unrecorded(folder.parent)
+    return Unprotected(folder, new_data=new_data, unrecorded=unrecorded)
 
 
 def _first(own: int | None, common: int) -> int:

@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def main(values: dict[str, Any], rank: int, resume: bool, connection: Connection) -> None:
+def main(values: dict[str, Any], rank: int, resume: bool, new_data: bool, connection: Connection) -> None:
     """Run one rank; exits with the code that `dpeer start` would.
 
     Args:
         values: What was set of `Settings`, as this rank uses them.
         rank: Which peer.
         resume: Continue from the checkpoint.
+        new_data: The data are others than those of earlier runs in the folder.
         connection: The pipe to the launcher.
     """
     # Ctrl-C goes to the whole terminal, and a service manager's SIGTERM to the whole group; only the launcher answers
@@ -39,10 +40,10 @@ def main(values: dict[str, Any], rank: int, resume: bool, connection: Connection
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     settings = Settings.model_validate(values)
     _redirect_output(rank_folder(settings.out, rank) / "output.txt")
-    raise SystemExit(asyncio.run(_run(settings, rank, resume, connection)))
+    raise SystemExit(asyncio.run(_run(settings, rank, resume, new_data, connection)))
 
 
-async def _run(settings: Settings, rank: int, resume: bool, connection: Connection) -> int:
+async def _run(settings: Settings, rank: int, resume: bool, new_data: bool, connection: Connection) -> int:
     from dpeer.cli.serving import Stopper, serve  # torch; the launcher, which imports this module, does without
 
     channel = Channel(connection)
@@ -62,6 +63,7 @@ async def _run(settings: Settings, rank: int, resume: bool, connection: Connecti
             meet=meet,
             stopper=stopper,
             resume=resume,
+            new_data=new_data,
             report=channel.send,
         )
         channel.send({"kind": "end", "status": outcome.status if outcome else "stopped"})

@@ -15,10 +15,14 @@ from dpeer.cli.options import GRAPH, RUN, TRAINING, baseline_option, run_options
 @setting_options(*GRAPH, *TRAINING, *RUN, "dead_after")
 @run_options
 @baseline_option
-def cluster(federation: Path | None, resume: bool, overwrite: bool, baseline: str | None, **flags: Any) -> int:
+def cluster(
+    federation: Path | None, resume: bool, overwrite: bool, new_data: bool, baseline: str | None, **flags: Any
+) -> int:
     """Run a whole federation on this machine, one process a peer.
 
     The peers are those of `dpeer start` and talk over ZeroMQ on loopback. Ctrl-C stops them all after their minibatch
     and keeps the last completed round; --resume goes on from there.
     """
-    return local_run("cluster", federation, flags, resume=resume, overwrite=overwrite, baseline=baseline)
+    return local_run(
+        "cluster", federation, flags, resume=resume, overwrite=overwrite, new_data=new_data, baseline=baseline
+    )

@@ -52,6 +52,7 @@ def run_federation(
     *,
     resume: bool = False,
     overwrite: bool = False,
+    new_data: bool = False,
     console: Console | None = None,
 ) -> Result:
     """Run all peers of a federation on this machine and sum up what they left in `settings.out`.
@@ -61,6 +62,7 @@ def run_federation(
         mode: One process a peer, or all in this one; the results are the same to the bit.
         resume: Continue a stopped run.
         overwrite: Remove an earlier run.
+        new_data: The data are others than those of earlier runs in the folder: what these released does not count.
         console: Where progress is shown; stderr by default.
 
     Raises:
@@ -68,7 +70,7 @@ def run_federation(
     """
     console = console or Console(stderr=True)
     graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
-    folders.check(settings.out, range(settings.size), resume=resume, overwrite=overwrite)
+    folders.check(settings.out, range(settings.size), resume=resume, overwrite=overwrite, new_data=new_data)
     if not resume:
         (settings.out / folders.DISAGREEMENT).unlink(missing_ok=True)
     else:
@@ -76,7 +78,7 @@ def run_federation(
     title = f"{mode}: {settings.size} peers, {settings.topology}, {settings.algorithm} on {settings.task}"
     began = time.monotonic() - (summary.wall_seconds(settings.out) if resume else 0.0)
     with open_view(console, settings.size, settings.rounds, title) as view:
-        runner = _runner(settings, mode, view, resume=resume)
+        runner = _runner(settings, mode, view, resume=resume, new_data=new_data)
         asyncio.run(_interruptible(runner))
     failed = runner.first_failure if isinstance(runner, Launcher) else None
     if failed is not None and not runner.connected:
@@ -89,12 +91,12 @@ def run_federation(
     return Result(found) if failed is None else Result(found, failed.exit_code or 1, _failure(failed))
 
 
-def _runner(settings: Settings, mode: Mode, view: View, *, resume: bool) -> _Runner:
+def _runner(settings: Settings, mode: Mode, view: View, *, resume: bool, new_data: bool) -> _Runner:
     if mode == "cluster":
-        return Launcher(settings, view, resume=resume)
+        return Launcher(settings, view, resume=resume, new_data=new_data)
     from dpeer.cli.simulation import Simulation  # imports torch, which a launcher does not need
 
-    return Simulation(settings, view, resume=resume)
+    return Simulation(settings, view, resume=resume, new_data=new_data)
 
 
 async def _interruptible(runner: _Runner) -> Any:

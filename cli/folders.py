@@ -13,7 +13,8 @@ from dpeer.exceptions import CheckpointError, OutputError
 from dpeer.peer import checkpoint
 from dpeer.peer.records import write_json
 from dpeer.peer.schedule import cut_off
-from dpeer.privacy.ledger import FOLDER, releases_in
+from dpeer.privacy.history import FOLDER
+from dpeer.privacy.ledger import notes_plain_releases, releases_in
 from dpeer.topology import Graphs
 
 DISAGREEMENT = "disagreement.jsonl"
@@ -42,7 +43,7 @@ def rank_folder(out: Path, rank: int) -> Path:
     return out / f"rank-{rank}"
 
 
-def check(out: Path, ranks: range | list[int], *, resume: bool, overwrite: bool) -> None:
+def check(out: Path, ranks: range | list[int], *, resume: bool, overwrite: bool, new_data: bool = False) -> None:
     """Check that a run may use the ranks' folders, and make them. Nothing in them is removed yet.
 
     Raises:
@@ -51,6 +52,11 @@ def check(out: Path, ranks: range | list[int], *, resume: bool, overwrite: bool)
     """
     if resume and overwrite:
         raise OutputError("--resume and --overwrite exclude each other: continue the earlier run, or remove it")
+    if resume and new_data:
+        raise OutputError(
+            "--resume and --new-data exclude each other: a run goes on with the data it began with; start one on other "
+            "data with --overwrite --new-data"
+        )
     folders = [rank_folder(out, rank) for rank in ranks]
     used = [folder for folder in folders if _holds_run(folder)]
     if resume and not any((folder / name).exists() for folder in folders for name in _OURS):
@@ -140,6 +146,18 @@ def _holds_run(folder: Path) -> bool:
     if metrics.exists() and metrics.stat().st_size > 0:
         return True
     return checkpoint.latest(folder / "checkpoint") is not None or releases_in(folder) > 0
+
+
+def sent_unrecorded(folder: Path) -> bool:
+    """Whether a rank's last run has sent bodies without noise and no ledger says so: an older dpeer kept none."""
+    metrics = folder / "metrics.jsonl"
+    if notes_plain_releases(folder) or not metrics.exists():
+        return False
+    try:
+        entries = [json.loads(line) for line in metrics.read_text().rpartition("\n")[0].splitlines()]
+        return any(entry["bytes_sent"] and not entry.get("privacy") for entry in entries)
+    except (ValueError, KeyError, TypeError):
+        return True  # nobody knows: it counts
 
 
 def _named(ranks: list[int]) -> str:

@@ -40,13 +40,14 @@ class Launcher:
         settings: The federation's.
         view: Told what happens.
         resume: Continue from the checkpoints.
+        new_data: The data are others than those of earlier runs in the folders.
     """
 
-    def __init__(self, settings: Settings, view: View, *, resume: bool) -> None:
+    def __init__(self, settings: Settings, view: View, *, resume: bool, new_data: bool = False) -> None:
         self.first_failure: Member | None = None
         self._settings = settings
         self._view = view
-        self._resume = resume
+        self._resume, self._new_data = resume, new_data
         self._members: list[Member] = []
         self._stopping = False
         self._connected: set[int] = set()
@@ -85,7 +86,7 @@ class Launcher:
         own = self._settings.of_rank(rank)
         own = own.model_copy(update={"threads": own.threads or 1, "out": self._settings.out, "rank": {}})
         ours, theirs = context.Pipe()
-        arguments = (own.model_dump(exclude_unset=True), rank, self._resume, theirs)
+        arguments = (own.model_dump(exclude_unset=True), rank, self._resume, self._new_data, theirs)
         process = context.Process(target=child.main, args=arguments, name=f"dpeer-rank-{rank}")
         # The first start waits for the fork server to import torch: not on the event loop, which hears Ctrl-C.
         await asyncio.to_thread(process.start)

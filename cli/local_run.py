@@ -22,6 +22,7 @@ def local_run(
     *,
     resume: bool,
     overwrite: bool,
+    new_data: bool,
     baseline: str | None,
 ) -> int:
     """Run a federation, then its baseline if one is asked for, and print how they compare; returns the exit code."""
@@ -38,7 +39,7 @@ def local_run(
             )
     if file := config.source(federation):
         click.echo(f"settings from {file}", err=True)
-    result = run_federation(settings, mode, resume=resume, overwrite=overwrite, console=console)
+    result = run_federation(settings, mode, resume=resume, overwrite=overwrite, new_data=new_data, console=console)
     if result.failure is not None:
         click.echo(f"dpeer: {result.failure}", err=True)
     if not result.summary:

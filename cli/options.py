@@ -49,6 +49,11 @@ def run_options(command: F) -> F:
         task_option,
         click.option("--resume", is_flag=True, help="Continue a stopped run from its last completed round."),
         click.option("--overwrite", is_flag=True, help="Remove an earlier run from the output folder."),
+        click.option(
+            "--new-data", is_flag=True,
+            help="The data are others than those of earlier runs in the output folder, whose private releases then do "
+            "not count beside this run's.",
+        ),
     ]  # fmt: skip
     for decorator in reversed(decorators):
         command = decorator(command)

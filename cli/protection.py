@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from dpeer.cli.folders import sent_unrecorded
 from dpeer.cli.settings import Settings
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
-from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.guarantee import check_delta, default_delta
 from dpeer.privacy.ledger import releases_in
 from dpeer.privacy.planning import ADVICE, calibrated, drowning, noise_ratio
@@ -75,11 +74,28 @@ def promise(settings: Settings, graph: Topology | ChangingTopology) -> Guarantee
     return base
 
 
-def protect(settings: Settings, guarantee: Guarantee | None, folder: Path, *, resume: bool) -> Protection | None:
+def protect(
+    settings: Settings,
+    guarantee: Guarantee | None,
+    folder: Path,
+    *,
+    resume: bool,
+    new_data: bool = False,
+    receivers: Callable[[int], Sequence[int]] = lambda number: (),
+) -> Protection | None:
     """The privacy of one peer, with its ledger in this folder.
+
+    Args:
+        settings: As this rank uses them.
+        guarantee: What `promise` gave.
+        folder: The rank's privacy folder.
+        resume: Whether the run in it is gone on with.
+        new_data: Whether the data are others than those of earlier runs in the folder.
+        receivers: The ranks that a round's release may be sent to.
 
     Raises:
         CheckpointError: The ledger to go on with is damaged, or of another mechanism, or has no privacy to go on with.
+        BudgetTooSmall: Earlier runs in the folder have used up the budget.
     """
     if guarantee is None:
         if resume and (made := releases_in(folder.parent)):
@@ -88,11 +104,27 @@ def protect(settings: Settings, guarantee: Guarantee | None, folder: Path, *, re
                 "or start over with --overwrite"
             )
         return None
-    return Protection(
-        guarantee,
-        Ledger(folder, asdict(guarantee), resume=resume),
-        settings.target_epsilon,
-        Sparsifier.parse(settings.sparsify),
+    unrecorded = not resume and sent_unrecorded(folder.parent)
+    ledger = Ledger(folder, asdict(guarantee), resume=resume, new_data=new_data, unrecorded=unrecorded)
+    sparsifier = Sparsifier.parse(settings.sparsify)
+    protection = Protection(guarantee, ledger, settings.target_epsilon, sparsifier, receivers)
+    if protection.ledger.releases == 0 and protection.ledger.earlier and not protection.may_release:
+        raise BudgetTooSmall(_used_up(protection, folder.parent))
+    return protection
+
+
+def _used_up(protection: Protection, folder: Path) -> str:
+    before, first = protection.epsilon(0), protection.epsilon(1)
+    budget, place = f"--target-epsilon {protection.budget:g}", f"earlier runs in {str(folder)!r}"
+    if math.isinf(before):
+        return (
+            f"{budget} cannot be kept: {place} have released bodies without noise that protects; if the data are "
+            "others now, say --new-data"
+        )
+    return (
+        f"{budget} allows not even one release: {place} have spent epsilon {before:.4g}, one more would make it "
+        f"{first:.4g}; if the data are others now, say --new-data; else give a larger --target-epsilon or more noise "
+        "on all peers alike"
     )
 
 
@@ -108,15 +140,15 @@ def privacy_notes(
         parameters: Of the body.
     """
     guarantee, planned = protection.guarantee, planned_releases(settings, graph)
-    fitting = planned if protection.budget is None else min(planned, guarantee.releases(protection.budget))
+    fitting = protection.fitting(planned)
     lines = [
-        f"privacy of {guarantee.words}: epsilon {guarantee.epsilon(fitting):.4g} at delta {guarantee.delta:g} after "
+        f"privacy of {guarantee.words}: {_epsilon(protection.epsilon(fitting))} at delta {guarantee.delta:g} after "
         f"{fitting} releases (noise multiplier {guarantee.noise_multiplier:.10g}, clip norm {guarantee.clip_norm:g})"
     ]
     if guarantee.adversary == "aggregate":
         lines.append(
-            f"epsilon {guarantee.epsilon(fitting, 'aggregate'):.4g} holds against an outsider that sees averages only; "
-            f"against a neighbor, which sees each message, it is {guarantee.epsilon(fitting, 'neighbor'):.4g}"
+            f"{_epsilon(protection.epsilon(fitting, 'aggregate'))} holds against an outsider that sees averages only; "
+            f"against a neighbor, which sees each message, it is {_epsilon(protection.epsilon(fitting, 'neighbor'))}"
         )
         if isinstance(graph, Topology) and not np.allclose(graph.weights, graph.weights[0]):
             lines.append(
@@ -124,8 +156,8 @@ def privacy_notes(
                 "more than the first number says, at worst as much as a neighbor; --topology full --weights uniform "
                 "has one average for all"
             )
-    if earlier := protection.ledger.earlier():
-        lines.append(_earlier(guarantee, earlier, fitting))
+    if protection.ledger.earlier:
+        lines.append(_earlier(protection, fitting))
     if fitting < planned:
         lines.append(
             f"the budget of epsilon {protection.budget:g} is used up after {fitting} of {planned} releases: from then "
@@ -141,14 +173,22 @@ def privacy_notes(
     return lines
 
 
-def _earlier(guarantee: Guarantee, earlier: Sequence[tuple[dict[str, Any], int]], fitting: int) -> str:
+def _epsilon(value: float) -> str:
+    return "no epsilon" if math.isinf(value) else f"epsilon {value:.4g}"
+
+
+def _earlier(protection: Protection, fitting: int) -> str:
     """What runs before this one in the same folder add to it."""
-    spent = sum(Guarantee(**mechanism).mu(releases, "neighbor") ** 2 for mechanism, releases in earlier)
-    together = math.sqrt(spent + guarantee.mu(fitting, "neighbor") ** 2)
-    made = sum(releases for _, releases in earlier)
+    runs = protection.ledger.earlier
+    if not all(run.protects for run in runs):
+        return (
+            "WARNING: earlier runs in this folder have released bodies without noise that protects, so nothing is "
+            "promised about their data; if this run's data are others, start it with --overwrite --new-data"
+        )
+    made, alone = sum(len(run.rounds) for run in runs), protection.guarantee.epsilon(fitting)
     return (
-        f"earlier runs in this folder made {made} releases, which count if they were of the same data: epsilon "
-        f"{epsilon_of(together, guarantee.delta):.4g} together with this one, against a neighbor"
+        f"earlier runs in this folder made {made} releases, which are counted in (this run alone: epsilon {alone:.4g});"
+        " if this run's data are others, start it with --overwrite --new-data"
     )
 
 

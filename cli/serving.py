@@ -67,6 +67,7 @@ async def serve(
     meet: Meet,
     stopper: Stopper,
     resume: bool,
+    new_data: bool = False,
     handler: logging.Handler | None = None,
     report: Report = lambda event: None,
 ) -> Outcome | None:
@@ -79,6 +80,7 @@ async def serve(
         meet: How addresses are found.
         stopper: Asks for the end.
         resume: Continue from the checkpoint.
+        new_data: The data are others than those of earlier runs in the folder.
         handler: Where log lines go besides log.jsonl.
         report: Told what happens on the way.
 
@@ -93,7 +95,7 @@ async def serve(
     try:
         resources.enter_context(held(out))
         worker = Worker(executor)
-        assembly = await worker.run(assemble, settings, rank, resume=resume)
+        assembly = await worker.run(assemble, settings, rank, resume=resume, new_data=new_data)
         forget()
         settle()
         save_partition(out, assembly.indices, resume=resume)

@@ -15,9 +15,13 @@ from dpeer.cli.options import GRAPH, RUN, TRAINING, baseline_option, run_options
 @setting_options(*GRAPH, *TRAINING, *RUN, "workers")
 @run_options
 @baseline_option
-def simulate(federation: Path | None, resume: bool, overwrite: bool, baseline: str | None, **flags: Any) -> int:
+def simulate(
+    federation: Path | None, resume: bool, overwrite: bool, new_data: bool, baseline: str | None, **flags: Any
+) -> int:
     """Run a whole federation in this process: as cluster, to the bit, without processes and sockets.
 
     For experiments: a worker thread per core trains the peers, messages pass through the same codec.
     """
-    return local_run("simulate", federation, flags, resume=resume, overwrite=overwrite, baseline=baseline)
+    return local_run(
+        "simulate", federation, flags, resume=resume, overwrite=overwrite, new_data=new_data, baseline=baseline
+    )

@@ -33,12 +33,13 @@ class Simulation:
         settings: The federation's.
         view: Told what happens.
         resume: Continue from the checkpoints.
+        new_data: The data are others than those of earlier runs in the folders.
     """
 
-    def __init__(self, settings: Settings, view: View, *, resume: bool) -> None:
+    def __init__(self, settings: Settings, view: View, *, resume: bool, new_data: bool = False) -> None:
         self._settings = settings
         self._view = view
-        self._resume = resume
+        self._resume, self._new_data = resume, new_data
         self._peers: list[Peer] = []
         self._bodies: list[Callable[[], Tensor]] = []
         self._disagreement: Disagreement | None = None
@@ -101,7 +102,7 @@ class Simulation:
             peer.stop()
 
     async def _peer(self, own: Settings, rank: int, network: Network, worker: Worker, log: Any) -> Peer:
-        assembly = await _blaming(rank, worker.run(assemble, own, rank, resume=self._resume))
+        assembly = await _blaming(rank, worker.run(assemble, own, rank, resume=self._resume, new_data=self._new_data))
         save_partition(rank_folder(own.out, rank), assembly.indices, resume=self._resume)
         for note in assembly.notes:
             log.info("%s", note)

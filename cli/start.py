@@ -31,7 +31,7 @@ from dpeer.peer.peer import dialled
 )
 @setting_options(*GRAPH, *TRAINING, *RUN, "wait", "dead_after", "threads", "base_port", "insecure")
 @run_options
-def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, **flags: Any) -> None:
+def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, new_data: bool, **flags: Any) -> None:
     """Run one peer of a federation on this host.
 
     Every peer is started with the same settings and its own rank; rounds begin when its neighbors are there. Ctrl-C
@@ -49,7 +49,7 @@ def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, **f
     if own.threads is None and addresses.all_on_this_host(settings):
         # Threads of several peers that fight for the same cores can be a hundred times slower.
         own = own.model_copy(update={"threads": max(1, (os.cpu_count() or 1) // settings.size)})
-    folders.check(own.out, [number], resume=resume, overwrite=overwrite)
+    folders.check(own.out, [number], resume=resume, overwrite=overwrite, new_data=new_data)
 
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter(f"%(asctime)s rank {number} %(levelname)s: %(message)s", "%H:%M:%S"))
@@ -69,7 +69,9 @@ def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, **f
     async def run() -> None:
         stopper = Stopper()
         stopper.install()
-        outcome = await serve(own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, handler=handler)
+        outcome = await serve(
+            own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, new_data=new_data, handler=handler
+        )
         click.echo(_last_line(outcome, own.rounds, folders.rank_folder(own.out, number)), err=True)
 
     asyncio.run(run())

@@ -18,7 +18,7 @@ from safetensors import safe_open
 from dpeer.cli.folders import rank_folder
 from dpeer.cli.view import number, size
 from dpeer.peer.checkpoint import latest
-from dpeer.peer.records import write_json
+from dpeer.peer.records import cost, write_json
 
 _MANY, _WORST = 40, 10
 """With more peers than that, only so many are printed: those that did worst."""
@@ -42,6 +42,7 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
     accuracy = [peer["accuracy"] if peer else None for peer in peers]
     known = [value for value in accuracy if value is not None]
     epsilons = [peer["epsilon"] for peer in there if peer["epsilon"] is not None]
+    spent = _privacy([peer["privacy"] for peer in there if peer.get("privacy")])
     summary = {
         **{name: first.get(name) for name in _COMMON},
         "status": _status(peers),
@@ -58,9 +59,9 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
         "head_parameters": first.get("head_parameters"),
         "bytes_sent": sum(peer["bytes_sent"] for peer in there),
         "wall_seconds": round(seconds, 3),
-        "epsilon": max(epsilons) if epsilons else None,
+        "epsilon": spent["epsilon"] if spent else max(epsilons, default=None),
         "delta": first.get("delta"),
-        "privacy": _privacy([peer["privacy"] for peer in there if peer.get("privacy")]),
+        "privacy": spent,
         "lost": {str(peer["rank"]): peer["lost"] for peer in there if peer["lost"]},
         "settings": first.get("settings"),
     }
@@ -150,21 +151,24 @@ def _privacy(peers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     """What the peer that has spent most has spent, without what is about its last update."""
     if not peers:
         return None
-    most = max(peers, key=lambda spent: spent["epsilon"])
+    most = max(peers, key=lambda spent: math.inf if spent["epsilon"] is None else spent["epsilon"])
     return {name: value for name, value in most.items() if name in _SPENT}
 
 
-_SPENT = ("guarantee", "epsilon", "delta", "releases", "epsilon_neighbor", "epsilon_aggregate")
+_SPENT = (
+    "guarantee", "epsilon", "delta", "releases", "epsilon_neighbor", "epsilon_aggregate", "epsilon_of_this_run",
+    "earlier_releases", "released_without_noise",
+)  # fmt: skip
 
 
 def privacy_line(spent: Mapping[str, Any]) -> str:
     """What a run has cost in words: whose data, against whom, and how much."""
-    line = (
-        f"privacy of {spent['guarantee']}: epsilon {spent['epsilon']:.4g} at delta {spent['delta']:g} "
-        f"after {spent['releases']} releases"
-    )
-    if "epsilon_neighbor" in spent:
-        line += f" (against a neighbor, which sees each message: {spent['epsilon_neighbor']:.4g})"
+    line = f"privacy of {spent['guarantee']}: {cost(spent)} at delta {spent['delta']:g}"
+    line += f" after {spent['releases']} releases"
+    if spent.get("released_without_noise"):
+        line += " (earlier runs in this folder have released bodies without noise that protects)"
+    elif earlier := spent.get("earlier_releases"):
+        line += f" and {earlier} of earlier runs in this folder"
     return line
 
 

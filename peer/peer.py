@@ -12,7 +12,7 @@ from dpeer.exceptions import AddressError, Interrupted
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.keeper import Keeper
 from dpeer.peer.learner import Learner
-from dpeer.peer.records import RoundRecord
+from dpeer.peer.records import RoundRecord, cost
 from dpeer.peer.rounds import run_rounds
 from dpeer.peer.session import Session
 from dpeer.peer.transports import Transport
@@ -203,8 +203,8 @@ def _line(entry: Mapping[str, Any], rounds: int) -> str:
         if entry[key] is not None:
             parts.append(f"{name} {entry[key]:.4f}")
     parts.append(f"sent {entry['bytes_sent']:,} B")
-    if entry["epsilon"] is not None:
-        parts.append(f"epsilon {entry['epsilon']:.4g}")
+    if entry["privacy"] is not None:
+        parts.append(cost(entry["privacy"]))
         if entry["privacy"].get("sent_again"):
             parts.append("budget used up: the last release sent again")
     if entry["missed"]:

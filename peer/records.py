@@ -67,6 +67,21 @@ def finite(value: Any) -> Any:
     return value
 
 
+def cost(privacy: Mapping[str, Any]) -> str:
+    """What releases have cost (`Learner.privacy`), in few words; where averages are noised, against both adversaries.
+
+    An epsilon that is infinite, or None as JSON has it, is no bound at all.
+    """
+    if "epsilon_neighbor" in privacy:
+        outsider, neighbor = (_bound(privacy.get(f"epsilon_{against}")) for against in ("aggregate", "neighbor"))
+        return f"epsilon {outsider} against an outsider and {neighbor} against a neighbor"
+    return f"epsilon {_bound(privacy['epsilon'])}"
+
+
+def _bound(value: float | None) -> str:
+    return "unbounded" if value is None or not math.isfinite(value) else f"{value:.4g}"
+
+
 class MetricsFile:
     """metrics.jsonl: one line a round, kept in step with the checkpoint.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpeer.privacy.guarantee import Adjacency, Adversary, Guarantee
-from dpeer.privacy.ledger import Ledger
+from dpeer.privacy.ledger import Ledger, Unprotected
 from dpeer.privacy.mechanism import Clipped, Vector, clip, norm, privatize
 from dpeer.privacy.protection import Protection
 from dpeer.privacy.sparsify import Sparsifier
@@ -16,6 +16,7 @@ __all__ = [
     "Ledger",
     "Protection",
     "Sparsifier",
+    "Unprotected",
     "Vector",
     "clip",
     "norm",

@@ -1,44 +1,67 @@
-"""What one peer has released, written down before it is sent.
+"""What one run of a peer releases, written down before anybody gets it.
 
-    rank-R/privacy/ledger.jsonl           the mechanism, then a line for each release: its round, flushed to disk before
-                                          the release is made
+    rank-R/privacy/ledger.jsonl           the mechanism, then a line for each release: round, time, SHA-256 of its bytes
+                                          and the ranks it may go to, flushed to disk first of all
     rank-R/privacy/released-00000007.bin  its bytes, flushed and renamed into place before anybody gets them
-    rank-R/privacy/ledger-1.jsonl ...     ledgers of earlier runs in this folder
 
 So whatever was sent is charged, however the process ends; and a round that was charged is only ever sent as the bytes
-that are there. One without bytes is never sent.
+that are there. One without bytes is never sent. What runs before this one released is `history`'s.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError
-
-FOLDER = "privacy"
-_LEDGER = "ledger.jsonl"
+from dpeer.privacy import history
+from dpeer.privacy.history import FOLDER, LEDGER, UNRECORDED, Run
 
 
 class Ledger:
-    """A peer's releases.
+    """A private run's releases.
 
     Args:
         folder: Where they are kept; made by `begin`, or with the first charge.
         mechanism: What a release is charged for; plain JSON values.
         resume: Whether the run goes on from what is there.
+        new_data: Whether the data are others than those of earlier runs in the folder, which then do not count.
+        unrecorded: Whether an earlier run in the folder has sent bodies without leaving a ledger.
+
+    Attributes:
+        earlier: What runs before this one have released on the same data, oldest first.
 
     Raises:
-        CheckpointError: The ledger to go on with is damaged, or of another mechanism.
+        CheckpointError: A ledger is damaged; or the one to go on with is of another mechanism, or of noise that is
+            no protection.
     """
 
-    def __init__(self, folder: Path, mechanism: Mapping[str, Any], *, resume: bool) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        mechanism: Mapping[str, Any],
+        *,
+        resume: bool,
+        new_data: bool = False,
+        unrecorded: bool = False,
+    ) -> None:
         self._folder, self._mechanism = folder, dict(mechanism)
-        self._rounds = self._resumed() if resume and (folder / _LEDGER).exists() else []
-        self._begun = bool(self._rounds)  # a ledger without releases may be of another mechanism, or torn: begun anew
+        found = self._resumed() if resume and self._path.exists() else None
+        # One without releases may be of another mechanism, or torn: it is begun anew.
+        self._begun = found is not None
+        self._rounds = list(found.rounds) if found else []
+        self._hashes = dict(found.hashes) if found else {}
+        self._new_data, self._unrecorded = new_data, unrecorded and not new_data
+        self.earlier: list[Run] = [UNRECORDED] if self._unrecorded else []
+        if not new_data:
+            self.earlier += history.earlier(folder, current=self._begun)
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / LEDGER
 
     @property
     def releases(self) -> int:
@@ -50,17 +73,28 @@ class Ledger:
         return number in self._rounds
 
     def released(self, number: int) -> bytes | None:
-        """The round's bytes, if they are there whole."""
+        """The round's bytes, if they are there as they were charged."""
         path = self._payload(number)
-        return path.read_bytes() if self.charged(number) and path.exists() else None
+        if not self.charged(number) or not path.exists():
+            return None
+        payload = path.read_bytes()
+        # A file that was restored, copied or damaged is not what the neighbors have got, or will get from others.
+        return payload if self._hashes.get(number) in (None, _hash(payload)) else None
 
     def last(self) -> bytes | None:
         """The bytes of the latest release that has any."""
-        found = max(self._folder.glob("released-*.bin"), default=None) if self._begun else None
-        return None if found is None else found.read_bytes()
+        payloads = (self.released(number) for number in sorted(self._rounds, reverse=True)[:2])
+        return next((payload for payload in payloads if payload is not None), None)
 
-    def charge(self, number: int, make: Callable[[], bytes]) -> bytes:
-        """Charge a round, make its release and keep it; what is returned may be sent.
+    def charge(self, number: int, make: Callable[[], bytes], to: Sequence[int] = ()) -> bytes:
+        """Make a round's release, charge it and keep it; what is returned may be sent.
+
+        Until the charge is on disk the release is nowhere but in this process's memory.
+
+        Args:
+            number: The round.
+            make: Makes the bytes.
+            to: The ranks that they may be sent to.
 
         Raises:
             ValueError: The round is charged already.
@@ -70,12 +104,11 @@ class Ledger:
             raise ValueError(f"round {number} is charged already")
         if not self._begun:
             self.begin()
-        with (self._folder / _LEDGER).open("ab") as file:
-            file.write(json.dumps({"round": number}).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        self._rounds.append(number)
         payload = make()
+        digest = _hash(payload)
+        history.append(self._path, {"round": number, "time": history.now(), "sha256": digest, "to": sorted(to)})
+        self._rounds.append(number)
+        self._hashes[number] = digest
         self._keep(number, payload)
         return payload
 
@@ -87,7 +120,7 @@ class Ledger:
             file.flush()
             os.fsync(file.fileno())
         draft.rename(final)
-        _flush(self._folder)
+        history.flush(self._folder)
         for old in self._folder.glob("released-*.bin"):
             # The one before can still be asked for by a run that resumes a round earlier.
             if old != final and old != self._payload(self._before(number)):
@@ -102,78 +135,123 @@ class Ledger:
 
     def begin(self) -> None:
         """Begin a new run: an earlier one's ledger is put aside, for what it has released counts beside this one's."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        ledger = self._folder / _LEDGER
-        if ledger.exists() and _read(ledger)[1]:
-            aside = next(path for n in range(1, 10**6) if not (path := self._folder / f"ledger-{n}.jsonl").exists())
-            ledger.rename(aside)
+        if self._unrecorded:
+            history.put_aside(self._folder)
+            history.write(self._path, history.header(None, new_data=False), {"round": 0, "time": history.now()})
+            self._unrecorded = False
+        new_data = _make_room(self._folder) or self._new_data
         for old in self._folder.glob("released-*"):
             old.unlink()
-        with ledger.open("wb") as file:
-            file.write(json.dumps({"mechanism": self._mechanism}).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        _flush(self._folder)
-        _flush(self._folder.parent)
-        self._begun, self._rounds = True, []
+        history.write(self._path, history.header(self._mechanism, new_data=new_data))
+        self._begun, self._rounds, self._hashes = True, [], {}
 
-    def earlier(self) -> list[tuple[dict[str, Any], int]]:
-        """Mechanism and number of releases of each earlier run in this folder.
+    def _resumed(self) -> Run | None:
+        history.mend(self._path)
+        run = history.read(self._path)
+        if not run.rounds or run.mechanism is None:
+            return None
+        there = f"the run in {str(self._folder.parent)!r} has made {len(run.rounds)} private releases with"
+        if not run.protects:
+            raise CheckpointError(
+                f"{there} noise that can be taken off again (an older dpeer drew it): it cannot go on as private; "
+                "start over with --overwrite, and what it released counts as released without noise"
+            )
+        if run.mechanism != self._mechanism:
+            name = next(key for key in self._mechanism if run.mechanism.get(key) != self._mechanism[key])
+            raise CheckpointError(
+                f"{there} {name.replace('_', ' ')} {run.mechanism.get(name)}, this one would go on with "
+                f"{self._mechanism[name]}: that cannot change in a run; give --noise-multiplier "
+                f"{run.mechanism.get('noise_multiplier')} (beside --target-epsilon, if there is one) and the other "
+                "settings it began with"
+            )
+        return run
+
+
+class Unprotected:
+    """A run without noise: that it has released something is written down, once.
+
+    Args:
+        folder: As `Ledger`'s.
+        new_data: As `Ledger`'s.
+        unrecorded: As `Ledger`'s.
+    """
+
+    def __init__(self, folder: Path, *, new_data: bool = False, unrecorded: bool = False) -> None:
+        self._folder, self._new_data, self._unrecorded = folder, new_data, unrecorded
+        self._noted = False
+
+    def begin(self) -> None:
+        """Begin a new run. An earlier one's ledger without noise stays in place: there is nothing to add to it."""
+        if self._new_data:
+            _make_room(self._folder)
+            history.write(self._path, history.header(None, new_data=True))
+        elif self._unrecorded:
+            self.note(0)
+        elif self._path.exists() and not _is_plain(_read_or_none(self._path)):
+            _make_room(self._folder)
+
+    def note(self, number: int) -> None:
+        """Round `number` is about to be released without noise; that is on disk when this returns.
 
         Raises:
-            CheckpointError: A ledger of one is damaged.
+            OSError: The disk refused; nothing may be sent.
         """
-        paths = sorted(self._folder.glob("ledger-*.jsonl"))
-        if not self._begun and (self._folder / _LEDGER).exists():
-            paths.append(self._folder / _LEDGER)
-        found = [_read(path) for path in paths]
-        return [(mechanism, len(rounds)) for mechanism, rounds in found if rounds]
+        if self._noted:
+            return
+        release = {"round": number, "time": history.now()}
+        run = _read_or_none(self._path)
+        if run is None or not _is_plain(run):
+            new_data = _make_room(self._folder)
+            history.write(self._path, history.header(None, new_data=new_data), release)
+        elif not run.rounds:
+            history.mend(self._path)
+            history.append(self._path, release)
+        self._noted = True
 
-    def _resumed(self) -> list[int]:
-        path = self._folder / _LEDGER
-        content = path.read_bytes()
-        torn = len(content.rpartition(b"\n")[2])
-        if torn:  # the process ended while it wrote the charge, before there was anything to send
-            with path.open("r+b") as file:
-                file.truncate(len(content) - torn)
-                os.fsync(file.fileno())
-        mechanism, rounds = _read(path)
-        if rounds and mechanism != self._mechanism:
-            name = next(key for key in self._mechanism if mechanism.get(key) != self._mechanism[key])
-            raise CheckpointError(
-                f"the run in {str(self._folder.parent)!r} has made {len(rounds)} private releases with "
-                f"{name.replace('_', ' ')} {mechanism.get(name)}, this one would go on with {self._mechanism[name]}: "
-                f"that cannot change in a run; give --noise-multiplier {mechanism.get('noise_multiplier')} (beside "
-                "--target-epsilon, if there is one) and the other settings it began with"
-            )
-        return rounds
+    @property
+    def _path(self) -> Path:
+        return self._folder / LEDGER
 
 
 def releases_in(folder: Path) -> int:
-    """How many releases the ledger in a peer's folder has; 0 where there is none, or none that can be read."""
+    """How many private releases the ledger in a peer's folder has; 0 where there is none, or none that can be read."""
+    run = _read_or_none(folder / FOLDER / LEDGER)
+    return 0 if run is None or run.mechanism is None else len(run.rounds)
+
+
+def notes_plain_releases(folder: Path) -> bool:
+    """Whether the ledger in a peer's folder is of a run that released something without noise."""
+    run = _read_or_none(folder / FOLDER / LEDGER)
+    return run is not None and _is_plain(run) and bool(run.rounds)
+
+
+def _make_room(folder: Path) -> bool:
+    """Put `ledger.jsonl` aside, unless nothing was released.
+
+    Returns:
+        Whether it was the ledger of a run that released nothing, and whose data were new: those of the next one are.
+    """
+    path = folder / LEDGER
+    run = _read_or_none(path)
+    if run is not None and not run.rounds:
+        return run.new_data
+    history.put_aside(folder)
+    for old in folder.glob("released-*"):
+        old.unlink()
+    return False
+
+
+def _is_plain(run: Run | None) -> bool:
+    return run is not None and run.mechanism is None and run.begun
+
+
+def _read_or_none(path: Path) -> Run | None:
+    """A ledger; None where there is none, or it is damaged."""
     try:
-        return len(_read(folder / FOLDER / _LEDGER)[1])
+        return history.read(path)
     except (OSError, CheckpointError):
-        return 0
+        return None
 
 
-def _read(path: Path) -> tuple[dict[str, Any], list[int]]:
-    try:
-        lines = path.read_bytes().rpartition(b"\n")[0].splitlines()
-        if not lines:
-            return {}, []
-        mechanism = dict(json.loads(lines[0])["mechanism"])
-        return mechanism, [int(json.loads(line)["round"]) for line in lines[1:]]
-    except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(
-            f"the privacy ledger {str(path)!r} is damaged ({error}): what was released is not known any more; restore "
-            "the file as it was last (an older copy will not do)"
-        ) from error
-
-
-def _flush(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _hash(payload: bytes) -> str:
+    return hashlib.sha256(payload).hexdigest()

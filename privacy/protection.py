@@ -2,35 +2,89 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from dpeer.privacy.guarantee import Guarantee
+from dpeer.exceptions import ConfigurationError
+from dpeer.privacy.gaussian import epsilon as epsilon_of
+from dpeer.privacy.guarantee import Adversary, Guarantee
+from dpeer.privacy.history import Run
 from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.mechanism import Clipped
 from dpeer.privacy.sparsify import Sparsifier
+
+
+def _nobody(number: int) -> Sequence[int]:
+    return ()
 
 
 @dataclass(frozen=True)
 class Protection:
     """What protects a peer's data set.
 
+    What is spent is that of all releases in the folder on these data: this run's and those of earlier runs. Gaussian
+    mechanisms compose by the squares of their mu, whatever their noise.
+
     Attributes:
         guarantee: Mechanism, adversary and adjacency.
         ledger: What has been released.
         budget: The epsilon that is never exceeded; None without a limit.
         sparsifier: What of an update is kept.
+        receivers: The ranks that a round's release may be sent to.
     """
 
     guarantee: Guarantee
     ledger: Ledger
     budget: float | None = None
     sparsifier: Sparsifier = field(default_factory=Sparsifier)
+    receivers: Callable[[int], Sequence[int]] = _nobody
+
+    def epsilon(self, releases: int, adversary: Adversary | None = None) -> float:
+        """Epsilon at the guarantee's delta after so many releases of this run, with those of earlier runs.
+
+        Args:
+            releases: 0 or more.
+            adversary: Another one than the guarantee's own.
+
+        Returns:
+            Infinite where something has been released without noise.
+        """
+        before = self._earlier_mu[adversary or self.guarantee.adversary]
+        return epsilon_of(math.hypot(before, self.guarantee.mu(releases, adversary)), self.guarantee.delta)
+
+    @cached_property
+    def _earlier_mu(self) -> dict[Adversary, float]:
+        runs = self.ledger.earlier
+        return {against: math.hypot(*(self._mu(run, against) for run in runs)) for against in ("neighbor", "aggregate")}
+
+    def _mu(self, run: Run, adversary: Adversary) -> float:
+        if not run.protects or run.mechanism is None:
+            return math.inf
+        try:
+            mechanism = Guarantee(**run.mechanism)
+        except (TypeError, ConfigurationError):  # of a later version, or altered: nothing is known of it
+            return math.inf
+        # The same noise hides less where more may differ: counted as this run's promise is.
+        return dataclasses.replace(mechanism, adjacency=self.guarantee.adjacency).mu(len(run.rounds), adversary)
+
+    def fitting(self, planned: int) -> int:
+        """How many releases of this run the budget allows, at most so many."""
+        if self.budget is None:
+            return planned
+        low, high = 0, planned + 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.epsilon(middle) <= self.budget else (low, middle)
+        return low
 
     @property
     def may_release(self) -> bool:
         """Whether the budget allows one release more."""
-        return self.budget is None or self.ledger.releases < self.guarantee.releases(self.budget)
+        return self.budget is None or self.epsilon(self.ledger.releases + 1) <= self.budget
 
     def spent(self, met: Clipped | None) -> dict[str, Any]:
         """What the peer's own files say after a round.
@@ -39,19 +93,26 @@ class Protection:
             met: What clipping met in that round; None where nothing was released anew.
 
         Returns:
-            Plain JSON values: epsilon and delta so far, for the chosen adversary and (in aggregate mode) for both.
+            Plain JSON values, but that an epsilon may be infinite: epsilon and delta so far, for the chosen adversary
+            and (in aggregate mode) for both.
         """
         releases, guarantee = self.ledger.releases, self.guarantee
         said: dict[str, Any] = {
-            "epsilon": guarantee.epsilon(releases),
+            "epsilon": self.epsilon(releases),
             "delta": guarantee.delta,
             "releases": releases,
             "guarantee": guarantee.words,
         }
         if guarantee.adversary == "aggregate":
             said |= {
-                "epsilon_neighbor": guarantee.epsilon(releases, "neighbor"),
-                "epsilon_aggregate": guarantee.epsilon(releases, "aggregate"),
+                "epsilon_neighbor": self.epsilon(releases, "neighbor"),
+                "epsilon_aggregate": self.epsilon(releases, "aggregate"),
+            }
+        if self.ledger.earlier:
+            said |= {
+                "epsilon_of_this_run": guarantee.epsilon(releases),
+                "earlier_releases": sum(len(run.rounds) for run in self.ledger.earlier),
+                "released_without_noise": not all(run.protects for run in self.ledger.earlier),
             }
         if met is not None:
             said |= {"update_norm": met.norm, "clipped": met.clipped, "not_finite": not met.finite}

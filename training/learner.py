@@ -11,7 +11,7 @@ from typing import Any, Literal
 from torch import Tensor
 
 from dpeer.exceptions import CheckpointError, TaskError
-from dpeer.privacy import Protection
+from dpeer.privacy import Protection, Unprotected
 from dpeer.training import payload, store
 from dpeer.training.algorithms import find_algorithm
 from dpeer.training.codecs import Private, Weigh
@@ -48,6 +48,7 @@ class Learner:
         steady: Whether the peer exchanges with the same neighbors in every round.
         compute: On which device, where the model and the data are moved to, and how.
         protection: Differential privacy for what leaves the peer; None sends bodies as they are.
+        unprotected: Where it is written down that bodies left as they are.
 
     Raises:
         UnknownName: No such algorithm.
@@ -68,6 +69,7 @@ class Learner:
         steady: bool = True,
         compute: Compute = HOST,
         protection: Protection | None = None,
+        unprotected: Unprotected | None = None,
     ) -> None:
         for option, value, other in (("keep", keep, "last"), ("evaluate-on", evaluate_on, "test")):
             if value in ("best", "validation") and task.validation is None:
@@ -88,7 +90,7 @@ class Learner:
         self._rank, self._seed = rank, seed
         self._model = task.model
         self._algorithm.start(self._trainer)
-        self._protection = protection
+        self._protection, self._unprotected = protection, unprotected
         self._codec = choose_codec(self._algorithm, self._trainer, protection, steady=steady)
         self._snapshots = Snapshots(self._trainer, {"algorithm": self._algorithm, "codec": self._codec})
         self._digest = payload.digest(self._trainer.body.data)
@@ -181,6 +183,8 @@ class Learner:
         """A new run begins: what an earlier one in the same folder has released is put aside."""
         if self._protection is not None and self.shares:
             self._protection.ledger.begin()
+        elif self._unprotected is not None:
+            self._unprotected.begin()
 
     def train(self, number: int) -> float | None:
         """Run round `number`'s local steps.
@@ -206,7 +210,11 @@ class Learner:
             Read-only buffers that never change again; what is in them is the codec's affair. None also where a
             private release was lost when the process ended: the peer stays silent in that round.
         """
-        return self._codec.release(number) if self.shares else None
+        if not self.shares:
+            return None
+        if self._unprotected is not None:
+            self._unprotected.note(number)
+        return self._codec.release(number)
 
     def evaluate(self) -> Evaluation:
         """Evaluate the model as it is now on this peer's test data.

@@ -214,12 +214,15 @@ def _simulated(settings: Settings) -> _Ended:
     silent = Console(file=io.StringIO())
     try:
         try:
-            result = run_federation(settings, "simulate", resume=begun, overwrite=not begun, console=silent)
+            # A run counts for itself: what a killed one released, nobody but this process has got.
+            result = run_federation(
+                settings, "simulate", resume=begun, overwrite=not begun, new_data=not begun, console=silent
+            )
         except CheckpointError:
             if not begun:
                 raise
             # Killed, not stopped: what it left does not go together.
-            result = run_federation(settings, "simulate", overwrite=True, console=silent)
+            result = run_federation(settings, "simulate", overwrite=True, new_data=True, console=silent)
     except DpeerError as error:
         return _Ended("failed", str(error), error.exit_code, traceback.format_exc())
     except Exception as error:

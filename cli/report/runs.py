@@ -53,6 +53,11 @@ class Peer:
         return next((value for entry in reversed(list(self.entries.values())) if (value := number(entry.get(key)))
                      is not None), None)  # fmt: skip
 
+    def spent(self) -> Entry | None:
+        """What its releases have cost at the end; None without privacy."""
+        said = (entry.get("privacy") for entry in (self.summary, *reversed(list(self.entries.values()))))
+        return next((spent for spent in said if isinstance(spent, Mapping)), None)
+
     def sent(self) -> float:
         """Bytes sent in all."""
         said = number(self.summary.get("bytes_sent"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
@@ -12,6 +13,7 @@ from dpeer.cli.report.groups import Group
 from dpeer.cli.report.panels import LINES
 from dpeer.cli.report.runs import number
 from dpeer.cli.report.style import COLORS
+from dpeer.peer.records import cost
 
 NONE = "-"
 
@@ -76,10 +78,17 @@ def _private(groups: Sequence[Group]) -> bool:
 
 
 def _epsilon(group: Group) -> str:
-    """The largest of all peers and seeds: a budget is no mean."""
-    found = [max(values.values()) for run in group.runs if (values := run.finals("epsilon"))]
-    found += [value for run in group.runs if (value := number(run.summary.get("epsilon"))) is not None]
-    return f"{max(found):.4g}" if found else NONE
+    """The largest of all peers and seeds, for a budget is no mean; against both adversaries where there are two."""
+    summaries = [run.summary.get("privacy") for run in group.runs]
+    peers = [peer.spent() for run in group.runs for peer in run.peers.values()]
+    found = [spent for spent in (*summaries, *peers) if isinstance(spent, Mapping) and "epsilon" in spent]
+    if found:
+        worst = max(found, key=lambda spent: math.inf if (value := number(spent["epsilon"])) is None else value)
+        return cost({key: number(value) for key, value in worst.items()}).removeprefix("epsilon ")
+    # Written before there was more to say about it.
+    values = [value for run in group.runs for value in run.finals("epsilon").values()]
+    values += [value for run in group.runs if (value := number(run.summary.get("epsilon"))) is not None]
+    return f"{max(values):.4g}" if values else NONE
 
 
 def _over(values: Sequence[float], text: Callable[[float], str], *, spread: bool = True) -> str:

@@ -1,5 +1,6 @@
 """From settings to what a run promises."""
 
+import json
 import math
 
 import numpy as np
@@ -10,6 +11,7 @@ from dpeer.cli.graph import build_graph
 from dpeer.cli.protection import planned_releases, privacy_notes, promise, protect
 from dpeer.cli.settings import Settings
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError, OutputError
+from dpeer.privacy.gaussian import epsilon as epsilon_of
 
 
 def promised(**settings):
@@ -64,9 +66,94 @@ def test_earlier_runs_in_the_folder_are_added(tmp_path):
         for number in range(8):
             run.ledger.charge(number, lambda: b"x")
     again = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
-    (line,) = [line for line in privacy_notes(again, asked, graph, 100) if "earlier runs" in line]
+    notes = privacy_notes(again, asked, graph, 100)
+    assert f"epsilon {guarantee.epsilon(20):.4g} at delta" in notes[0], "what is promised is the sum"
+    (line,) = [line for line in notes if "earlier runs" in line]
     assert "16 releases" in line
-    assert f"epsilon {guarantee.epsilon(20):.4g} together" in line
+    assert f"this run alone: epsilon {guarantee.epsilon(4):.4g}" in line
+
+
+def test_a_budget_that_earlier_runs_have_used_up_ends_with_code_5_unless_the_data_are_new(tmp_path):
+    asked = Settings(privacy="client", target_epsilon=10.0, rounds=5)
+    graph = build_graph(asked)
+    guarantee = promise(asked, graph)
+    folder = tmp_path / "rank-0" / "privacy"
+    first = protect(asked, guarantee, folder, resume=False)
+    for number in range(5):
+        assert first.may_release
+        first.ledger.charge(number, lambda: b"x")
+    assert not first.may_release
+    with pytest.raises(BudgetTooSmall, match=r"have spent epsilon 10,.*--new-data") as found:
+        protect(asked, guarantee, folder, resume=False)
+    assert found.value.exit_code == 5
+    assert not protect(asked, guarantee, folder, resume=True).may_release, "the run itself goes on without releasing"
+    again = protect(asked, guarantee, folder, resume=False, new_data=True)
+    assert again.fitting(9) == 5
+    again.ledger.begin()
+    assert protect(asked, guarantee, folder, resume=False).fitting(9) == 5, "nothing has been released since"
+
+
+def test_a_budget_in_part_used_up_leaves_fewer_releases(tmp_path):
+    asked = Settings(privacy="client", target_epsilon=10.0, noise_multiplier=5.0, rounds=40)
+    guarantee = promise(asked, build_graph(asked))
+    for _ in range(2):
+        run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+        run.ledger.begin()
+        for number in range(10):
+            run.ledger.charge(number, lambda: b"x")
+        assert run.spent(None)["epsilon"] == pytest.approx(guarantee.epsilon(10 * (1 + len(run.ledger.earlier))))
+    run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+    assert run.fitting(40) == guarantee.releases(10.0) - 20 == 5
+    assert run.spent(None)["earlier_releases"] == 20
+
+
+def test_other_mechanisms_are_counted_by_this_runs_adjacency(tmp_path):
+    folder = tmp_path / "rank-0" / "privacy"
+    asked = Settings(privacy="client", noise_multiplier=3.0, clip_norm=0.1, dp_adjacency="zero-out")
+    protect(asked, promise(asked, build_graph(asked)), folder, resume=False).ledger.charge(0, lambda: b"x")
+    asked = Settings(privacy="client", noise_multiplier=4.0, dp_adversary="aggregate", dp_min_honest=3)
+    graph = build_graph(asked)
+    guarantee = promise(asked, graph)
+    spent = protect(asked, guarantee, folder, resume=False).spent(None)
+    # One release of S / s = 2 / 3 against anybody.
+    assert spent["epsilon"] == spent["epsilon_neighbor"] == pytest.approx(epsilon_of(2 / 3, 1e-5))
+    run = protect(asked, guarantee, folder, resume=False)
+    run.ledger.charge(0, lambda: b"x")
+    spent = run.spent(None)
+    assert spent["epsilon_aggregate"] == pytest.approx(epsilon_of(math.hypot(2 / 3, 2 / 4), 1e-5))
+    assert spent["epsilon_neighbor"] == pytest.approx(epsilon_of(math.hypot(2 / 3, 2 / 4 * math.sqrt(3)), 1e-5))
+
+
+def with_metrics(folder, **entry):
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text(json.dumps({"round": 0, "bytes_sent": 50, **entry}) + "\n")
+
+
+@pytest.mark.parametrize("entry", [{}, {"privacy": None}])
+def test_a_run_of_which_no_ledger_tells_has_released_without_noise(tmp_path, entry):
+    with_metrics(tmp_path / "rank-0", **entry)
+    asked = Settings(privacy="client", target_epsilon=10.0)
+    graph = build_graph(asked)
+    guarantee = promise(asked, graph)
+    with pytest.raises(BudgetTooSmall, match="released bodies without noise"):
+        protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+    asked = Settings(privacy="client", noise_multiplier=5.0)
+    run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+    assert run.spent(None)["epsilon"] == math.inf
+    assert run.spent(None)["released_without_noise"]
+    assert any("nothing is promised about their data" in line for line in privacy_notes(run, asked, graph, 10))
+    run.ledger.begin()
+    (tmp_path / "rank-0" / "metrics.jsonl").unlink()  # as a new run does
+    assert protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False).epsilon(0) == math.inf
+    assert protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False, new_data=True).epsilon(0) == 0
+
+
+def test_a_run_that_sent_nothing_or_only_what_was_noised_has_released_nothing_else(tmp_path):
+    asked = Settings(privacy="client", target_epsilon=10.0)
+    guarantee = promise(asked, build_graph(asked))
+    for rank, entry in enumerate(({"bytes_sent": 0}, {"privacy": {"epsilon": 1.0}})):
+        with_metrics(tmp_path / f"rank-{rank}", **entry)
+        assert protect(asked, guarantee, tmp_path / f"rank-{rank}" / "privacy", resume=False).epsilon(0) == 0
 
 
 def test_averages_that_differ_are_warned_of(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from safetensors.numpy import save_file
 
-from dpeer.cli.summary import collect, show
+from dpeer.cli.summary import collect, privacy_line, show
 
 
 def peer(out: Path, rank: int, body: list[float], head: float, **changes: Any) -> None:
@@ -84,6 +84,18 @@ def test_privacy_is_the_worst_peers(tmp_path: Path) -> None:
     peer(tmp_path, 1, [1.0, 0.0], 0.0, epsilon=2.5, delta=1e-5)
     found = collect(tmp_path, 2, 1.0)
     assert (found["epsilon"], found["delta"]) == (2.5, 1e-5)
+
+
+def test_no_bound_at_all_is_worse_than_any(tmp_path: Path) -> None:
+    for rank, epsilon in enumerate((1.5, None)):
+        spent = {"guarantee": "everything", "epsilon": epsilon, "delta": 1e-5, "releases": 3, "update_norm": 2.0}
+        spent["released_without_noise"] = epsilon is None
+        peer(tmp_path, rank, [1.0, 0.0], 0.0, epsilon=epsilon, delta=1e-5, privacy=spent)
+    found = collect(tmp_path, 2, 1.0)
+    assert found["epsilon"] is None
+    assert "update_norm" not in found["privacy"]
+    assert "epsilon unbounded at delta 1e-05" in privacy_line(found["privacy"])
+    assert "without noise" in privacy_line(found["privacy"])
 
 
 def test_what_is_not_shared_has_no_consensus(tmp_path: Path) -> None:

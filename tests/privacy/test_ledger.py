@@ -1,54 +1,87 @@
 """The write-ahead ledger, and processes that die in the middle of it."""
 
+import hashlib
 import json
 import random
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from dpeer.exceptions import CheckpointError
 from dpeer.privacy import Ledger
+from dpeer.privacy.noise import SCHEME
 
 M = {"noise_multiplier": 2.0, "clip_norm": 0.5}
+
+
+def counts(ledger: Ledger) -> list[tuple[object, int]]:
+    """Mechanism and number of releases of each earlier run."""
+    return [(run.mechanism, len(run.rounds)) for run in ledger.earlier]
 
 
 def rounds(folder: Path) -> list[int]:
     return [json.loads(line)["round"] for line in (folder / "ledger.jsonl").read_text().splitlines()[1:]]
 
 
-def test_the_charge_is_on_disk_before_the_release_is_made(tmp_path):
+def test_the_charge_is_on_disk_before_the_release_is_anywhere(tmp_path, monkeypatch):
     folder = tmp_path / "privacy"
     ledger = Ledger(folder, M, resume=False)
     assert ledger.releases == 0
     assert not folder.exists(), "nothing is written before the first charge"
+    keep = Ledger._keep
 
-    def make() -> bytes:
+    def watched(self: Ledger, number: int, payload: bytes) -> None:
         assert rounds(folder) == [0]
         assert Ledger(folder, M, resume=True).released(0) is None
-        return b"body"
+        keep(self, number, payload)
 
-    assert ledger.charge(0, make) == b"body"
+    monkeypatch.setattr(Ledger, "_keep", watched)
+    assert ledger.charge(0, lambda: b"body") == b"body"
     again = Ledger(folder, M, resume=True)
     assert (again.releases, again.released(0), again.last()) == (1, b"body", b"body")
     assert not again.charged(1)
 
 
-def test_a_release_that_failed_is_charged_and_stays_silent(tmp_path):
+def test_a_release_that_was_charged_and_lost_stays_silent(tmp_path, monkeypatch):
     ledger = Ledger(tmp_path, M, resume=False)
 
-    def fail() -> bytes:
-        raise RuntimeError
+    def full(self: Ledger, number: int, payload: bytes) -> None:
+        raise OSError("the disk is full")
 
-    with pytest.raises(RuntimeError):
-        ledger.charge(4, fail)
+    monkeypatch.setattr(Ledger, "_keep", full)
+    with pytest.raises(OSError, match="full"):
+        ledger.charge(4, lambda: b"body")
     again = Ledger(tmp_path, M, resume=True)
     assert again.charged(4)
     assert again.released(4) is None
     with pytest.raises(ValueError, match="charged already"):
         again.charge(4, lambda: b"other")
+
+
+def test_a_line_says_when_what_and_to_whom(tmp_path):
+    before = time.time()
+    Ledger(tmp_path, M, resume=False).charge(3, lambda: b"body", [5, 2])
+    first, line = (json.loads(line) for line in (tmp_path / "ledger.jsonl").read_text().splitlines())
+    assert first["mechanism"] == M
+    assert first["noise"] == SCHEME
+    assert (line["round"], line["to"]) == (3, [2, 5])
+    assert line["sha256"] == hashlib.sha256(b"body").hexdigest()
+    assert before - 0.01 <= first["time"] <= line["time"] <= time.time() + 0.01
+
+
+def test_bytes_that_are_not_those_that_were_charged_are_never_sent(tmp_path):
+    ledger = Ledger(tmp_path, M, resume=False)
+    for number in range(2):
+        ledger.charge(number, lambda n=number: bytes([n]))
+    (tmp_path / "released-00000001.bin").write_bytes(b"of a copy of this folder")
+    again = Ledger(tmp_path, M, resume=True)
+    assert again.charged(1)
+    assert again.released(1) is None
+    assert again.last() == b"\0"
 
 
 def test_the_last_bytes_stay_and_older_ones_go(tmp_path):
@@ -71,7 +104,7 @@ def test_a_new_run_puts_the_ledger_of_an_earlier_one_aside(tmp_path):
     assert rounds(tmp_path) == [0, 1, 2]
     asides = sorted(tmp_path.glob("ledger-*.jsonl"))
     assert [len(path.read_text().splitlines()) for path in asides] == [2, 3], "with the mechanism's line"
-    assert Ledger(tmp_path, M, resume=True).earlier() == [(M, 1), (M, 2)]
+    assert counts(Ledger(tmp_path, M, resume=True)) == [(M, 1), (M, 2)]
 
 
 def test_a_charge_that_was_not_written_whole_has_released_nothing(tmp_path):
@@ -87,12 +120,12 @@ def test_a_charge_that_was_not_written_whole_has_released_nothing(tmp_path):
 def test_a_run_that_begins_anew_and_releases_nothing_leaves_nothing_of_the_old_one_to_go_on_with(tmp_path):
     Ledger(tmp_path, M, resume=False).charge(0, lambda: b"old")
     fresh = Ledger(tmp_path, M, resume=False)
-    assert fresh.earlier() == [(M, 1)]
+    assert counts(fresh) == [(M, 1)]
     fresh.begin()
     resumed = Ledger(tmp_path, {**M, "clip_norm": 9.0}, resume=True)
     assert (resumed.releases, resumed.last()) == (0, None)
     assert resumed.charge(0, lambda: b"new") == b"new"
-    assert resumed.earlier() == [(M, 1)]
+    assert counts(resumed) == [(M, 1)]
     assert json.loads((tmp_path / "ledger.jsonl").read_text().splitlines()[0])["mechanism"]["clip_norm"] == 9.0
 
 

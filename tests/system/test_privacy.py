@@ -143,3 +143,83 @@ def test_a_budget_too_small_for_one_release_ends_with_code_5(task: str, dpeer: C
     (line,) = [line for line in run.output.splitlines() if line.startswith("dpeer: ")]
     assert "--target-epsilon 0.1" in line
     assert "Traceback" not in run.output
+
+
+def test_all_runs_in_a_folder_count_together_and_a_budget_that_is_used_up_stops_the_next(
+    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], dpeer: Callable[..., Any], tmp_path: Path
+) -> None:
+    common = ("--task", task, *schedule, "--size", 2, "--rounds", 2, "--out", "run")
+    budget = ("--privacy", "client", "--target-epsilon", 10)
+
+    def epsilon() -> Any:
+        summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+        by_rank = json.loads((tmp_path / "run" / "rank-1" / "summary.json").read_text())
+        assert by_rank["epsilon"] == summary["epsilon"] == lines(tmp_path / "run" / "rank-1")[-1]["epsilon"]
+        return summary["epsilon"]
+
+    simulate(*common, *budget)
+    assert 9.9 < epsilon() <= 10
+    again = dpeer("simulate", *common, *budget, "--overwrite")
+    assert again.wait() == 5
+    assert "have spent epsilon 10" in again.output
+    assert "--new-data" in again.output
+    assert 9.9 < epsilon() <= 10, "nothing of the first run has been touched"
+    simulate(*common, *PRIVATE, "--overwrite")
+    together = epsilon()
+    assert together > 10
+    log = (tmp_path / "run" / "rank-0" / "log.jsonl").read_text()
+    assert f"epsilon {together:.4g}, train" in log
+    simulate(*common, *budget, "--overwrite", "--new-data")
+    assert 9.9 < epsilon() <= 10
+
+
+def test_bodies_released_without_noise_leave_nothing_to_promise(
+    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], dpeer: Callable[..., Any], tmp_path: Path,
+    capsys: Any,
+) -> None:  # fmt: skip
+    common = ("--task", task, *schedule, "--size", 2, "--rounds", 2, "--out", "run", "--overwrite")
+    simulate(*common, *PRIVATE)
+    simulate(*common)
+    refused = dpeer("cluster", *common, "--privacy", "client", "--target-epsilon", 100)
+    assert refused.wait() == 5
+    assert "released bodies without noise" in refused.output
+    capsys.readouterr()
+    simulate(*common, *PRIVATE)
+    printed = capsys.readouterr()
+    assert "WARNING: earlier runs in this folder have released bodies without noise" in printed.err
+    assert "epsilon unbounded" in printed.out
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["epsilon"] is None
+    assert summary["privacy"]["epsilon_of_this_run"] == pytest.approx(Guarantee(2.0, 0.5, 1e-5).epsilon(2))
+    log = (tmp_path / "run" / "rank-0" / "log.jsonl").read_text()
+    assert "epsilon unbounded" in log
+
+
+def test_a_run_with_noise_of_an_older_version_is_not_gone_on_with(
+    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], dpeer: Callable[..., Any], tmp_path: Path
+) -> None:
+    common = ("--task", task, *schedule, "--size", 2, *PRIVATE, "--out", "run")
+    simulate(*common, "--rounds", 2)
+    for rank in range(2):
+        path = tmp_path / "run" / f"rank-{rank}" / "privacy" / "ledger.jsonl"
+        first, *rest = path.read_text().splitlines()
+        old = {"mechanism": json.loads(first)["mechanism"]}
+        path.write_text("\n".join([json.dumps(old), *rest, ""]))
+    run = dpeer("simulate", *common, "--rounds", 4, "--resume")
+    assert run.wait() == 2
+    assert "can be taken off again" in run.output
+
+
+def test_both_numbers_of_aggregate_mode_stand_wherever_one_does(
+    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], tmp_path: Path, capsys: Any
+) -> None:
+    aggregate = ("--dp-adversary", "aggregate", "--dp-min-honest", 3, "--topology", "full", "--weights", "uniform")
+    simulate("--task", task, *schedule, "--size", 3, "--rounds", 2, *PRIVATE, *aggregate, "--out", "run")
+    both = f"epsilon {Guarantee(2.0, 0.5, 1e-5).epsilon(2):.4g} against an outsider and "
+    log = [json.loads(line)["message"] for line in (tmp_path / "run" / "rank-0" / "log.jsonl").read_text().splitlines()]
+    (last,) = [message for message in log if message.startswith("round 2/2")]
+    assert both in last
+    assert "against a neighbor" in last
+    assert both in capsys.readouterr().out
+    entry = lines(tmp_path / "run" / "rank-0")[-1]
+    assert entry["privacy"]["epsilon_neighbor"] > entry["privacy"]["epsilon_aggregate"] == entry["epsilon"]

@@ -54,7 +54,7 @@ class Private(Dense):
         if ledger.charged(number):
             sent = ledger.released(number)
         elif self._protection.may_release:
-            sent = ledger.charge(number, lambda: self._make(number))
+            sent = ledger.charge(number, lambda: self._make(number), self._protection.receivers(number))
         else:
             sent, self._again = ledger.last(), True
         if sent is None:

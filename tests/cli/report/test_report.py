@@ -94,6 +94,36 @@ def test_the_numbers_are_those_of_the_files(dpeer: Command, make_run: Any, read_
 
 
 @pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("summary", [True, False])
+@pytest.mark.parametrize(
+    ("spent", "said"),
+    [
+        ({"epsilon": 8.721}, "8.721"),
+        ({"epsilon": 24.38, "epsilon_aggregate": 24.38, "epsilon_neighbor": 195.41},
+         "24.38 against an outsider and 195.4 against a neighbor"),
+        ({"epsilon": None, "released_without_noise": True}, "unbounded"),
+    ],
+)  # fmt: skip
+def test_epsilon_says_against_whom(
+    dpeer: Command, make_run: Any, read_page: Any, spent: dict[str, Any], said: str, summary: bool
+) -> None:
+    """From the summary, or of a run that goes on from the last lines."""
+    folder = make_run("run", summary=summary)
+    for rank in range(2):
+        name = "summary.json" if summary else "metrics.jsonl"
+        path = folder / f"rank-{rank}" / name
+        entries = [json.loads(line) for line in (path.read_text().splitlines() if not summary else [path.read_text()])]
+        for entry in entries:
+            entry["privacy"] = {"delta": 1e-5, "releases": 1, **spent} if rank else {"epsilon": 1e-3}
+        path.write_text("".join(f"{json.dumps(entry)}\n" for entry in entries))
+        if not summary:
+            (folder / f"rank-{rank}" / "summary.json").unlink()
+    assert dpeer("report", "run").code == 0
+    (line,) = read_page().results()
+    assert line["epsilon"] == said
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_runs_that_differ_in_their_seed_are_one_line(dpeer: Command, make_run: Any, read_page: Any) -> None:
     found = [(0.25, 0.5, 1.0), (0.5, 0.5, 0.75), (0.125, 0.75, 0.75)]
     for seed, accuracy in enumerate(found):

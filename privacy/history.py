@@ -1,0 +1,171 @@
+"""Everything that has left one peer's folder, run by run: releases on the same data add up, whatever made them.
+
+    rank-R/privacy/ledger.jsonl           the run that goes on, or the last one
+    rank-R/privacy/ledger-1.jsonl ...     runs before it, oldest first
+
+A file's first line says how the run's releases were protected, `{"mechanism": {...}, "noise": ..., "new_data": ...,
+"time": ...}`; each line after it is a release, `{"round": ..., "time": ..., ...}`. Of a run without noise
+(`"mechanism": null`) only the first is written down: what is known after it needs no second. Nor is there protection
+in noise that was drawn in a way that is broken by now: releases of a run with another `noise` than this version's
+count as released without any.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpeer.exceptions import CheckpointError
+from dpeer.privacy.noise import SCHEME
+
+FOLDER = "privacy"
+LEDGER = "ledger.jsonl"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one run released.
+
+    Attributes:
+        mechanism: A `Guarantee`'s fields; None without noise.
+        noise: How its noise was drawn.
+        new_data: Whether the user said that its data are others than those of the runs before.
+        rounds: In which rounds it released, in order; without noise only the first of them.
+        hashes: SHA-256 (hex) of what was released in a round.
+        begun: False where not even the first line is there whole.
+    """
+
+    mechanism: Mapping[str, Any] | None
+    noise: str | None
+    new_data: bool
+    rounds: Sequence[int]
+    hashes: Mapping[int, str]
+    begun: bool = True
+
+    @property
+    def protects(self) -> bool:
+        """Whether its releases carry noise that cannot be taken off again."""
+        return self.mechanism is not None and self.noise == SCHEME
+
+
+UNRECORDED = Run(None, None, new_data=False, rounds=(0,), hashes={})
+"""A run whose folder says that it sent bodies, but not how they were protected: they were not."""
+
+
+def header(mechanism: Mapping[str, Any] | None, *, new_data: bool) -> dict[str, Any]:
+    """A ledger's first line."""
+    noise = None if mechanism is None else SCHEME
+    return {"mechanism": mechanism, "noise": noise, "new_data": new_data, "time": now()}
+
+
+def now() -> float:
+    """Seconds since 1970."""
+    return round(time.time(), 3)
+
+
+def read(path: Path) -> Run:
+    """A ledger; one without a whole first line has nothing in it.
+
+    Raises:
+        CheckpointError: It is damaged.
+    """
+    try:
+        lines = [json.loads(line) for line in path.read_bytes().rpartition(b"\n")[0].splitlines()]
+        if not lines:
+            return Run(None, None, new_data=False, rounds=(), hashes={}, begun=False)
+        first, releases = lines[0], lines[1:]
+        mechanism = None if first["mechanism"] is None else dict(first["mechanism"])
+        rounds = tuple(int(release["round"]) for release in releases)
+        hashes = {int(release["round"]): str(release["sha256"]) for release in releases if "sha256" in release}
+        return Run(mechanism, first.get("noise"), bool(first.get("new_data")), rounds, hashes)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointError(
+            f"the privacy ledger {str(path)!r} is damaged ({error}): what was released is not known any more; restore "
+            "the file as it was last (an older copy will not do), or say --new-data if the data are others now"
+        ) from error
+
+
+def earlier(folder: Path, *, current: bool) -> list[Run]:
+    """The runs that released something on the data that the folder's next run has, oldest first.
+
+    Args:
+        folder: A peer's privacy folder.
+        current: Whether `ledger.jsonl` is the ledger of the run that asks, which is not an earlier one.
+
+    Raises:
+        CheckpointError: A ledger is damaged.
+    """
+    last = folder / LEDGER
+    runs = [read(last)] if last.exists() else []
+    if not (runs and runs[0].new_data):
+        for path in reversed(_aside(folder)):
+            runs.append(read(path))
+            if runs[-1].new_data:
+                break
+    if current:
+        del runs[:1]
+    return [run for run in reversed(runs) if run.rounds]
+
+
+def put_aside(folder: Path) -> None:
+    """Give `ledger.jsonl`, if there is one, the name of an earlier run's."""
+    ledger = folder / LEDGER
+    if ledger.exists():
+        numbers = [_number(path) for path in _aside(folder)]
+        ledger.rename(folder / f"ledger-{max(numbers, default=0) + 1}.jsonl")
+        flush(folder)
+
+
+def write(path: Path, first: Mapping[str, Any], *releases: Mapping[str, Any]) -> None:
+    """Begin a ledger; it is on disk, with its name, when this returns."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.writelines(_line(entry) for entry in (first, *releases))
+        file.flush()
+        os.fsync(file.fileno())
+    flush(path.parent)
+    flush(path.parent.parent)
+
+
+def append(path: Path, release: Mapping[str, Any]) -> None:
+    """Add a release to a ledger; it is on disk when this returns."""
+    with path.open("ab") as file:
+        file.write(_line(release))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def mend(path: Path) -> None:
+    """Cut off a line that was not written whole: the process ended before there was anything to send."""
+    content = path.read_bytes()
+    if torn := len(content.rpartition(b"\n")[2]):
+        with path.open("r+b") as file:
+            file.truncate(len(content) - torn)
+            os.fsync(file.fileno())
+
+
+def flush(folder: Path) -> None:
+    """Have the names of a folder's files on disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _line(entry: Mapping[str, Any]) -> bytes:
+    return json.dumps(entry).encode() + b"\n"
+
+
+def _aside(folder: Path) -> list[Path]:
+    return sorted(folder.glob("ledger-*.jsonl"), key=_number)
+
+
+def _number(path: Path) -> int:
+    digits = path.stem.rpartition("-")[2]
+    return int(digits) if digits.isdecimal() else 0

@@ -1,0 +1,160 @@
+"""What a folder remembers of all its runs, with and without noise."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dpeer.exceptions import CheckpointError
+from dpeer.privacy import Ledger, Unprotected
+from dpeer.privacy.history import Run
+
+M = {"noise_multiplier": 2.0, "clip_norm": 0.5}
+
+
+def private(folder: Path, releases: int, *, new_data: bool = False, mechanism: dict[str, float] = M) -> Ledger:
+    """A run from its beginning to its end."""
+    ledger = Ledger(folder, mechanism, resume=False, new_data=new_data)
+    ledger.begin()
+    for number in range(releases):
+        ledger.charge(number, lambda: b"x")
+    return ledger
+
+
+def plain(folder: Path, releases: int = 3, *, new_data: bool = False, unrecorded: bool = False) -> None:
+    """A run without noise."""
+    run = Unprotected(folder, new_data=new_data, unrecorded=unrecorded)
+    run.begin()
+    for number in range(releases):
+        run.note(number)
+
+
+def told(runs: list[Run]) -> list[tuple[str, int]]:
+    return [("private" if run.protects else "plain", len(run.rounds)) for run in runs]
+
+
+def next_run(folder: Path) -> list[tuple[str, int]]:
+    """What counts beside the releases of a private run that begins now."""
+    return told(Ledger(folder, M, resume=False).earlier)
+
+
+def test_releases_without_noise_are_written_down_once(tmp_path: Path) -> None:
+    folder = tmp_path / "privacy"
+    plain(folder, 0)
+    assert not folder.exists(), "nothing has been released"
+    plain(folder, 5)
+    lines = [json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines()]
+    assert [line.get("round") for line in lines] == [None, 0]
+    assert lines[0]["mechanism"] is None
+    plain(folder, 5)
+    Unprotected(folder).note(7)  # a run that is gone on with
+    assert [path.name for path in folder.iterdir()] == ["ledger.jsonl"]
+    assert next_run(folder) == [("plain", 1)]
+
+
+def test_whatever_was_released_between_two_private_runs_counts(tmp_path: Path) -> None:
+    private(tmp_path, 2)
+    plain(tmp_path)
+    run = private(tmp_path, 4)
+    assert told(run.earlier) == [("private", 2), ("plain", 1)]
+    assert told(Ledger(tmp_path, M, resume=True).earlier) == [("private", 2), ("plain", 1)]
+    assert next_run(tmp_path) == [("private", 2), ("plain", 1), ("private", 4)]
+
+
+def test_more_than_nine_runs_stay_in_their_order(tmp_path: Path) -> None:
+    for releases in range(1, 13):
+        private(tmp_path, releases)
+    assert next_run(tmp_path) == [("private", releases) for releases in range(1, 13)]
+
+
+def test_a_run_without_noise_that_released_nothing_changes_nothing(tmp_path: Path) -> None:
+    private(tmp_path, 2)
+    plain(tmp_path, 0)
+    assert next_run(tmp_path) == [("private", 2)]
+    with pytest.raises(FileNotFoundError):
+        (tmp_path / "ledger.jsonl").read_text()
+    assert Ledger(tmp_path, M, resume=True).releases == 0, "there is no run to go on with"
+
+
+def test_new_data_have_a_history_of_their_own(tmp_path: Path) -> None:
+    private(tmp_path, 2)
+    plain(tmp_path)
+    assert private(tmp_path, 3, new_data=True).earlier == []
+    assert Ledger(tmp_path, M, resume=True).earlier == []
+    assert next_run(tmp_path) == [("private", 3)]
+    private(tmp_path, 1)
+    assert next_run(tmp_path) == [("private", 3), ("private", 1)]
+    plain(tmp_path, new_data=True)
+    assert next_run(tmp_path) == [("plain", 1)]
+    plain(tmp_path, 0, new_data=True)
+    assert next_run(tmp_path) == []
+
+
+def test_that_data_are_new_is_not_forgotten_by_a_run_that_ended_before_its_first_release(tmp_path: Path) -> None:
+    private(tmp_path, 2)
+    private(tmp_path, 0, new_data=True)
+    assert next_run(tmp_path) == []
+    private(tmp_path, 0)
+    assert next_run(tmp_path) == []
+    plain(tmp_path, 0)
+    plain(tmp_path, 1)
+    assert next_run(tmp_path) == [("plain", 1)]
+
+
+def test_noise_of_another_scheme_is_no_noise_and_is_not_gone_on_with(tmp_path: Path) -> None:
+    """Ledgers of versions that drew noise by a statistical generator say nothing about it."""
+    (tmp_path / "ledger.jsonl").write_text(json.dumps({"mechanism": M}) + '\n{"round": 0}\n{"round": 1}\n')
+    with pytest.raises(CheckpointError, match="can be taken off again") as found:
+        Ledger(tmp_path, M, resume=True)
+    assert "--overwrite" in str(found.value)
+    assert next_run(tmp_path) == [("plain", 2)]
+    private(tmp_path, 1)
+    assert next_run(tmp_path) == [("plain", 2), ("private", 1)]
+
+
+def test_one_of_another_scheme_that_has_released_nothing_is_begun_anew(tmp_path: Path) -> None:
+    (tmp_path / "ledger.jsonl").write_text(json.dumps({"mechanism": M}) + "\n")
+    ledger = Ledger(tmp_path, M, resume=True)
+    ledger.charge(0, lambda: b"x")
+    assert ledger.earlier == []
+    assert Ledger(tmp_path, M, resume=True).releases == 1
+
+
+def test_bodies_that_a_run_sent_without_any_ledger_are_written_down_by_the_next(tmp_path: Path) -> None:
+    for folder, begin in ((tmp_path / "a", True), (tmp_path / "b", False)):
+        if begin:
+            ledger = Ledger(folder, M, resume=False, unrecorded=True)
+            assert told(ledger.earlier) == [("plain", 1)]
+            ledger.begin()
+            ledger.charge(0, lambda: b"x")
+            assert told(ledger.earlier) == [("plain", 1)]
+        else:
+            plain(folder, 0, unrecorded=True)
+        assert next_run(folder)[0] == ("plain", 1)
+    assert Ledger(tmp_path / "c", M, resume=False, unrecorded=True, new_data=True).earlier == []
+
+
+def test_a_note_that_was_not_written_whole_is_written_again(tmp_path: Path) -> None:
+    plain(tmp_path, 0, new_data=True)
+    with (tmp_path / "ledger.jsonl").open("a") as file:
+        file.write('{"rou')
+    Unprotected(tmp_path).note(0)
+    assert next_run(tmp_path) == [("plain", 1)]
+
+
+def test_a_damaged_ledger_stops_what_would_have_to_count_it(tmp_path: Path) -> None:
+    private(tmp_path, 1)
+    private(tmp_path, 1)
+    (tmp_path / "ledger-1.jsonl").write_text("nonsense\n")
+    with pytest.raises(CheckpointError, match=r"ledger-1\.jsonl.*--new-data"):
+        Ledger(tmp_path, M, resume=False)
+    private(tmp_path, 1, new_data=True)
+    assert next_run(tmp_path) == [("private", 1)]
+
+
+def test_a_damaged_ledger_is_put_aside_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "ledger.jsonl").write_text("nonsense\n")
+    plain(tmp_path)
+    with pytest.raises(CheckpointError, match=r"ledger-1\.jsonl"):
+        Ledger(tmp_path, M, resume=False)
+    assert private(tmp_path, 1, new_data=True).earlier == []
