@@ -13,7 +13,7 @@ from dpeer.cli.defaults import with_defaults
 from dpeer.cli.folders import rank_folder, sent_unrecorded
 from dpeer.cli.graph import build_graph, take_part
 from dpeer.cli.notes import notes
-from dpeer.cli.protection import privacy_notes, promise, protect
+from dpeer.cli.protection import check_said, privacy_notes, promise, protect
 from dpeer.cli.settings import Settings
 from dpeer.privacy import Guarantee
 from dpeer.privacy.history import FOLDER
@@ -93,6 +93,8 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         settings.task, rank, settings.size, _first(settings.seed_partition, settings.seed), settings.task_options,
         choices, init_seed=_first(settings.seed_init, settings.seed),
     )  # fmt: skip
+    if guarantee is not None and algorithm.shares != "nothing":
+        check_said(settings.task, task.found)
     learner = Learner(
         task, settings.algorithm, hyperparameters, rank=rank, seed=_first(settings.seed_batches, settings.seed),
         keep=settings.keep, evaluate_on=settings.evaluate_on,
@@ -123,7 +125,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         learner=learner,
         topology=meeting if learner.shares else take_part(Isolated(settings.size), settings),
         fingerprint=fingerprint(settings, graph, guarantee)
-        | _divided(task, facts, settings)
+        | _divided(task, facts, settings, private=guarantee is not None)
         | _named(task, algorithm.shares),
         facts=facts,
         notes=[*notes(task, learner, settings, said), *private],
@@ -140,15 +142,15 @@ def _first(own: int | None, common: int) -> int:
     return common if own is None else own
 
 
-def _divided(task: Task, facts: dict[str, Any], settings: Settings) -> dict[str, Any]:
-    """How a common pool is divided: peers that divide it differently would hold each other's samples."""
+def _divided(task: Task, facts: dict[str, Any], settings: Settings, *, private: bool) -> dict[str, Any]:
+    """How a common pool is divided: peers that divide it differently would hold each other's samples.
+
+    A private peer says only what its settings are: who holds what follows from everybody's labels, too.
+    """
     if task.division is None:
         return {}
-    return {
-        "partition": facts["partition"],
-        "test split": settings.test_split,
-        "division of the samples": task.division[:16],
-    }
+    said = {"partition": facts["partition"], "test split": settings.test_split}
+    return said if private else said | {"division of the samples": task.division[:16]}
 
 
 def _named(task: Task, shares: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -126,6 +126,34 @@ def _used_up(protection: Protection, folder: Path) -> str:
         f"{first:.4g}; if the data are others now, say --new-data; else give a larger --target-epsilon or more noise "
         "on all peers alike"
     )
+
+
+def check_said(task: str, found: Mapping[str, Sequence[str]]) -> None:
+    """Refuse to tell neighbors what was found in the data: under privacy they learn settings, and what is noised.
+
+    Args:
+        task: Its name.
+        found: `Task.found`.
+
+    Raises:
+        ConfigurationError: Something was found that a setting can say.
+    """
+    if not found:
+        return
+    options = " ".join(f"--task-option {option}={_listed(names)}" for option, names in found.items())
+    raise ConfigurationError(
+        f"--privacy client with task {task!r}: {' and '.join(found)} must be said, alike on all peers, for neighbors "
+        f"get to know them and must not learn them from the data; this peer's data show {options} (name all that there "
+        "can be)"
+    )
+
+
+_LISTED = 20
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ",".join(names[:_LISTED])
+    return shown if len(names) <= _LISTED else f"{shown},... ({len(names)} in all)"
 
 
 def privacy_notes(

@@ -48,6 +48,8 @@ class Task:
         augment: ``augment(inputs, generator)``, training inputs of a minibatch changed at random with a NumPy generator
             whose state follows from seed, rank and round; shape and type stay.
         names: What inputs and classes are called, where peers read files of their own and must mean the same by them.
+        found: What of `names`, or of the shape of the model, was found in the data because no setting says it, by the
+            task option that would. It goes to the neighbors, in hashes and shapes, so a private peer refuses it.
         division: SHA-256 (hex) of how common pools are divided among all ranks; peers compare it.
         indices: Which samples of common pools these are ("train", "validation", "test"), to be saved with the results.
         draws: Whether the model, the data or any of the functions draw from the global generators of torch, numpy or
@@ -68,6 +70,7 @@ class Task:
     collate: Collate | None = None
     augment: Augment | None = None
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     division: str | None = None
     indices: Mapping[str, NDArray[np.int64]] | None = None
     draws: bool | None = None

@@ -57,6 +57,7 @@ def image_folder(asked: ImageFolder) -> Data:
         None if test is None else _pool(test, classes, asked),
         len(classes),
         names={"classes": classes},
+        found={} if asked.classes else {"classes": classes},
     )
 
 

@@ -71,6 +71,8 @@ class Data:
         background: What is beyond the border of an image, as the model gets it; -1 is black, of bytes.
         names: What inputs and classes are called, where that is the user's to decide: peers that read files of their
             own must mean the same by them.
+        found: What of that, or of the shape of the model, was found in the data because the user did not say it, by
+            the task option that says it.
     """
 
     train: Pool
@@ -81,6 +83,7 @@ class Data:
     mirrored: bool = True
     background: float = -1.0
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def shape(self) -> tuple[int, ...]:

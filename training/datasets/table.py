@@ -28,6 +28,7 @@ class Table(NamedTuple):
         regression: Whether the target is a number to predict, not a class.
         classes: The classes in the order of their numbers; those that occur, sorted, if None.
         ignore: Columns to leave out.
+        columns: The columns to learn from; all that are nothing else, if None.
     """
 
     path: str
@@ -36,6 +37,7 @@ class Table(NamedTuple):
     regression: bool = False
     classes: tuple[str, ...] | None = None
     ignore: tuple[str, ...] = ()
+    columns: tuple[str, ...] | None = None
 
 
 def table(asked: Table) -> Data:
@@ -48,9 +50,10 @@ def table(asked: Table) -> Data:
     header, rows, places = _cells(asked.path)
     columns = _columns(asked, header)
     cells = dict(zip(header, zip(*rows, strict=True), strict=True))
+    hint = "; or leave out of columns= the column " if asked.columns else "; or leave it out with ignore="
     features = np.empty((len(rows), len(columns)), np.float32)
     for number, name in enumerate(columns):
-        features[:, number] = _numbers(asked.path, name, cells[name], places, "; or leave it out with ignore=")
+        features[:, number] = _numbers(asked.path, name, cells[name], places, hint)
     classes: tuple[str, ...] = ()
     count: int | None = None
     if asked.regression:
@@ -65,7 +68,10 @@ def table(asked: Table) -> Data:
         groups = np.unique(np.array(cells[asked.group]), return_inverse=True)[1].astype(np.int64)
     pool = Pool(torch.from_numpy(features), targets, groups, groups)
     names = {"input columns": tuple(columns), "classes": classes}
-    return Data(pool, None, count, None if groups is None else "group", names=names)
+    found = {} if asked.columns else {"columns": tuple(columns)}
+    if not asked.regression and not asked.classes:
+        found["classes"] = classes
+    return Data(pool, None, count, None if groups is None else "group", names=names, found=found)
 
 
 def _cells(path: str) -> tuple[list[str], list[list[str]], list[int]]:
@@ -108,13 +114,18 @@ def _columns(asked: Table, header: list[str]) -> list[str]:
     if double is not None:
         raise TaskError(f"task {TASK!r}: {asked.path!r} has two columns {double!r}: name one otherwise")
     group = () if asked.group is None else (asked.group,)
-    for option, names in (("target", (asked.target,)), ("group", group), ("ignore", asked.ignore)):
+    chosen = asked.columns or ()
+    for option, names in (("target", (asked.target,)), ("group", group), ("ignore", asked.ignore), ("columns", chosen)):
         for name in names:
             if name not in header:
                 raise UnknownName(f"column of {option}=", name, header, repr(asked.path))
     used = (asked.target, *group, *asked.ignore)
-    if twice := next((name for name in used if used.count(name) > 1), None):
-        raise TaskError(f"task {TASK!r}: column {twice!r} can be one of target=, group= and ignore= only, and once")
+    if twice := next((name for name in (*used, *chosen) if (*used, *chosen).count(name) > 1), None):
+        raise TaskError(
+            f"task {TASK!r}: column {twice!r} can be one of target=, group=, ignore= and columns= only, and once"
+        )
+    if chosen:
+        return sorted(chosen)
     found = [name for name in header if name not in used]
     if "" in found:
         raise TaskError(

@@ -21,7 +21,7 @@ _LARGEST = 1024
 
 def csv(
     rank: int, size: int, seed: int, *, choices: Choices, path: Any = None, target: Any = None, group: Any = None,
-    kind: Any = "classification", classes: Any = None, ignore: Any = (),
+    kind: Any = "classification", classes: Any = None, ignore: Any = (), columns: Any = None,
 ) -> Task:  # fmt: skip
     """A rank's rows of a table; see `Table` for the options, and `options.place` for its path."""
     asked = Table(
@@ -31,6 +31,7 @@ def csv(
         regression=one_of("csv", "kind", kind, _KINDS) == "regression",
         classes=None if classes is None else names("csv", "classes", classes, 2),
         ignore=names("csv", "ignore", ignore),
+        columns=None if columns is None else names("csv", "columns", columns, 1),
     )
     if asked.regression and asked.classes is not None:
         raise TaskError("task 'csv': classes= is for kind=classification; leave it out")

@@ -68,7 +68,7 @@ def names(task: str, option: str, value: Any, least: int = 0) -> tuple[str, ...]
     fits = isinstance(given, list | tuple) and all(isinstance(name, str | int) for name in given)
     found = tuple(str(name).strip() for name in given) if fits else ()
     if not fits or len(set(found)) != len(found) or len(found) < least:
-        number = f"{least} different names or more" if least else "different names"
+        number = {0: "different names", 1: "one name or more"}.get(least, f"{least} different names or more")
         raise TaskError(f"task {task!r}: task option {option} = {value!r}: expected {number}, such as {option}=A,B")
     return found
 

@@ -84,6 +84,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
         loss=None if data.classes else mse_loss,
         augment=augment_images(data) if choices.augment else None,
         names=data.names,
+        found=data.found,
         indices={
             "train": division.train.places(part.train),
             "validation": division.train.places(part.validation),

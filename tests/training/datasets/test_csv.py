@@ -67,6 +67,26 @@ def test_class_numbers(tmp_path: Path, texts: list[str], classes: tuple[str, ...
     assert data.classes == (len(classes) if classes else len(set(texts)))
 
 
+def test_columns_that_are_named_are_those_that_are_used(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("b,c,y,a\n1,text,u,2\n3,,v,4\n")
+    data = table(Table(str(path), "y", columns=("b", "a")))
+    assert data.names["input columns"] == ("a", "b")
+    assert data.train.inputs.tolist() == [[2, 1], [4, 3]]
+
+
+def test_what_no_option_says_is_found_in_the_data_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("b,y,a\n1,2,2\n3,1,4\n")
+    columns = {"columns": ("a", "b")}
+    assert table(Table(str(path), "y")).found == {**columns, "classes": ("1", "2")}
+    assert table(Table(str(path), "y", classes=("1", "2"))).found == columns
+    assert table(Table(str(path), "y", regression=True)).found == columns
+    assert table(Table(str(path), "y", classes=("1", "2"), columns=("a", "b"))).found == {}
+    options = {"path": str(patients(tmp_path, "p.csv")), "target": "diagnosis", "ignore": "score,patient"}
+    assert set(load_task("csv", 0, 2, 0, options).found) == {"columns", "classes"}
+
+
 GOOD = "a,b,y\n1,2,u\n3,4,v\n"
 
 
@@ -104,8 +124,12 @@ GOOD = "a,b,y\n1,2,u\n3,4,v\n"
         (GOOD, {"target": "yy"}, "unknown column of target= 'yy' in .*x.csv': did you mean 'y'. valid: a, b, y"),
         (GOOD, {"group": "c"}, "unknown column of group= 'c' in"),
         (GOOD, {"ignore": ("Y",)}, "unknown column of ignore= 'Y' in"),
-        (GOOD, {"group": "y"}, "column 'y' can be one of target=, group= and ignore= only"),
+        (GOOD, {"group": "y"}, "column 'y' can be one of target=, group=, ignore= and columns= only"),
         (GOOD, {"ignore": ("y",)}, "column 'y' can be one of"),
+        (GOOD, {"columns": ("a", "c")}, "unknown column of columns= 'c' in"),
+        (GOOD, {"columns": ("a",), "ignore": ("a",)}, "column 'a' can be one of target=, group=, ignore= and columns="),
+        (GOOD, {"columns": ("a", "y")}, "column 'y' can be one of"),
+        ("a,b,y\n1,x,u\n2,3,v\n", {"columns": ("b",)}, "not 'x'; or leave out of columns= the column b$"),
         (GOOD, {"ignore": ("a", "b")}, "no column to learn from besides y, a, b"),
         (GOOD, {"classes": ("u", "w")}, "row 3, column 'y': 'v' is none of the classes u, w"),
         (GOOD, {"regression": True}, "row 2, column 'y': expected a finite number, not 'u'$"),
@@ -161,6 +185,7 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
             "expected 2 different names or more, such as classes=A,B",
         ),
         ({"path": "x.csv", "target": "y", "classes": 3}, "classes = 3: expected 2 different names"),
+        ({"path": "x.csv", "target": "y", "columns": []}, r"columns = \[\]: expected one name or more"),
         ({"path": "x.csv", "target": "y", "ignore": {"a": 1}}, "ignore = .*: expected different names"),
         (
             {"path": "x.csv", "target": "y", "kind": "regression", "classes": "a,b"},

@@ -1,0 +1,153 @@
+"""With privacy, neighbors learn settings, progress, and bodies that are noised: nothing else changes with a record.
+
+Each test trains twice on data that differ in one record of rank 0, and compares every byte that rank 0 said, but for
+the values of its bodies.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from dpeer.peer.transports.inprocess import InProcessTransport
+
+HEADER = "age,bmi,score,diagnosis"
+PRIVATE = ("--privacy", "client", "--noise-multiplier", 2)
+SAID = ("--task-option", "columns=age,bmi,score", "--task-option", "classes=well,ill,dead")
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """Everything that rank 0 says from now on: a body's values are replaced by how many bytes they have."""
+    found: list[tuple[Any, ...]] = []
+    send = InProcessTransport.send
+
+    def listening(transport: InProcessTransport, link: Any, frames: Any) -> bool:
+        header, *buffers = (bytes(frame) for frame in frames)
+        if msgpack.unpackb(header)["rank"] == 0:
+            found.append((header, *map(len, buffers)))
+        return send(transport, link, frames)
+
+    monkeypatch.setattr(InProcessTransport, "send", listening)
+    return found
+
+
+def write(path: Path, rare: str | None) -> None:
+    """60 patients; of the class that no other one has there is one, or (None) that record is not there."""
+    rows = [f"{30 + i % 50},{18 + i % 17},{i % 7},{'ill' if i % 3 else 'well'}" for i in range(59)]
+    if rare is not None:
+        rows.append(f"99,30,5,{rare}")
+    path.write_text("\n".join([HEADER, *rows, ""]))
+
+
+@pytest.fixture
+def kinds(
+    said: list[tuple[Any, ...]], simulate: Callable[..., None], tmp_path: Path
+) -> Callable[..., dict[str, set[tuple[Any, ...]]]]:
+    """Train, and give what rank 0 said, by kind."""
+
+    def run(name: str, *options: object) -> dict[str, set[tuple[Any, ...]]]:
+        said.clear()
+        simulate("--size", 2, "--task", "csv", "--task-option", "target=diagnosis", "--rounds", 2, "--body-epochs", 1,
+                 *options, "--out", name)  # fmt: skip
+        by_kind: dict[str, set[tuple[Any, ...]]] = {}
+        for message in said:
+            by_kind.setdefault(msgpack.unpackb(message[0])["kind"], set()).add(message)
+        return by_kind
+
+    return run
+
+
+def check_alike(first: dict[str, set[tuple[Any, ...]]], second: dict[str, set[tuple[Any, ...]]]) -> None:
+    """The same hellos and bodies; and no more in the other messages than where a peer is and that it leaves.
+
+    Which of those are said at all depends on who is first: to a neighbor that has left nobody says goodbye.
+    """
+    assert set(first) | set(second) <= {"hello", "heartbeat", "body", "goodbye"}
+    assert first["hello"] == second["hello"]
+    assert first["body"] == second["body"]
+    small = [msgpack.unpackb(header) for found in (first, second) for kind in ("heartbeat", "goodbye")
+             for (header,) in found.get(kind, ())]  # fmt: skip
+    federation = msgpack.unpackb(next(iter(first["body"]))[0])["federation"]
+    for fields in small:
+        expected = {"round"} if fields["kind"] == "heartbeat" else {"reason"}
+        assert set(fields) == {"rank", "kind", "federation"} | expected
+        assert fields["federation"] == federation
+        assert fields.get("round", 0) in range(3)
+        assert fields.get("reason", "done") == "done"
+
+
+@pytest.mark.parametrize("algorithm", ["dfedsmdc", "dfedavgm", "fedbabu"])
+@pytest.mark.parametrize("rare", ["ill", None])
+def test_one_record_changes_no_byte_that_is_not_noised(
+    kinds: Callable[..., Any], tmp_path: Path, algorithm: str, rare: str | None
+) -> None:
+    write(tmp_path / "site-1.csv", None)
+    options = ("--task-option", "path=site-{rank}.csv", *SAID, *PRIVATE, "--algorithm", algorithm, "--standardize")
+    write(tmp_path / "site-0.csv", "dead")
+    first = kinds("first", *options)
+    write(tmp_path / "site-0.csv", rare)
+    second = kinds("second", *options)
+    check_alike(first, second)
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet:5.0"])
+def test_nor_does_it_where_a_common_table_is_divided(kinds: Callable[..., Any], tmp_path: Path, partition: str) -> None:
+    options = ("--task-option", "path=all.csv", *SAID, *PRIVATE, "--partition", partition)
+    found = []
+    for name, rare in (("first", "dead"), ("second", "well"), ("third", None)):
+        write(tmp_path / "all.csv", rare)
+        found.append(kinds(name, *options))
+    check_alike(found[0], found[1])
+    check_alike(found[0], found[2])
+
+
+def test_without_privacy_the_same_comparison_finds_what_the_data_show(
+    kinds: Callable[..., Any], tmp_path: Path
+) -> None:
+    """So that the tests above can fail: classes that are found go out as a hash, and in the head's shape."""
+    for rank in range(2):
+        write(tmp_path / f"site-{rank}.csv", "dead")
+    options = ("--task-option", "path=site-{rank}.csv", "--algorithm", "dfedavgm")
+    first = kinds("first", *options)
+    for rank in range(2):
+        write(tmp_path / f"site-{rank}.csv", "ill")
+    second = kinds("second", *options)
+    assert first["hello"] != second["hello"]
+    assert {sizes for _, *sizes in map(list, first["body"]) for sizes in sizes} != {
+        sizes for _, *sizes in map(list, second["body"]) for sizes in sizes
+    }
+
+
+@pytest.mark.parametrize("missing", ["columns", "classes"])
+def test_what_would_be_found_in_the_data_must_be_said(dpeer: Callable[..., Any], tmp_path: Path, missing: str) -> None:
+    for rank in range(2):
+        write(tmp_path / f"site-{rank}.csv", "dead")
+    options = [word for word in SAID if not str(word).startswith(missing)]
+    given = [option for word in options if word != "--task-option" for option in ("--task-option", word)]
+    run = dpeer("simulate", "--size", 2, "--task", "csv", "--task-option", "target=diagnosis", "--task-option",
+                "path=site-{rank}.csv", *given, *PRIVATE)  # fmt: skip
+    assert run.wait() == 2
+    (line,) = [line for line in run.output.splitlines() if line.startswith("dpeer: ")]
+    assert f"{missing} must be said" in line
+    assert f"--task-option {missing}=" in line
+    assert "Traceback" not in run.output
+
+
+def test_folders_of_images_must_say_their_classes_too(dpeer: Callable[..., Any], tmp_path: Path) -> None:
+    from PIL import Image
+
+    for rank in range(2):
+        for name in ("cat", "dog"):
+            folder = tmp_path / f"site-{rank}" / name
+            folder.mkdir(parents=True)
+            for number in range(20):
+                Image.new("RGB", (8, 8), (number * 9, 40, rank * 90)).save(folder / f"{number}.png")
+    common = ("simulate", "--size", 2, "--task", "image-folder", "--task-option", "path=site-{rank}", *PRIVATE,
+              "--rounds", 1, "--body-epochs", 1, "--task-option", "image_size=8", "--model", "mlp")  # fmt: skip
+    refused = dpeer(*common)
+    assert refused.wait() == 2
+    assert "--task-option classes=cat,dog" in refused.output
+    dpeer(*common, "--task-option", "classes=cat,dog,bird").succeed()
