@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dpeer.exceptions import ProtocolError
+from dpeer.peer.imprint import Imprint
 from dpeer.peer.learner import Buffer, Payload
 from dpeer.peer.transports import Link
 from dpeer.peer.wire import Body, Piece
@@ -18,7 +19,7 @@ class Arriving:
     Attributes:
         body: As it was announced.
         wire_bytes: Of its header and all of its buffers.
-        wanted: Whether it is kept at all.
+        imprint: Of a body that is not kept, all that stays of its bytes; None of one that is.
         room: Where its bytes go; None to keep the pieces as they came.
         pieces: Those.
         got: How many bytes have come.
@@ -26,7 +27,7 @@ class Arriving:
 
     body: Body
     wire_bytes: int
-    wanted: bool
+    imprint: Imprint | None
     room: memoryview | None
     pieces: list[Buffer] = field(default_factory=list)
     got: int = 0
@@ -34,11 +35,18 @@ class Arriving:
     def put(self, data: Buffer) -> None:
         """Take in the next piece."""
         end = self.got + len(data)
-        if self.room is not None:
+        if self.imprint is not None:
+            self.imprint.add(data)
+        elif self.room is not None:
             self.room[self.got : end] = data
-        elif self.wanted:
+        else:
             self.pieces.append(data)
         self.got = end
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it is kept."""
+        return self.imprint is None
 
     @property
     def complete(self) -> bool:
@@ -78,7 +86,10 @@ class Assembly:
             ProtocolError: "incomplete": the one before was never finished. The new one is begun.
         """
         earlier = self._arriving.get(link)
-        self._arriving[link] = Arriving(body, wire_bytes, wanted, self._room() if wanted else None)
+        if wanted:
+            self._arriving[link] = Arriving(body, wire_bytes, None, self._room())
+        else:
+            self._arriving[link] = Arriving(body, wire_bytes, Imprint(body.payload_bytes), None)
         if earlier is not None:
             raise ProtocolError("incomplete", f"{earlier.got} of {earlier.body.payload_bytes} bytes of a body came")
 

@@ -49,7 +49,7 @@ class Gossip:
         transport: Transport,
         log: logging.Logger,
     ) -> None:
-        self.inbox = Inbox()
+        self.inbox = Inbox(self._second_body)
         self.outbox = Outbox(transport.piece_bytes)
         self._rank = rank
         self._federation = federation
@@ -134,6 +134,16 @@ class Gossip:
 
     def _still_at_work(self, rank: int, rounds: int) -> bool:
         return self._members.reachable(rank) and not self._members.settled(rank, rounds, time.monotonic())
+
+    def _second_body(self, rank: int, number: int) -> None:
+        self._log.warning(
+            "rank %d sent a second, different body for round %d (the first is used): its folder was copied or rolled "
+            "back to a backup, or two processes use it; with --privacy it has released that round twice, and its "
+            "epsilon is higher than it says: let one process go on, with the folder as it was last (without --privacy, "
+            "a round that was trained again after a crash can look like this, and does no harm)",
+            rank,
+            number,
+        )
 
     # -- waiting -------------------------------------------------------------------------------------------------
 

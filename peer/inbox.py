@@ -1,4 +1,4 @@
-"""Received bodies, one round of look-ahead: the current round's and the next one's."""
+"""Received bodies, one round of look-ahead: the current round's and the next one's. Of earlier ones an imprint."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dpeer.peer.imprint import imprint
 from dpeer.peer.learner import Payload
+
+_REMEMBERED = 4
+"""Of how many bodies of each neighbor the imprint outlives the beginning of a round."""
 
 
 @dataclass(frozen=True)
@@ -18,43 +22,77 @@ class Received:
     wire_bytes: int
 
 
+@dataclass
+class _First:
+    """What is remembered of the body that was taken in for a rank and round."""
+
+    imprint: bytes
+    contradicted: bool = False
+    """Whether another body came after it."""
+
+
 class Inbox:
     """Holds what neighbors sent until the round loop asks for it.
 
     A neighbor sends a round's body only once it knows that this peer has reached the round before. So memory is bounded
-    by two bodies per neighbor.
+    by two bodies per neighbor, and the imprints of a few more: a second body for a round is never used, but one with
+    other bytes shows that the neighbor has released that round twice.
+
+    Args:
+        different: Called with rank and round when a second body differs from the first; once for both.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, different: Callable[[int, int], None] = lambda rank, number: None) -> None:
         self.current = 0
         self.dropped: Counter[str] = Counter()
-        """Bodies that came too late, too early or twice."""
+        """Bodies that came too late, too early, twice, or ("different") a second time and not with the same bytes."""
+        self._different = different
         self._rounds: dict[int, dict[int, Received]] = {}
+        self._firsts: dict[int, dict[int, _First]] = {}
         self._changed = asyncio.Event()
 
     def wants(self, rank: int, number: int) -> bool:
-        """Whether round `number`'s body of this rank is of use; one that is not is counted."""
-        if number < self.current:
-            self.dropped["late"] += 1
-        elif number > self.current + 1:
-            self.dropped["early"] += 1
-        elif rank in self._rounds.get(number, {}):
-            self.dropped["duplicate"] += 1
-        else:
+        """Whether round `number`'s body of this rank is of use.
+
+        One that is not is counted: now, or by `compare` if it is a second one, once it has come and can be looked at.
+        """
+        if self._first(rank, number):
+            return False
+        if self.current <= number <= self.current + 1:
             return True
+        self.dropped["late" if number < self.current else "early"] += 1
         return False
 
     def put(self, rank: int, number: int, received: Received) -> None:
         """Keep a body, or drop and count it when it is of no use."""
-        if self.wants(rank, number):
+        if self._first(rank, number):
+            self.compare(rank, number, imprint(received.payload))
+        elif self.wants(rank, number):
             self._rounds.setdefault(number, {})[rank] = received
+            self._firsts.setdefault(rank, {})[number] = _First(imprint(received.payload))
             self.wake()
+
+    def compare(self, rank: int, number: int, found: bytes) -> None:
+        """A body came that `wants` had no use for, and left this imprint: count it if it is a second one."""
+        first = self._first(rank, number)
+        if first is None:
+            return
+        if found == first.imprint:
+            self.dropped["late" if number < self.current else "duplicate"] += 1
+            return
+        self.dropped["different"] += 1
+        if not first.contradicted:
+            first.contradicted = True
+            self._different(rank, number)
 
     def open(self, number: int) -> None:
         """The round loop starts this round: older bodies are late from now on."""
         self.current = number
         for old in [kept for kept in self._rounds if kept < number]:
             self.dropped["late"] += len(self._rounds.pop(old))
+        for firsts in self._firsts.values():
+            for old in sorted(firsts)[:-_REMEMBERED]:
+                del firsts[old]
 
     def wake(self) -> None:
         """Something happened that may end a wait: a body came, or a neighbor is no longer awaited."""
@@ -73,3 +111,6 @@ class Inbox:
                 self.current = number + 1
                 return {rank: here[rank] for rank in sorted(ranks) if rank in here}
             await self._changed.wait()
+
+    def _first(self, rank: int, number: int) -> _First | None:
+        return self._firsts.get(rank, {}).get(number)

@@ -169,9 +169,13 @@ class Session:
         if neighbor := self.members.by_link(link):
             self._heard(neighbor, neighbor.spoken_round)  # a slow line is not a dead neighbor
         arriving = self._assembly.add(link, piece)
-        if arriving.complete and arriving.wanted:
-            body = arriving.body
-            self.gossip.inbox.put(body.rank, body.round, Received(arriving.payload, arriving.wire_bytes))
+        if not arriving.complete:
+            return
+        body, inbox = arriving.body, self.gossip.inbox
+        if arriving.imprint is not None:
+            inbox.compare(body.rank, body.round, arriving.imprint.digest())
+        else:
+            inbox.put(body.rank, body.round, Received(arriving.payload, arriving.wire_bytes))
             self.gossip.wake()
 
     def _on_hello(self, link: Link, hello: wire.Hello) -> None:

@@ -7,6 +7,7 @@ import pytest
 from dpeer.exceptions import ProtocolError
 from dpeer.peer import wire
 from dpeer.peer.assembly import Assembly
+from dpeer.peer.imprint import imprint
 from dpeer.peer.wire import Piece
 
 SIZES = [10, 0, 23]
@@ -185,6 +186,7 @@ def test_what_is_not_wanted_takes_no_memory():
         arriving = fed(assembly, "a", pieces)
         assert not arriving.wanted
         assert (arriving.room, arriving.pieces) == (None, [])
+        assert arriving.imprint.digest() == imprint(buffers(1)) != imprint(buffers(2))
         refused("stray", assembly.add, "a", pieces[0])
     assert not rooms.given
 

@@ -1,5 +1,8 @@
 import asyncio
 
+import pytest
+
+from dpeer.peer.imprint import imprint
 from dpeer.peer.inbox import Inbox, Received
 
 
@@ -37,11 +40,11 @@ async def test_of_no_use_is_dropped_and_counted():
     inbox.put(1, 3, body(b"late"))
     inbox.put(1, 6, body(b"early"))
     inbox.put(1, 4, body(b"first"))
-    inbox.put(1, 4, body(b"again"))
+    inbox.put(1, 4, body(b"first"))
     assert inbox.dropped == {"late": 1, "early": 1, "duplicate": 1}
     assert (await inbox.collect(4, (1,), lambda rank: True))[1].payload == [b"first"]
-    inbox.put(1, 4, body(b"after the round"))
-    assert inbox.dropped["late"] == 2
+    inbox.put(1, 4, body(b"first"))
+    assert inbox.dropped == {"late": 2, "early": 1, "duplicate": 1}
 
 
 async def test_opening_a_round_forgets_older_ones():
@@ -51,3 +54,118 @@ async def test_opening_a_round_forgets_older_ones():
     inbox.open(1)
     assert inbox.dropped == {"late": 1}
     assert (await inbox.collect(1, (1,), lambda rank: True))[1].payload == [b"y"]
+
+
+@pytest.fixture
+def told():
+    """Of which ranks and rounds an inbox has said that another body came."""
+    return []
+
+
+@pytest.fixture
+def inbox(told):
+    return Inbox(lambda rank, number: told.append((rank, number)))
+
+
+async def reach(inbox, number, ranks=(1, 5)):
+    """Run the rounds before `number`, in which everybody sends."""
+    for earlier in range(inbox.current, number):
+        inbox.open(earlier)
+        for rank in ranks:
+            inbox.put(rank, earlier, body(b"%d of %d" % (earlier, rank)))
+        await inbox.collect(earlier, ranks, lambda rank: True)
+    inbox.open(number)
+
+
+async def test_another_body_is_told_once_for_each_rank_and_round_and_the_first_is_used(inbox, told):
+    for rank in (1, 5):
+        for number in (0, 1):
+            inbox.put(rank, number, body(b"first"))
+            for text in (b"other", b"first", b"third", b"other"):
+                inbox.put(rank, number, body(text))
+    assert told == [(1, 0), (1, 1), (5, 0), (5, 1)]
+    assert inbox.dropped == {"different": 12, "duplicate": 4}
+    for number in (0, 1):
+        found = await inbox.collect(number, (1, 5), lambda rank: True)
+        assert [one.payload for one in found.values()] == [[b"first"], [b"first"]]
+
+
+async def test_another_body_is_noticed_after_the_first_was_collected_and_mixed(inbox, told):
+    inbox.put(1, 0, body(b"first"))
+    await inbox.collect(0, (1,), lambda rank: True)
+    assert inbox.current == 1
+    inbox.put(1, 0, body(b"first"))
+    assert (dict(inbox.dropped), told) == ({"late": 1}, [])
+    inbox.put(1, 0, body(b"other"))
+    assert (dict(inbox.dropped), told) == ({"late": 1, "different": 1}, [(1, 0)])
+    inbox.open(1)
+    inbox.put(1, 0, body(b"first"))
+    inbox.put(1, 0, body(b"third"))
+    assert (dict(inbox.dropped), told) == ({"late": 2, "different": 2}, [(1, 0)])
+    assert not inbox._rounds
+
+
+@pytest.mark.parametrize("ago", [1, 2, 3])
+async def test_another_body_of_one_of_the_last_rounds_is_noticed(inbox, told, ago):
+    await reach(inbox, 9)
+    inbox.put(5, 9 - ago, body(b"%d of 5" % (9 - ago)))
+    assert (dict(inbox.dropped), told) == ({"late": 1}, [])
+    inbox.put(5, 9 - ago, body(b"other"))
+    assert (dict(inbox.dropped), told) == ({"late": 1, "different": 1}, [(5, 9 - ago)])
+
+
+async def test_a_body_of_long_ago_or_far_ahead_is_only_counted(inbox, told):
+    await reach(inbox, 9)
+    for number in (0, 4, 11, 1000):
+        inbox.put(5, number, body(b"other"))
+        assert not inbox.wants(5, number)
+        inbox.compare(5, number, imprint([b"other"]))
+    assert inbox.dropped == {"late": 4, "early": 4}
+    assert not told
+
+
+async def test_of_a_neighbor_that_seldom_sends_the_last_bodies_are_remembered(inbox, told):
+    """Where graphs change, its next body may come many rounds later; so may its last one, once more."""
+    inbox.put(7, 0, body(b"first"))
+    await inbox.collect(0, (7,), lambda rank: True)
+    await reach(inbox, 50)
+    inbox.put(7, 0, body(b"other"))
+    assert told == [(7, 0)]
+
+
+async def test_what_is_remembered_is_bounded(inbox):
+    for number in range(30):
+        await reach(inbox, number)
+        for rank in (1, 5):
+            for ahead in range(5):
+                inbox.put(rank, number + ahead, body(b"%d of %d" % (number + ahead, rank)))
+        assert inbox._firsts.keys() <= {1, 5}
+        assert all(len(firsts) <= 6 for firsts in inbox._firsts.values())
+    inbox.open(30)
+    assert [sorted(firsts) for firsts in inbox._firsts.values()] == [[27, 28, 29, 30]] * 2
+
+
+async def test_a_body_that_never_came_in_time_is_not_a_first_one(inbox, told):
+    inbox.open(4)
+    for text in (b"one", b"other"):
+        inbox.put(1, 3, body(text))
+        inbox.put(1, 6, body(text))
+    assert (dict(inbox.dropped), told) == ({"late": 2, "early": 2}, [])
+
+
+async def test_one_that_was_dropped_when_its_round_was_over_is_remembered(inbox, told):
+    inbox.put(1, 0, body(b"first"))
+    inbox.open(1)
+    inbox.put(1, 0, body(b"other"))
+    assert (dict(inbox.dropped), told) == ({"late": 1, "different": 1}, [(1, 0)])
+
+
+async def test_a_second_body_under_way_is_counted_when_it_can_be_looked_at(inbox, told):
+    assert inbox.wants(1, 0)
+    inbox.put(1, 0, body(b"first"))
+    assert not inbox.wants(1, 0)
+    assert not inbox.dropped
+    inbox.compare(1, 0, imprint([b"fi", b"rst"]))
+    assert (dict(inbox.dropped), told) == ({"duplicate": 1}, [])
+    inbox.compare(1, 0, imprint([b"ot", b"her"]))
+    assert (dict(inbox.dropped), told) == ({"duplicate": 1, "different": 1}, [(1, 0)])

@@ -1,0 +1,271 @@
+"""A neighbor that sends two different bodies for one round: its folder was copied, or rolled back to a backup."""
+
+import asyncio
+import json
+import threading
+
+import numpy as np
+import pytest
+
+from dpeer.exceptions import Interrupted
+from dpeer.peer import LivenessConfig, ZeroMQTransport, wire
+from dpeer.topology import build
+
+PATIENT = LivenessConfig(heartbeat=0.05, suspect_after=60.0, dead_after=120.0, departure_grace=0.3)
+"""No neighbor of a busy machine is taken for dead."""
+
+PAIR = build("ring", 2)
+FINGERPRINT = {"size": 2, "body_lr": 0.05}
+ROUNDS = 2
+
+
+@pytest.fixture
+def gated(vector_learner):
+    """A learner that waits at one place, before it trains or mixes in a round, to be let go on; and counts its rooms.
+
+    What it releases in a round it may shift, as another draw of noise would.
+    """
+
+    class Gated(vector_learner):
+        def __init__(self, rank, width=5, *, at=(None, None), noise=0.0):
+            super().__init__(rank, width)
+            self.at, self.noise = at, noise
+            self.waiting, self.open, self.rooms = threading.Event(), threading.Event(), 0
+
+        def gate(self, what, number):
+            if (what, number) == self.at:
+                self.waiting.set()
+                while not self.open.wait(0.005):
+                    if self._stop.is_set():
+                        raise Interrupted("at the gate")
+
+        def room(self):
+            self.rooms += 1
+            return super().room()
+
+        def train(self, number):
+            self.number = number
+            self.gate("train", number)
+            return super().train(number)
+
+        def release(self, number):
+            self.body = self.body + self.noise
+            return super().release(number)
+
+        def mix_sound(self, received, weigh):
+            self.gate("mix", self.number)
+            return super().mix_sound(received, weigh)
+
+    return Gated
+
+
+class Fake:
+    """Speaks for rank 1 by hand."""
+
+    def __init__(self, transport, manifest, width, cut):
+        self.transport, self.manifest, self.width, self.cut = transport, manifest, width, cut
+        self.federation = wire.federation_id(FINGERPRINT)
+
+    async def dial(self, address, next_round):
+        """Connect and shake hands."""
+        self.link = self.transport.dial(address)
+        while (await self.transport.receive()).frames is not None:
+            pass
+        self.say(wire.Hello(
+            rank=1, next_round=next_round, fingerprint=FINGERPRINT, manifest=self.manifest, digest="same"
+        ))  # fmt: skip
+
+    def say(self, message):
+        for frames in wire.cut(wire.encode(message), self.cut):
+            assert self.transport.send(self.link, frames)
+
+    def send(self, number, value):
+        """A body of that value throughout."""
+        self.say(wire.body(self.federation, 1, number, [np.full(self.width, value).tobytes()]))
+
+    def leave(self):
+        self.say(wire.Goodbye(rank=1, federation=self.federation, reason="done"))
+
+
+class Case:
+    """Rank 0, a whole peer that will wait at a gate, and its neighbor, a fake."""
+
+    def __init__(self, ours, width, cut, until):
+        self.ours, self.width, self.cut, self._until = ours, width, cut, until
+        self.learner, self.peer = ours.learners[0], ours.peers[0]
+        self.session = self.peer._session
+        self.inbox = self.session.gossip.inbox
+
+    async def begin(self):
+        self.address = await self.peer.listen()
+        self.running = asyncio.create_task(self.peer.serve({0: self.address}))
+
+    async def fake(self, next_round=0):
+        limits = wire.Limits(payload_bytes=8 * self.width)
+        transport = ZeroMQTransport(limits) if self.ours.kind == "tcp" else self.ours.network.transport()
+        self.ours.opened.append(transport)
+        fake = Fake(transport, self.learner.manifest, self.width, self.cut)
+        await fake.dial(self.address, next_round)
+        return fake
+
+    async def at_the_gate(self):
+        await self._until(self.learner.waiting.is_set, 120)
+
+    async def lost(self, fake):
+        """The fake is no more, and rank 0's transport knows it."""
+        await fake.transport.close(0)
+        await self._until(lambda: not self.session._speaker.still_there(self.session.members[1]), 120)
+
+    async def dropped(self, **counts):
+        """Exactly this is dropped, as soon as so many were."""
+        await self._until(lambda: self.inbox.dropped.total() >= sum(counts.values()), 120)
+        assert self.inbox.dropped == counts
+
+    @property
+    def warnings(self):
+        return said(self.ours, 0)
+
+    async def end(self, fake, second=7.0):
+        """The last round; the first bodies alone have been mixed, and no pieces are left."""
+        fake.send(1, second)
+        fake.leave()
+        self.learner.open.set()
+        outcome = await self.running
+        assert (outcome.status, outcome.completed_rounds) == ("done", ROUNDS)
+        first = PAIR.weights[0] @ [1.0, 7.0]
+        last = PAIR.weights[0] @ [0.9 * first + 1.0, second]
+        np.testing.assert_allclose(self.learner.body, np.full(self.width, last), rtol=1e-12)
+        assert not self.session.drops.counts
+        assert not self.session._assembly._arriving
+        return outcome
+
+
+def said(ours, rank):
+    return [line for line in ours.logs[rank] if "second, different body" in line]
+
+
+@pytest.fixture(params=[(5, None), (50, 64), (20_000, None), (20_000, 2**14 + 1)], ids=lambda p: f"{p[0]} in {p[1]}")
+def case(request, federation, kind, gated, until, tmp_path):
+    """Of small and large bodies, in one message and in pieces."""
+    width, cut = request.param
+
+    def make(*at):
+        change = {rank: {"learner": gated(rank, width, at=at)} for rank in (0, 1)}
+        ours = federation(kind, PAIR, rounds=ROUNDS, liveness=PATIENT, wait=120.0, change=change, out=tmp_path)
+        return Case(ours, width, cut, until)
+
+    return make
+
+
+GATES = [("train", 0), ("mix", 0), ("train", 1)]
+"""Where the first body is when the second comes: in the inbox, collected, or mixed in the round that was completed."""
+
+
+@pytest.mark.parametrize("at", GATES, ids=lambda at: f"{at[0]} {at[1]}")
+async def test_a_second_different_body_is_said_once_and_counted_and_the_first_is_mixed(case, at, tmp_path):
+    case = case(*at)
+    await case.begin()
+    fake = await case.fake()
+    fake.send(0, 7.0)
+    await case.at_the_gate()
+    same = "duplicate" if at == ("train", 0) else "late"
+    fake.send(0, 7.0)
+    await case.dropped(**{same: 1})
+    assert not case.warnings
+    for value in (1e6, np.nan, 7.0, 1e6):
+        fake.send(0, value)
+    await case.dropped(different=3, **{same: 2})
+    assert (case.session.next_round, case.inbox.current) == {
+        ("train", 0): (0, 0), ("mix", 0): (0, 1), ("train", 1): (1, 1)
+    }[at]  # fmt: skip
+    (warning,) = case.warnings
+    assert warning.startswith("rank 1 sent a second, different body for round 0")
+    assert "copied or rolled back" in warning
+    await case.end(fake)
+    assert len(case.warnings) == 1
+    summary = json.loads((tmp_path / "rank-0" / "summary.json").read_text())
+    assert summary["dropped"] == {"different": 3, same: 2}
+    # What is only looked at takes no memory that bodies are put together in.
+    assert case.learner.rooms == (ROUNDS if case.cut else 0)
+
+
+@pytest.mark.parametrize("again", [7.0, 8.0], ids=["same", "other"])
+@pytest.mark.parametrize("at", GATES, ids=lambda at: f"{at[0]} {at[1]}")
+async def test_a_neighbor_that_is_back_with_an_older_folder_is_found_out(case, at, again):
+    case = case(*at)
+    await case.begin()
+    fake = await case.fake()
+    fake.send(0, 7.0)
+    await case.at_the_gate()
+    if at == ("train", 0):  # nobody has waited for it yet
+        await case._until(lambda: 1 in case.inbox._rounds.get(0, {}), 120)
+    await case.lost(fake)
+    fake = await case.fake()
+    fake.send(0, again)
+    same = "duplicate" if at == ("train", 0) else "late"
+    await case.dropped(**{same if again == 7.0 else "different": 1})
+    assert len(case.warnings) == (again != 7.0)
+    await case.end(fake)
+    assert len(case.warnings) == (again != 7.0)
+
+
+async def test_every_round_has_its_warning(case):
+    case = case("train", 0)
+    await case.begin()
+    fake = await case.fake()
+    for number in (0, 1):
+        for value in (7.0, 8.0, 9.0):
+            fake.send(number, value)
+    await case.dropped(different=4)
+    assert [line.partition(" (")[0][-7:] for line in case.warnings] == ["round 0", "round 1"]
+    await case.end(fake)
+    assert case.inbox.dropped["different"] == 4
+
+
+@pytest.mark.parametrize("case", [(50, 64), (20_000, 2**14 + 1)], indirect=True, ids=["small", "large"])
+async def test_a_second_body_that_does_not_come_whole_is_not_judged(case):
+    case = case("train", 0)
+    await case.begin()
+    fake = await case.fake()
+    fake.send(0, 7.0)
+    other = wire.encode(wire.body(fake.federation, 1, 0, [np.full(case.width, 8.0).tobytes()]))
+    *most, _ = wire.cut(other, case.cut)
+    for frames in most:
+        fake.transport.send(fake.link, frames)
+    await case._until(lambda: case.session._assembly._arriving, 120)
+    await case.lost(fake)
+    fake = await case.fake()
+    fake.send(0, 7.0)
+    await case.dropped(duplicate=1)
+    await case.end(fake)
+    assert not case.warnings
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.5], ids=["same", "other"])
+async def test_a_peer_that_trains_a_round_again_with_other_noise_is_found_out(
+    federation, gated, until, tmp_path, noise
+):
+    """A whole peer, killed after round 3 was sent and before it was saved."""
+    topology, at = build("ring", 4), ("mix", 3)
+    change = {rank: {"learner": gated(rank, at=at if rank == 3 else (None, None))} for rank in range(4)}
+    ours = federation("tcp", topology, rounds=6, out=tmp_path, liveness=PATIENT, wait=120.0, change=change)
+    addresses = await ours.listen()
+    others = asyncio.create_task(ours.serve(addresses, [0, 1, 2]))
+    killed = asyncio.create_task(ours.peers[3].serve(addresses))
+    await until(ours.learners[3].waiting.is_set, 120)
+    neighbors = [ours.peers[rank]._session for rank in (0, 2)]
+    await until(lambda: all(3 in session.gossip.inbox._firsts[3] for session in neighbors), 120)
+    ours.peers[3]._session.close = lambda reason: ours.transports[3].close(0)  # no goodbye
+    killed.cancel()
+    await asyncio.gather(killed, return_exceptions=True)
+    await until(lambda: not any(session._speaker.still_there(session.members[3]) for session in neighbors), 120)
+    ours.add(3, out=tmp_path, resume=True, listen=addresses[3], wait=120.0, learner=gated(3, noise=noise))
+    await ours.peers[3].listen()
+    outcome = await ours.peers[3].serve(addresses)
+    assert outcome.completed_rounds == 6
+    assert [outcome.completed_rounds for outcome in (await others).values()] == [6, 6, 6]
+    assert [len(said(ours, rank)) for rank in range(4)] == ([1, 0, 1, 0] if noise else [0, 0, 0, 0])
+    assert all("rank 3" in line and "round 3" in line for line in said(ours, 0) + said(ours, 2))
+    assert [ours.peers[rank]._session.gossip.inbox.dropped["different"] for rank in range(4)] == [
+        len(said(ours, rank)) for rank in range(4)
+    ]
