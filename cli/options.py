@@ -51,8 +51,8 @@ def run_options(command: F) -> F:
         click.option("--overwrite", is_flag=True, help="Remove an earlier run from the output folder."),
         click.option(
             "--new-data", is_flag=True,
-            help="The data are others than those of earlier runs in the output folder, whose private releases then do "
-            "not count beside this run's.",
+            help="The data are others than those of earlier runs in the output folder: what these released does not "
+            "count.",
         ),
     ]  # fmt: skip
     for decorator in reversed(decorators):

@@ -13,6 +13,7 @@ import numpy as np
 from dpeer.cli.folders import sent_unrecorded
 from dpeer.cli.settings import Settings
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
+from dpeer.peer.records import cost
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
 from dpeer.privacy.guarantee import check_delta, default_delta
 from dpeer.privacy.ledger import releases_in
@@ -170,13 +171,13 @@ def privacy_notes(
     guarantee, planned = protection.guarantee, planned_releases(settings, graph)
     fitting = protection.fitting(planned)
     lines = [
-        f"privacy of {guarantee.words}: {_epsilon(protection.epsilon(fitting))} at delta {guarantee.delta:g} after "
+        f"privacy of {guarantee.words}: {cost(protection.promised(fitting))} at delta {guarantee.delta:g} after "
         f"{fitting} releases (noise multiplier {guarantee.noise_multiplier:.10g}, clip norm {guarantee.clip_norm:g})"
     ]
     if guarantee.adversary == "aggregate":
         lines.append(
-            f"{_epsilon(protection.epsilon(fitting, 'aggregate'))} holds against an outsider that sees averages only; "
-            f"against a neighbor, which sees each message, it is {_epsilon(protection.epsilon(fitting, 'neighbor'))}"
+            "the first number holds only against an outsider that sees nothing but averages; every neighbor sees each "
+            "message by itself, and the second number holds against it"
         )
         if isinstance(graph, Topology) and not np.allclose(graph.weights, graph.weights[0]):
             lines.append(
@@ -199,10 +200,6 @@ def privacy_notes(
     if drowning(ratio, settings.size, fitting) > 1:
         lines.append(f"training cannot survive this noise: {ADVICE}")
     return lines
-
-
-def _epsilon(value: float) -> str:
-    return "no epsilon" if math.isinf(value) else f"epsilon {value:.4g}"
 
 
 def _earlier(protection: Protection, fitting: int) -> str:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, get_args
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.gaussian import epsilon as epsilon_of
@@ -56,6 +56,13 @@ class Protection:
         before = self._earlier_mu[adversary or self.guarantee.adversary]
         return epsilon_of(math.hypot(before, self.guarantee.mu(releases, adversary)), self.guarantee.delta)
 
+    def promised(self, releases: int) -> dict[str, float]:
+        """Epsilon as `epsilon` gives it, in aggregate mode against both adversaries, by the keys of metrics.jsonl."""
+        if self.guarantee.adversary == "neighbor":
+            return {"epsilon": self.epsilon(releases)}
+        both: tuple[Adversary, ...] = get_args(Adversary)
+        return {"epsilon": self.epsilon(releases), **{f"epsilon_{one}": self.epsilon(releases, one) for one in both}}
+
     @cached_property
     def _earlier_mu(self) -> dict[Adversary, float]:
         runs = self.ledger.earlier
@@ -98,16 +105,11 @@ class Protection:
         """
         releases, guarantee = self.ledger.releases, self.guarantee
         said: dict[str, Any] = {
-            "epsilon": self.epsilon(releases),
+            **self.promised(releases),
             "delta": guarantee.delta,
             "releases": releases,
             "guarantee": guarantee.words,
         }
-        if guarantee.adversary == "aggregate":
-            said |= {
-                "epsilon_neighbor": self.epsilon(releases, "neighbor"),
-                "epsilon_aggregate": self.epsilon(releases, "aggregate"),
-            }
         if self.ledger.earlier:
             said |= {
                 "epsilon_of_this_run": guarantee.epsilon(releases),
