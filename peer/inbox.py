@@ -78,7 +78,7 @@ class Inbox:
         if first is None:
             return
         if found == first.imprint:
-            self.dropped["late" if number < self.current else "duplicate"] += 1
+            self.dropped["duplicate"] += 1
             return
         self.dropped["different"] += 1
         if not first.contradicted:

@@ -25,11 +25,11 @@ def done(found, status="done"):
 
 
 def healthy(ours):
-    """Nobody was lost and nothing was dropped."""
+    """Nobody was lost and nothing was dropped, but for copies: of a handshake that is repeated a body comes twice."""
     for rank, peer in ours.peers.items():
         session = peer._session
         assert not session.drops.counts, (rank, session.drops.counts, ours.logs[rank])
-        assert not session.gossip.inbox.dropped, (rank, session.gossip.inbox.dropped)
+        assert session.gossip.inbox.dropped.keys() <= {"duplicate"}, (rank, session.gossip.inbox.dropped)
         assert session.members.lost == {}
 
 
