@@ -6,8 +6,9 @@ import hashlib
 import json
 from dataclasses import dataclass, fields
 from functools import cache
-from pathlib import Path
 from typing import Any
+
+from torch.utils.data import TensorDataset
 
 from dpeer.cli.defaults import with_defaults
 from dpeer.cli.folders import rank_folder, sent_unrecorded
@@ -15,9 +16,8 @@ from dpeer.cli.graph import build_graph, take_part
 from dpeer.cli.notes import notes
 from dpeer.cli.protection import check_said, privacy_notes, promise, protect
 from dpeer.cli.settings import Settings
-from dpeer.privacy import Guarantee
+from dpeer.privacy import Guarantee, Unprotected
 from dpeer.privacy.history import FOLDER
-from dpeer.privacy.ledger import Unprotected
 from dpeer.topology import ChangingTopology, Graphs, Isolated, Topology, spectral_gap
 from dpeer.training import (
     BUILTIN_TASKS,
@@ -76,12 +76,6 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     settings = with_defaults(settings)
     graph = build_graph(settings)
     guarantee = promise(settings, graph)
-    folder = rank_folder(settings.out, rank) / FOLDER
-    meeting = take_part(graph, settings)
-    protection = protect(
-        settings, guarantee, folder, resume=resume, new_data=new_data,
-        receivers=lambda number: meeting.at(number, rank).out_neighbors,
-    )  # fmt: skip
     compute = Compute(find_device(settings.device, rank), settings.amp, settings.channels_last)
     hyperparameters = Hyperparameters(
         **{field.name: getattr(settings, field.name) for field in fields(Hyperparameters)}
@@ -93,14 +87,22 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         settings.task, rank, settings.size, _first(settings.seed_partition, settings.seed), settings.task_options,
         choices, init_seed=_first(settings.seed_init, settings.seed),
     )  # fmt: skip
-    if guarantee is not None and algorithm.shares != "nothing":
+    folder, meeting = rank_folder(settings.out, rank) / FOLDER, take_part(graph, settings)
+    content, protection, unprotected = _content(task), None, None
+    if guarantee is None or algorithm.shares == "nothing":
+        protect(settings, None, folder, resume=resume)
+        unprotected = Unprotected(folder, data=content, new_data=new_data, unrecorded=sent_unrecorded(folder.parent))
+    else:
         check_said(settings.task, task.found)
+        protection = protect(
+            settings, guarantee, folder, resume=resume, data=content, new_data=new_data,
+            receivers=lambda number: meeting.at(number, rank).out_neighbors,
+        )  # fmt: skip
     learner = Learner(
         task, settings.algorithm, hyperparameters, rank=rank, seed=_first(settings.seed_batches, settings.seed),
         keep=settings.keep, evaluate_on=settings.evaluate_on,
         steady=isinstance(graph, Topology) and settings.participation == 1, compute=compute,
-        protection=protection,
-        unprotected=None if protection else _unprotected(folder, resume=resume, new_data=new_data),
+        protection=protection, unprotected=unprotected,
     )  # fmt: skip
     facts = {
         "size": settings.size,
@@ -118,9 +120,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         "evaluated_class_counts": class_counts(task, settings.evaluate_on),
         "settings": settings.model_dump(mode="json", exclude={"rank"}),
     }
-    private = (
-        privacy_notes(protection, settings, graph, learner.body_parameters) if protection and learner.shares else []
-    )
+    private = privacy_notes(protection, settings, graph, learner.body_parameters) if protection else []
     return Assembly(
         learner=learner,
         topology=meeting if learner.shares else take_part(Isolated(settings.size), settings),
@@ -129,13 +129,8 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         | _named(task, algorithm.shares),
         facts=facts,
         notes=[*notes(task, learner, settings, said), *private],
-        indices=_indices(task, facts),
+        indices=_indices(task, facts, content),
     )
-
-
-def _unprotected(folder: Path, *, resume: bool, new_data: bool) -> Unprotected:
-    unrecorded = not resume and not new_data and sent_unrecorded(folder.parent)
-    return Unprotected(folder, new_data=new_data, unrecorded=unrecorded)
 
 
 def _first(own: int | None, common: int) -> int:
@@ -166,19 +161,27 @@ def _named(task: Task, shares: str) -> dict[str, Any]:
     }
 
 
-def _indices(task: Task, facts: dict[str, Any]) -> dict[str, Any] | None:
+def _indices(task: Task, facts: dict[str, Any], content: str | None) -> dict[str, Any] | None:
     if task.indices is None:
         return None
     parts = {name: index.tolist() for name, index in task.indices.items()}
     digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    return {
+        "task": facts["task"], "partition": facts["partition"], **parts, "sha256": digest, "content_sha256": content,
+    }  # fmt: skip
+
+
+def _content(task: Task) -> str | None:
+    """SHA-256 of all samples; None where they are not tensors in memory. It stays in the peer's folder."""
     content = hashlib.sha256()
     for dataset in (task.train, task.validation, task.test):
-        for tensor in () if dataset is None else dataset.tensors:
-            content.update(tensor.numpy())
-    return {
-        "task": facts["task"], "partition": facts["partition"], **parts, "sha256": digest,
-        "content_sha256": content.hexdigest(),
-    }  # fmt: skip
+        if dataset is None:
+            continue
+        if not isinstance(dataset, TensorDataset):
+            return None
+        for tensor in dataset.tensors:
+            content.update(tensor.contiguous().numpy().data)
+    return content.hexdigest()
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +14,8 @@ from dpeer.exceptions import CheckpointError, OutputError
 from dpeer.peer import checkpoint
 from dpeer.peer.records import write_json
 from dpeer.peer.schedule import cut_off
-from dpeer.privacy.history import FOLDER
-from dpeer.privacy.ledger import notes_plain_releases, releases_in
+from dpeer.privacy.history import FOLDER, releases_in
+from dpeer.privacy.unprotected import notes_releases
 from dpeer.topology import Graphs
 
 DISAGREEMENT = "disagreement.jsonl"
@@ -151,13 +152,20 @@ def _holds_run(folder: Path) -> bool:
 def sent_unrecorded(folder: Path) -> bool:
     """Whether a rank's last run has sent bodies without noise and no ledger says so: an older dpeer kept none."""
     metrics = folder / "metrics.jsonl"
-    if notes_plain_releases(folder) or not metrics.exists():
+    if notes_releases(folder) or not metrics.exists():
         return False
     try:
         entries = [json.loads(line) for line in metrics.read_text().rpartition("\n")[0].splitlines()]
         return any(entry["bytes_sent"] and not entry.get("privacy") for entry in entries)
     except (ValueError, KeyError, TypeError):
         return True  # nobody knows: it counts
+
+
+def forget_releases(out: Path) -> None:
+    """Remove what a killed simulation of these ranks has released, of which nobody but its own process got anything."""
+    for folder in out.glob("rank-*"):
+        shutil.rmtree(folder / FOLDER, ignore_errors=True)
+        (folder / "metrics.jsonl").unlink(missing_ok=True)
 
 
 def _named(ranks: list[int]) -> str:

@@ -52,7 +52,7 @@ def local_run(
     if baseline is not None and result.exit_code == 0:
         other = settings.model_copy(update={"algorithm": baseline, "out": settings.out / f"baseline-{baseline}"})
         try:
-            found = run_federation(other, "simulate", overwrite=True, console=console).summary
+            found = run_federation(other, "simulate", overwrite=True, new_data=new_data, console=console).summary
             compared = found if found.get("status") == "done" else None  # None if it was stopped, however early
         except DpeerError as failed:
             error = failed  # the run's own results are shown all the same

@@ -16,7 +16,7 @@ from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
 from dpeer.peer.records import cost
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
 from dpeer.privacy.guarantee import check_delta, default_delta
-from dpeer.privacy.ledger import releases_in
+from dpeer.privacy.history import releases_in
 from dpeer.privacy.planning import ADVICE, calibrated, drowning, noise_ratio
 from dpeer.topology import ChangingTopology, Participation, Topology
 
@@ -81,6 +81,7 @@ def protect(
     folder: Path,
     *,
     resume: bool,
+    data: str | None = None,
     new_data: bool = False,
     receivers: Callable[[int], Sequence[int]] = lambda number: (),
 ) -> Protection | None:
@@ -91,6 +92,7 @@ def protect(
         guarantee: What `promise` gave.
         folder: The rank's privacy folder.
         resume: Whether the run in it is gone on with.
+        data: SHA-256 (hex) of the peer's data; None where nobody knows.
         new_data: Whether the data are others than those of earlier runs in the folder.
         receivers: The ranks that a round's release may be sent to.
 
@@ -105,8 +107,10 @@ def protect(
                 "or start over with --overwrite"
             )
         return None
-    unrecorded = not resume and sent_unrecorded(folder.parent)
-    ledger = Ledger(folder, asdict(guarantee), resume=resume, new_data=new_data, unrecorded=unrecorded)
+    ledger = Ledger(
+        folder, asdict(guarantee), resume=resume, data=data, new_data=new_data,
+        unrecorded=sent_unrecorded(folder.parent),
+    )  # fmt: skip
     sparsifier = Sparsifier.parse(settings.sparsify)
     protection = Protection(guarantee, ledger, settings.target_epsilon, sparsifier, receivers)
     if protection.ledger.releases == 0 and protection.ledger.earlier and not protection.may_release:
@@ -187,6 +191,11 @@ def privacy_notes(
             )
     if protection.ledger.earlier:
         lines.append(_earlier(protection, fitting))
+    if protection.ledger.not_new:
+        lines.append(
+            "WARNING: --new-data, but earlier runs in this folder have released these very data (their SHA-256 is the "
+            "same): what they have cost is not counted, and what is promised here is too little"
+        )
     if fitting < planned:
         lines.append(
             f"the budget of epsilon {protection.budget:g} is used up after {fitting} of {planned} releases: from then "

@@ -152,7 +152,17 @@ def _privacy(peers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     if not peers:
         return None
     most = max(peers, key=lambda spent: math.inf if spent["epsilon"] is None else spent["epsilon"])
-    return {name: value for name, value in most.items() if name in _SPENT}
+    return {name: value for name, value in most.items() if name in _SPENT} | worst(peers)
+
+
+def worst(spent: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The largest of each epsilon that anybody has spent; None where one has no bound."""
+    names = [name for name in EPSILONS if any(name in one for one in spent)]
+    found = {name: [one[name] for one in spent if name in one] for name in names}
+    return {name: None if None in values else max(values) for name, values in found.items()}
+
+
+EPSILONS = ("epsilon", "epsilon_neighbor", "epsilon_aggregate")
 
 
 _SPENT = (

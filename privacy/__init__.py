@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dpeer.privacy.guarantee import Adjacency, Adversary, Guarantee
-from dpeer.privacy.ledger import Ledger, Unprotected
+from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.mechanism import Clipped, Vector, clip, norm, privatize
 from dpeer.privacy.protection import Protection
 from dpeer.privacy.sparsify import Sparsifier
+from dpeer.privacy.unprotected import Unprotected
 
 __all__ = [
     "Adjacency",

@@ -14,6 +14,9 @@ from dpeer.privacy.gaussian import mu as mu_of
 Adversary = Literal["neighbor", "aggregate"]
 Adjacency = Literal["replace", "zero-out"]
 
+_SMALLEST = 1e-30
+"""Of what can be computed with, and means anything, in bodies of float32."""
+
 _MOST = 10**15
 """Releases: beyond it floating point numbers cannot count them."""
 
@@ -47,6 +50,11 @@ class Guarantee:
         for name, value in (("noise multiplier", self.noise_multiplier), ("clip norm", self.clip_norm)):
             if not (value > 0.0 and math.isfinite(value)):
                 raise ConfigurationError(f"{name} {value:g}: choose a number above 0, for example 1.0")
+        for name, value in (("clip norm", self.clip_norm), ("noise", self.noise_multiplier * self.clip_norm)):
+            if not _SMALLEST <= value <= 1 / _SMALLEST:
+                raise ConfigurationError(
+                    f"{name} {value:g}: float32 bodies need one from {_SMALLEST:g} to {1 / _SMALLEST:g}"
+                )
         check_probability(self.delta)
         for kind, word, valid in (
             ("adversary", self.adversary, get_args(Adversary)),

@@ -3,11 +3,11 @@
     rank-R/privacy/ledger.jsonl           the run that goes on, or the last one
     rank-R/privacy/ledger-1.jsonl ...     runs before it, oldest first
 
-A file's first line says how the run's releases were protected, `{"mechanism": {...}, "noise": ..., "new_data": ...,
-"time": ...}`; each line after it is a release, `{"round": ..., "time": ..., ...}`. Of a run without noise
-(`"mechanism": null`) only the first is written down: what is known after it needs no second. Nor is there protection
-in noise that was drawn in a way that is broken by now: releases of a run with another `noise` than this version's
-count as released without any.
+A file's first line says how the run's releases were protected, and of what: `{"mechanism": {...}, "noise": ..., "data":
+..., "new_data": ..., "time": ...}`; each line after it is a release, `{"round": ..., "time": ..., ...}`. Of a run
+without noise (`"mechanism": null`) only the first is written down: what is known after it needs no second. Nor is there
+protection in noise that was drawn in a way that is broken by now: releases of a run with another `noise` than this
+version's count as released without any.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ class Run:
         mechanism: A `Guarantee`'s fields; None without noise.
         noise: How its noise was drawn.
         new_data: Whether the user said that its data are others than those of the runs before.
+        data: SHA-256 (hex) of its data; None where nobody knows.
         rounds: In which rounds it released, in order; without noise only the first of them.
         hashes: SHA-256 (hex) of what was released in a round.
         begun: False where not even the first line is there whole.
@@ -43,6 +44,7 @@ class Run:
     mechanism: Mapping[str, Any] | None
     noise: str | None
     new_data: bool
+    data: str | None
     rounds: Sequence[int]
     hashes: Mapping[int, str]
     begun: bool = True
@@ -53,14 +55,14 @@ class Run:
         return self.mechanism is not None and self.noise == SCHEME
 
 
-UNRECORDED = Run(None, None, new_data=False, rounds=(0,), hashes={})
+UNRECORDED = Run(None, None, new_data=False, data=None, rounds=(0,), hashes={})
 """A run whose folder says that it sent bodies, but not how they were protected: they were not."""
 
 
-def header(mechanism: Mapping[str, Any] | None, *, new_data: bool) -> dict[str, Any]:
+def header(mechanism: Mapping[str, Any] | None, data: str | None, *, new_data: bool) -> dict[str, Any]:
     """A ledger's first line."""
     noise = None if mechanism is None else SCHEME
-    return {"mechanism": mechanism, "noise": noise, "new_data": new_data, "time": now()}
+    return {"mechanism": mechanism, "noise": noise, "data": data, "new_data": new_data, "time": now()}
 
 
 def now() -> float:
@@ -77,12 +79,12 @@ def read(path: Path) -> Run:
     try:
         lines = [json.loads(line) for line in path.read_bytes().rpartition(b"\n")[0].splitlines()]
         if not lines:
-            return Run(None, None, new_data=False, rounds=(), hashes={}, begun=False)
+            return Run(None, None, new_data=False, data=None, rounds=(), hashes={}, begun=False)
         first, releases = lines[0], lines[1:]
         mechanism = None if first["mechanism"] is None else dict(first["mechanism"])
         rounds = tuple(int(release["round"]) for release in releases)
         hashes = {int(release["round"]): str(release["sha256"]) for release in releases if "sha256" in release}
-        return Run(mechanism, first.get("noise"), bool(first.get("new_data")), rounds, hashes)
+        return Run(mechanism, first.get("noise"), bool(first.get("new_data")), first.get("data"), rounds, hashes)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CheckpointError(
             f"the privacy ledger {str(path)!r} is damaged ({error}): what was released is not known any more; restore "
@@ -90,26 +92,36 @@ def read(path: Path) -> Run:
         ) from error
 
 
-def earlier(folder: Path, *, current: bool) -> list[Run]:
-    """The runs that released something on the data that the folder's next run has, oldest first.
+def earlier(folder: Path, data: str | None, *, new_data: bool, current: bool) -> list[Run]:
+    """The runs that released something on the data of the run that asks, oldest first.
+
+    Those are all since somebody said that the data are new, and of those before, the ones with the very same data:
+    a folder that goes back to old data still remembers them.
 
     Args:
         folder: A peer's privacy folder.
-        current: Whether `ledger.jsonl` is the ledger of the run that asks, which is not an earlier one.
+        data: Of the run that asks, as in `Run`.
+        new_data: Whether it was said of the run that asks.
+        current: Whether `ledger.jsonl` is its ledger, and not an earlier run's.
 
     Raises:
-        CheckpointError: A ledger is damaged.
+        CheckpointError: A ledger that would have to be counted is damaged.
     """
-    last = folder / LEDGER
-    runs = [read(last)] if last.exists() else []
-    if not (runs and runs[0].new_data):
-        for path in reversed(_aside(folder)):
-            runs.append(read(path))
-            if runs[-1].new_data:
-                break
-    if current:
-        del runs[:1]
-    return [run for run in reversed(runs) if run.rounds]
+    found: list[Run] = []
+    paths = _aside(folder) + ([folder / LEDGER] if not current and (folder / LEDGER).exists() else [])
+    for path in reversed(paths):
+        try:
+            run = read(path)
+        except CheckpointError:
+            if new_data:
+                continue
+            raise
+        if not run.rounds:  # nobody has got anything of it, whatever was said
+            continue
+        if not new_data or (data is not None and run.data == data):
+            found.append(run)
+        new_data = new_data or run.new_data
+    return found[::-1]
 
 
 def put_aside(folder: Path) -> None:
@@ -119,6 +131,30 @@ def put_aside(folder: Path) -> None:
         numbers = [_number(path) for path in _aside(folder)]
         ledger.rename(folder / f"ledger-{max(numbers, default=0) + 1}.jsonl")
         flush(folder)
+
+
+def make_room(folder: Path) -> None:
+    """Put the ledger of the run before aside, unless it released nothing; its payloads are not needed any more."""
+    run = read_or_none(folder / LEDGER)
+    if run is not None and not run.rounds:
+        (folder / LEDGER).unlink()
+    put_aside(folder)
+    for old in folder.glob("released-*"):
+        old.unlink()
+
+
+def read_or_none(path: Path) -> Run | None:
+    """A ledger; None where there is none, or it is damaged."""
+    try:
+        return read(path)
+    except (OSError, CheckpointError):
+        return None
+
+
+def releases_in(folder: Path) -> int:
+    """How many private releases the ledger in a peer's folder has; 0 where there is none, or none that can be read."""
+    run = read_or_none(folder / FOLDER / LEDGER)
+    return 0 if run is None or run.mechanism is None else len(run.rounds)
 
 
 def write(path: Path, first: Mapping[str, Any], *releases: Mapping[str, Any]) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from dpeer.exceptions import CheckpointError
 from dpeer.privacy import history
-from dpeer.privacy.history import FOLDER, LEDGER, UNRECORDED, Run
+from dpeer.privacy.history import LEDGER, UNRECORDED, Run
 
 
 class Ledger:
@@ -28,11 +28,13 @@ class Ledger:
         folder: Where they are kept; made by `begin`, or with the first charge.
         mechanism: What a release is charged for; plain JSON values.
         resume: Whether the run goes on from what is there.
+        data: SHA-256 (hex) of the peer's data; None where nobody knows.
         new_data: Whether the data are others than those of earlier runs in the folder, which then do not count.
         unrecorded: Whether an earlier run in the folder has sent bodies without leaving a ledger.
 
     Attributes:
         earlier: What runs before this one have released on the same data, oldest first.
+        not_new: Runs before this one whose data were the very same although the user says that these are new.
 
     Raises:
         CheckpointError: A ledger is damaged; or the one to go on with is of another mechanism, or of noise that is
@@ -45,19 +47,21 @@ class Ledger:
         mechanism: Mapping[str, Any],
         *,
         resume: bool,
+        data: str | None = None,
         new_data: bool = False,
         unrecorded: bool = False,
     ) -> None:
         self._folder, self._mechanism = folder, dict(mechanism)
         found = self._resumed() if resume and self._path.exists() else None
         # One without releases may be of another mechanism, or torn: it is begun anew.
-        self._begun = found is not None
+        self._begun = bool(found and found.rounds)
         self._rounds = list(found.rounds) if found else []
         self._hashes = dict(found.hashes) if found else {}
-        self._new_data, self._unrecorded = new_data, unrecorded and not new_data
-        self.earlier: list[Run] = [UNRECORDED] if self._unrecorded else []
-        if not new_data:
-            self.earlier += history.earlier(folder, current=self._begun)
+        self._data, self._new_data = data, new_data or bool(found and found.new_data)
+        self._unrecorded = unrecorded and not self._new_data and not self._begun
+        runs = history.earlier(folder, data, new_data=self._new_data, current=self._begun)
+        self.earlier = [] if self._new_data else runs + ([UNRECORDED] if self._unrecorded else [])
+        self.not_new = runs if self._new_data else []
 
     @property
     def _path(self) -> Path:
@@ -79,7 +83,7 @@ class Ledger:
             return None
         payload = path.read_bytes()
         # A file that was restored, copied or damaged is not what the neighbors have got, or will get from others.
-        return payload if self._hashes.get(number) in (None, _hash(payload)) else None
+        return payload if self._hashes.get(number) == _hash(payload) else None
 
     def last(self) -> bytes | None:
         """The bytes of the latest release that has any."""
@@ -135,21 +139,19 @@ class Ledger:
 
     def begin(self) -> None:
         """Begin a new run: an earlier one's ledger is put aside, for what it has released counts beside this one's."""
+        history.make_room(self._folder)
         if self._unrecorded:
-            history.put_aside(self._folder)
-            history.write(self._path, history.header(None, new_data=False), {"round": 0, "time": history.now()})
+            history.write(self._path, history.header(None, None, new_data=False), {"round": 0, "time": history.now()})
+            history.make_room(self._folder)
             self._unrecorded = False
-        new_data = _make_room(self._folder) or self._new_data
-        for old in self._folder.glob("released-*"):
-            old.unlink()
-        history.write(self._path, history.header(self._mechanism, new_data=new_data))
+        history.write(self._path, history.header(self._mechanism, self._data, new_data=self._new_data))
         self._begun, self._rounds, self._hashes = True, [], {}
 
     def _resumed(self) -> Run | None:
         history.mend(self._path)
         run = history.read(self._path)
         if not run.rounds or run.mechanism is None:
-            return None
+            return None if run.rounds else run
         there = f"the run in {str(self._folder.parent)!r} has made {len(run.rounds)} private releases with"
         if not run.protects:
             raise CheckpointError(
@@ -157,100 +159,15 @@ class Ledger:
                 "start over with --overwrite, and what it released counts as released without noise"
             )
         if run.mechanism != self._mechanism:
-            name = next(key for key in self._mechanism if run.mechanism.get(key) != self._mechanism[key])
+            names = [*self._mechanism, *run.mechanism]
+            name = next(key for key in names if run.mechanism.get(key) != self._mechanism.get(key))
             raise CheckpointError(
                 f"{there} {name.replace('_', ' ')} {run.mechanism.get(name)}, this one would go on with "
-                f"{self._mechanism[name]}: that cannot change in a run; give --noise-multiplier "
+                f"{self._mechanism.get(name)}: that cannot change in a run; give --noise-multiplier "
                 f"{run.mechanism.get('noise_multiplier')} (beside --target-epsilon, if there is one) and the other "
                 "settings it began with"
             )
         return run
-
-
-class Unprotected:
-    """A run without noise: that it has released something is written down, once.
-
-    Args:
-        folder: As `Ledger`'s.
-        new_data: As `Ledger`'s.
-        unrecorded: As `Ledger`'s.
-    """
-
-    def __init__(self, folder: Path, *, new_data: bool = False, unrecorded: bool = False) -> None:
-        self._folder, self._new_data, self._unrecorded = folder, new_data, unrecorded
-        self._noted = False
-
-    def begin(self) -> None:
-        """Begin a new run. An earlier one's ledger without noise stays in place: there is nothing to add to it."""
-        if self._new_data:
-            _make_room(self._folder)
-            history.write(self._path, history.header(None, new_data=True))
-        elif self._unrecorded:
-            self.note(0)
-        elif self._path.exists() and not _is_plain(_read_or_none(self._path)):
-            _make_room(self._folder)
-
-    def note(self, number: int) -> None:
-        """Round `number` is about to be released without noise; that is on disk when this returns.
-
-        Raises:
-            OSError: The disk refused; nothing may be sent.
-        """
-        if self._noted:
-            return
-        release = {"round": number, "time": history.now()}
-        run = _read_or_none(self._path)
-        if run is None or not _is_plain(run):
-            new_data = _make_room(self._folder)
-            history.write(self._path, history.header(None, new_data=new_data), release)
-        elif not run.rounds:
-            history.mend(self._path)
-            history.append(self._path, release)
-        self._noted = True
-
-    @property
-    def _path(self) -> Path:
-        return self._folder / LEDGER
-
-
-def releases_in(folder: Path) -> int:
-    """How many private releases the ledger in a peer's folder has; 0 where there is none, or none that can be read."""
-    run = _read_or_none(folder / FOLDER / LEDGER)
-    return 0 if run is None or run.mechanism is None else len(run.rounds)
-
-
-def notes_plain_releases(folder: Path) -> bool:
-    """Whether the ledger in a peer's folder is of a run that released something without noise."""
-    run = _read_or_none(folder / FOLDER / LEDGER)
-    return run is not None and _is_plain(run) and bool(run.rounds)
-
-
-def _make_room(folder: Path) -> bool:
-    """Put `ledger.jsonl` aside, unless nothing was released.
-
-    Returns:
-        Whether it was the ledger of a run that released nothing, and whose data were new: those of the next one are.
-    """
-    path = folder / LEDGER
-    run = _read_or_none(path)
-    if run is not None and not run.rounds:
-        return run.new_data
-    history.put_aside(folder)
-    for old in folder.glob("released-*"):
-        old.unlink()
-    return False
-
-
-def _is_plain(run: Run | None) -> bool:
-    return run is not None and run.mechanism is None and run.begun
-
-
-def _read_or_none(path: Path) -> Run | None:
-    """A ledger; None where there is none, or it is damaged."""
-    try:
-        return history.read(path)
-    except (OSError, CheckpointError):
-        return None
 
 
 def _hash(payload: bytes) -> str:

@@ -75,8 +75,11 @@ class Protection:
             mechanism = Guarantee(**run.mechanism)
         except (TypeError, ConfigurationError):  # of a later version, or altered: nothing is known of it
             return math.inf
-        # The same noise hides less where more may differ: counted as this run's promise is.
-        return dataclasses.replace(mechanism, adjacency=self.guarantee.adjacency).mu(len(run.rounds), adversary)
+        # Counted as this run's promise is: the same noise hides less where more may differ, and less in averages of
+        # fewer peers.
+        sensitivity = dataclasses.replace(mechanism, adjacency=self.guarantee.adjacency).sensitivity
+        share = 1.0 if adversary == "neighbor" else max(mechanism.share, self.guarantee.share)
+        return math.sqrt(len(run.rounds)) * sensitivity * share / mechanism.noise_std
 
     def fitting(self, planned: int) -> int:
         """How many releases of this run the budget allows, at most so many."""

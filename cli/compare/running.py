@@ -208,21 +208,22 @@ def _simulated(settings: Settings) -> _Ended:
     from rich.console import Console
 
     from dpeer.cli.federation import run_federation
+    from dpeer.cli.folders import forget_releases
     from dpeer.peer.checkpoint import latest
 
     begun = latest(settings.out / "rank-0" / "checkpoint") is not None
     silent = Console(file=io.StringIO())
     try:
         try:
-            # A run counts for itself: what a killed one released, nobody but this process has got.
-            result = run_federation(
-                settings, "simulate", resume=begun, overwrite=not begun, new_data=not begun, console=silent
-            )
+            if not begun:
+                forget_releases(settings.out)
+            result = run_federation(settings, "simulate", resume=begun, overwrite=not begun, console=silent)
         except CheckpointError:
             if not begun:
                 raise
             # Killed, not stopped: what it left does not go together.
-            result = run_federation(settings, "simulate", overwrite=True, new_data=True, console=silent)
+            forget_releases(settings.out)
+            result = run_federation(settings, "simulate", overwrite=True, console=silent)
     except DpeerError as error:
         return _Ended("failed", str(error), error.exit_code, traceback.format_exc())
     except Exception as error:

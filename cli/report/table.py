@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -13,6 +12,7 @@ from dpeer.cli.report.groups import Group
 from dpeer.cli.report.panels import LINES
 from dpeer.cli.report.runs import number
 from dpeer.cli.report.style import COLORS
+from dpeer.cli.summary import EPSILONS, worst
 from dpeer.peer.records import cost
 
 NONE = "-"
@@ -83,8 +83,8 @@ def _epsilon(group: Group) -> str:
     peers = [peer.spent() for run in group.runs for peer in run.peers.values()]
     found = [spent for spent in (*summaries, *peers) if isinstance(spent, Mapping) and "epsilon" in spent]
     if found:
-        worst = max(found, key=lambda spent: math.inf if (value := number(spent["epsilon"])) is None else value)
-        return cost({key: number(value) for key, value in worst.items()}).removeprefix("epsilon ")
+        numbers = [{key: number(value) for key, value in spent.items() if key in EPSILONS} for spent in found]
+        return cost(worst(numbers)).removeprefix("epsilon ")
     # Written before there was more to say about it.
     values = [value for run in group.runs for value in run.finals("epsilon").values()]
     values += [value for run in group.runs if (value := number(run.summary.get("epsilon"))) is not None]

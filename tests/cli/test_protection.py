@@ -89,8 +89,23 @@ def test_a_budget_that_earlier_runs_have_used_up_ends_with_code_5_unless_the_dat
     assert not protect(asked, guarantee, folder, resume=True).may_release, "the run itself goes on without releasing"
     again = protect(asked, guarantee, folder, resume=False, new_data=True)
     assert again.fitting(9) == 5
-    again.ledger.begin()
-    assert protect(asked, guarantee, folder, resume=False).fitting(9) == 5, "nothing has been released since"
+    again.ledger.charge(0, lambda: b"x")
+    assert protect(asked, guarantee, folder, resume=False).fitting(9) == 4
+
+
+def test_data_are_not_new_because_somebody_says_so(tmp_path):
+    asked = Settings(privacy="client", target_epsilon=10.0, rounds=5)
+    guarantee = promise(asked, build_graph(asked))
+    folder = tmp_path / "rank-0" / "privacy"
+    run = protect(asked, guarantee, folder, resume=False, data="a")
+    for number in range(5):
+        run.ledger.charge(number, lambda: b"x")
+    graph = build_graph(asked)
+    for data, warned in (("a", True), ("b", False), (None, False)):
+        again = protect(asked, guarantee, folder, resume=False, data=data, new_data=True)
+        assert again.fitting(9) == 5, "the user's word counts"
+        warnings = [line for line in privacy_notes(again, asked, graph, 10) if "these very data" in line]
+        assert bool(warnings) == warned
 
 
 def test_a_budget_in_part_used_up_leaves_fewer_releases(tmp_path):
@@ -122,6 +137,22 @@ def test_other_mechanisms_are_counted_by_this_runs_adjacency(tmp_path):
     spent = run.spent(None)
     assert spent["epsilon_aggregate"] == pytest.approx(epsilon_of(math.hypot(2 / 3, 2 / 4), 1e-5))
     assert spent["epsilon_neighbor"] == pytest.approx(epsilon_of(math.hypot(2 / 3, 2 / 4 * math.sqrt(3)), 1e-5))
+
+
+def test_averages_of_more_peers_hid_more_than_those_of_fewer_do_now(tmp_path):
+    folder = tmp_path / "rank-0" / "privacy"
+
+    def protection(least):
+        asked = Settings(privacy="client", noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=least, size=4,
+                         topology="full", weights="uniform")  # fmt: skip
+        return protect(asked, promise(asked, build_graph(asked)), folder, resume=False)
+
+    protection(4).ledger.charge(0, lambda: b"x")
+    # s = 5 / sqrt(4) then. Averages of two have noise s / sqrt(2) and move by 2 C / 2.
+    before = math.sqrt(2) * (2 / 2) / (5 / math.sqrt(4))
+    assert protection(2).epsilon(0) == pytest.approx(epsilon_of(before, 1e-5))
+    assert protection(2).epsilon(1) == pytest.approx(epsilon_of(math.hypot(before, 2 / 5), 1e-5))
+    assert protection(2).epsilon(0, "neighbor") == pytest.approx(epsilon_of(2 / 2.5, 1e-5))
 
 
 def with_metrics(folder, **entry):

@@ -86,6 +86,20 @@ def test_privacy_is_the_worst_peers(tmp_path: Path) -> None:
     assert (found["epsilon"], found["delta"]) == (2.5, 1e-5)
 
 
+def test_each_number_is_the_largest_of_all_peers(tmp_path: Path) -> None:
+    for rank, (outsider, neighbor) in enumerate(((1.5, 3.0), (1.0, 50.0))):
+        spent = {
+            "guarantee": "averages",
+            "epsilon": outsider,
+            "epsilon_aggregate": outsider,
+            "delta": 1e-5,
+            "releases": 3,
+        }
+        spent["epsilon_neighbor"] = neighbor
+        peer(tmp_path, rank, [1.0, 0.0], 0.0, epsilon=outsider, delta=1e-5, privacy=spent)
+    assert "epsilon 1.5 against an outsider and 50 against" in privacy_line(collect(tmp_path, 2, 1.0)["privacy"])
+
+
 def test_no_bound_at_all_is_worse_than_any(tmp_path: Path) -> None:
     for rank, epsilon in enumerate((1.5, None)):
         spent = {"guarantee": "everything", "epsilon": epsilon, "delta": 1e-5, "releases": 3, "update_norm": 2.0}

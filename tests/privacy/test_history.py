@@ -86,19 +86,58 @@ def test_new_data_have_a_history_of_their_own(tmp_path: Path) -> None:
     assert next_run(tmp_path) == [("private", 3), ("private", 1)]
     plain(tmp_path, new_data=True)
     assert next_run(tmp_path) == [("plain", 1)]
-    plain(tmp_path, 0, new_data=True)
-    assert next_run(tmp_path) == []
 
 
-def test_that_data_are_new_is_not_forgotten_by_a_run_that_ended_before_its_first_release(tmp_path: Path) -> None:
+def test_what_was_said_of_new_data_means_nothing_where_nobody_got_anything_of_them(tmp_path: Path) -> None:
     private(tmp_path, 2)
     private(tmp_path, 0, new_data=True)
-    assert next_run(tmp_path) == []
+    assert next_run(tmp_path) == [("private", 2)]
+    assert Ledger(tmp_path, M, resume=True).earlier == [], "the run itself may go on with its new data"
+    plain(tmp_path, 0, new_data=True)
+    assert next_run(tmp_path) == [("private", 2)]
     private(tmp_path, 0)
-    assert next_run(tmp_path) == []
-    plain(tmp_path, 0)
-    plain(tmp_path, 1)
+    assert told(Ledger(tmp_path, M, resume=True).earlier) == [("private", 2)]
+
+
+def test_a_run_with_new_data_that_ended_before_its_first_release_goes_on_with_them(tmp_path: Path) -> None:
+    private(tmp_path, 2)
+    private(tmp_path, 0, new_data=True)
+    ledger = Ledger(tmp_path, M, resume=True)
+    ledger.charge(0, lambda: b"x")
+    assert next_run(tmp_path) == [("private", 1)]
+    plain(tmp_path, 0, new_data=True)
+    Unprotected(tmp_path).note(0)
     assert next_run(tmp_path) == [("plain", 1)]
+
+
+def test_a_folder_that_goes_back_to_old_data_still_remembers_them(tmp_path: Path) -> None:
+    def run(releases: int, data: str, *, new_data: bool = False) -> Ledger:
+        ledger = Ledger(tmp_path, M, resume=False, data=data, new_data=new_data)
+        ledger.begin()
+        for number in range(releases):
+            ledger.charge(number, lambda: b"x")
+        return ledger
+
+    run(2, "a")
+    assert run(3, "b", new_data=True).earlier == []
+    assert told(run(1, "a").earlier) == [("private", 2), ("private", 3)], "all since the flag, and the same data before"
+    wrong = run(1, "a", new_data=True)
+    assert (wrong.earlier, told(wrong.not_new)) == ([], [("private", 2), ("private", 1)])
+    right = run(1, "c", new_data=True)
+    assert (right.earlier, right.not_new) == ([], [])
+    other = Unprotected(tmp_path, data="d", new_data=True)
+    other.begin()
+    other.note(0)
+    assert told(Ledger(tmp_path, M, resume=False, data="d").earlier) == [("plain", 1)]
+    assert told(Ledger(tmp_path, M, resume=False, data="c").earlier) == [("private", 1), ("plain", 1)]
+
+
+def test_releases_without_noise_of_other_data_are_written_down_apart(tmp_path: Path) -> None:
+    for data in ("a", "a", "b"):
+        run = Unprotected(tmp_path, data=data)
+        run.begin()
+        run.note(0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ledger-1.jsonl", "ledger.jsonl"]
 
 
 def test_noise_of_another_scheme_is_no_noise_and_is_not_gone_on_with(tmp_path: Path) -> None:

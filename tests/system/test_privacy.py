@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -193,6 +194,27 @@ def test_bodies_released_without_noise_leave_nothing_to_promise(
     assert summary["privacy"]["epsilon_of_this_run"] == pytest.approx(Guarantee(2.0, 0.5, 1e-5).epsilon(2))
     log = (tmp_path / "run" / "rank-0" / "log.jsonl").read_text()
     assert "epsilon unbounded" in log
+
+
+def test_bodies_of_an_older_dpeer_count_whatever_was_run_since(
+    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], dpeer: Callable[..., Any], tmp_path: Path
+) -> None:
+    """It kept no ledger of runs without noise: only metrics tell of them, which the next run removes."""
+    common = ("--task", task, *schedule, "--size", 2, "--rounds", 1)
+    budget = ("--privacy", "client", "--target-epsilon", 100)
+    between = {
+        "nothing": (), "alone": ("--algorithm", "local"), "alone, privately": ("--algorithm", "local", *budget),
+        "without noise": ("--algorithm", "dfedavgm"),
+    }  # fmt: skip
+    for name, options in between.items():
+        simulate(*common, "--out", name)
+        for rank in range(2):
+            shutil.rmtree(tmp_path / name / f"rank-{rank}" / "privacy")
+        if options:
+            simulate(*common, *options, "--overwrite", "--out", name)
+        run = dpeer("simulate", *common, *budget, "--overwrite", "--out", name)
+        assert run.wait() == 5, name
+        assert "released bodies without noise" in run.output
 
 
 def test_a_run_with_noise_of_an_older_version_is_not_gone_on_with(

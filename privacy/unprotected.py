@@ -1,0 +1,72 @@
+"""Runs without noise: that bodies left as they were is written down, for what later runs in the folder may promise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dpeer.privacy import history
+from dpeer.privacy.history import FOLDER, LEDGER, Run
+
+
+class Unprotected:
+    """A run without noise; that it has released something is written down once.
+
+    Args:
+        folder: As `Ledger`'s, and so are the others.
+        data: SHA-256 (hex) of the peer's data; None where nobody knows.
+        new_data: Whether the data are others than those of earlier runs in the folder.
+        unrecorded: Whether an earlier run in the folder has sent bodies without leaving a ledger.
+    """
+
+    def __init__(
+        self, folder: Path, *, data: str | None = None, new_data: bool = False, unrecorded: bool = False
+    ) -> None:
+        self._folder, self._data = folder, data
+        self._new_data, self._unrecorded = new_data, unrecorded
+        self._noted = False
+
+    def begin(self) -> None:
+        """Begin a new run. An earlier one's ledger without noise, of the same data, stays: it says all there is."""
+        if self._unrecorded:
+            self._write(None, new_data=False, released=True)
+        run = history.read_or_none(self._path)
+        if self._path.exists() and (self._new_data or not _says_it(run, self._data)):
+            history.make_room(self._folder)
+        if self._new_data:
+            self._write(self._data, new_data=True, released=False)
+
+    def note(self, number: int) -> None:
+        """Round `number` is about to be released without noise; that is on disk when this returns.
+
+        Raises:
+            OSError: The disk refused; nothing may be sent.
+        """
+        if self._noted:
+            return
+        run = history.read_or_none(self._path)
+        if run is not None and run.mechanism is None and run.begun and not run.rounds:
+            history.mend(self._path)
+            history.append(self._path, {"round": number, "time": history.now()})
+        elif not _says_it(run, self._data):
+            self._write(self._data, new_data=False, released=True)
+        self._noted = True
+
+    def _write(self, data: str | None, *, new_data: bool, released: bool) -> None:
+        history.make_room(self._folder)
+        releases = [{"round": 0, "time": history.now()}] if released else []
+        history.write(self._path, history.header(None, data, new_data=new_data), *releases)
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / LEDGER
+
+
+def notes_releases(folder: Path) -> bool:
+    """Whether the ledger in a peer's folder is of a run that released something without noise."""
+    run = history.read_or_none(folder / FOLDER / LEDGER)
+    return run is not None and run.mechanism is None and bool(run.rounds)
+
+
+def _says_it(run: Run | None, data: str | None) -> bool:
+    """Whether a ledger says that these data have left without noise."""
+    return run is not None and run.mechanism is None and bool(run.rounds) and run.data == data
