@@ -1,7 +1,7 @@
-"""What can be read off releases whose updates are known: is the noise there, everywhere, fresh, and on the grid?
+"""What can be read off releases whose updates are known: clipping, grid, base and charge; `residuals` has the noise.
 
-For an audit, which knows the update of each release and so its noise. A check that fails is a defect, not bad luck:
-each is made at five and a half standard errors, or about one false alarm in 10^7.
+For an audit. A check that fails is a defect, not bad luck: each is made at five and a half standard errors, or about
+one false alarm in 10^7.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dpeer.privacy.guarantee import Guarantee
 
 Array = NDArray[np.float64]
 
-_ERRORS = 5.5
-_RARE = 1e-7
-_LAGS = 3
+ERRORS = 5.5
+RARE = 1e-7
 _DIGITS = 16
+_EXACT = 1e-4
 
 
 @dataclass(frozen=True)
@@ -51,68 +51,22 @@ def on_grid(released: Array, step: float) -> Check:
     return Check("grid", off == 0, f"{off:,} of {released.size:,} values are not on it")
 
 
-def never_twice(noise: Array) -> Check:
-    """No release has the noise of another one, as it has under a seed that comes again.
+def even_digits(steps: Sequence[Array]) -> Check:
+    """The last digits are as likely as each other, on each coordinate: what is below the noise is not in them.
 
     Args:
-        noise: Shape (releases, coordinates), in units of the noise's standard deviation.
+        steps: For each data set, values in units of the grid, shape (releases, coordinates).
     """
-    distinct = len(np.unique(np.round(noise, 3), axis=0))
-    return Check("fresh noise", distinct == len(noise), f"{distinct:,} different of {len(noise):,} releases")
-
-
-def enough(noise: Array) -> Check:
-    """On no coordinate is the noise weaker than it should be.
-
-    Args:
-        noise: As in `never_twice`.
-    """
-    squares = noise**2
-    weakest, all_ = float(squares.mean(axis=0).min()), float(squares.mean())
-    held = all(
-        variance >= 1 - _ERRORS * math.sqrt(2 / count)
-        for variance, count in ((weakest, len(noise)), (all_, noise.size))
+    every = np.concatenate([one.ravel() for one in steps]).astype(np.int64)
+    expected = every.size / _DIGITS
+    statistic = float(((np.bincount(every % _DIGITS, minlength=_DIGITS) - expected) ** 2 / expected).sum())
+    limit = float(chi2.isf(RARE, _DIGITS - 1))
+    odd = max(float(np.abs((one % 2).mean(axis=0) - 0.5).max()) * 2 * math.sqrt(len(one)) for one in steps)
+    return Check(
+        "last digits",
+        bool(statistic <= limit and odd <= ERRORS),
+        f"chi-square {statistic:.1f} of {limit:.1f}; odd on a coordinate {odd:.1f} errors of {ERRORS}",
     )
-    said = f"{math.sqrt(weakest):.3f} times what is claimed on the weakest, {math.sqrt(all_):.3f} on all"
-    return Check("noise by coordinate", held, said)
-
-
-def unrelated(noise: Array) -> Check:
-    """The noise of one coordinate tells nothing about that of another.
-
-    Args:
-        noise: As in `never_twice`; two coordinates or more.
-    """
-    products = noise.T @ noise / len(noise)
-    np.fill_diagonal(products, 0.0)
-    largest = float(np.abs(products).max())
-    limit = _ERRORS / math.sqrt(len(noise))
-    return Check("noise across coordinates", largest <= limit, f"largest correlation {largest:.3f} of {limit:.3f}")
-
-
-def forgotten(noise: Array) -> Check:
-    """The noise of one release tells nothing about that of the next ones.
-
-    Args:
-        noise: As in `never_twice`, releases in their order.
-    """
-    lags = range(1, min(_LAGS, len(noise) - 1) + 1)
-    largest = max((abs(float((noise[lag:] * noise[:-lag]).mean())) for lag in lags), default=0.0)
-    limit = _ERRORS / math.sqrt((len(noise) - _LAGS) * noise.shape[1])
-    return Check("noise across releases", largest <= limit, f"largest correlation {largest:.3f} of {limit:.3f}")
-
-
-def even_digits(steps: Array) -> Check:
-    """The last digits are as likely as each other: what is below the noise is not in them.
-
-    Args:
-        steps: Values in units of the grid, shape (values,).
-    """
-    counts = np.bincount(steps.astype(np.int64) % _DIGITS, minlength=_DIGITS)
-    expected = steps.size / _DIGITS
-    statistic = float(((counts - expected) ** 2 / expected).sum())
-    limit = float(chi2.isf(_RARE, _DIGITS - 1))
-    return Check("last digits", statistic <= limit, f"chi-square {statistic:.1f} of {limit:.1f}")
 
 
 def clipped(name: str, along: Array, clip_norm: float, std: float) -> Check:
@@ -127,8 +81,22 @@ def clipped(name: str, along: Array, clip_norm: float, std: float) -> Check:
     mean, error = float(along.mean()), std / math.sqrt(along.size)
     return Check(
         f"clipping, {name}",
-        mean <= clip_norm + _ERRORS * error,
+        mean <= clip_norm + ERRORS * error,
         f"{mean / clip_norm:.3f} clip norms, ± {error / clip_norm:.3f}",
+    )
+
+
+def clipped_exactly(moved: Array, clip_norm: float) -> Check:
+    """With next to no noise, no release is further from its base than the clip norm, and all are finite.
+
+    Args:
+        moved: Releases less their bases, shape (releases, coordinates).
+        clip_norm: C.
+    """
+    finite = bool(np.isfinite(moved).all())
+    longest = float(np.linalg.norm(moved, axis=1).max()) / clip_norm if finite else math.inf
+    return Check(
+        "clipping, without noise", longest <= 1 + _EXACT, f"at most {longest:.5f} clip norms in {len(moved)} updates"
     )
 
 

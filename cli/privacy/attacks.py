@@ -11,7 +11,7 @@ import numpy as np
 
 from dpeer.cli.privacy.canary import COORDINATES, LAYERS, Array, Setting, View, view
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy import Guarantee, Sparsifier, checks
+from dpeer.privacy import Guarantee, Sparsifier, checks, mechanism, residuals
 from dpeer.privacy.audit import Audit
 from dpeer.privacy.audit import audit as audited
 from dpeer.privacy.checks import Check
@@ -30,6 +30,13 @@ _SPARSIFIERS = ("top-k:0.4", "random:0.4")
 _EVERYWHERE = np.full(COORDINATES, COORDINATES**-0.5)
 _SHORT = 200
 """Releases in an attack on one way to send."""
+
+_SMALL = (0.0, 0.1, 0.9)
+_LENGTHS = (0.0, 0.5, 0.999, 1.001, 1.02, 1.1, 1.5, 10.0, 1e3, 1e6, 1e30, float("inf"), float("nan"))
+"""Of updates, in clip norms."""
+
+_WIDE = 200_003
+"""Values of a body whose noise is drawn in several blocks, by several threads."""
 
 Tell = Callable[[int], None]
 """Told how many releases have been made."""
@@ -57,7 +64,9 @@ class Report:
 
 def releases(rounds: int, runs: int) -> int:
     """How many releases `examine` makes."""
-    return 2 * runs * rounds + _near(rounds, runs) + 2 * 2 * COORDINATES * _each(runs) + (2 + 3 * 2 + 3) * _SHORT
+    ways = sum(2 if sparsifier.rule == "top-k" else 1 for sparsifier, _ in _ways())
+    single = len(_LENGTHS) * len(_sides()) + 2 * len(_axes()) * _each(runs)
+    return 2 * runs * rounds + _near(rounds, runs) + single + (len(_SMALL) + ways) * _SHORT
 
 
 def examine(guarantee: Guarantee, rounds: int, runs: int, tell: Tell = lambda made: None) -> Report:
@@ -80,15 +89,23 @@ def examine(guarantee: Guarantee, rounds: int, runs: int, tell: Tell = lambda ma
     bound = audited(_sums(first), _sums(second), middle, 1 - _MAIN)
     noise = np.concatenate([_noise(setting, one, sign * update) for group, sign in ((first, apart), (second, 1.0))
                             for one in group])  # fmt: skip
+    step = grid(guarantee.noise_std)
+    released = [np.concatenate([one.released for one in group]) for group in (first, second)]
     return Report(claimed, bound, [
         checks.charged(guarantee, rounds, [one.counted for one in views], [one.epsilon for one in views]),
         checks.from_released(np.concatenate([one.strayed for one in views])),
-        checks.on_grid(np.concatenate([one.released for one in views]), grid(guarantee.noise_std)),
-        checks.even_digits(np.concatenate([one.released.ravel() for one in views]) / grid(guarantee.noise_std)),
-        checks.never_twice(noise),
-        checks.enough(noise),
-        checks.unrelated(noise),
-        checks.forgotten(noise),
+        checks.on_grid(np.concatenate(released), step),
+        checks.even_digits([one / step for one in released]),
+        residuals.never_twice(noise),
+        residuals.enough(noise),
+        residuals.by_round(noise, rounds),
+        residuals.lengths(noise),
+        residuals.normal(noise),
+        residuals.unrelated(noise),
+        residuals.forgotten(noise),
+        _short_updates(setting, tell),
+        _large_body(setting),
+        _without_noise(setting, tell),
         _clipping("far too long", setting, second),
         _clipping(
             "a little too long", setting,
@@ -135,11 +152,63 @@ def _clipping(name: str, setting: Setting, views: Sequence[View]) -> Check:
     return checks.clipped(name, along, setting.guarantee.clip_norm, setting.guarantee.noise_std)
 
 
-def _directions(setting: Setting, each: int, tell: Tell) -> Check:
-    """One release at a time, in the direction of each coordinate, and in as many others that no layer is alone in."""
+def _short_updates(setting: Setting, tell: Tell) -> Check:
+    """Updates that need no clipping, or are nothing, are noised as the others are."""
+    noise = []
+    for length in _SMALL:
+        update = length * setting.guarantee.clip_norm * _EVERYWHERE
+        noise.append(_noise(setting, _told(tell, view(setting, _SHORT, update)), update))
+    each = [residuals.enough(one) for one in noise]
+    together = np.concatenate(noise)
+    found = [*each, residuals.never_twice(together), residuals.normal(together), residuals.forgotten(together)]
+    return _all("short updates", found, f"{len(together)} releases")
+
+
+def _large_body(setting: Setting) -> Check:
+    """The noise of a body of several blocks, which two threads draw."""
+    nothing = np.zeros(_WIDE, dtype=np.float32)
+    guarantee = setting.guarantee
+    drawn, _ = mechanism.privatize(
+        nothing, nothing, guarantee.clip_norm, guarantee.noise_std, kept=Sparsifier(), mask=None, threads=2
+    )
+    noise = drawn.astype(np.float64) / guarantee.noise_std
+    parts = noise[: _WIDE // 100 * 100].reshape(100, -1).T
+    found = [residuals.normal(noise), residuals.forgotten(noise), residuals.enough(parts), residuals.lengths(parts)]
+    return _all("a large body", found, f"{_WIDE:,} values")
+
+
+def _without_noise(setting: Setting, tell: Tell) -> Check:
+    """Updates of all lengths, in all layers and in single ones, with noise that hides nothing of their length."""
+    exact = Setting(Guarantee(1e-6, setting.guarantee.clip_norm, setting.guarantee.delta))
+    moved = [
+        _told(
+            tell, view(exact, 1, np.where(side, length * exact.guarantee.clip_norm * np.where(side, side, 1), 0))
+        ).moved
+        for length, side in itertools.product(_LENGTHS, _sides())
+    ]
+    return checks.clipped_exactly(np.concatenate(moved), exact.guarantee.clip_norm)
+
+
+def _sides() -> list[Array]:
+    """Directions: all coordinates, one, and those of single layers."""
+    layers = np.split(np.eye(COORDINATES), np.cumsum(LAYERS)[:-1])
+    return [_EVERYWHERE, np.eye(COORDINATES)[-1], *(layer.sum(axis=0) / np.sqrt(len(layer)) for layer in layers)]
+
+
+def _all(name: str, found: Sequence[Check], said: str) -> Check:
+    failed = [check for check in found if not check.held]
+    return Check(name, not failed, "; ".join(f"{check.name}: {check.said}" for check in failed) or said)
+
+
+def _axes() -> list[Array]:
     # Directions anybody may know; what matters is that they are not those of the long attack.
     drawn = np.linalg.qr(np.vander(np.linspace(-1, 1, COORDINATES)))[0]
-    directions = [*np.eye(COORDINATES), *drawn.T]
+    return [*np.eye(COORDINATES), *drawn.T]
+
+
+def _directions(setting: Setting, each: int, tell: Tell) -> Check:
+    """One release at a time, in the direction of each coordinate, and in as many others that no layer is alone in."""
+    directions = _axes()
     confidence = 1 - _OTHERS / 2 / len(directions)
     found = [_proven(setting, direction, direction, each, confidence, tell) for direction in directions]
     claimed = setting.guarantee.mu(1)
@@ -178,13 +247,12 @@ def _way(setting: Setting, tell: Tell) -> Check:
         kept = noise[masks].reshape(_SHORT, -1)
         along = (one.moved * np.where(masks, 1.0, 0.0)).sum(axis=1) / np.sqrt(masks.sum(axis=1))
         found = [
-            checks.on_grid(one.released, step), checks.from_released(one.strayed), checks.never_twice(kept),
-            checks.enough(kept), checks.unrelated(kept), checks.forgotten(kept),
+            checks.on_grid(one.released, step), checks.from_released(one.strayed), residuals.never_twice(kept),
+            residuals.enough(kept), residuals.unrelated(kept), residuals.forgotten(kept), residuals.normal(kept),
             checks.clipped("far too long", along, guarantee.clip_norm, guarantee.noise_std),
             checks.charged(guarantee, _SHORT, [one.counted], [one.epsilon]),
         ]  # fmt: skip
-    failed = [check for check in found if not check.held]
-    return Check(name, not failed, "; ".join(f"{check.name}: {check.said}" for check in failed) or f"{_SHORT} releases")
+    return _all(name, found, f"{_SHORT} releases")
 
 
 def _selection(setting: Setting, step: float, tell: Tell) -> list[Check]:
@@ -203,7 +271,7 @@ def _selection(setting: Setting, step: float, tell: Tell) -> list[Check]:
     noise = np.concatenate([one.moved for one in views]) / guarantee.noise_std
     strayed = np.concatenate([one.strayed for one in views])
     return [
-        checks.on_grid(released, step), checks.never_twice(noise), checks.from_released(strayed), found,
+        checks.on_grid(released, step), residuals.never_twice(noise), checks.from_released(strayed), found,
         checks.charged(guarantee, _SHORT, [one.counted for one in views], [one.epsilon for one in views]),
     ]  # fmt: skip
 
