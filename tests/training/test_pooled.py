@@ -221,6 +221,29 @@ def test_some_of_the_samples(options: dict[str, int]) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"train_samples": 90}, {"test_samples": 40}, {"train_samples": 90, "test_samples": 40}]
+)
+@pytest.mark.parametrize("spec", ["writer", "iid"])
+def test_places_are_those_in_the_whole_pools(options: dict[str, int], spec: str) -> None:
+    """Whole writers count through both pools, as they were before some of their samples were drawn."""
+
+    def reader(_: str) -> Data:
+        return Data(
+            pool(200, groups=np.arange(200) % 4), pool(80, first=200, groups=4 + np.arange(80) % 2), 4, "writer"
+        )
+
+    forget()
+    data = read(reader, "x", 1, **options)
+    for rank in range(3):
+        task = pooled_task(data, rank, 3, 0, Choices(partition=spec, validation=0.2), model="mlp")
+        assert task.indices is not None
+        assert task.validation is not None
+        for name, held in (("train", task.train), ("validation", task.validation), ("test", task.test)):
+            first = 200 if spec == "iid" and name == "test" else 0
+            assert (first + task.indices[name]).tolist() == held.tensors[0][:, 0].int().tolist()
+
+
 def peers(count: int, task: str, **options: Any) -> list[tuple[str, Mapping[str, Any]]]:
     return [(task, options)] * count
 

@@ -25,6 +25,7 @@ class Pool:
         stretches: Which samples must not be parted by holding some out (they overlap, or belong together), by a
             number each, shape (samples,); None where every sample stands alone.
         numbers: Each sample's place in the data set's own pool, shape (samples,); None where that is its place here.
+        whole: How many samples the data set's own pool has; None where they are all here.
     """
 
     inputs: Tensor
@@ -32,6 +33,7 @@ class Pool:
     groups: NDArray[np.generic] | None = None
     stretches: Numbers | None = None
     numbers: Numbers | None = None
+    whole: int | None = None
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -99,13 +101,17 @@ class Data:
 
     @property
     def together(self) -> Pool:
-        """Both pools as one, test after training."""
+        """Both pools as one, test after training; places count through both as the data set has them."""
         if self.test is None:
             return self.train
         a, b = self.train, self.test
+        before = len(a) if a.whole is None else a.whole
+        places = [pool.places(np.arange(len(pool), dtype=np.int64)) for pool in (a, b)]
         return Pool(
             torch.cat([a.inputs, b.inputs]),
             torch.cat([a.targets, b.targets]),
             self.groups,
             None if a.stretches is None or b.stretches is None else np.concatenate([a.stretches, b.stretches]),
+            np.concatenate([places[0], before + places[1]]),
+            before + (len(b) if b.whole is None else b.whole),
         )

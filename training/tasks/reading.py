@@ -66,4 +66,5 @@ def _some(option: str, pool: Pool, count: Any, seed: int, which: int) -> Pool:
         None if pool.groups is None else pool.groups[rows],
         None if pool.stretches is None else pool.stretches[rows],
         rows,
+        len(pool),
     )
