@@ -11,6 +11,8 @@ from typing import Any, Protocol, Self
 
 from rich.console import Console
 
+from dpeer.peer.records import has_diverged
+
 
 class View(Protocol):
     """Told what happens in a federation."""
@@ -39,7 +41,7 @@ class Printer:
 
     def warn_if_diverged(self, rank: int, entry: Mapping[str, Any]) -> None:
         """Say once that a peer's training has diverged."""
-        if entry["active"] and entry["train_loss"] is None and rank not in self._diverged:
+        if has_diverged(entry) and rank not in self._diverged:
             self._diverged.add(rank)
             self._print(
                 f"rank {rank}: training has diverged in round {entry['round'] + 1}, the loss is not finite: lower the "

@@ -12,7 +12,7 @@ from dpeer.exceptions import AddressError, Interrupted
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.keeper import Keeper
 from dpeer.peer.learner import Learner
-from dpeer.peer.records import RoundRecord, cost
+from dpeer.peer.records import RoundRecord, cost, has_diverged
 from dpeer.peer.rounds import run_rounds
 from dpeer.peer.session import Session
 from dpeer.peer.transports import Transport
@@ -177,7 +177,7 @@ class Peer:
         await self._worker.write(self._keeper.complete, entry)
         self._report(entry)
         self._log.info("%s", _line(entry, self.config.rounds))
-        if entry["train_loss"] is None and record.train_loss is not None:
+        if has_diverged(entry):
             self._log.warning(
                 "training has diverged: the loss is not finite; lower the learning rates, or look for NaN in the data"
             )

@@ -25,6 +25,7 @@ class RoundRecord:
     metrics: Mapping[str, float] | None
     accuracy_trained: float | None
     train_loss: float | None
+    """None where nothing was trained; not finite where training has diverged."""
     bytes_sent: int
     bytes_received: int
     heard: list[int]
@@ -51,9 +52,18 @@ class RoundRecord:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON values: a number that is not finite (training diverged) becomes None."""
-        plain: dict[str, Any] = finite(asdict(self))
+        """Plain JSON values: a number that is not finite becomes None; whether training has diverged stands beside."""
+        diverged = self.train_loss is not None and not math.isfinite(self.train_loss)
+        plain: dict[str, Any] = finite(asdict(self)) | {"diverged": diverged}
         return plain
+
+
+def has_diverged(entry: Mapping[str, Any]) -> bool:
+    """Whether training has diverged in a round, by its line of metrics.jsonl.
+
+    A line of an older dpeer does not say it: there a round that the peer took part in and that has no loss diverged.
+    """
+    return bool(entry.get("diverged", entry["active"] and entry["train_loss"] is None))
 
 
 def finite(value: Any) -> Any:

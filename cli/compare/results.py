@@ -14,6 +14,7 @@ from typing import Any, Literal
 from dpeer.cli.compare.statistics import first_reached
 from dpeer.cli.folders import rank_folder
 from dpeer.exceptions import ConfigurationError
+from dpeer.peer.records import has_diverged
 from dpeer.training import Algorithm, Hyperparameters, find_algorithm
 
 Measure = Literal["accuracy", "accuracy_trained"]
@@ -60,8 +61,8 @@ class Result:
 
     @property
     def diverged(self) -> bool:
-        """Whether the training loss of any peer has not been finite in a round it took part in."""
-        return any(line["active"] and line["train_loss"] is None for lines in self._lines for line in lines)
+        """Whether the training loss of any peer has not been finite in a round that it trained in."""
+        return any(has_diverged(line) for lines in self._lines for line in lines)
 
     def last(self, measure: Measure) -> list[float]:
         """Every peer's accuracy after the last round, by rank."""

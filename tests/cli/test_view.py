@@ -73,6 +73,17 @@ def test_who_sits_a_round_out_has_not_diverged() -> None:
     assert lines(out)[1:] == ["round 1/1, loss 0.5000, accuracy 0.7500 (lowest 0.7500), sent 1.5 kB"]
 
 
+def test_who_trains_nothing_has_not_diverged() -> None:
+    for terminal in (False, True):
+        out = console(terminal=terminal)
+        with open_view(out, 2, 1, "title") as view:
+            view.record(0, entry(0, train_loss=None, diverged=False))
+            view.record(1, entry(0, active=False, train_loss=None, diverged=True))
+        said = [line for line in lines(out) if "diverged" in line]
+        assert len(said) == 1, "who sat the last round out, but fine-tuned after it"
+        assert "rank 1: training has diverged in round 1" in said[0]
+
+
 def test_how_long_the_rest_takes_is_said_where_it_is_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     out = console(terminal=False)
     clock = iter([100.0, 190.0, 280.0, 370.0])

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import shutil
 import time
 
@@ -52,6 +53,18 @@ async def test_every_round_is_recorded(federation, kind, tmp_path):
     assert summary["bytes_sent"] == 6 * wire.size(frames)
     assert summary["accuracy"] == lines[-1]["accuracy"]
     assert (tmp_path / "rank-1" / "model.safetensors").read_bytes() == ours.learners[1].body.tobytes()
+
+
+async def test_a_round_in_which_nothing_was_trained_has_not_diverged(federation, tmp_path):
+    ours = federation("inprocess", build("ring", 3), rounds=2, out=tmp_path)
+    for rank, loss in ((1, None), (2, math.nan)):
+        ours.learners[rank].train = lambda number, loss=loss: loss
+    outcomes(await ours.run())
+    for rank, diverged in enumerate((False, False, True)):
+        lines = [json.loads(line) for line in (tmp_path / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()]
+        assert [line["train_loss"] is None for line in lines] == [rank > 0] * 2
+        assert [line["diverged"] for line in lines] == [diverged] * 2
+        assert any("diverged" in line for line in ours.logs[rank]) == diverged
 
 
 @pytest.mark.parametrize("name", ["ring", "exponential-directed"])

@@ -40,6 +40,7 @@ def write_cell(tmp_path: Path) -> Write:
         metrics: Sequence[str] = ("accuracy",),
         counts: tuple[list[int], list[int]] | None = ([3, 1], [2, 2]),
         head_parameters: int = 4,
+        trains: bool = True,
         **hyperparameters: Any,
     ) -> Path:
         folder, size, rounds = tmp_path / name, len(accuracy), len(accuracy[0])
@@ -61,6 +62,7 @@ def write_cell(tmp_path: Path) -> Write:
                         "metrics": dict.fromkeys(metrics, value) if evaluated else None,
                         "train_loss": None if lost(rank, number) or not active(rank, number) else 0.5,
                         "active": active(rank, number),
+                        **({} if trains else {"train_loss": None, "diverged": False}),
                         "bytes_sent": 100 * (rank + 1),
                     }
                 )

@@ -57,6 +57,7 @@ def test_the_loss_says_whether_training_diverged_but_not_of_who_sat_out(result: 
     assert not result(values).diverged
     assert not result(values, active=lambda rank, number: rank != number).diverged
     assert result(values, lost=lambda rank, number: (rank, number) == (1, 0)).diverged
+    assert not result(values, trains=False).diverged
 
 
 def test_the_target_is_held_against_a_mean_of_five(result: Made) -> None:
