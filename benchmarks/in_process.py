@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -15,6 +14,7 @@ from fleet import WARM_UP, Case, Figures, Introduce, Laps, unshared_mb
 from gossip_round import idle
 
 from dpeer.cli.heap import keep_heap
+from dpeer.cores import own_cores
 from dpeer.peer import LivenessConfig, Network, Peer, PeerConfig, Worker
 from dpeer.topology import build
 
@@ -30,9 +30,9 @@ def simulated(rank: int, case: Case, introduce: Introduce) -> Figures:
 
 
 async def _federation(case: Case, size: int) -> Figures:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     executor, disk = (
-        ThreadPoolExecutor(min(size, cores), initializer=torch.set_num_threads, initargs=(1,)) for _ in range(2)
+        ThreadPoolExecutor(min(size, len(own_cores())), initializer=torch.set_num_threads, initargs=(1,))
+        for _ in range(2)
     )
     laps, done, network, graph = Laps(), Counter[int](), Network(), build("ring", size)
 

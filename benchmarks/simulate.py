@@ -39,6 +39,7 @@ from safetensors import safe_open
 from dpeer.cli.federation import run_federation
 from dpeer.cli.heap import keep_heap
 from dpeer.cli.settings import Settings
+from dpeer.cores import own_cores
 from dpeer.topology import build
 from dpeer.training import Hyperparameters, Learner, Task, build_model
 
@@ -146,7 +147,8 @@ def _pin(counter: Any) -> None:
     keep_heap()
     if hasattr(os, "sched_setaffinity"):
         with counter.get_lock():
-            os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[counter.value % len(os.sched_getaffinity(0))]})
+            here = own_cores()
+            os.sched_setaffinity(0, {here[counter.value % len(here)]})
             counter.value += 1
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -109,14 +108,15 @@ def machine() -> dict[str, Any]:
     import torch
     import zmq
 
+    from dpeer.cores import own_cores
+
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         cpu = next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         cpu = platform.processor() or platform.machine()
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
-        "cpu": cpu, "cores": cores, "python": platform.python_version(), "torch": torch.__version__,
+        "cpu": cpu, "cores": len(own_cores()), "python": platform.python_version(), "torch": torch.__version__,
         "pyzmq": zmq.__version__, "libzmq": zmq.zmq_version(), "date": datetime.now(UTC).date().isoformat(),
     }  # fmt: skip
 

@@ -32,6 +32,7 @@ from local_training import ImageNet32, random_images
 from traffic import Neighborhood, pieces
 
 from dpeer.cli.heap import keep_heap
+from dpeer.cores import own_cores
 from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.training import Hyperparameters, Learner, Task
 
@@ -41,7 +42,7 @@ BODY_BYTES = 45_000_000
 def partner(address: str, neighbors: int, rate: float, pipe: Connection) -> None:
     """All neighbors: told True it sends at that many bytes a second on each link, told False it stops and reports."""
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        os.sched_setaffinity(0, {own_cores()[-1]})
     with zmq.Context() as context:
         poller = zmq.Poller()
         poller.register(pipe.fileno(), zmq.POLLIN)

@@ -18,6 +18,7 @@ from dpeer.cli.folders import DISAGREEMENT, held, rank_folder, save_partition
 from dpeer.cli.heap import keep_heap
 from dpeer.cli.settings import Settings
 from dpeer.cli.view import View
+from dpeer.cores import own_cores
 from dpeer.exceptions import TaskError
 from dpeer.peer import LivenessConfig, Network, Outcome, Peer, PeerConfig, Worker
 from dpeer.peer.records import close_logger, peer_logger
@@ -54,7 +55,7 @@ class Simulation:
             DpeerError: the first one that any peer raised; the others have been ended.
         """
         # A worker thread per core, one torch thread each: faster than one thread of many, and bit-identical.
-        workers = min(self._settings.size, self._settings.workers or _cores())
+        workers = min(self._settings.size, self._settings.workers or len(own_cores()))
         executor, disk = (
             ThreadPoolExecutor(workers, name, initializer=torch.set_num_threads, initargs=(1,))
             for name in ("tensors", "disk")
@@ -131,10 +132,6 @@ class Simulation:
         assert self._disagreement is not None, "made before the peers begin"
         self._disagreement.record(rank, entry["round"])
         self._view.record(rank, entry)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 async def _blaming(rank: int, run: Awaitable[T]) -> T:

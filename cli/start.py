@@ -18,6 +18,7 @@ from dpeer.cli.graph import build_graph
 from dpeer.cli.options import GRAPH, RUN, TRAINING, run_options, setting_options
 from dpeer.cli.settings import Settings
 from dpeer.cli.summary import privacy_line
+from dpeer.cores import own_cores
 from dpeer.exceptions import ConfigurationError
 from dpeer.peer.peer import dialled
 
@@ -48,7 +49,7 @@ def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, new
         to_dial = dialled(number, build_graph(settings).connections(number, settings.rounds), everyone)
     if own.threads is None and addresses.all_on_this_host(settings):
         # Threads of several peers that fight for the same cores can be a hundred times slower.
-        own = own.model_copy(update={"threads": max(1, (os.cpu_count() or 1) // settings.size)})
+        own = own.model_copy(update={"threads": max(1, len(own_cores()) // settings.size)})
     folders.check(own.out, [number], resume=resume, overwrite=overwrite, new_data=new_data)
 
     handler = logging.StreamHandler()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ import click
 from rich.console import Console
 
 from dpeer.cli.options import GRAPH, TRAINING, setting_options, task_option
+from dpeer.cores import own_cores
 
 _OURS = ("topology", "partition", "algorithm", "seed", "validation")
 """Settings that have an option of their own here, or none."""
@@ -89,5 +89,4 @@ def compare(
     }  # fmt: skip
     found = load(experiment, flags, plan, small=small)
     console = Console(stderr=True)
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return Comparison(found, out, jobs or here, console).run()
+    return Comparison(found, out, jobs or len(own_cores()), console).run()

@@ -19,6 +19,7 @@ from typing import Any
 
 from dpeer.cli.compare.cells import Cell
 from dpeer.cli.settings import Settings
+from dpeer.cores import own_cores
 from dpeer.exceptions import CellFailed, CheckpointError, DpeerError
 
 Tell = Callable[[str], None]
@@ -60,7 +61,7 @@ def run_cells(cells: Sequence[Cell], jobs: int, tell: Tell) -> bool:
     # Spawned: torch's threads do not survive a fork.
     context = multiprocessing.get_context("spawn")
     cores = context.SimpleQueue()
-    here = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [-1]
+    here = own_cores() if hasattr(os, "sched_setaffinity") else [-1]
     for job in range(jobs):
         cores.put(here[job % len(here)] if jobs > 1 else -1)
     with _stoppable() as stop, ProcessPoolExecutor(jobs, context, _prepare, (cores,)) as pool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpeer.cores import own_cores
 from dpeer.exceptions import TaskError
 from dpeer.training.errors import describe
 
@@ -46,7 +46,7 @@ def read_images(task: str, paths: Sequence[Path], channels: int, side: int, *, r
                     f"task {task!r}: the image {paths[number]} cannot be read: {describe(error)}"
                 ) from error
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(len(own_cores())) as pool:
         for _ in pool.map(some, range(0, len(paths), _AT_ONCE)):
             pass
     return torch.from_numpy(found)
