@@ -32,7 +32,8 @@ def mismatch(ours: Hello, theirs: Hello, schedule: Schedule) -> str | None:
     if ours.digest != theirs.digest:
         return (
             f"initial body: {ours.digest[:12]} here, {theirs.digest[:12]} at {them}: everyone must start from the same "
-            "values; build the model first thing in the task factory, before touching data or random numbers"
+            "values, those of frozen parameters included; build the model first thing in the task factory, before "
+            "touching data or random numbers"
         )
     if not schedule.fits(ours.next_round, theirs.rank, theirs.next_round):
         return (

@@ -46,7 +46,7 @@ class Learner(Protocol):
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of the initial body, equal on all peers."""
+        """SHA-256 (hex) of the initial body and of what of the model is frozen outside the head, equal on all peers."""
 
     @property
     def payload_bytes(self) -> int:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from dpeer.exceptions import DpeerError, TaskError
 
@@ -40,6 +42,28 @@ def blame(what: str, hint: Callable[[], str] = lambda: "") -> Iterator[None]:
     except Exception as error:
         advice = hint()
         raise TaskError(f"{what}: {describe(error)}{f' ({advice})' if advice else ''}") from error
+
+
+def lone_sample_hint(model: nn.Module, samples: int, batch_size: int) -> str:
+    """What to do where the error being handled is that of batch statistics of one sample; empty if it is another.
+
+    Args:
+        model: What failed.
+        samples: How many training samples there are.
+        batch_size: How many a minibatch has, but for the last.
+    """
+    error = sys.exception()
+    if not isinstance(error, ValueError) or "more than 1 value per channel" not in str(error):
+        return ""
+    names = {id(module): f" {name!r}" if name else "" for name, module in model.named_modules()}
+    run = [frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    who = next((f"{type(it).__name__}{names[id(it)]}" for it in run[::-1] if id(it) in names), "batch normalisation")
+    if batch_size == 1:
+        return f"{who} needs two samples a minibatch: choose a larger --batch-size than 1, or use torch.nn.GroupNorm"
+    return (
+        f"{who} needs two samples a minibatch, and {samples} training samples in minibatches of {batch_size} leave one "
+        "over: choose a --batch-size that does not, or use torch.nn.GroupNorm"
+    )
 
 
 def batch_hint(inputs: Any, targets: Any = None, outputs: Any = None) -> str:

@@ -23,7 +23,7 @@ from dpeer.training.judge import Judge
 from dpeer.training.payload import Payload
 from dpeer.training.randomness import GlobalGenerators, Purpose
 from dpeer.training.snapshots import Snapshots
-from dpeer.training.split import split
+from dpeer.training.split import frozen_alike, split
 from dpeer.training.task import Task, claim
 from dpeer.training.trainer import Trainer
 
@@ -80,20 +80,21 @@ class Learner:
         self._algorithm = find_algorithm(algorithm)()
         claim(task.model)
         parts = split(task.model, task.head, self._algorithm.shares, algorithm)
+        frozen = frozen_alike(task.model, task.head) if self.shares else {}
         h = hyperparameters or Hyperparameters()
+        self._generators = GlobalGenerators(seed, rank, compute.device, draws=task.draws)
         with compute.reporting():
             if not compute.on_host:
                 task.model.to(compute.device)  # parameters stay the same objects
-            self._trainer = Trainer(task, parts, h, rank=rank, seed=seed, compute=compute)
+            self._trainer = Trainer(task, parts, h, rank=rank, seed=seed, compute=compute, generators=self._generators)
             self._judge = Judge(task, keep, evaluate_on, compute)
-        self._generators = GlobalGenerators(seed, rank, compute.device, draws=task.draws)
         self._rank, self._seed = rank, seed
         self._model = task.model
         self._algorithm.start(self._trainer)
         self._protection, self._unprotected = protection, unprotected
         self._codec = choose_codec(self._algorithm, self._trainer, protection, steady=steady)
         self._snapshots = Snapshots(self._trainer, {"algorithm": self._algorithm, "codec": self._codec})
-        self._digest = payload.digest(self._trainer.body.data)
+        self._digest = payload.digest(self._trainer.body.data, frozen)
         self._mixed = False
 
     # What the handshake and the logs need.
@@ -105,7 +106,7 @@ class Learner:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of the initial body's bytes."""
+        """SHA-256 (hex) of the initial body's bytes, and of the frozen parameters outside the head if there are any."""
         return self._digest
 
     @property
@@ -238,7 +239,7 @@ class Learner:
     @contextmanager
     def _predicting(self) -> Iterator[None]:
         """Within it the model is the one that predicts."""
-        with self._trainer.holding(self._algorithm.predictor(self._trainer)):
+        with self._trainer.holding(self._algorithm.predictor(self._trainer), self._algorithm.untrained()):
             yield
             self._trainer.reattach()
 

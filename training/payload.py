@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -28,6 +29,8 @@ _BITS: dict[int, tuple[np.dtype[Any], torch.dtype]] = {
     4: (np.dtype("<i4"), torch.int32),
 }
 """By bytes a value: numpy knows no bfloat16, so only bits pass through it."""
+
+_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 _BLOCK = 2**18
 """Values that are handled together: few enough to stay in a cache, many enough not to count the calls."""
@@ -66,9 +69,17 @@ def _bits(vector: Tensor, dtype: WireDtype) -> NDArray[Any]:
     return vector.to(_TORCH[dtype]).cpu().view(bits).numpy().astype(little, copy=False)
 
 
-def digest(vector: Tensor) -> str:
-    """SHA-256 (hex) of the vector's bytes."""
-    return hashlib.sha256(encode(vector)).hexdigest()
+def digest(vector: Tensor, frozen: Mapping[str, Tensor] = MappingProxyType({})) -> str:
+    """SHA-256 (hex) of the vector's bytes and, where there are any, of frozen tensors of any type and their names."""
+    found = hashlib.sha256(encode(vector))
+    for name, tensor in frozen.items():
+        found.update(f"|{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
+        # As real numbers if it is complex, and then as integers: numpy does not know every type of torch.
+        flat = tensor.detach().cpu().resolve_conj().contiguous().reshape(-1)
+        flat = torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat
+        bits = flat.view(_INTEGERS[flat.itemsize]).numpy()
+        found.update(np.ascontiguousarray(bits, bits.dtype.newbyteorder("<")).data)
+    return found.hexdigest()
 
 
 class _Readable:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
@@ -111,6 +111,25 @@ class GlobalGenerators:
             yield
             if before is not None:
                 self._draws[kind] = before != _states(self._device)
+
+    def rewinding(self) -> Callable[[], None]:
+        """What puts the generators back to where they are now, for a task that is to draw the same once more.
+
+        To be used within `kept`. Where it is known that training does not draw, nothing is done: others may be drawing.
+        """
+        if self._draws.get(Purpose.TRAIN) is False:
+            return lambda: None
+        host, numpys, pythons = torch.get_rng_state(), np.random.get_state(legacy=True), random.getstate()
+        device = torch.cuda.get_rng_state(self._device) if self._device.type == "cuda" else None
+
+        def rewind() -> None:
+            torch.set_rng_state(host)
+            np.random.set_state(numpys)
+            random.setstate(pythons)
+            if device is not None:
+                torch.cuda.set_rng_state(device, self._device)
+
+        return rewind
 
     @contextmanager
     def _watched(self, kind: Purpose) -> Iterator[None]:

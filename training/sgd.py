@@ -47,7 +47,9 @@ def clip_gradient(flat: Flat, longest: float) -> None:
     flat.grad.mul_((longest / (norm + _CLIP_TINY)).clamp_max(1.0))
 
 
-def sam_gradient(flat: Flat, gradient: Callable[[], Tensor], rho: float, kept: Tensor) -> Tensor:
+def sam_gradient(
+    flat: Flat, gradient: Callable[[], Tensor], rho: float, kept: Tensor, again: Callable[[], object] | None = None
+) -> Tensor:
     """Leave SAM's gradient in ``flat.grad``: the gradient at w + rho g / ||g||, with g the one at w.
 
     Foret et al., Sharpness-Aware Minimization, ICLR 2021, equations 2 and 3. The norm is over all of `flat`.
@@ -57,6 +59,7 @@ def sam_gradient(flat: Flat, gradient: Callable[[], Tensor], rho: float, kept: T
         gradient: Computes the minibatch's gradient into ``flat.grad`` and returns its loss.
         rho: The perturbation's length.
         kept: Room for a copy of the parameters, shape (count,).
+        again: Computes the gradient at the perturbed parameters into ``flat.grad``; `gradient` if None.
 
     Returns:
         The loss at w, unperturbed.
@@ -65,6 +68,6 @@ def sam_gradient(flat: Flat, gradient: Callable[[], Tensor], rho: float, kept: T
     kept.copy_(flat.data)
     norm = torch.linalg.vector_norm(flat.grad).clamp_min(_TINY)
     flat.data.addcmul_(flat.grad, rho / norm)
-    gradient()
+    (again or gradient)()
     flat.data.copy_(kept)
     return loss

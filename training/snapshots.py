@@ -8,7 +8,6 @@ from typing import Protocol
 from torch import Tensor
 
 from dpeer.exceptions import CheckpointError
-from dpeer.training import store
 from dpeer.training.errors import describe
 from dpeer.training.store import State
 from dpeer.training.trainer import Trainer
@@ -34,13 +33,12 @@ class Snapshots:
 
     def __init__(self, trainer: Trainer, parts: Mapping[str, Stateful]) -> None:
         self._trainer, self._parts = trainer, parts
-        untouched = store.frozen(trainer.module, trainer.body, trainer.head)
-        self._still = {name: store.mark(parameter) for name, parameter in untouched.items()}
 
     def take(self) -> State:
         """A copy of the state as it is."""
         rest = {f"{part}/{name}": t for part, owner in self._parts.items() for name, t in owner.state().items()}
-        return State.of(self._trainer.module, self._trainer.body, self._trainer.head, self._still, rest)
+        trainer = self._trainer
+        return State.of(trainer.module, trainer.body, trainer.head, trainer.untrained.still, rest)
 
     def put(self, state: State) -> None:
         """Put a copy back.

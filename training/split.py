@@ -94,6 +94,12 @@ def split(model: nn.Module, head: Sequence[str], shares: Shares, algorithm: str 
     return Split(body=body, head=[(name, p) for name, p in trainable if is_under(name, prefixes)])
 
 
+def frozen_alike(model: nn.Module, head: Sequence[str]) -> dict[str, nn.Parameter]:
+    """The frozen parameters that have to be equal on all peers: those that are not under the head's prefixes."""
+    named = model.named_parameters(remove_duplicate=False)  # a tied one may have a name in the head as well
+    return {name: p for name, p in named if not p.requires_grad and not is_under(name, head)}
+
+
 def _check_kinds(trainable: Named) -> None:
     for name, parameter in trainable:
         if torch.nn.parameter.is_lazy(parameter):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -17,12 +17,14 @@ from dpeer.exceptions import Interrupted, TaskError
 from dpeer.training.augmentation import augmented
 from dpeer.training.batches import Batches, augmenting, batch_order, predict
 from dpeer.training.device import HOST, Compute
-from dpeer.training.errors import batch_hint, blame
+from dpeer.training.errors import batch_hint, blame, lone_sample_hint
 from dpeer.training.flat import Flat, Phase, new_vector
 from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.randomness import GlobalGenerators
 from dpeer.training.sgd import Momentum, clip_gradient, sam_gradient
 from dpeer.training.split import Split
 from dpeer.training.task import Loss, Task
+from dpeer.training.untrained import Untrained
 
 
 class Batch(NamedTuple):
@@ -43,12 +45,14 @@ class Trainer:
         rank: The peer, for its batch order.
         seed: The federation's seed, for the batch order.
         compute: Where and how; the model is there already.
+        generators: What the task may draw from; if None, as for any task of which nothing is known.
 
     Attributes:
         body: The parameters that are shared; all of them, or none, for algorithms that do not divide the model.
         head: The parameters that stay at home.
         model: All trainable parameters, body first; the same memory.
         module: The task's model.
+        untrained: What else of it changes.
         task: As given.
         data: The training data.
         number: The round, from 0; the learner sets it.
@@ -65,6 +69,7 @@ class Trainer:
         rank: int,
         seed: int,
         compute: Compute = HOST,
+        generators: GlobalGenerators | None = None,
     ) -> None:
         self.hyperparameters = hyperparameters
         self.task, self.module, self.compute = task, task.model, compute
@@ -74,12 +79,14 @@ class Trainer:
         self.body = Flat("body" if split.head else "model", split.body, data[:shared], grad[:shared])
         self.head = Flat("head" if split.body else "model", split.head, data[shared:], grad[shared:])
         self.model = Flat("model", [*split.body, *split.head], data, grad)
+        self.untrained = Untrained(task.model, self.body, self.head)
         self.number = 0
         self.loss: float | None = None
         self.gradients = 0
         self.data = Batches("train", task.train, task.collate, compute)
         self.rank, self.seed = rank, seed
         self._objective: Loss = compute.own(task.loss or cross_entropy, task.model)
+        self._generators = generators or GlobalGenerators(seed, rank, compute.device)
         self._noted: deque[tuple[Tensor, int]] = deque()
         self._stop = threading.Event()
 
@@ -128,11 +135,7 @@ class Trainer:
         kept = torch.empty_like(part.data) if rho else None
         with self.training(part):
             for batch in self.minibatches(phase or part.phase, epochs):
-
-                def gradient(batch: Batch = batch) -> Tensor:
-                    return self.gradient(part, batch)
-
-                loss = gradient() if kept is None else sam_gradient(part, gradient, rho, kept)
+                loss = self.gradient(part, batch) if kept is None else self._sam_gradient(part, batch, rho, kept)
                 if adjust is not None:
                     adjust()
                 if h.grad_clip is not None:
@@ -205,10 +208,27 @@ class Trainer:
         self.gradients += batch.size
         return loss.detach()
 
+    def _sam_gradient(self, part: Flat, batch: Batch, rho: float, kept: Tensor) -> Tensor:
+        """SAM's gradient and the loss. The second pass draws the same as the first, and moves no running statistics."""
+        rewind = self._generators.rewinding()
+
+        def again() -> None:
+            rewind()
+            with self.untrained.kept():
+                self.gradient(part, batch)
+
+        return sam_gradient(part, lambda: self.gradient(part, batch), rho, kept, again)
+
     def outputs(self, batch: Batch) -> Any:
         """What the model makes of a minibatch; to be called, as `objective` is, within `Compute.autocast`."""
-        with blame("the task's model failed on a training batch", lambda: batch_hint(batch.inputs)):
+        with blame("the task's model failed on a training batch", lambda: self._hint(batch)):
             return predict(self.module, batch.inputs)
+
+    def _hint(self, batch: Batch) -> str:
+        alone = (
+            lone_sample_hint(self.module, self.num_samples, self.hyperparameters.batch_size) if batch.size == 1 else ""
+        )
+        return alone or batch_hint(batch.inputs)
 
     def objective(self, outputs: Any, batch: Batch) -> Tensor:
         """The task's loss, a scalar."""
@@ -228,14 +248,20 @@ class Trainer:
         self.model.reattach()
 
     @contextmanager
-    def holding(self, values: Tensor | None) -> Iterator[None]:
-        """Within it the model's parameters have other values, shape (model.count,); None changes nothing."""
+    def holding(self, values: Tensor | None, untrained: Mapping[str, Tensor] | None = None) -> Iterator[None]:
+        """Within it the model's parameters have other values, shape (model.count,); None changes nothing.
+
+        Args:
+            values: The values.
+            untrained: What `Untrained.copies` gave of the model that has them; None where that is none of its own.
+        """
         if values is None:
             yield
             return
         kept = self.model.data.clone()
-        with torch.no_grad():
+        with torch.no_grad(), nullcontext() if untrained is None else self.untrained.kept():
             self.model.data.copy_(values)
+            self.untrained.put(untrained or {})
             try:
                 yield
             finally:

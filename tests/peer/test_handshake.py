@@ -43,7 +43,7 @@ def test_one_round_apart_is_fine(theirs):
         ({"manifest": {**MANIFEST, "dtype": "float16"}}, ["dtype", "float32", "float16"]),
         ({"manifest": {}}, ["conv.weight", "not set"]),
         ({"manifest": {**MANIFEST, "parameters": "junk"}}, ["conv.weight"]),
-        ({"digest": "xyz"}, ["initial body", "abc", "xyz", "before touching data"]),
+        ({"digest": "xyz"}, ["initial body", "abc", "xyz", "frozen parameters included", "before touching data"]),
         ({"next_round": 6}, ["round: 4 here, 6 at rank 1"]),
         ({"next_round": 2}, ["round: 4 here, 2 at rank 1"]),
         ({"next_round": 2**52}, ["round: 4 here", "more than one round apart"]),

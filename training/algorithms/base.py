@@ -56,6 +56,10 @@ class Algorithm(ABC):
         """The parameters of the model that predicts, shape (peer.model.count,); None where they are those trained."""
         return None
 
+    def untrained(self) -> Mapping[str, Tensor] | None:
+        """What `Untrained.copies` gave of the model that predicts; None where its buffers are those trained with."""
+        return None
+
     def at_home(self, peer: Trainer) -> int:
         """How many trained parameters stay on the peer."""
         return peer.head.count

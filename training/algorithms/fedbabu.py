@@ -20,12 +20,14 @@ from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.trainer import Trainer
 
+_BESIDE = "untrained/"
+
 
 class FedBABU(Algorithm):
     """The body is trained and shared; in the end the whole model is fine-tuned.
 
-    What was fine-tuned is kept beside body and head, so that a run that is continued with more rounds goes on from what
-    was shared.
+    What was fine-tuned is kept beside body, head and buffers, so that a run that is continued with more rounds goes on
+    from what was shared.
     """
 
     name = "fedbabu"
@@ -37,6 +39,7 @@ class FedBABU(Algorithm):
 
     def __init__(self) -> None:
         self._tuned: Tensor | None = None
+        self._untrained: Mapping[str, Tensor] | None = None
 
     def start(self, peer: Trainer) -> None:
         """Only note the model's size."""
@@ -45,27 +48,36 @@ class FedBABU(Algorithm):
     def train(self, peer: Trainer) -> None:
         """Body steps with the head as it was initialised."""
         h = peer.hyperparameters
-        self._tuned = None
+        self._forget()
         peer.fit(peer.body, epochs=h.body_epochs, lr=h.body_lr)
 
     def sit_out(self) -> None:
         """What was fine-tuned is of an earlier end."""
-        self._tuned = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._tuned = self._untrained = None
 
     def finish(self, peer: Trainer) -> None:
         """Fine-tune a copy of the whole model."""
         h = peer.hyperparameters
-        with peer.holding(peer.model.data.clone()):
+        with peer.holding(peer.model.data.clone(), peer.untrained.copies()):
             peer.fit(peer.model, epochs=h.finetune_epochs, lr=h.body_lr, phase="finetune")
-            self._tuned = peer.model.data.clone()
+            self._tuned, self._untrained = peer.model.data.clone(), peer.untrained.copies()
 
     def predictor(self, peer: Trainer) -> Tensor | None:
         """What was fine-tuned, once it has been."""
         return self._tuned
 
+    def untrained(self) -> Mapping[str, Tensor] | None:
+        """The buffers of what was fine-tuned, once it has been."""
+        return self._untrained
+
     def state(self) -> Mapping[str, Tensor]:
         """See `Algorithm.state`."""
-        return {} if self._tuned is None else {"tuned": self._tuned}
+        if self._tuned is None:
+            return {}
+        return {"tuned": self._tuned} | {_BESIDE + name: value for name, value in (self._untrained or {}).items()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """See `Algorithm.restore`."""
@@ -73,6 +85,9 @@ class FedBABU(Algorithm):
         if tuned is not None and tuned.shape != (self._count,):
             raise ValueError(f"a model of {tuned.numel()} parameters")
         self._tuned = tuned
+        # A checkpoint of an older dpeer has none of these: there the model's buffers are those of what was fine-tuned.
+        beside = {name.removeprefix(_BESIDE): value for name, value in state.items() if name.startswith(_BESIDE)}
+        self._untrained = beside or None
 
     @staticmethod
     def gradients(h: Hyperparameters) -> float:

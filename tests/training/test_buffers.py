@@ -1,0 +1,230 @@
+"""What batch statistics and other buffers of a head go through."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from dpeer.exceptions import Interrupted, TaskError
+from dpeer.training import Hyperparameters, Learner, Task
+
+Make = Callable[..., Task]
+Peer = Callable[..., Learner]
+
+
+class Normed(nn.Module):
+    """A head with batch statistics, and with a count that is another tensor after each call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(6, 4)
+        self.norm = nn.BatchNorm1d(4)
+        self.fc = nn.Linear(4, 3)
+        self.teacher = nn.Parameter(torch.zeros(4), requires_grad=False)
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        features: Tensor = self.body(x)
+        if self.training:
+            self.calls = self.calls + 1
+            with torch.no_grad():
+                self.teacher.lerp_(features.detach().mean(0), 0.1)
+        found: Tensor = self.fc(self.norm(features))
+        return found
+
+
+@pytest.fixture
+def peer(make_task: Make) -> Peer:
+    def make(algorithm: str, *, samples: int = 50, model: Callable[[], nn.Module] = Normed, **changes: Any) -> Learner:
+        found = make_task(samples=samples)
+        torch.manual_seed(0)
+        task = Task(model(), ("norm", "fc"), found.train, found.test)
+        settings: dict[str, Any] = {"body_epochs": 1, "batch_size": 16, "finetune_epochs": 2}
+        return Learner(task, algorithm, Hyperparameters(**settings | changes), rank=0, seed=0)
+
+    return make
+
+
+def state(learner: Learner) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in learner._model.state_dict().items()}
+
+
+def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def rounds(learner: Learner, first: int, last: int) -> None:
+    for number in range(first, last):
+        learner.train(number)
+        learner.release(number)
+        learner.mix({}, {0: 1.0})
+
+
+# The end of FedBABU.
+
+
+def test_an_interrupted_finish_leaves_the_buffers_as_they_were(peer: Peer) -> None:
+    ours = peer("fedbabu")
+    rounds(ours, 0, 1)
+    before, found = state(ours), ours.evaluate()
+    hook = ours._model.register_forward_hook(lambda *_: ours.interrupt())
+    with pytest.raises(Interrupted):
+        ours.finish(0)
+    hook.remove()
+    assert same(state(ours), before)
+    assert ours.evaluate() == found
+
+
+def test_what_was_fine_tuned_predicts_with_buffers_of_its_own(peer: Peer, tmp_path: Path) -> None:
+    ours, again, plain = peer("fedbabu"), peer("fedbabu"), peer("fedbabu")
+    for learner in (ours, plain):
+        rounds(learner, 0, 1)
+    before, found = state(ours), ours.evaluate()
+    ours.finish(0)
+    assert same(state(ours), before), "what was shared, for rounds to come"
+    assert ours.evaluate() != found
+    # By hand: the same epochs on the model itself.
+    plain._trainer.fit(plain._trainer.model, epochs=2, lr=0.05, phase="finetune")
+    assert ours.evaluate() == plain.evaluate()
+    ours.write_model(tmp_path / "model.safetensors")
+    assert same(load_file(tmp_path / "model.safetensors"), state(plain))
+    ours.save(tmp_path)
+    again.load(tmp_path)
+    assert same(state(again), state(ours))
+    assert again.evaluate() == ours.evaluate()
+
+
+def test_rounds_after_a_finish_know_nothing_of_it(peer: Peer) -> None:
+    stopped, straight = peer("fedbabu"), peer("fedbabu")
+    rounds(straight, 0, 4)
+    rounds(stopped, 0, 2)
+    stopped.finish(1)
+    rounds(stopped, 2, 4)
+    assert same(state(stopped), state(straight))
+    assert stopped.evaluate() == straight.evaluate()
+
+
+# SAM's second pass.
+
+
+@pytest.mark.parametrize(("algorithm", "sam"), [("dfedsmdc", "body"), ("dfedsmdc", "head"), ("dfedsmdc", "both")])
+def test_a_sam_step_moves_the_statistics_once_and_from_the_unperturbed_pass(
+    peer: Peer, algorithm: str, sam: str
+) -> None:
+    """With steps too small to matter the statistics are those of the model as it was, however far SAM looks."""
+    settings: dict[str, Any] = {"body_lr": 1e-12, "head_lr": 1e-12, "batch_size": 50}
+    ours, plain = (peer(algorithm, sam=sam, rho=rho, **settings) for rho in (5.0, 0.0))
+    for learner in (ours, plain):
+        for number in range(2):
+            learner.train(number)
+    assert int(ours._model.norm.num_batches_tracked) == int(ours._model.calls) == 4  # head and body, twice
+    for name, value in state(plain).items():
+        torch.testing.assert_close(state(ours)[name], value, rtol=0, atol=1e-6)
+
+
+class Drawing(nn.Module):
+    """Dropout, and a sign that numpy draws; notes what was drawn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Linear(6, 40)
+        self.drop = nn.Dropout(0.5)
+        self.norm = nn.BatchNorm1d(40)
+        self.fc = nn.Linear(40, 3)
+        self.drawn: list[bytes] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept = self.drop(torch.ones(len(x), 40))
+        if self.training:
+            self.drawn.append(kept.detach().numpy().tobytes() + np.random.bytes(4))
+        found: Tensor = self.fc(self.norm(self.body(x) * kept))
+        return found
+
+
+def test_both_passes_of_a_sam_step_draw_the_same(peer: Peer) -> None:
+    ours, plain = peer("dfedsmdc", model=Drawing, head_epochs=0), peer("dfedmdc", model=Drawing, head_epochs=0)
+    for number in range(2):  # whether the task draws is found out in the first round
+        for learner in (ours, plain):
+            learner._model.drawn.clear()
+            learner.train(number)
+        found = ours._model.drawn
+        assert found[::2] == found[1::2]
+        assert len(set(found)) == 4
+        assert found[::2] == plain._model.drawn, "as many draws as without SAM"
+
+
+def test_constants_that_cannot_be_written_are_left_alone(peer: Peer) -> None:
+    class Expanded(Normed):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("scale", torch.ones(()).expand(6))
+
+    for algorithm in ("dfedsmdc", "fedbabu"):
+        ours = peer(algorithm, model=Expanded)
+        ours.train(0)
+        ours.finish(0)
+        ours.evaluate()
+
+
+def test_a_task_that_does_not_draw_leaves_the_generators_to_others(peer: Peer) -> None:
+    ours = peer("dfedsmdc")
+    ours.train(0)
+    before = torch.get_rng_state(), np.random.get_state()[1].tobytes()
+    drawn: list[Tensor] = []
+    ours._model.register_forward_hook(lambda *_: drawn.append(torch.rand(1)))  # another peer, in another thread
+    ours.train(1)
+    assert len(set(map(float, drawn))) == len(drawn), "nothing was drawn twice"
+    assert np.random.get_state()[1].tobytes() == before[1]
+
+
+# One sample has no batch statistics.
+
+
+@pytest.mark.parametrize("algorithm", ["dfedmdc", "dfedsmdc", "local", "fedbabu"])
+def test_a_sample_that_is_left_over_is_said_with_what_to_do(peer: Peer, algorithm: str) -> None:
+    with pytest.raises(TaskError) as caught:
+        peer(algorithm, samples=49).train(0)
+    assert str(caught.value) == (
+        "the task's model failed on a training batch: ValueError: Expected more than 1 value per channel when "
+        "training, got input size torch.Size([1, 4]) (BatchNorm1d 'norm' needs two samples a minibatch, and 49 "
+        "training samples in minibatches of 16 leave one over: choose a --batch-size that does not, or use "
+        "torch.nn.GroupNorm)"
+    )
+
+
+def test_minibatches_of_one(peer: Peer) -> None:
+    with pytest.raises(
+        TaskError, match="'norm' needs two samples a minibatch: choose a larger --batch-size than 1, or"
+    ):
+        peer("dfedmdc", batch_size=1).train(0)
+
+
+class Functional(Normed):
+    """No module normalises, but a function."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.fc(nn.functional.batch_norm(self.body(x), None, None, training=self.training))
+        return found
+
+
+class Other(Normed):
+    """Another error, which it is not to be taken for."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(x) == 1:
+            raise ValueError("one is not enough")
+        return super().forward(x)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [(Functional, r"\(Functional needs two samples a minibatch, and 49 [^)]*GroupNorm\)$"), (Other, "not enough$")],
+)
+def test_what_failed_is_not_guessed(peer: Peer, model: Any, message: str) -> None:
+    with pytest.raises(TaskError, match=message):
+        peer("dfedmdc", samples=49, model=model).train(0)
