@@ -11,7 +11,7 @@ from typing import Any
 from torch.utils.data import TensorDataset
 
 from dpeer.cli.defaults import with_defaults
-from dpeer.cli.folders import rank_folder, sent_unrecorded
+from dpeer.cli.folders import rank_folder
 from dpeer.cli.graph import build_graph, take_part
 from dpeer.cli.notes import notes
 from dpeer.cli.protection import check_said, privacy_notes, promise, protect
@@ -91,7 +91,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     content, protection, unprotected = _content(task), None, None
     if guarantee is None or algorithm.shares == "nothing":
         protect(settings, None, folder, resume=resume)
-        unprotected = Unprotected(folder, data=content, new_data=new_data, unrecorded=sent_unrecorded(folder.parent))
+        unprotected = Unprotected(folder, data=content, new_data=new_data)
     else:
         check_said(settings.task, task.found)
         protection = protect(

@@ -14,7 +14,7 @@ from dpeer.exceptions import CheckpointError, OutputError
 from dpeer.peer import checkpoint
 from dpeer.peer.records import write_json
 from dpeer.peer.schedule import cut_off
-from dpeer.privacy.history import FOLDER, releases_in
+from dpeer.privacy.history import FOLDER, LEDGER, releases_in
 from dpeer.privacy.unprotected import notes_releases
 from dpeer.topology import Graphs
 
@@ -154,8 +154,11 @@ def sent_unrecorded(folder: Path) -> bool:
     metrics = folder / "metrics.jsonl"
     if notes_releases(folder) or not metrics.exists():
         return False
+    whole, _, torn = metrics.read_text().rpartition("\n")
+    if torn and not whole:  # killed while it saved its first round; this version has a ledger by then
+        return not (folder / FOLDER / LEDGER).exists()
     try:
-        entries = [json.loads(line) for line in metrics.read_text().rpartition("\n")[0].splitlines()]
+        entries = [json.loads(line) for line in whole.splitlines()]
         return any(entry["bytes_sent"] and not entry.get("privacy") for entry in entries)
     except (ValueError, KeyError, TypeError):
         return True  # nobody knows: it counts

@@ -16,7 +16,7 @@ from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
 from dpeer.peer.records import cost
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
 from dpeer.privacy.guarantee import check_delta, default_delta
-from dpeer.privacy.history import releases_in
+from dpeer.privacy.history import note_plain, releases_in
 from dpeer.privacy.planning import ADVICE, calibrated, drowning, noise_ratio
 from dpeer.topology import ChangingTopology, Participation, Topology
 
@@ -100,6 +100,8 @@ def protect(
         CheckpointError: The ledger to go on with is damaged, or of another mechanism, or has no privacy to go on with.
         BudgetTooSmall: Earlier runs in the folder have used up the budget.
     """
+    if sent_unrecorded(folder.parent):
+        note_plain(folder)  # now, for the metrics that tell of it will be gone
     if guarantee is None:
         if resume and (made := releases_in(folder.parent)):
             raise CheckpointError(
@@ -107,10 +109,7 @@ def protect(
                 "or start over with --overwrite"
             )
         return None
-    ledger = Ledger(
-        folder, asdict(guarantee), resume=resume, data=data, new_data=new_data,
-        unrecorded=sent_unrecorded(folder.parent),
-    )  # fmt: skip
+    ledger = Ledger(folder, asdict(guarantee), resume=resume, data=data, new_data=new_data)
     sparsifier = Sparsifier.parse(settings.sparsify)
     protection = Protection(guarantee, ledger, settings.target_epsilon, sparsifier, receivers)
     if protection.ledger.releases == 0 and protection.ledger.earlier and not protection.may_release:
@@ -173,7 +172,7 @@ def privacy_notes(
         parameters: Of the body.
     """
     guarantee, planned = protection.guarantee, planned_releases(settings, graph)
-    fitting = protection.fitting(planned)
+    fitting = max(protection.fitting(planned), protection.ledger.releases)
     lines = [
         f"privacy of {guarantee.words}: {cost(protection.promised(fitting))} at delta {guarantee.delta:g} after "
         f"{fitting} releases (noise multiplier {guarantee.noise_multiplier:.10g}, clip norm {guarantee.clip_norm:g})"

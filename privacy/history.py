@@ -55,10 +55,6 @@ class Run:
         return self.mechanism is not None and self.noise == SCHEME
 
 
-UNRECORDED = Run(None, None, new_data=False, data=None, rounds=(0,), hashes={})
-"""A run whose folder says that it sent bodies, but not how they were protected: they were not."""
-
-
 def header(mechanism: Mapping[str, Any] | None, data: str | None, *, new_data: bool) -> dict[str, Any]:
     """A ledger's first line."""
     noise = None if mechanism is None else SCHEME
@@ -95,8 +91,8 @@ def read(path: Path) -> Run:
 def earlier(folder: Path, data: str | None, *, new_data: bool, current: bool) -> list[Run]:
     """The runs that released something on the data of the run that asks, oldest first.
 
-    Those are all since somebody said that the data are new, and of those before, the ones with the very same data:
-    a folder that goes back to old data still remembers them.
+    That somebody has said of a run that its data are new leaves out those before it only for a run of the very same
+    data, known by their SHA-256: a folder that goes back to old data still remembers what was released of them.
 
     Args:
         folder: A peer's privacy folder.
@@ -108,19 +104,21 @@ def earlier(folder: Path, data: str | None, *, new_data: bool, current: bool) ->
         CheckpointError: A ledger that would have to be counted is damaged.
     """
     found: list[Run] = []
+    cut = new_data
     paths = _aside(folder) + ([folder / LEDGER] if not current and (folder / LEDGER).exists() else [])
     for path in reversed(paths):
         try:
             run = read(path)
         except CheckpointError:
-            if new_data:
+            if cut:
                 continue
             raise
         if not run.rounds:  # nobody has got anything of it, whatever was said
             continue
-        if not new_data or (data is not None and run.data == data):
+        same = data is not None and run.data == data
+        if same or not cut:
             found.append(run)
-        new_data = new_data or run.new_data
+        cut = cut or (same and run.new_data)
     return found[::-1]
 
 
@@ -141,6 +139,12 @@ def make_room(folder: Path) -> None:
     put_aside(folder)
     for old in folder.glob("released-*"):
         old.unlink()
+
+
+def note_plain(folder: Path, data: str | None = None, *, new_data: bool = False) -> None:
+    """Begin a ledger that says that the run has released something without noise."""
+    make_room(folder)
+    write(folder / LEDGER, header(None, data, new_data=new_data), {"round": 0, "time": now()})
 
 
 def read_or_none(path: Path) -> Run | None:

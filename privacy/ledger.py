@@ -18,7 +18,7 @@ from typing import Any
 
 from dpeer.exceptions import CheckpointError
 from dpeer.privacy import history
-from dpeer.privacy.history import LEDGER, UNRECORDED, Run
+from dpeer.privacy.history import LEDGER, Run
 
 
 class Ledger:
@@ -30,15 +30,14 @@ class Ledger:
         resume: Whether the run goes on from what is there.
         data: SHA-256 (hex) of the peer's data; None where nobody knows.
         new_data: Whether the data are others than those of earlier runs in the folder, which then do not count.
-        unrecorded: Whether an earlier run in the folder has sent bodies without leaving a ledger.
 
     Attributes:
         earlier: What runs before this one have released on the same data, oldest first.
         not_new: Runs before this one whose data were the very same although the user says that these are new.
 
     Raises:
-        CheckpointError: A ledger is damaged; or the one to go on with is of another mechanism, or of noise that is
-            no protection.
+        CheckpointError: A ledger is damaged; or the one to go on with is of another mechanism, of other data, or of
+            noise that is no protection.
     """
 
     def __init__(
@@ -49,18 +48,17 @@ class Ledger:
         resume: bool,
         data: str | None = None,
         new_data: bool = False,
-        unrecorded: bool = False,
     ) -> None:
         self._folder, self._mechanism = folder, dict(mechanism)
-        found = self._resumed() if resume and self._path.exists() else None
+        found = self._resumed(data) if resume and self._path.exists() else None
         # One without releases may be of another mechanism, or torn: it is begun anew.
         self._begun = bool(found and found.rounds)
         self._rounds = list(found.rounds) if found else []
         self._hashes = dict(found.hashes) if found else {}
-        self._data, self._new_data = data, new_data or bool(found and found.new_data)
-        self._unrecorded = unrecorded and not self._new_data and not self._begun
+        said = found is not None and found.new_data and (self._begun or (data is not None and found.data == data))
+        self._data, self._new_data = data, new_data or said
         runs = history.earlier(folder, data, new_data=self._new_data, current=self._begun)
-        self.earlier = [] if self._new_data else runs + ([UNRECORDED] if self._unrecorded else [])
+        self.earlier = [] if self._new_data else runs
         self.not_new = runs if self._new_data else []
 
     @property
@@ -140,14 +138,10 @@ class Ledger:
     def begin(self) -> None:
         """Begin a new run: an earlier one's ledger is put aside, for what it has released counts beside this one's."""
         history.make_room(self._folder)
-        if self._unrecorded:
-            history.write(self._path, history.header(None, None, new_data=False), {"round": 0, "time": history.now()})
-            history.make_room(self._folder)
-            self._unrecorded = False
         history.write(self._path, history.header(self._mechanism, self._data, new_data=self._new_data))
         self._begun, self._rounds, self._hashes = True, [], {}
 
-    def _resumed(self) -> Run | None:
+    def _resumed(self, data: str | None) -> Run | None:
         history.mend(self._path)
         run = history.read(self._path)
         if not run.rounds or run.mechanism is None:
@@ -157,6 +151,11 @@ class Ledger:
             raise CheckpointError(
                 f"{there} noise that can be taken off again (an older dpeer drew it): it cannot go on as private; "
                 "start over with --overwrite, and what it released counts as released without noise"
+            )
+        if run.data != data:
+            raise CheckpointError(
+                f"{there} other data than this peer has now (their SHA-256 differs): a run goes on with the data it "
+                "began with; start one on these with --overwrite"
             )
         if run.mechanism != self._mechanism:
             names = [*self._mechanism, *run.mechanism]

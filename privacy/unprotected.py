@@ -15,25 +15,18 @@ class Unprotected:
         folder: As `Ledger`'s, and so are the others.
         data: SHA-256 (hex) of the peer's data; None where nobody knows.
         new_data: Whether the data are others than those of earlier runs in the folder.
-        unrecorded: Whether an earlier run in the folder has sent bodies without leaving a ledger.
     """
 
-    def __init__(
-        self, folder: Path, *, data: str | None = None, new_data: bool = False, unrecorded: bool = False
-    ) -> None:
-        self._folder, self._data = folder, data
-        self._new_data, self._unrecorded = new_data, unrecorded
+    def __init__(self, folder: Path, *, data: str | None = None, new_data: bool = False) -> None:
+        self._folder, self._data, self._new_data = folder, data, new_data
         self._noted = False
 
     def begin(self) -> None:
         """Begin a new run. An earlier one's ledger without noise, of the same data, stays: it says all there is."""
-        if self._unrecorded:
-            self._write(None, new_data=False, released=True)
-        run = history.read_or_none(self._path)
-        if self._path.exists() and (self._new_data or not _says_it(run, self._data)):
+        if self._path.exists() and (self._new_data or not _says_it(history.read_or_none(self._path), self._data)):
             history.make_room(self._folder)
-        if self._new_data:
-            self._write(self._data, new_data=True, released=False)
+        if self._new_data:  # a run that is stopped before its first release may be gone on with
+            history.write(self._path, history.header(None, self._data, new_data=True))
 
     def note(self, number: int) -> None:
         """Round `number` is about to be released without noise; that is on disk when this returns.
@@ -44,17 +37,15 @@ class Unprotected:
         if self._noted:
             return
         run = history.read_or_none(self._path)
-        if run is not None and run.mechanism is None and run.begun and not run.rounds:
-            history.mend(self._path)
-            history.append(self._path, {"round": number, "time": history.now()})
-        elif not _says_it(run, self._data):
-            self._write(self._data, new_data=False, released=True)
+        if not _says_it(run, self._data):
+            history.note_plain(self._folder, self._data, new_data=self._new_data or self._said(run))
         self._noted = True
 
-    def _write(self, data: str | None, *, new_data: bool, released: bool) -> None:
-        history.make_room(self._folder)
-        releases = [{"round": 0, "time": history.now()}] if released else []
-        history.write(self._path, history.header(None, data, new_data=new_data), *releases)
+    def _said(self, run: Run | None) -> bool:
+        """Whether these are the new data with which the run was begun that is gone on with before its first release."""
+        if run is None or run.rounds or not run.new_data:
+            return False
+        return run.mechanism is None and self._data is not None and run.data == self._data
 
     @property
     def _path(self) -> Path:

@@ -87,10 +87,12 @@ def test_a_budget_that_earlier_runs_have_used_up_ends_with_code_5_unless_the_dat
         protect(asked, guarantee, folder, resume=False)
     assert found.value.exit_code == 5
     assert not protect(asked, guarantee, folder, resume=True).may_release, "the run itself goes on without releasing"
-    again = protect(asked, guarantee, folder, resume=False, new_data=True)
+    again = protect(asked, guarantee, folder, resume=False, data="b", new_data=True)
     assert again.fitting(9) == 5
     again.ledger.charge(0, lambda: b"x")
-    assert protect(asked, guarantee, folder, resume=False).fitting(9) == 4
+    assert protect(asked, guarantee, folder, resume=False, data="b").fitting(9) == 4
+    with pytest.raises(BudgetTooSmall):
+        protect(asked, guarantee, folder, resume=False, data="a")
 
 
 def test_data_are_not_new_because_somebody_says_so(tmp_path):
@@ -106,6 +108,19 @@ def test_data_are_not_new_because_somebody_says_so(tmp_path):
         assert again.fitting(9) == 5, "the user's word counts"
         warnings = [line for line in privacy_notes(again, asked, graph, 10) if "these very data" in line]
         assert bool(warnings) == warned
+
+
+def test_a_start_promises_no_less_than_is_spent_already(tmp_path):
+    asked = Settings(privacy="client", noise_multiplier=5.0, rounds=9)
+    guarantee = promise(asked, build_graph(asked))
+    run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+    for number in range(3):
+        run.ledger.charge(number, lambda: b"x")
+    tighter = Settings(privacy="client", noise_multiplier=5.0, rounds=9, target_epsilon=2.0)
+    run = protect(tighter, guarantee, tmp_path / "rank-0" / "privacy", resume=True)
+    notes = privacy_notes(run, tighter, build_graph(tighter), 10)
+    assert f"epsilon {guarantee.epsilon(3):.4g} at delta 1e-05 after 3 releases" in notes[0]
+    assert not run.may_release
 
 
 def test_a_budget_in_part_used_up_leaves_fewer_releases(tmp_path):
@@ -173,10 +188,22 @@ def test_a_run_of_which_no_ledger_tells_has_released_without_noise(tmp_path, ent
     assert run.spent(None)["epsilon"] == math.inf
     assert run.spent(None)["released_without_noise"]
     assert any("nothing is promised about their data" in line for line in privacy_notes(run, asked, graph, 10))
-    run.ledger.begin()
-    (tmp_path / "rank-0" / "metrics.jsonl").unlink()  # as a new run does
+    (tmp_path / "rank-0" / "metrics.jsonl").unlink()  # as a new run does, or one that is gone on with
     assert protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False).epsilon(0) == math.inf
     assert protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False, new_data=True).epsilon(0) == 0
+
+
+def test_a_first_line_that_was_not_written_whole_tells_of_bodies_where_no_ledger_does(tmp_path):
+    (tmp_path / "rank-0").mkdir()
+    (tmp_path / "rank-0" / "metrics.jsonl").write_text('{"round": 0, "acc')
+    asked = Settings(privacy="client", noise_multiplier=5.0)
+    guarantee = promise(asked, build_graph(asked))
+    run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=True)
+    assert run.epsilon(0) == math.inf
+    private = protect(asked, guarantee, tmp_path / "rank-1" / "privacy", resume=False)
+    private.ledger.charge(0, lambda: b"x")
+    (tmp_path / "rank-1" / "metrics.jsonl").write_text('{"round": 0, "acc')
+    assert protect(asked, guarantee, tmp_path / "rank-1" / "privacy", resume=True).ledger.releases == 1
 
 
 def test_a_run_that_sent_nothing_or_only_what_was_noised_has_released_nothing_else(tmp_path):

@@ -12,18 +12,18 @@ from dpeer.privacy.history import Run
 M = {"noise_multiplier": 2.0, "clip_norm": 0.5}
 
 
-def private(folder: Path, releases: int, *, new_data: bool = False, mechanism: dict[str, float] = M) -> Ledger:
+def private(folder: Path, releases: int, data: str | None = None, *, new_data: bool = False) -> Ledger:
     """A run from its beginning to its end."""
-    ledger = Ledger(folder, mechanism, resume=False, new_data=new_data)
+    ledger = Ledger(folder, M, resume=False, data=data, new_data=new_data)
     ledger.begin()
     for number in range(releases):
         ledger.charge(number, lambda: b"x")
     return ledger
 
 
-def plain(folder: Path, releases: int = 3, *, new_data: bool = False, unrecorded: bool = False) -> None:
+def plain(folder: Path, releases: int = 3, data: str | None = None, *, new_data: bool = False) -> None:
     """A run without noise."""
-    run = Unprotected(folder, new_data=new_data, unrecorded=unrecorded)
+    run = Unprotected(folder, data=data, new_data=new_data)
     run.begin()
     for number in range(releases):
         run.note(number)
@@ -33,9 +33,9 @@ def told(runs: list[Run]) -> list[tuple[str, int]]:
     return [("private" if run.protects else "plain", len(run.rounds)) for run in runs]
 
 
-def next_run(folder: Path) -> list[tuple[str, int]]:
+def next_run(folder: Path, data: str | None = None) -> list[tuple[str, int]]:
     """What counts beside the releases of a private run that begins now."""
-    return told(Ledger(folder, M, resume=False).earlier)
+    return told(Ledger(folder, M, resume=False, data=data).earlier)
 
 
 def test_releases_without_noise_are_written_down_once(tmp_path: Path) -> None:
@@ -77,59 +77,70 @@ def test_a_run_without_noise_that_released_nothing_changes_nothing(tmp_path: Pat
 
 
 def test_new_data_have_a_history_of_their_own(tmp_path: Path) -> None:
+    private(tmp_path, 2, "a")
+    plain(tmp_path, 1, "a")
+    assert private(tmp_path, 3, "b", new_data=True).earlier == []
+    assert Ledger(tmp_path, M, resume=True, data="b").earlier == []
+    assert next_run(tmp_path, "b") == [("private", 3)]
+    private(tmp_path, 1, "b")
+    assert next_run(tmp_path, "b") == [("private", 3), ("private", 1)]
+    plain(tmp_path, 1, "c", new_data=True)
+    assert next_run(tmp_path, "c") == [("plain", 1)]
+
+
+@pytest.mark.parametrize("again", ["a", "a divided otherwise", None])
+def test_a_folder_that_goes_back_to_old_data_still_remembers_them(tmp_path: Path, again: str | None) -> None:
+    """Whose hash is not that of the new data counts everything: rows may be the same under another hash."""
+    private(tmp_path, 2, "a")
+    private(tmp_path, 3, "b", new_data=True)
+    assert next_run(tmp_path, again) == [("private", 2), ("private", 3)]
+
+
+def test_of_data_without_a_hash_it_must_be_said_each_time_that_they_are_new(tmp_path: Path) -> None:
     private(tmp_path, 2)
-    plain(tmp_path)
     assert private(tmp_path, 3, new_data=True).earlier == []
-    assert Ledger(tmp_path, M, resume=True).earlier == []
-    assert next_run(tmp_path) == [("private", 3)]
-    private(tmp_path, 1)
-    assert next_run(tmp_path) == [("private", 3), ("private", 1)]
-    plain(tmp_path, new_data=True)
-    assert next_run(tmp_path) == [("plain", 1)]
+    assert next_run(tmp_path) == [("private", 2), ("private", 3)]
+    assert Ledger(tmp_path, M, resume=True).earlier == [], "the run itself goes on with its data"
+
+
+def test_that_data_are_new_is_not_true_because_it_is_said(tmp_path: Path) -> None:
+    private(tmp_path, 2, "a")
+    private(tmp_path, 3, "b", new_data=True)
+    wrong = private(tmp_path, 1, "a", new_data=True)
+    assert (wrong.earlier, told(wrong.not_new)) == ([], [("private", 2)])
+    right = private(tmp_path, 1, "c", new_data=True)
+    assert (right.earlier, right.not_new) == ([], [])
 
 
 def test_what_was_said_of_new_data_means_nothing_where_nobody_got_anything_of_them(tmp_path: Path) -> None:
-    private(tmp_path, 2)
-    private(tmp_path, 0, new_data=True)
-    assert next_run(tmp_path) == [("private", 2)]
-    assert Ledger(tmp_path, M, resume=True).earlier == [], "the run itself may go on with its new data"
-    plain(tmp_path, 0, new_data=True)
-    assert next_run(tmp_path) == [("private", 2)]
-    private(tmp_path, 0)
-    assert told(Ledger(tmp_path, M, resume=True).earlier) == [("private", 2)]
+    private(tmp_path, 2, "a")
+    private(tmp_path, 0, "b", new_data=True)
+    assert next_run(tmp_path, "b") == [("private", 2)]
+    plain(tmp_path, 0, "b", new_data=True)
+    assert next_run(tmp_path, "b") == [("private", 2)]
+    private(tmp_path, 0, "b")
+    assert told(Ledger(tmp_path, M, resume=True, data="b").earlier) == [("private", 2)]
 
 
 def test_a_run_with_new_data_that_ended_before_its_first_release_goes_on_with_them(tmp_path: Path) -> None:
-    private(tmp_path, 2)
-    private(tmp_path, 0, new_data=True)
-    ledger = Ledger(tmp_path, M, resume=True)
+    private(tmp_path, 2, "a")
+    private(tmp_path, 0, "b", new_data=True)
+    assert told(Ledger(tmp_path, M, resume=True, data="a").earlier) == [("private", 2)], "but not with others"
+    ledger = Ledger(tmp_path, M, resume=True, data="b")
     ledger.charge(0, lambda: b"x")
-    assert next_run(tmp_path) == [("private", 1)]
-    plain(tmp_path, 0, new_data=True)
-    Unprotected(tmp_path).note(0)
-    assert next_run(tmp_path) == [("plain", 1)]
+    assert next_run(tmp_path, "b") == [("private", 1)]
+    for data, counted in (("c", [("plain", 1)]), ("a", [("private", 2), ("private", 1), ("plain", 1), ("plain", 1)])):
+        plain(tmp_path, 0, "c", new_data=True)
+        Unprotected(tmp_path, data=data).note(0)
+        assert next_run(tmp_path, data) == counted
 
 
-def test_a_folder_that_goes_back_to_old_data_still_remembers_them(tmp_path: Path) -> None:
-    def run(releases: int, data: str, *, new_data: bool = False) -> Ledger:
-        ledger = Ledger(tmp_path, M, resume=False, data=data, new_data=new_data)
-        ledger.begin()
-        for number in range(releases):
-            ledger.charge(number, lambda: b"x")
-        return ledger
-
-    run(2, "a")
-    assert run(3, "b", new_data=True).earlier == []
-    assert told(run(1, "a").earlier) == [("private", 2), ("private", 3)], "all since the flag, and the same data before"
-    wrong = run(1, "a", new_data=True)
-    assert (wrong.earlier, told(wrong.not_new)) == ([], [("private", 2), ("private", 1)])
-    right = run(1, "c", new_data=True)
-    assert (right.earlier, right.not_new) == ([], [])
-    other = Unprotected(tmp_path, data="d", new_data=True)
-    other.begin()
-    other.note(0)
-    assert told(Ledger(tmp_path, M, resume=False, data="d").earlier) == [("plain", 1)]
-    assert told(Ledger(tmp_path, M, resume=False, data="c").earlier) == [("private", 1), ("plain", 1)]
+def test_a_run_does_not_go_on_with_other_data(tmp_path: Path) -> None:
+    private(tmp_path, 2, "a")
+    private(tmp_path, 1, "b", new_data=True)
+    with pytest.raises(CheckpointError, match="other data than this peer has now") as found:
+        Ledger(tmp_path, M, resume=True, data="a")
+    assert "--overwrite" in str(found.value)
 
 
 def test_releases_without_noise_of_other_data_are_written_down_apart(tmp_path: Path) -> None:
@@ -159,26 +170,12 @@ def test_one_of_another_scheme_that_has_released_nothing_is_begun_anew(tmp_path:
     assert Ledger(tmp_path, M, resume=True).releases == 1
 
 
-def test_bodies_that_a_run_sent_without_any_ledger_are_written_down_by_the_next(tmp_path: Path) -> None:
-    for folder, begin in ((tmp_path / "a", True), (tmp_path / "b", False)):
-        if begin:
-            ledger = Ledger(folder, M, resume=False, unrecorded=True)
-            assert told(ledger.earlier) == [("plain", 1)]
-            ledger.begin()
-            ledger.charge(0, lambda: b"x")
-            assert told(ledger.earlier) == [("plain", 1)]
-        else:
-            plain(folder, 0, unrecorded=True)
-        assert next_run(folder)[0] == ("plain", 1)
-    assert Ledger(tmp_path / "c", M, resume=False, unrecorded=True, new_data=True).earlier == []
-
-
 def test_a_note_that_was_not_written_whole_is_written_again(tmp_path: Path) -> None:
-    plain(tmp_path, 0, new_data=True)
+    plain(tmp_path, 0, "a", new_data=True)
     with (tmp_path / "ledger.jsonl").open("a") as file:
         file.write('{"rou')
-    Unprotected(tmp_path).note(0)
-    assert next_run(tmp_path) == [("plain", 1)]
+    Unprotected(tmp_path, data="a").note(0)
+    assert next_run(tmp_path, "a") == [("plain", 1)]
 
 
 def test_a_damaged_ledger_stops_what_would_have_to_count_it(tmp_path: Path) -> None:
@@ -187,8 +184,8 @@ def test_a_damaged_ledger_stops_what_would_have_to_count_it(tmp_path: Path) -> N
     (tmp_path / "ledger-1.jsonl").write_text("nonsense\n")
     with pytest.raises(CheckpointError, match=r"ledger-1\.jsonl.*--new-data"):
         Ledger(tmp_path, M, resume=False)
-    private(tmp_path, 1, new_data=True)
-    assert next_run(tmp_path) == [("private", 1)]
+    private(tmp_path, 1, "b", new_data=True)
+    assert next_run(tmp_path, "b") == [("private", 1)]
 
 
 def test_a_damaged_ledger_is_put_aside_not_overwritten(tmp_path: Path) -> None:
