@@ -10,10 +10,9 @@ Auditing of Differentially Private Machine Learning, 2023, for this use of it).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.stats import beta, norm
 
 
@@ -56,8 +55,3 @@ def audit(first: ArrayLike, second: ArrayLike, threshold: float, confidence: flo
 def _at_most(errors: int, runs: int, failing: float) -> float:
     """The upper Clopper-Pearson bound on the rate behind so many errors in so many runs."""
     return 1.0 if errors == runs else float(beta.isf(failing, errors + 1, runs - errors))
-
-
-def along(change: NDArray[Any], direction: NDArray[Any]) -> float:
-    """How far a change goes in a direction, in float64."""
-    return float(np.dot(change.astype(np.float64), direction.astype(np.float64)))
