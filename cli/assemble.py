@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
 
+import torch
 from torch.utils.data import TensorDataset
 
 from dpeer.cli.defaults import with_defaults
@@ -30,6 +31,7 @@ from dpeer.training import (
     load_task,
 )
 from dpeer.training.device import Compute, find_device
+from dpeer.training.payload import little_endian
 
 _COMPARED = (
     "body_lr", "head_lr", "lr_decay", "momentum", "weight_decay", "grad_clip", "rho", "sam", "ditto_lambda",
@@ -172,15 +174,15 @@ def _indices(task: Task, facts: dict[str, Any], content: str | None) -> dict[str
 
 
 def _content(task: Task) -> str | None:
-    """SHA-256 of all samples; None where they are not tensors in memory. It stays in the peer's folder."""
+    """SHA-256 of all samples; None where they are not dense tensors in memory. It stays in the peer's folder."""
     content = hashlib.sha256()
     for dataset in (task.train, task.validation, task.test):
         if dataset is None:
             continue
-        if not isinstance(dataset, TensorDataset):
+        if not isinstance(dataset, TensorDataset) or any(t.layout != torch.strided for t in dataset.tensors):
             return None
         for tensor in dataset.tensors:
-            content.update(tensor.contiguous().numpy().data)
+            content.update(little_endian(tensor))
     return content.hexdigest()
 
 

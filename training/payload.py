@@ -74,12 +74,17 @@ def digest(vector: Tensor, frozen: Mapping[str, Tensor] = MappingProxyType({})) 
     found = hashlib.sha256(encode(vector))
     for name, tensor in frozen.items():
         found.update(f"|{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
-        # As real numbers if it is complex, and then as integers: numpy does not know every type of torch.
-        flat = tensor.detach().cpu().resolve_conj().contiguous().reshape(-1)
-        flat = torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat
-        bits = flat.view(_INTEGERS[flat.itemsize]).numpy()
-        found.update(np.ascontiguousarray(bits, bits.dtype.newbyteorder("<")).data)
+        found.update(little_endian(tensor))
     return found.hexdigest()
+
+
+def little_endian(tensor: Tensor) -> memoryview:
+    """The bytes of a dense tensor of any type, on any device; a contiguous one of this host is not copied."""
+    # As real numbers if it is complex, and then as integers: numpy does not know every type of torch.
+    flat = tensor.detach().cpu().resolve_conj().contiguous().reshape(-1)
+    flat = torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat
+    bits = flat.view(_INTEGERS[flat.itemsize]).numpy()
+    return np.ascontiguousarray(bits, bits.dtype.newbyteorder("<")).data
 
 
 class _Readable:

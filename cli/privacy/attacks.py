@@ -19,9 +19,10 @@ from dpeer.privacy.gaussian import mu as mu_of
 from dpeer.privacy.noise import grid
 from dpeer.training.payload import WireDtype
 
-CONFIDENCE = 0.95
 _MAIN, _OTHERS = 0.04, 0.01
-"""How the 5 % of false alarms are shared out: the long attack, and all the short ones together."""
+"""How the false alarms are shared out: the long attack, and all the short ones together."""
+
+CONFIDENCE = 1 - _MAIN - _OTHERS
 
 _FAR, _NEAR = 1000.0, 1.5
 """Lengths of updates, in clip norms."""

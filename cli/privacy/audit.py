@@ -61,9 +61,12 @@ def audit(as_json: bool, runs: int, **options: Any) -> None:
 
 
 def _document(guarantee: Guarantee, rounds: int, report: Report) -> dict[str, Any]:
+    from dpeer.cli.privacy import attacks
+
     bound = {key: value for key, value in asdict(report.bound).items() if key != "mu"}
     return {
-        "mu_claimed": report.claimed, "mu_lower_bound": report.bound.mu, "confidence": 0.95, "held": report.held,
+        "mu_claimed": report.claimed, "mu_lower_bound": report.bound.mu, "held": report.held,
+        "confidence": attacks.CONFIDENCE,
         "epsilon_claimed": epsilon_of(report.claimed, guarantee.delta),
         "epsilon_lower_bound": epsilon_of(report.bound.mu, guarantee.delta), "delta": guarantee.delta,
         "noise_multiplier": guarantee.noise_multiplier, "rounds": rounds, "adjacency": guarantee.adjacency, **bound,

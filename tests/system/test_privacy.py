@@ -245,3 +245,45 @@ def test_both_numbers_of_aggregate_mode_stand_wherever_one_does(
     assert both in capsys.readouterr().out
     entry = lines(tmp_path / "run" / "rank-0")[-1]
     assert entry["privacy"]["epsilon_neighbor"] > entry["privacy"]["epsilon_aggregate"] == entry["epsilon"]
+
+
+@pytest.mark.parametrize("made", ["bfloat16", "sparse", "other"])
+def test_whatever_a_task_of_ones_own_has_for_data_can_be_trained_on(
+    simulate: Callable[..., None], tmp_path: Path, made: str
+) -> None:
+    """The folder's hash of the data is of tensors of any type; of what has none, nothing is said."""
+    inputs = {
+        "bfloat16": "torch.randn(12, 4).to(torch.bfloat16)", "sparse": "torch.randn(12, 4).to_sparse()",
+        "other": "torch.randn(12, 4)",
+    }[made]  # fmt: skip
+    train = f"TensorDataset({inputs}, torch.arange(12) % 2)"
+    (tmp_path / "odd.py").write_text(f"""
+import torch
+from torch import nn
+from torch.utils.data import Subset, TensorDataset
+
+from dpeer.training import Task
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.fc = nn.Linear(4, 6), nn.Linear(6, 2)
+
+    def forward(self, x):
+        return self.fc(self.body((x.to_dense() if x.is_sparse else x).float()))
+
+
+def collate(samples):
+    inputs, targets = zip(*samples)
+    return torch.stack([x.to_dense() for x in inputs]), torch.stack(targets)
+
+
+def task(rank, size, seed):
+    net, train = Net(), {train}
+    data = Subset(train, range(12)) if {made == "other"} else train
+    return Task(model=net, head=("fc",), train=data, test=data, collate=collate if {made == "sparse"} else None)
+""")
+    simulate("--task", "odd.py:task", "--size", 2, "--rounds", 1, *PRIVATE, "--out", "run")
+    ledger = (tmp_path / "run" / "rank-0" / "privacy" / "ledger.jsonl").read_text()
+    assert (json.loads(ledger.splitlines()[0])["data"] is None) == (made != "bfloat16")
