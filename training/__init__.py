@@ -1,18 +1,45 @@
-"""Tasks, algorithms and the learner that trains one peer's model."""
+"""Tasks, algorithms and the learner that trains one peer's model; torch is imported when one of the names is used."""
 
 from __future__ import annotations
 
-from dpeer.training.algorithms import ALGORITHMS, Algorithm, find_algorithm
-from dpeer.training.counts import class_counts
-from dpeer.training.evaluation import Evaluation
-from dpeer.training.hyperparameters import Hyperparameters
-from dpeer.training.learner import Learner
-from dpeer.training.loading import load_task
-from dpeer.training.models import MODELS, build_model
-from dpeer.training.partitions import partition, partition_pools
-from dpeer.training.task import Task
-from dpeer.training.tasks import BUILTIN_TASKS, BuiltinTask, Choices
-from dpeer.training.tasks.reading import forget
+from typing import TYPE_CHECKING
+
+from dpeer.lazy import lazily
+
+if TYPE_CHECKING:
+    from dpeer.training.algorithms import ALGORITHMS, Algorithm, find_algorithm
+    from dpeer.training.counts import class_counts
+    from dpeer.training.evaluation import Evaluation
+    from dpeer.training.hyperparameters import Hyperparameters
+    from dpeer.training.learner import Learner
+    from dpeer.training.loading import load_task
+    from dpeer.training.models import MODELS, build_model
+    from dpeer.training.partitions import partition, partition_pools
+    from dpeer.training.task import Task
+    from dpeer.training.tasks import BUILTIN_TASKS, BuiltinTask, Choices
+    from dpeer.training.tasks.reading import forget
+
+_PLACES = {
+    "ALGORITHMS": "dpeer.training.algorithms",
+    "Algorithm": "dpeer.training.algorithms",
+    "find_algorithm": "dpeer.training.algorithms",
+    "class_counts": "dpeer.training.counts",
+    "Evaluation": "dpeer.training.evaluation",
+    "Hyperparameters": "dpeer.training.hyperparameters",
+    "Learner": "dpeer.training.learner",
+    "load_task": "dpeer.training.loading",
+    "MODELS": "dpeer.training.models",
+    "build_model": "dpeer.training.models",
+    "partition": "dpeer.training.partitions",
+    "partition_pools": "dpeer.training.partitions",
+    "Task": "dpeer.training.task",
+    "BUILTIN_TASKS": "dpeer.training.tasks",
+    "BuiltinTask": "dpeer.training.tasks",
+    "Choices": "dpeer.training.tasks",
+    "forget": "dpeer.training.tasks.reading",
+}
+
+__getattr__ = lazily(__name__, _PLACES)
 
 __all__ = [
     "ALGORITHMS",

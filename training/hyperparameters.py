@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-from dpeer.training.payload import WireDtype
-
-SamOn = Literal["body", "head", "both"]
-"""Which phases of DFedSMDC take SAM steps."""
+from dpeer.training.settings import SamOn, WireDtype
 
 
 @dataclass(frozen=True)

@@ -6,18 +6,17 @@ import hashlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpeer.training.settings import WireDtype
+
 Buffer = bytes | bytearray | memoryview
 Payload = Sequence[Buffer]
-
-WireDtype = Literal["float32", "bfloat16", "float16"]
-"""How a value travels. Halves have 8 (bfloat16) or 11 bits of precision; float16 ends at 65,504."""
 
 _TORCH: dict[WireDtype, torch.dtype] = {
     "float32": torch.float32,

@@ -17,7 +17,7 @@ from dpeer.privacy.audit import audit as audited
 from dpeer.privacy.checks import Check
 from dpeer.privacy.gaussian import mu as mu_of
 from dpeer.privacy.noise import grid
-from dpeer.training.payload import WireDtype
+from dpeer.training.settings import WireDtype
 
 _MAIN, _OTHERS = 0.04, 0.01
 """How the false alarms are shared out: the long attack, and all the short ones together."""

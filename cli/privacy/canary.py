@@ -21,8 +21,9 @@ from torch.utils.data import TensorDataset
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
 from dpeer.training import Hyperparameters, Learner, Task
 from dpeer.training.mixing import mix
-from dpeer.training.payload import WireDtype, encode, views
+from dpeer.training.payload import encode, views
 from dpeer.training.randomness import Purpose, stream
+from dpeer.training.settings import WireDtype
 
 LAYERS = (8, 5, 7)
 """Coordinates of each layer of the body."""

@@ -14,7 +14,7 @@ from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
 from dpeer.training import Hyperparameters, Learner, Task
 from dpeer.training.codecs import Dense
 from dpeer.training.flat import Flat
-from dpeer.training.payload import WireDtype
+from dpeer.training.settings import WireDtype
 
 Make = Callable[..., Task]
 COUNT = 700

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from dpeer.exceptions import PartitionError, UnknownName
 from dpeer.training import Choices, load_task, partition, partition_pools
-from dpeer.training.partitions import TestSplit, check_spec, dealing
+from dpeer.training.partitions import check_spec, dealing
+from dpeer.training.settings import TestSplit
 
 LABELS = np.repeat(np.arange(10), 150)
 

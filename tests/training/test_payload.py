@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpeer.training.payload import WireDtype, all_finite, encode, views, weighted_sum, width, write
+from dpeer.training.payload import all_finite, encode, views, weighted_sum, width, write
+from dpeer.training.settings import WireDtype
 
 DTYPES: dict[WireDtype, torch.dtype] = {
     "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16,

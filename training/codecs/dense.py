@@ -12,7 +12,8 @@ from dpeer.training.codecs.base import Codec, Weigh
 from dpeer.training.device import host
 from dpeer.training.flat import Flat
 from dpeer.training.mixing import mix
-from dpeer.training.payload import Payload, WireDtype
+from dpeer.training.payload import Payload
+from dpeer.training.settings import WireDtype
 
 
 class Dense(Codec):

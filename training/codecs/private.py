@@ -14,8 +14,9 @@ from dpeer.training import payload
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.device import host
 from dpeer.training.flat import Flat
-from dpeer.training.payload import Payload, WireDtype
+from dpeer.training.payload import Payload
 from dpeer.training.randomness import Purpose, stream
+from dpeer.training.settings import WireDtype
 
 
 class Private(Dense):

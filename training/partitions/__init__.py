@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dpeer.training.partitions.dealing import Indices
-from dpeer.training.partitions.division import TestSplit, partition, partition_pools
+from dpeer.training.partitions.division import partition, partition_pools
 from dpeer.training.partitions.holding import hold_out
 from dpeer.training.partitions.natural import deal_groups
 from dpeer.training.partitions.schemes import NATURAL, OWN, check_spec, parse
 
 __all__ = [
-    "NATURAL", "OWN", "Indices", "TestSplit", "check_spec", "deal_groups", "hold_out", "parse", "partition",
+    "NATURAL", "OWN", "Indices", "check_spec", "deal_groups", "hold_out", "parse", "partition",
     "partition_pools",
 ]  # fmt: skip

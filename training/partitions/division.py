@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,9 +11,7 @@ from dpeer.exceptions import PartitionError
 from dpeer.training.partitions.dealing import Indices, deal, owners
 from dpeer.training.partitions.schemes import parse
 from dpeer.training.randomness import Purpose, stream
-
-TestSplit = Literal["disjoint", "shared"]
-"""Whether a test sample is one peer's alone, or may be drawn by several (as in the papers' code)."""
+from dpeer.training.settings import TestSplit
 
 MINIMUM_TRAIN, MINIMUM_TEST = 10, 2
 _DRAWS = 100

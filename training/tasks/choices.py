@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dpeer.training.partitions import TestSplit
+from dpeer.training.settings import TestSplit
 
 
 @dataclass(frozen=True)

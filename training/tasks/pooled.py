@@ -18,7 +18,6 @@ from dpeer.training.partitions import (
     NATURAL,
     OWN,
     Indices,
-    TestSplit,
     check_spec,
     deal_groups,
     hold_out,
@@ -27,6 +26,7 @@ from dpeer.training.partitions import (
 from dpeer.training.partitions import partition as divide_pool
 from dpeer.training.partitions.division import MINIMUM_TEST, MINIMUM_TRAIN
 from dpeer.training.randomness import Purpose, stream
+from dpeer.training.settings import TestSplit
 from dpeer.training.task import Task
 from dpeer.training.tasks.augmentation import augment_images
 from dpeer.training.tasks.choices import Choices

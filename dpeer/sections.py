@@ -1,0 +1,101 @@
+"""How a setting is stated: once, in the package that means it, with all that the rest of dpeer has to know of it.
+
+A section is a pydantic model whose fields are made by `setting`. The federation's settings are all sections together;
+command-line options and their help, the keys of a federation file and of its tables ``[rank.N]``, the fingerprint that
+peers compare, what a run must not change when it is resumed, and what `dpeer compare` and `dpeer report` group runs by
+are derived from the fields' marks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+
+class Mark(StrEnum):
+    """What a setting is to a federation."""
+
+    SHARED = "shared"
+    """Equal on all peers: they compare it when they shake hands."""
+
+    FOLLOWS = "follows"
+    """Equal on all peers as far as it matters: they compare what follows from it, such as edges or first weights."""
+
+    OWN = "own"
+    """A peer's own affair, which has an effect on its results."""
+
+    ASIDE = "aside"
+    """A peer's own affair, without an effect on its results."""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a setting is besides its type, default and words.
+
+    Attributes:
+        mark: What it is to a federation.
+        group: The heading under which a command's help lists it.
+        first: Whether it is one of those that most people need.
+        of_rank: Whether a federation file may set it for one rank alone.
+    """
+
+    mark: Mark
+    group: str
+    first: bool
+    of_rank: bool
+
+
+class Section(BaseModel):
+    """Settings that belong together."""
+
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
+
+
+_KEY = "dpeer"
+
+
+def setting(
+    default: Any, words: str, *, mark: Mark, group: str, first: bool = False, of_rank: bool | None = None, **limits: Any
+) -> Any:
+    """A field of a section.
+
+    Args:
+        default: Its value where nobody says otherwise; a callable makes one.
+        words: What it is, for the help.
+        mark: What it is to a federation.
+        group: The heading under which a command's help lists it.
+        first: Whether it is one of those that most people need.
+        of_rank: Whether a federation file may set it for one rank alone; by default it may where it is a peer's own.
+        limits: Further arguments of pydantic's `Field`, such as ``ge=1``.
+    """
+    ranked = mark in (Mark.OWN, Mark.ASIDE) if of_rank is None else of_rank
+    filled = {"default_factory": default} if callable(default) else {"default": default}
+    meaning = Meaning(mark, group, first, ranked)
+    return Field(**filled, description=words, json_schema_extra={_KEY: meaning}, **limits)  # type: ignore[dict-item]
+
+
+def meaning_of(field: FieldInfo) -> Meaning:
+    """What `setting` was told about a field.
+
+    Raises:
+        TypeError: The field was not made by `setting`.
+    """
+    extra: Any = field.json_schema_extra
+    meaning = extra.get(_KEY) if isinstance(extra, dict) else None
+    if not isinstance(meaning, Meaning):
+        raise TypeError("a setting must be made by dpeer.sections.setting, which gives it a mark and a group")
+    return meaning
+
+
+def marked(section: type[BaseModel], *marks: Mark) -> tuple[str, ...]:
+    """The names of a section's settings with one of these marks, in their order."""
+    return tuple(name for name, field in section.model_fields.items() if meaning_of(field).mark in marks)
+
+
+def names(*sections: type[BaseModel]) -> tuple[str, ...]:
+    """The names of all settings of some sections, in their order."""
+    return tuple(name for section in sections for name in section.model_fields)

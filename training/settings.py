@@ -1,0 +1,210 @@
+"""The settings of data and training; imports no torch, so that commands can list them at once."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from dpeer.sections import Mark, Section, setting
+
+SamOn = Literal["body", "head", "both"]
+"""Which phases of DFedSMDC take SAM steps."""
+
+TestSplit = Literal["disjoint", "shared"]
+"""Whether a test sample is one peer's alone, or several may draw it."""
+
+WireDtype = Literal["float32", "bfloat16", "float16"]
+"""How a value travels. Halves have 8 (bfloat16) or 11 bits of precision; float16 ends at 65,504."""
+
+_SEED: dict[str, Any] = {"ge": 0, "lt": 2**63}
+_DATA, _TRAINING, _OPTIONS, _WIRE = "Data and model", "Training", "Options of single algorithms", "What travels"
+
+
+class TaskSettings(Section):
+    """What is trained, and on which data."""
+
+    task: str = setting(
+        "digits", "a built-in task, or FILE.py:FACTORY, or MODULE:FACTORY", mark=Mark.OWN, group=_DATA, first=True
+    )
+    task_options: dict[str, Any] = setting(
+        dict, "KEY=VALUE for the task's factory; repeatable", mark=Mark.OWN, group=_DATA, first=True
+    )
+
+
+class DataSettings(Section):
+    """What a user may choose about a built-in task."""
+
+    partition: str | None = setting(
+        None,
+        "how a built-in task's data are divided: dirichlet:0.3, dirichlet-equal:0.3, pathological:2, iid, "
+        "writer, subject, group, own (default: the task's own)",
+        mark=Mark.FOLLOWS,
+        group=_DATA,
+        first=True,
+    )
+    test_split: TestSplit = setting(
+        "disjoint",
+        "may peers have test samples in common, as in the papers' code",
+        mark=Mark.FOLLOWS,
+        group=_DATA,
+    )
+    validation: float = setting(
+        0.0,
+        "share of each peer's training samples to hold out for validation",
+        mark=Mark.OWN,
+        group=_DATA,
+        ge=0,
+        lt=1,
+    )
+    model: str | None = setting(
+        None,
+        "what a built-in task trains, in place of its own model: cnn, cnn1d, digits, dp-cnn, emnist-cnn, "
+        "mlp, resnet18-gn, small-body",
+        mark=Mark.FOLLOWS,
+        group=_DATA,
+    )
+    head: str | None = setting(
+        None,
+        "names of what stays at home, comma-separated (default: the last linear layer)",
+        mark=Mark.FOLLOWS,
+        group=_DATA,
+    )
+    augment: bool = setting(False, "crop and flip training images at random", mark=Mark.OWN, group=_DATA)
+    standardize: bool = setting(
+        False, "scale inputs by the peer's own training mean and deviation", mark=Mark.SHARED, group=_DATA
+    )
+
+
+class MethodSettings(Section):
+    """How peers train, and from which seeds."""
+
+    algorithm: str = setting(
+        "dfedsmdc",
+        "how peers train and what they share: a name of `dpeer algorithms`, or FILE.py:CLASS, or MODULE:CLASS",
+        mark=Mark.SHARED,
+        group=_TRAINING,
+        first=True,
+    )
+    algorithm_options: dict[str, Any] = setting(
+        dict, "KEY=VALUE for an option of the algorithm; repeatable", mark=Mark.FOLLOWS, group=_TRAINING
+    )
+    preset: str | None = setting(
+        None,
+        "a paper's values where you give none; `dpeer algorithms` lists them",
+        mark=Mark.FOLLOWS,
+        group=_TRAINING,
+        first=True,
+    )
+    seed: int = setting(
+        0, "seed of partition, initialisation and batch order", mark=Mark.SHARED, group=_TRAINING, **_SEED
+    )
+    seed_partition: int | None = setting(
+        None, "seed of the partition alone", mark=Mark.FOLLOWS, group=_TRAINING, **_SEED
+    )
+    seed_init: int | None = setting(
+        None, "seed of the first weights alone", mark=Mark.FOLLOWS, group=_TRAINING, **_SEED
+    )
+    seed_batches: int | None = setting(
+        None, "seed of the batch order alone", mark=Mark.OWN, group=_TRAINING, of_rank=False, **_SEED
+    )
+    participation: float = setting(
+        1.0,
+        "share of the peers that take part in a round, drawn anew",
+        mark=Mark.SHARED,
+        group=_TRAINING,
+        gt=0,
+        le=1,
+    )
+
+
+class StepSettings(Section):
+    """What every algorithm's local steps are made with."""
+
+    rounds: int = setting(20, "gossip rounds", mark=Mark.SHARED, group=_TRAINING, first=True, ge=1)
+    body_lr: float = setting(
+        0.05, "learning rate in round 0 of the body, or of the whole model", mark=Mark.SHARED, group=_TRAINING, gt=0
+    )
+    head_lr: float = setting(
+        0.05,
+        "learning rate of the head in round 0 (dfedmdc, dfedsmdc, fedrep, fedrod)",
+        mark=Mark.SHARED,
+        group=_TRAINING,
+        gt=0,
+    )
+    lr_decay: float = setting(
+        0.995, "both learning rates are multiplied by it every round", mark=Mark.SHARED, group=_TRAINING, gt=0, le=1
+    )
+    momentum: float = setting(
+        0.9,
+        "momentum of SGD, zero again at the start of each phase",
+        mark=Mark.SHARED,
+        group=_TRAINING,
+        ge=0,
+        lt=1,
+    )
+    weight_decay: float = setting(0.0, "weight decay, off by default", mark=Mark.SHARED, group=_TRAINING, ge=0)
+    grad_clip: float | None = setting(
+        None,
+        "longest gradient to step with, off by default (the papers' code: 10)",
+        mark=Mark.SHARED,
+        group=_TRAINING,
+        gt=0,
+    )
+    body_epochs: int = setting(
+        5, "local epochs each round for the body, or the whole model", mark=Mark.OWN, group=_TRAINING, ge=1
+    )
+    head_epochs: int = setting(
+        1,
+        "local epochs each round for the head (dfedmdc, dfedsmdc, fedrep: 10)",
+        mark=Mark.OWN,
+        group=_TRAINING,
+        ge=1,
+    )
+    local_steps: int | None = setting(
+        None,
+        "minibatches in place of body-epochs, whatever the data's size; other epochs scale alike",
+        mark=Mark.OWN,
+        group=_TRAINING,
+        ge=1,
+    )
+    batch_size: int = setting(32, "samples a minibatch", mark=Mark.OWN, group=_TRAINING, ge=1)
+
+
+class OptionSettings(Section):
+    """Options of built-in algorithms that have a flag of their own; an algorithm's `Options` say which are its."""
+
+    rho: float = setting(0.05, "radius of SAM (dfedsmdc, dfedsam, fedsam)", mark=Mark.SHARED, group=_OPTIONS, ge=0)
+    sam: SamOn = setting("body", "where dfedsmdc takes SAM steps", mark=Mark.SHARED, group=_OPTIONS)
+    finetune_epochs: int = setting(
+        5, "epochs on the whole model after the last round (fedbabu)", mark=Mark.OWN, group=_OPTIONS, ge=1
+    )
+    ditto_lambda: float = setting(
+        0.75, "pull of the shared model on the personal one (ditto)", mark=Mark.SHARED, group=_OPTIONS, ge=0
+    )
+    sparsity: float = setting(
+        0.5, "share of the weights that are zero (dis-pfl)", mark=Mark.SHARED, group=_OPTIONS, ge=0, lt=1
+    )
+    prune_rate: float = setting(
+        0.5,
+        "share of the weights exchanged in the first round (dis-pfl)",
+        mark=Mark.SHARED,
+        group=_OPTIONS,
+        ge=0,
+        le=1,
+    )
+
+
+class WireSettings(Section):
+    """How bodies travel."""
+
+    quantize: Literal[4, 8, 16] | None = setting(
+        None,
+        "bits per value of what travels, 4, 8 or 16; floats if not given",
+        mark=Mark.SHARED,
+        group=_WIRE,
+    )
+    wire_dtype: WireDtype = setting(
+        "float32",
+        "as which floats values travel; the halves take half the bytes (mixing is in float32)",
+        mark=Mark.SHARED,
+        group=_WIRE,
+    )
