@@ -111,7 +111,7 @@ def run(worker: Worker, case: Case) -> list[Figures]:
         RuntimeError: A process ended without figures.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["dpeer.cli.preload"])
+    context.set_forkserver_preload(["dpeer.federation.preload"])
     pipes, processes = [], []
     for rank in range(case.size):
         ours, theirs = context.Pipe()

@@ -35,7 +35,7 @@ from fleet import WARM_UP, Case, Figures, Introduce, Laps, Worker, ring, run, sa
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from dpeer.cli.heap import keep_heap, settle
+from dpeer.federation.heap import keep_heap, settle
 from dpeer.peer import Limits, Peer, PeerConfig, ZeroMQTransport
 from dpeer.peer import Worker as TensorThread
 from dpeer.topology import build

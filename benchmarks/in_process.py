@@ -13,8 +13,8 @@ import torch
 from fleet import WARM_UP, Case, Figures, Introduce, Laps, unshared_mb
 from gossip_round import idle
 
-from dpeer.cli.heap import keep_heap
 from dpeer.cores import own_cores
+from dpeer.federation.heap import keep_heap
 from dpeer.peer import LivenessConfig, Network, Peer, PeerConfig, Worker
 from dpeer.topology import build
 

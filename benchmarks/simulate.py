@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import io
 import json
 import multiprocessing
 import os
@@ -33,13 +32,12 @@ from statistics import median
 from typing import Any
 
 import torch
-from rich.console import Console
 from safetensors import safe_open
 
-from dpeer.cli.federation import run_federation
-from dpeer.cli.heap import keep_heap
-from dpeer.cli.settings import Settings
 from dpeer.cores import own_cores
+from dpeer.federation.heap import keep_heap
+from dpeer.federation.running import run_federation
+from dpeer.federation.settings import Settings
 from dpeer.topology import build
 from dpeer.training import Hyperparameters, Learner, Task, build_model
 
@@ -110,7 +108,7 @@ def simulated(run: Run, workers: int) -> tuple[float, str]:
             task_options={"model": run.model, "samples": run.samples}, batch_size=BATCH, body_epochs=BODY_EPOCHS,
             workers=workers, out=out,
         )  # fmt: skip
-        run_federation(settings, "simulate", console=Console(file=io.StringIO()))
+        run_federation(settings, "simulate")
         peers = [json.loads((out / f"rank-{rank}" / "summary.json").read_text()) for rank in range(run.size)]
         seconds = max(peer["wall_seconds"] for peer in peers)
         return seconds, _hash(_body(out / f"rank-{rank}") for rank in range(run.size))

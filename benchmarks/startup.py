@@ -29,8 +29,8 @@ from typing import Any
 
 from fleet import say, unshared_mb
 
-from dpeer.cli import launcher
-from dpeer.cli.settings import Settings
+from dpeer.federation import launcher
+from dpeer.federation.settings import Settings
 
 MIB = 2**20
 

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file
 
-from dpeer.cli.folders import rank_folder
-from dpeer.cli.settings import Settings
-from dpeer.cli.simulation import Simulation
+from dpeer.federation.settings import Settings
+from dpeer.federation.simulation import Simulation
+from dpeer.results.files import rank_folder
 
 TOPOLOGIES = (
     "ring", "grid", "star", "random-matching", "one-peer-exponential", "fresh-neighbors", "exponential", "full",

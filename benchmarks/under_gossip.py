@@ -31,8 +31,8 @@ from fleet import cpu_seconds, say
 from local_training import ImageNet32, random_images
 from traffic import Neighborhood, pieces
 
-from dpeer.cli.heap import keep_heap
 from dpeer.cores import own_cores
+from dpeer.federation.heap import keep_heap
 from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.training import Hyperparameters, Learner, Task
 

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dpeer.cli.config import from_flags
 from dpeer.cli.options import setting_options
-from dpeer.cli.presets import PRESETS
 from dpeer.cli.topology.options import json_option, print_table
+from dpeer.federation.config import from_flags
+from dpeer.federation.presets import PRESETS
 
 if TYPE_CHECKING:
     from dpeer.training import Algorithm, Hyperparameters

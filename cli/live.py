@@ -22,7 +22,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from dpeer.cli.view import PlainLines, Printer, missed, number, size
+from dpeer.cli.view import PlainLines, Printer
+from dpeer.results.units import number, size
 
 _BAD = ("failed", "stopped")
 
@@ -117,3 +118,8 @@ class LiveTable(Printer, AbstractContextManager["LiveTable"]):
 
     def _sent(self) -> int:
         return sum(row.bytes_sent for row in self._rows)
+
+
+def missed(entry: Mapping[str, Any]) -> str:
+    """Which neighbors the round had to do without."""
+    return ", ".join(map(str, entry.get("missed", ()))) or "-"

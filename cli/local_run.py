@@ -9,10 +9,14 @@ from typing import Any
 import click
 from rich.console import Console
 
-from dpeer.cli import config, summary
-from dpeer.cli.federation import Mode, run_federation
-from dpeer.cli.settings import Settings
+from dpeer.cli.live import LiveTable, open_view
+from dpeer.cli.summary_table import show
+from dpeer.cli.view import PlainLines
 from dpeer.exceptions import ConfigurationError, DpeerError
+from dpeer.federation import config
+from dpeer.federation.own_data import check_own_data
+from dpeer.federation.running import Mode, OpenView, run_federation
+from dpeer.federation.settings import Settings
 
 
 def local_run(
@@ -27,8 +31,8 @@ def local_run(
 ) -> int:
     """Run a federation, then its baseline if one is asked for, and print how they compare; returns the exit code."""
     settings = config.load(federation, flags)
-    _check_own_data(settings)
-    console = Console(stderr=True)
+    check_own_data(settings)
+    view = _opened(Console(stderr=True))
     if baseline is not None:
         from dpeer.training import find_algorithm
 
@@ -39,7 +43,7 @@ def local_run(
             )
     if file := config.source(federation):
         click.echo(f"settings from {file}", err=True)
-    result = run_federation(settings, mode, resume=resume, overwrite=overwrite, new_data=new_data, console=console)
+    result = run_federation(settings, mode, resume=resume, overwrite=overwrite, new_data=new_data, open_view=view)
     if result.failure is not None:
         click.echo(f"dpeer: {result.failure}", err=True)
     if not result.summary:
@@ -52,19 +56,21 @@ def local_run(
     if baseline is not None and result.exit_code == 0:
         other = settings.model_copy(update={"algorithm": baseline, "out": settings.out / f"baseline-{baseline}"})
         try:
-            found = run_federation(other, "simulate", overwrite=True, new_data=new_data, console=console).summary
+            found = run_federation(other, "simulate", overwrite=True, new_data=new_data, open_view=view).summary
             compared = found if found.get("status") == "done" else None  # None if it was stopped, however early
         except DpeerError as failed:
             error = failed  # the run's own results are shown all the same
-    summary.show(Console(), result.summary, settings.out, compared)
+    show(Console(), result.summary, settings.out, compared)
     if error is not None:
         raise error
     return result.exit_code
 
 
-def _check_own_data(settings: Settings) -> None:
-    if "path" in settings.task_options or settings.rank or settings.partition == "own":
-        from dpeer.training.tasks.own_data import check_own_data  # torch: only where it can matter
+def _opened(console: Console) -> OpenView:
+    """Progress of a run on the console, under a line that says what is run."""
 
-        own = [settings.of_rank(rank) for rank in range(settings.size)]
-        check_own_data([(peer.task, peer.task_options) for peer in own], settings.partition)
+    def open_(settings: Settings, mode: Mode) -> LiveTable | PlainLines:
+        title = f"{mode}: {settings.size} peers, {settings.topology}, {settings.algorithm} on {settings.task}"
+        return open_view(console, settings.size, settings.rounds, title)
+
+    return open_

@@ -1,31 +1,23 @@
-"""click options made from `Settings`, so that a setting is described once."""
+"""click options made from `Settings`, so that a setting is stated once."""
 
 from __future__ import annotations
 
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import click
 
-from dpeer.cli.config import parse_option
-from dpeer.cli.settings import Settings
+from dpeer.cli.grouping import GroupedOption
+from dpeer.federation.config import parse_option
+from dpeer.federation.settings import Settings, option_names
+from dpeer.sections import meaning_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-GRAPH = (
-    "topology", "size", "weights", "grid_shape", "degree", "rewire", "edge_probability", "fresh_neighbors",
-    "graph_seed",
-)  # fmt: skip
-TRAINING = (
-    "task", "partition", "test_split", "validation", "model", "head", "augment", "standardize", "algorithm", "preset",
-    "rounds", "seed", "seed_partition", "seed_init", "seed_batches", "participation", "body_lr", "head_lr", "lr_decay",
-    "momentum", "weight_decay", "grad_clip", "rho", "sam", "body_epochs", "head_epochs", "local_steps", "batch_size",
-    "quantize", "wire_dtype", "finetune_epochs", "ditto_lambda", "sparsity", "prune_rate", "privacy", "target_epsilon",
-    "noise_multiplier", "clip_norm", "delta", "dp_adversary", "dp_min_honest", "dp_adjacency", "sparsify",
-)  # fmt: skip
-RUN = ("evaluate_every", "evaluate_on", "keep", "out", "device", "amp", "channels_last", "log_level")
+_KEYS = {"task_options": "--task-option", "algorithm_options": "--algorithm-option"}
+"""Settings that are tables: their options take one KEY=VALUE at a time."""
 
 
 def setting_options(*names: str) -> Callable[[F], F]:
@@ -39,45 +31,60 @@ def setting_options(*names: str) -> Callable[[F], F]:
     return decorate
 
 
-def run_options(command: F) -> F:
-    """What start, cluster and simulate have in common besides settings."""
-    decorators = [
+def run_options(*names: str) -> Callable[[F], F]:
+    """Options for these settings, and what start, cluster and simulate have in common besides."""
+    given: dict[str, Any] = {"cls": GroupedOption}
+    besides = [
         click.option(
-            "--federation", type=click.Path(dir_okay=False, path_type=Path),
-            help="Federation file (TOML); ./dpeer.toml is used when it exists.",
+            "--federation", type=click.Path(dir_okay=False, path_type=Path), first=True,
+            help="Federation file (TOML); ./dpeer.toml is used when it exists.", **given,
         ),
-        task_option,
-        click.option("--resume", is_flag=True, help="Continue a stopped run from its last completed round."),
-        click.option("--overwrite", is_flag=True, help="Remove an earlier run from the output folder."),
         click.option(
-            "--new-data", is_flag=True,
+            "--resume", is_flag=True, first=True, help="Continue a stopped run from its last completed round.", **given
+        ),
+        click.option(
+            "--overwrite", is_flag=True, group="The run", help="Remove an earlier run from the output folder.", **given
+        ),
+        click.option(
+            "--new-data", is_flag=True, group="The run",
             help="The data are others than those of earlier runs in the output folder: what these released does not "
-            "count.",
+            "count.", **given,
         ),
     ]  # fmt: skip
-    for decorator in reversed(decorators):
-        command = decorator(command)
-    return command
+
+    def decorate(command: F) -> F:
+        for decorator in reversed(besides):
+            command = decorator(command)
+        return setting_options(*names)(command)
+
+    return decorate
 
 
-def task_option(command: F) -> F:
-    """`--task-option`."""
+def baseline_option(command: F) -> F:
+    """`--baseline`, of the commands that run a whole federation."""
     return click.option(
-        "--task-option", "task_options", multiple=True, metavar="KEY=VALUE", callback=_task_options,
-        help="An option for the task's factory; repeatable.",
+        "--baseline", metavar="ALGORITHM", cls=GroupedOption, group="The run",
+        help="Afterwards train the same peers with this algorithm (in this process) and compare, e.g. local.",
     )(command)  # fmt: skip
 
 
 def _option(name: str) -> Callable[[F], F]:
     field = Settings.model_fields[name]
-    kind = _without_none(field.annotation)
+    meaning = meaning_of(field)
+    listed: dict[str, Any] = {"cls": GroupedOption, "group": meaning.group, "first": meaning.first, "default": None}
     text = f"{field.description[:1].upper()}{field.description[1:]}." if field.description else ""
+    if name in _KEYS:
+        return click.option(
+            _KEYS[name], name, multiple=True, metavar="KEY=VALUE", callback=_table(_KEYS[name]),
+            help=text.replace("KEY=VALUE for", "For"), **listed,
+        )  # fmt: skip
+    kind = _without_none(field.annotation)
     if field.default is not None and kind is not bool:
         text += f"  [default: {field.default}]"
     flag = f"--{name.replace('_', '-')}"
     if kind is bool:
-        return click.option(flag, name, is_flag=True, default=None, help=text)
-    return click.option(flag, name, type=_click_type(kind), default=None, help=text)
+        return click.option(flag, name, is_flag=True, help=text, **listed)
+    return click.option(flag, name, type=_click_type(kind), help=text, **listed)
 
 
 def _click_type(kind: Any) -> Any:
@@ -91,17 +98,17 @@ def _click_type(kind: Any) -> Any:
 
 def _without_none(annotation: Any) -> Any:
     if get_origin(annotation) in (Union, types.UnionType):
-        return next(part for part in get_args(annotation) if part is not type(None))
-    return annotation
+        annotation = next(part for part in get_args(annotation) if part is not type(None))
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
-def _task_options(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
-    return dict(parse_option(value) for value in values)
+def _table(option: str) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, Any]]:
+    def parse(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
+        return dict(parse_option(value, option, _EXAMPLES[option]) for value in values)
+
+    return parse
 
 
-def baseline_option(command: F) -> F:
-    """`--baseline`, of the commands that run a whole federation."""
-    return click.option(
-        "--baseline", metavar="ALGORITHM",
-        help="Afterwards train the same peers with this algorithm (in this process) and compare, e.g. local.",
-    )(command)  # fmt: skip
+_EXAMPLES = {"--task-option": "data=/path/to/data", "--algorithm-option": "rho=0.1"}
+
+__all__ = ["baseline_option", "option_names", "run_options", "setting_options"]

@@ -7,13 +7,14 @@ from typing import Any
 
 import click
 
+from dpeer.cli.grouping import GroupedCommand
 from dpeer.cli.local_run import local_run
-from dpeer.cli.options import GRAPH, RUN, TRAINING, baseline_option, run_options, setting_options
+from dpeer.cli.options import baseline_option, run_options
+from dpeer.federation.settings import HostSettings, option_names
 
 
-@click.command()
-@setting_options(*GRAPH, *TRAINING, *RUN, "workers")
-@run_options
+@click.command(cls=GroupedCommand)
+@run_options(*option_names(HostSettings))
 @baseline_option
 def simulate(
     federation: Path | None, resume: bool, overwrite: bool, new_data: bool, baseline: str | None, **flags: Any

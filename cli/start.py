@@ -13,25 +13,28 @@ from typing import Any
 
 import click
 
-from dpeer.cli import addresses, config, folders
-from dpeer.cli.graph import build_graph
-from dpeer.cli.options import GRAPH, RUN, TRAINING, run_options, setting_options
-from dpeer.cli.settings import Settings
-from dpeer.cli.summary import privacy_line
+from dpeer.cli.grouping import GroupedCommand, GroupedOption
+from dpeer.cli.options import run_options
 from dpeer.cores import own_cores
 from dpeer.exceptions import ConfigurationError
+from dpeer.federation import addresses, config, folders
+from dpeer.federation.graph import build_graph
+from dpeer.federation.settings import Settings, SimulationSettings, option_names
 from dpeer.peer.peer import dialled
+from dpeer.results.costs import privacy_line
+from dpeer.results.files import rank_folder
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.option(
     "--rank",
+    cls=GroupedOption,
+    first=True,
     required=True,
     metavar="R",
     help="This peer's rank, or `env`: from Slurm, Open MPI or a pod's name.",
 )
-@setting_options(*GRAPH, *TRAINING, *RUN, "wait", "dead_after", "threads", "base_port", "insecure")
-@run_options
+@run_options(*option_names(SimulationSettings))
 def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, new_data: bool, **flags: Any) -> None:
     """Run one peer of a federation on this host.
 
@@ -62,7 +65,7 @@ def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, new
         if host := addresses.unresolvable(address):
             click.echo(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again", err=True)
 
-    from dpeer.cli.serving import Stopper, serve  # torch is imported only now: mistakes above show at once
+    from dpeer.federation.serving import Stopper, serve  # torch is imported only now: mistakes above show at once
 
     async def meet(bound: str | None) -> Mapping[int, str]:
         return everyone
@@ -73,7 +76,7 @@ def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, new
         outcome = await serve(
             own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, new_data=new_data, handler=handler
         )
-        click.echo(_last_line(outcome, own.rounds, folders.rank_folder(own.out, number)), err=True)
+        click.echo(_last_line(outcome, own.rounds, rank_folder(own.out, number)), err=True)
 
     asyncio.run(run())
 

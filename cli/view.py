@@ -7,24 +7,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from statistics import fmean
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from rich.console import Console
 
-from dpeer.peer.records import has_diverged
-
-
-class View(Protocol):
-    """Told what happens in a federation."""
-
-    def record(self, rank: int, entry: Mapping[str, Any]) -> None:
-        """A peer has completed a round: its line of metrics.jsonl."""
-
-    def status(self, rank: int, status: str) -> None:
-        """A peer has ended (done, stopped, failed)."""
-
-    def notes(self, notes: Sequence[str]) -> None:
-        """What rank 0 says of itself before it starts."""
+from dpeer.results.records import has_diverged
+from dpeer.results.units import number, size
 
 
 class Printer:
@@ -113,23 +101,3 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
         began, since = self._first
         seconds = (now - since) / (reached - began) * (self._rounds - 1 - reached)
         return f"{seconds / 60:.0f} min left" if seconds >= 60 else ""
-
-
-def number(value: float | None) -> str:
-    """Four decimals, or a dash."""
-    return "-" if value is None else f"{value:.4f}"
-
-
-def size(count: int) -> str:
-    """Bytes for people: 1.2 MB (powers of ten)."""
-    value = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
-
-
-def missed(entry: Mapping[str, Any]) -> str:
-    """Which neighbors the round had to do without."""
-    return ", ".join(map(str, entry.get("missed", ()))) or "-"

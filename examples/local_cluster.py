@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from dpeer.cli.federation import run_federation
-from dpeer.cli.settings import Settings
+from dpeer.federation.running import run_federation
+from dpeer.federation.settings import Settings
 
 if __name__ == "__main__":  # the peers are processes that import this file
     settings = Settings(size=8, topology="ring", task="digits", rounds=10, out=Path("dpeer-run-example"))

@@ -10,13 +10,14 @@ from typing import Any, Literal
 
 from dpeer.exceptions import AddressError, Interrupted
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.keeper import Keeper
 from dpeer.peer.learner import Learner
-from dpeer.peer.records import RoundRecord, cost, has_diverged
 from dpeer.peer.rounds import run_rounds
+from dpeer.peer.run_folder import RunFolder
 from dpeer.peer.session import Session
 from dpeer.peer.transports import Transport
 from dpeer.peer.worker import Worker
+from dpeer.results.costs import cost
+from dpeer.results.records import RoundRecord, has_diverged
 from dpeer.topology import Graphs
 
 _EXPECTED_WHEN_STOPPED = (asyncio.CancelledError, Interrupted)
@@ -91,7 +92,7 @@ class Peer:
         self._start = 0
         self._reported = -1
         self._session = Session(config, learner, transport, topology, log)
-        self._keeper = Keeper(config, learner, self._session.gossip.outbox, self._session.members.lost, facts or {})
+        self._keeper = RunFolder(config, learner, self._session.gossip.outbox, self._session.members.lost, facts or {})
         self._stopping = asyncio.Event()
 
     async def listen(self) -> str | None:

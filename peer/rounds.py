@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from dpeer.peer.inbox import Received
 from dpeer.peer.learner import Learner, Payload
-from dpeer.peer.records import RoundRecord, Stopwatch
 from dpeer.peer.session import Session
+from dpeer.peer.stopwatch import Stopwatch
 from dpeer.peer.worker import Worker
+from dpeer.results.records import RoundRecord
 from dpeer.topology import Row
 
 Complete = Callable[[RoundRecord], Awaitable[None]]

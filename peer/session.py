@@ -14,14 +14,14 @@ from typing import Literal
 
 from dpeer.exceptions import PeersMissing, ProtocolError, Refused
 from dpeer.peer import wire
+from dpeer.peer.admission import Admission
 from dpeer.peer.assembly import Assembly
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.drops import Drops
 from dpeer.peer.gossip import Gossip
-from dpeer.peer.greeter import Greeter
 from dpeer.peer.inbox import Received
 from dpeer.peer.learner import Learner
 from dpeer.peer.membership import Membership, Neighbor, Status
+from dpeer.peer.rejections import Rejections
 from dpeer.peer.schedule import Schedule
 from dpeer.peer.speaker import Speaker
 from dpeer.peer.transports import Arrival, Link, Transport
@@ -45,10 +45,10 @@ class Session:
         self, config: PeerConfig, learner: Learner, transport: Transport, topology: Graphs, log: logging.Logger
     ) -> None:
         self.members = Membership(topology.connections(config.rank, config.rounds), config.liveness)
-        self.drops = Drops(log)
+        self.drops = Rejections(log)
         self._config = config
         schedule = Schedule(topology, config.rank, config.rounds)
-        self._greeter = Greeter(config, learner, self.members, schedule, topology.size)
+        self._greeter = Admission(config, learner, self.members, schedule, topology.size)
         self._transport = transport
         self._log = log
         self._federation = wire.federation_id(config.fingerprint)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from dpeer.peer import wire
-from dpeer.peer.greeter import Greeter
+from dpeer.peer.admission import Admission
 from dpeer.peer.membership import Membership, Neighbor, Status
 from dpeer.peer.transports import Link, Transport
 
@@ -26,7 +26,7 @@ class Speaker:
     """
 
     def __init__(
-        self, rank: int, federation: bytes, transport: Transport, members: Membership, greeter: Greeter
+        self, rank: int, federation: bytes, transport: Transport, members: Membership, greeter: Admission
     ) -> None:
         self.unanswered: set[Link] = set()
         self._rank = rank

@@ -8,22 +8,32 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("cli", "peer", "privacy", "topology", "training")
+ROOMS = ("cli", "experiments", "federation", "peer", "privacy", "report", "results", "topology", "training")
 
 MAY_IMPORT = {
-    "cli": {"peer", "privacy", "topology", "training"},
-    "peer": {"topology"},
-    "privacy": set(),
-    "topology": set(),
+    "cli": {*ROOMS},
+    "report": {"federation", "results", "topology"},
+    "experiments": {"federation", "results", "topology", "training"},
+    "federation": {"peer", "privacy", "results", "topology", "training"},
+    "peer": {"results", "topology"},
     "training": {"privacy"},
+    "privacy": set(),
+    "results": set(),
+    "topology": set(),
 }
 MUST_NOT_IMPORT = {
     "cli": set(),
+    "report": {"torch", "click", "rich", "zmq"},
+    "experiments": {"click", "zmq"},
+    "federation": {"click", "rich", "networkx"},
     "peer": {"torch", "click", "rich", "sklearn", "networkx"},
     "privacy": {"torch", "zmq", "click", "rich"},
-    "topology": {"torch", "zmq", "click", "rich", "pydantic", "msgpack"},
+    "results": {"torch", "zmq", "click", "rich", "networkx", "pydantic"},
+    "topology": {"torch", "zmq", "click", "rich", "msgpack"},
     "training": {"zmq", "click", "rich", "networkx", "msgpack"},
 }
+NEVER_CLI = ("benchmarks", "examples")
+"""Folders of programs that use dpeer as a script would."""
 
 
 def imported(source):
@@ -38,18 +48,18 @@ def imported(source):
 
 
 def violations(root):
-    """What breaks an arrow below a folder that has the five packages."""
+    """What breaks an arrow below a folder that has the rooms."""
     found = []
-    for package in PACKAGES:
+    for package in ROOMS:
         for path in sorted((root / package).rglob("*.py")):
             for name in imported(path.read_text()):
                 top, _, rest = name.partition(".")
                 target = rest.partition(".")[0]
                 wrong = (
                     name.startswith(".")
-                    or top in PACKAGES
+                    or top in ROOMS
                     or top in MUST_NOT_IMPORT[package]
-                    or (top == "dpeer" and target in PACKAGES and target not in MAY_IMPORT[package] | {package})
+                    or (top == "dpeer" and target in ROOMS and target not in MAY_IMPORT[package] | {package})
                 )
                 if wrong:
                     found.append(f"{path.relative_to(root)} imports {name}")
@@ -58,6 +68,12 @@ def violations(root):
 
 def test_the_arrows_hold():
     assert violations(ROOT) == []
+
+
+def test_programs_use_dpeer_as_a_script_would():
+    files = [path for folder in NEVER_CLI for path in (ROOT / folder).rglob("*.py")]
+    assert len(files) > 10
+    assert [path.name for path in files for name in imported(path.read_text()) if name.startswith("dpeer.cli")] == []
 
 
 @pytest.mark.parametrize(
@@ -75,10 +91,16 @@ def test_the_arrows_hold():
         ("cli", "import topology"),
         ("cli", "from . import main"),
         ("topology", "import click"),
+        ("results", "from dpeer.peer import Peer"),
+        ("federation", "from dpeer.cli.main import main"),
+        ("federation", "import click"),
+        ("report", "from dpeer.experiments import tables"),
+        ("experiments", "import dpeer.report.write"),
+        ("peer", "from dpeer.federation.settings import Settings"),
     ],
 )
 def test_a_wrong_import_is_found(tmp_path, package, line):
-    for name in PACKAGES:
+    for name in ROOMS:
         (tmp_path / name).mkdir()
     (tmp_path / package / "module.py").write_text(line + "\n")
     assert len(violations(tmp_path)) == 1
@@ -107,7 +129,7 @@ def test_what_importing_a_package_brings_into_memory(statement, absent):
 
 
 def test_packages_are_only_known_as_dpeers():
-    for package in PACKAGES:
+    for package in ROOMS:
         link = ROOT / "dpeer" / package
         assert link.resolve() == (ROOT / package).resolve()
 
@@ -116,7 +138,7 @@ def test_a_checkout_that_lost_its_links_still_works(tmp_path):
     (tmp_path / "dpeer").mkdir()
     for name in ("__init__.py", "exceptions.py"):
         (tmp_path / "dpeer" / name).write_text((ROOT / "dpeer" / name).read_text())
-    for package in PACKAGES:
+    for package in ROOMS:
         (tmp_path / package).symlink_to(ROOT / package)
     code = "import dpeer.topology; print(dpeer.topology.__file__)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)

@@ -9,20 +9,24 @@
 """
 
 from dpeer.topology.building import TOPOLOGIES, WEIGHTS, build
-from dpeer.topology.changing import CHANGING
+from dpeer.topology.changing import ChangingTopology
 from dpeer.topology.files import size_of
-from dpeer.topology.fixed import Topology
 from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row
 from dpeer.topology.papers import PaperFormula, paper_formula
 from dpeer.topology.participation import Participation
-from dpeer.topology.rounds import ChangingTopology
+from dpeer.topology.schedules import CHANGING
 from dpeer.topology.spectrum import Analysis, analyse, disagreement, spectral_gap, spectrum
+from dpeer.topology.static import Topology
+
+AnyTopology = Topology | ChangingTopology
+"""What `build` makes."""
 
 __all__ = [
     "CHANGING",
     "TOPOLOGIES",
     "WEIGHTS",
     "Analysis",
+    "AnyTopology",
     "ChangingTopology",
     "Graphs",
     "Isolated",

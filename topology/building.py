@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpeer.exceptions import TopologyError, UnknownName
-from dpeer.topology.changing import CHANGING
+from dpeer.topology.changing import ChangingTopology
 from dpeer.topology.checks import check
 from dpeer.topology.circulant import Circulant
-from dpeer.topology.drawing import Request
+from dpeer.topology.edges import Request
 from dpeer.topology.files import PREFIX, file_graph
-from dpeer.topology.fixed import Topology
 from dpeer.topology.graphs import GRAPHS
-from dpeer.topology.rounds import ChangingTopology
+from dpeer.topology.schedules import CHANGING
+from dpeer.topology.static import Topology
 from dpeer.topology.weights import WEIGHT_RULES, mix
 
 TOPOLOGIES: tuple[str, ...] = (*GRAPHS, *CHANGING)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from dpeer.topology.drawing import Steps
+from dpeer.topology.edges import Steps
 
 _CLOSE = 1e-12
 _CANDIDATES = 64

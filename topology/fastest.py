@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.drawing import Links
+from dpeer.topology.edges import Links
 
 LIMIT = 256
 """The largest size that is solved: 100 peers take seconds, 200 about a minute."""

@@ -11,7 +11,7 @@ import networkx as nx
 import numpy as np
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.drawing import Drawing, Links
+from dpeer.topology.edges import Drawing, Links
 
 PREFIX = "file:"
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.drawing import Drawing, Links, Request, Steps
+from dpeer.topology.edges import Drawing, Links, Request, Steps
 from dpeer.topology.random_graphs import erdos_renyi, random_regular, small_world
 
 

@@ -13,7 +13,7 @@ from itertools import pairwise
 import networkx as nx
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.drawing import Drawing, Links, Request
+from dpeer.topology.edges import Drawing, Links, Request
 
 _EDGES = 5_000_000
 

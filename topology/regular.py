@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from dpeer.topology.drawing import Links, Ranks
+from dpeer.topology.edges import Links, Ranks
 
 
 def shuffled(count: int, generator: random.Random) -> Ranks:

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
 from dpeer.exceptions import TopologyError
+from dpeer.topology.changing import ChangingTopology
 from dpeer.topology.checks import Matrix
 from dpeer.topology.circulant import Circulant
 from dpeer.topology.eigen import smallest
-from dpeer.topology.fixed import Topology
+from dpeer.topology.exchange import messages
 from dpeer.topology.papers import PaperFormula, paper_formula
-from dpeer.topology.rounds import ChangingTopology
-from dpeer.topology.rows import messages
 from dpeer.topology.shrinking import shrinking
+from dpeer.topology.static import Topology
 from dpeer.topology.weights import matrix_of
 
 SPECTRUM_LIMIT = 2000

@@ -19,7 +19,7 @@ from scipy.sparse import coo_array, csr_array, diags_array
 from dpeer.exceptions import TopologyError
 from dpeer.topology.checks import TOLERANCE, Matrix, row_sums
 from dpeer.topology.circulant import Circulant
-from dpeer.topology.drawing import Links, Ranks, Steps
+from dpeer.topology.edges import Links, Ranks, Steps
 from dpeer.topology.eigen import smallest
 from dpeer.topology.fastest import fastest_weights
 

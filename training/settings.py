@@ -92,7 +92,6 @@ class MethodSettings(Section):
         "a paper's values where you give none; `dpeer algorithms` lists them",
         mark=Mark.FOLLOWS,
         group=_TRAINING,
-        first=True,
     )
     seed: int = setting(
         0, "seed of partition, initialisation and batch order", mark=Mark.SHARED, group=_TRAINING, **_SEED

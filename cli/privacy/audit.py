@@ -16,7 +16,7 @@ from dpeer.privacy import Guarantee
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 
 if TYPE_CHECKING:
-    from dpeer.cli.privacy.attacks import Report
+    from dpeer.federation.audit.attacks import Report
 
 _REFUTED = (
     "THE CLAIM IS REFUTED: more is given away than is claimed. By chance that happens in at most 1 of 20 audits: "
@@ -46,7 +46,7 @@ def audit(as_json: bool, runs: int, **options: Any) -> None:
     asked.require("audit", "noise_multiplier", "rounds")
     guarantee = asked.guarantee()
 
-    from dpeer.cli.privacy import attacks  # torch is imported only now
+    from dpeer.federation.audit import attacks  # torch is imported only now
 
     attacks.check_range(guarantee, asked.releases, runs)
     made = attacks.releases(asked.releases, runs)
@@ -61,7 +61,7 @@ def audit(as_json: bool, runs: int, **options: Any) -> None:
 
 
 def _document(guarantee: Guarantee, rounds: int, report: Report) -> dict[str, Any]:
-    from dpeer.cli.privacy import attacks
+    from dpeer.federation.audit import attacks
 
     bound = {key: value for key, value in asdict(report.bound).items() if key != "mu"}
     return {

@@ -12,13 +12,13 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from dpeer.cli import units
-from dpeer.cli.topology.candidates import CHOOSING, DEFAULT_WEIGHTS, LeftOut, Terms
 from dpeer.cli.topology.options import DEFAULT_SIZE, json_option, one_size
-from dpeer.cli.topology.ranking import Ranked, best, rank
-from dpeer.cli.view import size as as_size
 from dpeer.exceptions import ConfigurationError
+from dpeer.results import units
+from dpeer.results.units import size as as_size
 from dpeer.topology import WEIGHTS
+from dpeer.topology.candidates import CHOOSING, DEFAULT_WEIGHTS, LeftOut, Terms
+from dpeer.topology.ranking import Ranked, best, rank
 
 EXAMPLE = "--body-bytes 45MB --bandwidth 100Mbit"
 

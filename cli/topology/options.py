@@ -9,11 +9,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from dpeer.cli.fresh import fresh_topology
 from dpeer.exceptions import ConfigurationError
-from dpeer.topology import TOPOLOGIES, WEIGHTS, ChangingTopology, Topology, build, size_of
-
-AnyTopology = Topology | ChangingTopology
+from dpeer.federation.fresh import fresh_topology
+from dpeer.topology import TOPOLOGIES, WEIGHTS, AnyTopology, build, size_of
 
 DEFAULT_SIZE = 8
 

@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from dpeer.cli.extras import check_libraries
-from dpeer.cli.topology.measured import Measured, measure
-from dpeer.cli.topology.options import AnyTopology, build_all, graph_options, size_option, topologies_option
+from dpeer.cli.topology.options import build_all, graph_options, size_option, topologies_option
 from dpeer.exceptions import ConfigurationError, OutputError
+from dpeer.report.measured import Measured, measure
+from dpeer.topology import AnyTopology
 
 GRAPHS_LIMIT = 12
 """The most graphs in one picture: that many lines can be told apart."""
@@ -83,7 +84,7 @@ def _check_path(out: Path) -> None:
 
 
 def _write(out: Path, measured: Measured) -> None:
-    from dpeer.cli.topology.drawing import picture  # needs matplotlib, which not everybody has
+    from dpeer.report.comparing import picture  # needs matplotlib, which not everybody has
 
     image = picture(measured, out.suffix.lower().removeprefix("."))
     try:

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.table import Table
 
 from dpeer.cli.topology.options import (
-    AnyTopology,
     build_one,
     graph_options,
     json_option,
@@ -22,7 +21,7 @@ from dpeer.cli.topology.options import (
     topology_option,
 )
 from dpeer.exceptions import ConfigurationError
-from dpeer.topology import ChangingTopology
+from dpeer.topology import AnyTopology, ChangingTopology
 
 MATRIX_LIMIT = 12
 """The largest size whose matrix is printed: it must fit 80 columns."""

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from dpeer.cli.assemble import fingerprint
-from dpeer.cli.graph import build_graph
-from dpeer.cli.presets import PRESETS
-from dpeer.cli.settings import Settings
+from dpeer.federation.assemble import fingerprint
+from dpeer.federation.graph import build_graph
+from dpeer.federation.presets import PRESETS
+from dpeer.federation.settings import Settings
 from dpeer.peer.handshake import mismatch
 from dpeer.peer.schedule import Schedule
 from dpeer.peer.wire import Hello

@@ -1,6 +1,6 @@
 """What the help of the commands says."""
 
-from dpeer.cli.settings import Settings
+from dpeer.federation.settings import Settings
 from dpeer.training import MODELS
 
 

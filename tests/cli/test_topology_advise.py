@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dpeer.cli.topology import topology
-from dpeer.cli.topology.candidates import Terms
-from dpeer.cli.topology.ranking import best, rank
 from dpeer.exceptions import ConfigurationError, TopologyError, UnknownName
 from dpeer.topology import TOPOLOGIES, ChangingTopology, build
+from dpeer.topology.candidates import Terms
+from dpeer.topology.ranking import best, rank
 
 GIVEN = ("--body-bytes", "45MB", "--bandwidth", "100Mbit")
 

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dpeer.cli.topology.drawing import picture
-from dpeer.cli.topology.layout import place, segments
-from dpeer.cli.topology.measured import BOTTOM, measure
+from dpeer.report.comparing import picture
+from dpeer.report.layout import place, segments
+from dpeer.report.measured import BOTTOM, measure
 from dpeer.topology import TOPOLOGIES, Topology, build
 
 Command = Callable[..., Any]

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dpeer.cli.live import LiveTable, open_view
-from dpeer.cli.view import PlainLines, missed, number, size
+from dpeer.cli.live import LiveTable, missed, open_view
+from dpeer.cli.view import PlainLines
+from dpeer.results.units import number, size
 
 
 def entry(number: int, **changes: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = ("cli", "peer", "privacy", "topology", "training")
+PACKAGES = ("cli", "experiments", "federation", "peer", "privacy", "report", "results", "topology", "training")
 
 
 def setuptools_version() -> int:

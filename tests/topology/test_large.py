@@ -10,7 +10,7 @@ import pytest
 
 from dpeer.topology import analyse, build, spectral_gap
 from dpeer.topology.circulant import Circulant
-from dpeer.topology.drawing import Steps
+from dpeer.topology.edges import Steps
 
 PEERS = 100_000
 TORUS = (250, 400)

@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 from dpeer.exceptions import TopologyError
 from dpeer.topology import Topology, build
 from dpeer.topology.checks import check, row_sums
-from dpeer.topology.drawing import Links
+from dpeer.topology.edges import Links
 from dpeer.topology.graphs import GRAPHS
 from dpeer.topology.weights import WEIGHT_RULES, Rule
 

@@ -11,7 +11,7 @@ from scipy.optimize import minimize, minimize_scalar
 
 from dpeer.exceptions import TopologyError
 from dpeer.topology import Topology, build, fastest, spectral_gap
-from dpeer.topology.drawing import Links
+from dpeer.topology.edges import Links
 from dpeer.topology.graphs import GRAPHS
 
 UNDIRECTED = sorted(set(GRAPHS) - {"exponential-directed"})

@@ -1,0 +1,132 @@
+"""`dpeer compare`: many runs side by side, a table at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from dpeer.cli.grouping import GroupedCommand, GroupedOption
+from dpeer.cli.options import setting_options
+from dpeer.cores import own_cores
+from dpeer.federation.settings import HostSettings, LogSettings, SimulationSettings, option_names
+
+_OURS = ("topology", "partition", "algorithm", "seed", "validation", "evaluate_on", "keep", "out")
+"""Settings that have an option of their own here, or none."""
+
+_OF_COMPARISON: dict[str, Any] = {"cls": GroupedOption, "group": "The comparison"}
+
+
+def _list(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
+    return None if value is None else [part.strip() for part in value.split(",") if part.strip()]
+
+
+@click.command(cls=GroupedCommand)
+@click.argument("experiment", required=False, type=click.Path(dir_okay=False, path_type=Path))
+@click.option(
+    "--algorithms",
+    **_OF_COMPARISON,
+    callback=_list,
+    metavar="NAME[:KEY=VALUE...],...",
+    help="Rows, comma-separated, each with settings of its own if it needs any: local,dfedsmdc:sam=both:rho=0.1.",
+)
+@click.option(
+    "--topology",
+    **_OF_COMPARISON,
+    callback=_list,
+    metavar="NAME,...",
+    help="Graphs; a table for each.",
+)
+@click.option(
+    "--partition",
+    **_OF_COMPARISON,
+    callback=_list,
+    metavar="SPEC,...",
+    help="Ways to divide the data; a table for each.",
+)
+@click.option(
+    "--seeds",
+    **_OF_COMPARISON,
+    help="Repetitions: FIRST-LAST, or numbers with commas.  [default: 0]",
+)
+@click.option(
+    "--target",
+    **_OF_COMPARISON,
+    type=float,
+    help="An accuracy between 0 and 1: what it took to reach it is shown as well.",
+)
+@click.option(
+    "--reference", help="Row that the others are compared with.  [default: dfedmdc, else the first that shares]"
+)
+@click.option(
+    "--grid",
+    **_OF_COMPARISON,
+    multiple=True,
+    metavar="KEY[+KEY]=VALUE,...",
+    help="Choose these settings for each row on validation data, before anything is compared; repeatable.",
+)
+@click.option(
+    "--tune-seeds",
+    **_OF_COMPARISON,
+    help="Repetitions of that; not those of the comparison.  [default: 100]",
+)
+@click.option(
+    "--validation",
+    **_OF_COMPARISON,
+    type=float,
+    help="Share of the training samples held out for that; your own task brings its own.  [default: 0.2]",
+)
+@click.option("--small", is_flag=True, help="With the settings of the file's table [small].")
+@click.option(
+    "--jobs",
+    **_OF_COMPARISON,
+    type=click.IntRange(1),
+    help="Runs at a time, each on a core of its own.  [default: all cores]",
+)
+@click.option(
+    "--out",
+    **_OF_COMPARISON,
+    type=click.Path(path_type=Path),
+    default=Path("dpeer-compare"),
+    help="A folder for each run, and the tables.",
+)
+@setting_options(*(name for name in option_names(LogSettings, HostSettings, SimulationSettings) if name not in _OURS))
+def compare(
+    experiment: Path | None,
+    algorithms: list[str] | None,
+    topology: list[str] | None,
+    partition: list[str] | None,
+    seeds: str | None,
+    target: float | None,
+    reference: str | None,
+    grid: Sequence[str],
+    tune_seeds: str | None,
+    validation: float | None,
+    small: bool,
+    jobs: int | None,
+    out: Path,
+    **flags: Any,
+) -> int:
+    """Run algorithms side by side on the same peers, and print how they compare.
+
+    EXPERIMENT is a file of settings with a table [compare] (see examples/papers). Every run is a simulation in a folder
+    of its own: the same command again, also after Ctrl-C, runs only what is missing.
+    """
+    from dpeer.cli.comparing import ProgressLines, print_compared  # torch: not for --help
+    from dpeer.experiments.comparison import Comparison
+    from dpeer.experiments.experiment import load
+
+    plan = {
+        "algorithms": algorithms, "topology": topology, "partition": partition, "seeds": seeds, "target": target,
+        "reference": reference, "grid": list(grid) or None, "tune_seeds": tune_seeds, "validation": validation,
+    }  # fmt: skip
+    found = load(experiment, flags, plan, small=small)
+    compared = Comparison(found, out, jobs or len(own_cores()), ProgressLines(out, Console(stderr=True))).run()
+    if compared is None:
+        click.echo("dpeer: stopped; the same command goes on", err=True)
+    else:
+        print_compared(compared)
+    return 0

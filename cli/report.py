@@ -1,0 +1,53 @@
+"""`dpeer report`: what runs came to, on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dpeer.cli.extras import check_libraries
+from dpeer.exceptions import ConfigurationError
+from dpeer.results.finding import find_runs
+
+
+@click.command(short_help="Show what runs came to, on one page.")
+@click.argument("folders", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("dpeer-report"),
+    metavar="FOLDER",
+    show_default=True,
+    help="Where the page and its pictures go; a report that is there is replaced.",
+)
+@click.option(
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="TEXT",
+    help="What the runs of a DIR are called: given once for each DIR, in order.",
+)
+@click.option("--title", metavar="TEXT", help="The page's heading.  [default: what the runs have in common]")
+def report(folders: tuple[Path, ...], out: Path, labels: tuple[str, ...], title: str | None) -> None:
+    """Show runs on one page: accuracy, disagreement, bytes, the graph and the class mix.
+
+    A DIR is the --out of a run, or a folder of such. All runs found are overlaid; those that differ in nothing
+    but their seed are one line. The page, index.html, needs no other file; its pictures also lie beside it.
+
+    \b
+    Example:
+      dpeer report dpeer-run
+      dpeer report with-dp without-dp --label "epsilon 8" --label "no privacy"
+    """  # noqa: D301 - \b is click's
+    if labels and len(labels) != len(folders):
+        raise ConfigurationError(f"--label: {len(labels)} for {len(folders)} folders; give one for each, or none")
+    check_libraries("report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
+    from dpeer.report.write import check_out, write_report  # needs the libraries, which not everybody has
+
+    check_out(out)
+    runs = find_runs(folders)
+    page, *pictures = write_report(runs, out, labels, title)
+    click.echo(f"{page}: {'1 run' if len(runs) == 1 else f'{len(runs)} runs'}; open it in a browser")
+    for picture in pictures:
+        click.echo(str(picture))

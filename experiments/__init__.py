@@ -1,0 +1,1 @@
+"""Many runs side by side: which there are, choosing hyperparameters, statistics and tables."""

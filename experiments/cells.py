@@ -1,0 +1,183 @@
+"""The runs of a comparison: which there are, where each lies, and whether it has been made."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from dpeer.exceptions import ConfigurationError, OutputError
+from dpeer.experiments.variants import Variant
+from dpeer.federation.config import explained
+from dpeer.federation.defaults import with_defaults
+from dpeer.federation.settings import Settings, aside, default_of
+from dpeer.results.files import write_json
+
+ASKED = "cell.json"
+"""In a cell's folder: the settings it was asked to run with, so that other ones are noticed."""
+
+_ELSEWHERE = frozenset({*aside(), "rank"})
+"""Settings that do not change a cell's results, or not so that it would be another cell."""
+
+_LONGEST = 150
+"""Characters of a folder's name; file systems take 255 bytes."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What all rows of one table have in common besides the settings that never change.
+
+    Attributes:
+        values: The varied settings, by field name; None where nothing is said.
+    """
+
+    values: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """It in words."""
+        common = [str(self.values[name]) for name in ("topology", "partition") if self.values.get(name) is not None]
+        rest = [f"{name.replace('_', '-')} {_plain(value)}" for name, value in self._rest()]
+        return ", ".join([*common, *rest])
+
+    def name(self, but: Collection[str] = ()) -> str:
+        """It as a part of a folder's name, but for some of its settings."""
+        parts = [] if "topology" in but or self.values.get("topology") is None else [str(self.values["topology"])]
+        parts.append(str(self.values.get("partition") or "default"))
+        return "-".join([*parts, *(f"{name}{_plain(value)}" for name, value in self._rest() if name not in but)])
+
+    def _rest(self) -> list[tuple[str, Any]]:
+        return [
+            (name, value)
+            for name, value in self.values.items()
+            if name not in ("topology", "partition") and value is not None
+        ]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run.
+
+    Attributes:
+        variant: The row.
+        condition: The table; the first of those that it serves.
+        seed: The repetition.
+        settings: All that it runs with.
+    """
+
+    variant: Variant
+    condition: Condition
+    seed: int
+    settings: Settings
+
+    @property
+    def folder(self) -> Path:
+        """Where it lies."""
+        return self.settings.out
+
+    @property
+    def done(self) -> bool:
+        """Whether it has been run to its end."""
+        try:
+            return bool(json.loads((self.folder / "summary.json").read_text())["status"] == "done")
+        except (OSError, ValueError, KeyError):
+            return False  # not begun, or killed before its end
+
+    def check(self) -> None:
+        """Look whether the folder can be the cell's; nothing is written.
+
+        Raises:
+            OutputError: The folder holds a run of other settings, or one that no comparison made.
+        """
+        if not self._begun:
+            return  # what was asked for and never got a round done is nothing that could be lost
+        try:
+            before = json.loads((self.folder / ASKED).read_text())
+        except (OSError, ValueError):
+            raise OutputError(f"{str(self.folder)!r} holds a run that no comparison made: give another --out") from None
+        asked = self._asked()
+        for name in sorted(before.keys() | asked.keys()):
+            # A setting that did not exist when the cell was made has had its default value.
+            there, here = (values.get(name, default_of(name)) for values in (before, asked))
+            if there != here:
+                raise OutputError(
+                    f"{str(self.folder)!r} holds a run with {name} = {there!r}, here it is {here!r}: give another "
+                    "--out, or remove that folder"
+                )
+
+    def claim(self) -> None:
+        """Write down what the folder is for; to be called before the cell is run.
+
+        Raises:
+            OutputError: The folder cannot be written.
+        """
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_json(self.folder / ASKED, self._asked())
+        except OSError as error:
+            raise OutputError(f"--out: {str(self.folder)!r} cannot be written: {error.strerror}") from error
+
+    @property
+    def _begun(self) -> bool:
+        return any(self.folder.glob("rank-*/checkpoint/round-*")) or (self.folder / "summary.json").exists()
+
+    def _asked(self) -> dict[str, Any]:
+        """The settings that differ from the defaults, but for those that are no matter of results."""
+        # As they will be used: of two runs, one that was given a default in so many words may be another one.
+        settings = with_defaults(self.settings)
+        # Who shares nothing knows no graph: its run serves the tables of all graphs.
+        graph = self.variant.unused_graph
+        found = settings.model_dump(mode="json", exclude={*_ELSEWHERE, *graph})
+        return {name: value for name, value in found.items() if value != default_of(name)}
+
+
+def make_cell(
+    base: Mapping[str, Any], variant: Variant, condition: Condition, seed: int, out: Path, *, mark: str = ""
+) -> Cell:
+    """A cell with its settings checked.
+
+    Args:
+        base: The settings that all cells share, as they were given.
+        variant: Its row.
+        condition: Its table.
+        seed: Its repetition.
+        out: The comparison's folder.
+        mark: Ends the folder's name, where several cells differ in nothing of the above.
+
+    Raises:
+        ConfigurationError: The settings cannot be used.
+    """
+    name = condition.name(variant.settled)
+    folder = out / _safe(f"{variant.label.replace(':', '+')}-{name}-seed{seed}{mark}")
+    given = {name: value for name, value in condition.values.items() if value is not None}
+    if "fresh_neighbors" in variant.changes:
+        given.pop("topology", None)  # its graphs are of its own making
+    values = {**base, **given, **variant.changes, "algorithm": variant.algorithm, "seed": seed, "out": folder}
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        raise ConfigurationError(
+            f"row {variant.label!r}, {condition.label}: {explained(error, values, None)}"
+        ) from error
+    return Cell(variant, condition, seed, settings)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return " ".join(f"{key}={_plain(entry)}" for key, entry in value.items())
+    return str(value)
+
+
+def _safe(name: str) -> str:
+    """A file name of it that shells and file systems leave alone; another for every name."""
+    plain = re.sub(r"[^A-Za-z0-9.,+=_-]", "", name)
+    # Colons are in all partitions, and no two of those differ in a colon alone.
+    if plain == name.replace(":", "") and len(plain) <= _LONGEST:
+        return plain
+    return f"{plain[:_LONGEST]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

@@ -1,0 +1,195 @@
+"""The course of a comparison: choose hyperparameters, run what is missing, write the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from dpeer.exceptions import OutputError
+from dpeer.experiments.cells import ASKED, Cell, Condition, make_cell
+from dpeer.experiments.experiment import Experiment
+from dpeer.experiments.listing import csv_rows, csv_text
+from dpeer.experiments.outcomes import Result
+from dpeer.experiments.running import run_cells
+from dpeer.experiments.tables import MEASURES, Table, accuracy_table, cost_table, target_table
+from dpeer.experiments.tuning import Trial, at_edge, best, trials
+from dpeer.experiments.variants import Variant
+from dpeer.federation.graph import build_graph
+
+_NAMED = 3
+"""How many of the runs that are left out are named."""
+
+
+class Watcher(Protocol):
+    """Told of runs as they end."""
+
+    def begin(self, what: str, missing: int, total: int) -> AbstractContextManager[Callable[[str], None]]:
+        """Runs are going to be made; within the block, what it gives is called with the name of each that has ended.
+
+        Args:
+            what: What the runs are for, such as "runs".
+            missing: How many of them are made now.
+            total: How many there are.
+        """
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What a comparison has found.
+
+    Attributes:
+        about: One line about seeds, rounds and intervals.
+        chosen: What was chosen on validation data, a line each; empty without a grid.
+        tables: The tables.
+        files: What was written: the tables, and a line for every peer.
+        left_out: A line on runs in the folder that the tables do not have; None if there are none.
+    """
+
+    about: str
+    chosen: Sequence[str]
+    tables: Sequence[Table]
+    files: tuple[Path, Path]
+    left_out: str | None
+
+
+class Comparison:
+    """One comparison, from choosing hyperparameters to tables.
+
+    Args:
+        experiment: What is compared.
+        out: Where runs and tables lie.
+        jobs: Runs at a time.
+        watcher: Told of runs as they end.
+    """
+
+    def __init__(self, experiment: Experiment, out: Path, jobs: int, watcher: Watcher) -> None:
+        self._of, self._out, self._jobs, self._watcher = experiment, out, jobs, watcher
+
+    def run(self) -> Compared | None:
+        """Make the runs that are missing and write the tables; None if it was stopped.
+
+        Raises:
+            DpeerError: A run failed, or its folder holds another.
+        """
+        tables = self._of.conditions
+        for condition in tables:  # what cannot be shows before hours of choosing
+            for variant in self._of.variants:
+                build_graph(self._cell(variant, "", condition, self._of.seeds[0]).settings)
+        try:
+            self._out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f"--out {str(self._out)!r} cannot be written: {error.strerror}") from error
+        tuned = self._tune(tables[0])
+        if tuned is None:
+            return None
+        rows, remarks = tuned
+        cells = {
+            (variant.label, condition.label, seed): self._cell(variant, mark, condition, seed)
+            for seed in self._of.seeds  # so that a stopped comparison has whole repetitions
+            for condition in tables
+            for variant, mark in rows
+        }
+        if not self._make(cells.values(), "runs"):
+            return None
+        found = {folder: Result(folder) for folder in {cell.folder: None for cell in cells.values()}}
+        shown: list[Table] = []
+        lines: list[dict[str, Any]] = []
+        for condition in tables:
+            results = {
+                variant.label: [found[cells[variant.label, condition.label, seed].folder] for seed in self._of.seeds]
+                for variant, _ in rows
+            }
+            shown += self._tables(condition, results)
+            lines += csv_rows(results, condition.values, self._of.seeds)
+        return self._write(shown, lines, remarks, left_out(self._out, found))
+
+    def _cell(self, variant: Variant, mark: str, condition: Condition, seed: int) -> Cell:
+        """The run of a row in a table; one run serves all tables that differ in what means nothing to the row."""
+        shared = condition.name(variant.settled)
+        first = next(other for other in self._of.conditions if other.name(variant.settled) == shared)
+        return make_cell(self._of.base, variant, first, seed, self._out, mark=mark)
+
+    def _tune(self, condition: Condition) -> tuple[list[tuple[Variant, str]], list[str]] | None:
+        """The rows with what was chosen for them, their folders' mark, and what to say; None if it was stopped."""
+        e = self._of
+        tried: dict[str, list[Trial]] = {
+            variant.label: trials(e.base, variant, e.grid, condition, e.tune_seeds, e.validation, self._out)
+            for variant in e.variants
+        }
+        if not self._make((cell for found in tried.values() for trial in found for cell in trial.cells), "tuning runs"):
+            return None
+        rows, remarks = [], []
+        for variant in e.variants:
+            if not tried[variant.label]:
+                rows.append((variant, ""))
+                continue
+            chosen = best(tried[variant.label])
+            rows.append((replace(variant, changes={**variant.changes, **chosen.values}), chosen.mark))
+            words = ", ".join(f"{name.replace('_', '-')} {value}" for name, value in chosen.values.items())
+            edge = at_edge(chosen.values, e.grid)
+            beyond = f"; {', '.join(name.replace('_', '-') for name in edge)} at the grid's edge" if edge else ""
+            remarks.append(f"{variant.label}: {words} (accuracy {chosen.score():.4f}{beyond})")
+        return rows, remarks
+
+    def _make(self, cells: Iterable[Cell], what: str) -> bool:
+        """Run what is missing of the cells; False if it was stopped."""
+        by_folder: dict[Path, Cell] = {}
+        for cell in cells:
+            by_folder.setdefault(cell.folder, cell)
+        all_cells = list(by_folder.values())
+        missing = sum(not cell.done for cell in all_cells)
+        with self._watcher.begin(what, missing, len(all_cells)) as tell:
+            return run_cells(all_cells, self._jobs, tell)
+
+    def _tables(self, condition: Condition, rows: dict[str, list[Result]]) -> list[Table]:
+        e = self._of
+        tables = [accuracy_table(condition.label, measure, rows, e.baseline, e.reference) for measure in MEASURES]
+        if e.target is not None:
+            tables += [target_table(condition.label, measure, rows, e.target) for measure in MEASURES]
+        return [*tables, cost_table(condition.label, rows)]
+
+    def _write(
+        self, tables: Sequence[Table], lines: list[dict[str, Any]], remarks: Sequence[str], left: str | None
+    ) -> Compared:
+        e = self._of
+        seeds = len(e.seeds)
+        about = f"{seeds} seed{'s' * (seeds > 1)}, {e.base['rounds']} rounds; means over seeds and peers; " + (
+            "±: half the 95 % interval of the paired difference (Student's t over seeds, each row by itself)"
+            if seeds > 1
+            else "of one seed there are no intervals"
+        )
+        chosen = []
+        if remarks:
+            where = f"chosen on validation data of {e.conditions[0].label}, seed {', '.join(map(str, e.tune_seeds))}:"
+            chosen = [where, "", *(f"- {remark}" for remark in remarks)]
+        text = "\n".join([about, "", *chosen, *([""] if chosen else []), *(table.markdown() for table in tables)])
+        files = self._out / "comparison.md", self._out / "peers.csv"
+        _replace(files[0], text)
+        _replace(files[1], csv_text(lines))
+        return Compared(about, [line for line in chosen if line], tables, files, left)
+
+
+def left_out(out: Path, shown: Collection[Path]) -> str | None:
+    """A line on earlier runs in a comparison's folder that its new tables do not have; None if there are none.
+
+    Args:
+        out: The comparison's folder.
+        shown: The folders of the runs that they have.
+    """
+    ended = {path.parent for path in out.glob("*/summary.json")} & {path.parent for path in out.glob(f"*/{ASKED}")}
+    found = sorted(folder.name for folder in ended.difference(shown))
+    if not found:
+        return None
+    some = ", ".join(found[:_NAMED]) + (", ..." if len(found) > _NAMED else "")
+    count = "1 run" if len(found) == 1 else f"{len(found)} runs"
+    return f"not in these tables, but still in {out}: {count} of earlier comparisons ({some})"
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file so that the tables of before are there until the new ones are."""
+    draft = path.with_name(f".{path.name}.tmp")
+    draft.write_text(text)
+    draft.replace(path)

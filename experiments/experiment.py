@@ -1,0 +1,169 @@
+"""What a comparison consists of, checked."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.experiments.cells import Condition
+from dpeer.experiments.plan import Plan, parse_seeds, read_plan
+from dpeer.experiments.statistics import WINDOW
+from dpeer.experiments.tuning import Axis, check_grid, parse_axis
+from dpeer.experiments.variants import RESERVED, Variant, parse_variant, setting_name
+from dpeer.federation.config import explained
+from dpeer.federation.settings import Settings
+from dpeer.training import BUILTIN_TASKS
+from dpeer.training.partitions import check_spec
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A comparison, checked.
+
+    Attributes:
+        base: The settings that all cells share, as they were given.
+        variants: The rows.
+        conditions: The tables.
+        seeds: The repetitions.
+        target: The accuracy for which costs are asked.
+        baseline: The label of the row that trains alone.
+        reference: The label of the row that the others are compared with.
+        grid: What is chosen on validation data.
+        tune_seeds: The repetitions of that.
+        validation: Share of the training samples held out for that; 0 where the task brings validation data.
+    """
+
+    base: Mapping[str, Any]
+    variants: Sequence[Variant]
+    conditions: Sequence[Condition]
+    seeds: Sequence[int]
+    target: float | None
+    baseline: str | None
+    reference: str
+    grid: Sequence[Axis]
+    tune_seeds: Sequence[int]
+    validation: float
+
+
+def load(path: Path | None, settings: Mapping[str, Any], plan: Mapping[str, Any], *, small: bool) -> Experiment:
+    """Put an experiment together, and check it; arguments as of `read_plan`.
+
+    Raises:
+        ConfigurationError: Names the key, the value and what would be right.
+    """
+    return _checked(*read_plan(path, settings, plan, small=small))
+
+
+def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping[str, Any]) -> Experiment:
+    for name, why in RESERVED.items():
+        if name in base:
+            raise ConfigurationError(f"{name} in {path}: a comparison cannot be given it here: {why}")
+    for name in plan.vary.keys() | {name for one in plan.conditions for name in one}:
+        field = name.replace("-", "_")
+        if field in given:
+            raise ConfigurationError(
+                f"--{field.replace('_', '-')}: {path} varies it in [compare]: leave one of them out"
+            )
+    conditions = _conditions(base, plan, path)
+    for name in conditions[0].values:
+        base.pop(name, None)
+    base.setdefault("rounds", Settings.model_fields["rounds"].default)
+    try:
+        settings = Settings.model_validate(base)
+    except ValidationError as error:
+        raise explained(error, given, path) from error
+    _check_data(settings.task, conditions)
+    variants = [parse_variant(text) for text in plan.algorithms]
+    labels = [variant.label for variant in variants]
+    if twice := next((label for label in labels if labels.count(label) > 1), None):
+        raise ConfigurationError(f"--algorithms: {twice!r} is named twice")
+    baseline = next((variant.label for variant in variants if variant.alone), None)
+    reference = plan.reference or next(
+        (label for label in ("dfedmdc", *labels) if label in labels and label != baseline), labels[0]
+    )
+    if reference not in labels:
+        raise UnknownName("row", reference, labels, "--reference")
+    evaluated = math.ceil(settings.rounds / settings.evaluate_every)
+    if plan.target is not None and evaluated < WINDOW:
+        raise ConfigurationError(
+            f"--target {plan.target:g}: it is held against the mean of {WINDOW} evaluated rounds, and with rounds = "
+            f"{settings.rounds} and evaluate-every = {settings.evaluate_every} there are {evaluated}"
+        )
+    seeds, tune_seeds = parse_seeds("seeds", plan.seeds), parse_seeds("tune-seeds", plan.tune_seeds)
+    grid = [parse_axis(text) for text in plan.grid]
+    check_grid(grid, variants)
+    _check_tuning(grid, conditions, seeds, tune_seeds)
+    return Experiment(
+        base, variants, conditions, seeds, plan.target, baseline, reference, grid, tune_seeds,
+        _validation(plan, {base.get("task"), *(one.values.get("task") for one in conditions)}),
+    )  # fmt: skip
+
+
+def _check_data(task: str, conditions: Sequence[Condition]) -> None:
+    """What can be told of tasks and partitions before hours have gone by."""
+    for condition in conditions:
+        name = condition.values.get("task") or task
+        if ":" not in name and name not in BUILTIN_TASKS and not name.endswith(".py"):
+            raise UnknownName("task", name, BUILTIN_TASKS)
+        if condition.values.get("partition") is not None:
+            check_spec(str(condition.values["partition"]))
+
+
+def _check_tuning(
+    grid: Sequence[Axis], conditions: Sequence[Condition], seeds: Sequence[int], tune_seeds: Sequence[int]
+) -> None:
+    for name in (name for axis in grid for name in axis.names):
+        if name in conditions[0].values:
+            raise ConfigurationError(f"--grid: {name.replace('_', '-')!r} is what the tables differ in: choose one")
+    if common := sorted({*seeds} & {*tune_seeds}) if grid else []:
+        raise ConfigurationError(
+            f"--tune-seeds: seed {common[0]} is one of the comparison's: what is chosen on it would not be new to it; "
+            f"for example --tune-seeds {max(seeds) + 100}"
+        )
+
+
+def _validation(plan: Plan, tasks: set[str | None]) -> float:
+    own = [task for task in tasks if task is not None and ":" in task]
+    if plan.validation is not None or not own:
+        return 0.2 if plan.validation is None else plan.validation
+    return 0.0  # a task of the user's own brings its validation data
+
+
+def _conditions(base: Mapping[str, Any], plan: Plan, path: Path | None) -> list[Condition]:
+    """Every combination of the varied settings, each with every one of the conditions that are listed."""
+    varied = {setting_name(name, f"compare.vary in {path}"): values for name, values in plan.vary.items()}
+    for name in ("topology", "partition"):
+        if name in varied and getattr(plan, name):
+            raise ConfigurationError(f"compare.vary in {path}: {name!r} is given as compare.{name}, too")
+    listed = [
+        {setting_name(name, f"compare.conditions in {path}"): value for name, value in one.items()}
+        for one in plan.conditions or [{}]
+    ]
+    usual: dict[str, Any] = {"topology": base.get("topology"), "partition": base.get("partition")}
+    if "fresh_neighbors" in base:
+        usual["fresh_neighbors"] = base["fresh_neighbors"]
+    fresh = "fresh_neighbors" in {*usual, *varied, *(name for one in listed for name in one)}
+    if usual["topology"] is None and not fresh:  # fresh neighbors make graphs of their own
+        usual["topology"] = Settings.model_fields["topology"].default
+    vary = {
+        **{name: getattr(plan, name) or [usual[name]] for name in ("topology", "partition")},
+        **varied,
+    }
+    names = dict.fromkeys([*usual, *vary, *(name for one in listed for name in one)])
+    defaults = {name: usual.get(name, base.get(name)) for name in names}
+    for name, value in defaults.items():
+        if value is None and name not in ("topology", "fresh_neighbors"):
+            defaults[name] = Settings.model_fields[name].get_default(call_default_factory=True)
+    combinations = [dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values())]
+    found = [Condition({**defaults, **combined, **one}) for combined in combinations for one in listed]
+    labels = [condition.label for condition in found]
+    if twice := next((label for label in labels if labels.count(label) > 1), None):
+        raise ConfigurationError(f"the table of {twice!r} is asked for twice: name each topology and partition once")
+    return found

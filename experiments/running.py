@@ -1,0 +1,227 @@
+"""Making the cells that are missing, several at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import connection
+from types import FrameType
+from typing import Any
+
+from dpeer.cores import own_cores
+from dpeer.exceptions import CellFailed, CheckpointError, DpeerError
+from dpeer.experiments.cells import Cell
+from dpeer.federation.settings import Settings
+
+Tell = Callable[[str], None]
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+_LOOK_EVERY = 0.5
+"""Seconds after which a signal is noticed at the latest."""
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """How a cell ended, in what can be sent between processes."""
+
+    status: str
+    error: str | None = None
+    exit_code: int = 0
+    traceback: str = ""
+
+
+def run_cells(cells: Sequence[Cell], jobs: int, tell: Tell) -> bool:
+    """Run every cell that is not done; returns whether all are, False if it was stopped by Ctrl-C.
+
+    Args:
+        cells: What there has to be.
+        jobs: How many at a time, each on a core of its own: threads of two would get into each other's way.
+        tell: Told each cell that has ended, one line.
+
+    Raises:
+        OutputError: A folder holds another run, or cannot be written; nothing has been run.
+        CellFailed: A cell failed; those that were running have been stopped, and can be gone on with.
+    """
+    for cell in cells:
+        cell.check()
+    missing = [cell for cell in cells if not cell.done]
+    if not missing:
+        return True
+    jobs = max(1, min(jobs, len(missing)))
+    # Spawned: torch's threads do not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    cores = context.SimpleQueue()
+    here = own_cores() if hasattr(os, "sched_setaffinity") else [-1]
+    for job in range(jobs):
+        cores.put(here[job % len(here)] if jobs > 1 else -1)
+    with _stoppable() as stop, ProcessPoolExecutor(jobs, context, _prepare, (cores,)) as pool:
+        return _Work(missing, pool, stop, tell).run(jobs)
+
+
+class _Stop:
+    """What Ctrl-C has asked for."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal: pass it on to the workers; asked again, exit."""
+        if self.asked:
+            for child in multiprocessing.active_children():
+                child.kill()
+            os.write(2, b"dpeer: interrupted; the same command goes on\n")
+            os._exit(130)
+        self.ask()
+
+    def ask(self) -> None:
+        """Stop what is running after its current minibatch."""
+        self.asked = True
+        for child in multiprocessing.active_children():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child.pid or 0, signal.SIGINT)
+
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[_Stop]:
+    stop = _Stop()
+    before = {number: signal.signal(number, stop) for number in _SIGNALS}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class _Work:
+    """Cells and the pool that makes them."""
+
+    def __init__(self, missing: Sequence[Cell], pool: ProcessPoolExecutor, stop: _Stop, tell: Tell) -> None:
+        self._left, self._pool, self._stop, self._tell = list(missing), pool, stop, tell
+        self._running: dict[Future[_Ended], Cell] = {}
+
+    def run(self, jobs: int) -> bool:
+        """Make all; returns whether they have been.
+
+        Raises:
+            CellFailed: One could not be.
+        """
+        failure: CellFailed | None = None
+        while True:
+            # One a worker: what waits in the pool's queue would still be run after Ctrl-C.
+            while self._left and len(self._running) < jobs and not self._stop.asked:
+                self._submit(self._left.pop(0))
+            if not self._running:
+                break
+            # Two signals at once may both be taken by a library's own thread. That this one has to handle them it then
+            # finds only when it wakes.
+            for future in wait(self._running, timeout=_LOOK_EVERY, return_when=FIRST_COMPLETED).done:
+                failed = self._end(future)
+                failure = failure or failed
+                if failed is not None and not self._stop.asked:
+                    self._stop.ask()
+        if failure is not None:
+            raise failure
+        return not self._stop.asked
+
+    def _submit(self, cell: Cell) -> None:
+        cell.claim()
+        # A worker begins with these blocked, as its parent has them: they wait until it can tell what they are for.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        try:
+            self._running[self._pool.submit(_run, cell.settings)] = cell
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+
+    def _end(self, future: Future[_Ended]) -> CellFailed | None:
+        cell = self._running.pop(future)
+        try:
+            ended = future.result()
+        except BrokenProcessPool:
+            if self._stop.asked:
+                return None
+            ended = _Ended("failed", "its process was killed (out of memory?); the same command goes on", 1)
+        if ended.error is not None:
+            failed = CellFailed(f"{cell.folder.name}: {ended.error}", ended.exit_code)
+            failed.add_note(ended.traceback)  # the worker's own, for --debug
+            return failed
+        if ended.status == "done":
+            self._tell(cell.folder.name)
+        elif not self._stop.asked:  # a signal went to the worker alone
+            self._stop.ask()
+        return None
+
+
+_asked = False
+"""In a worker: whether it has been asked to stop."""
+
+
+def _prepare(cores: Any) -> None:
+    # Ctrl-C reaches all of a terminal's foreground group; the parent passes it on, and twice would mean "at once".
+    os.setpgid(0, 0)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    threading.Thread(target=_outlive, args=(parent.sentinel,), daemon=True).start()
+    core = cores.get()
+    if core >= 0:
+        os.sched_setaffinity(0, {core})
+
+
+def _outlive(parent: int) -> None:
+    """Go when the parent has gone, however it went: nobody is left to be told, and the folder would stay in use."""
+    connection.wait([parent])
+    os._exit(1)
+
+
+def _run(settings: Settings) -> _Ended:
+    """Run one cell. A signal that comes before it waits, and stops it; after one that was stopped there is no other."""
+    global _asked
+    if _asked:
+        return _Ended("stopped")
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        ended = _simulated(settings)
+    except KeyboardInterrupt:
+        ended = _Ended("stopped")
+    finally:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        signal.signal(signal.SIGINT, _note)  # a thread that the run has left may let it through
+    _asked = _asked or ended.status == "stopped"
+    return ended
+
+
+def _note(number: int, frame: FrameType | None) -> None:
+    global _asked
+    _asked = True
+
+
+def _simulated(settings: Settings) -> _Ended:
+    from dpeer.federation.folders import forget_releases, has_checkpoint
+    from dpeer.federation.running import run_federation
+
+    begun = has_checkpoint(settings.out)
+    try:
+        try:
+            if not begun:
+                forget_releases(settings.out)
+            result = run_federation(settings, "simulate", resume=begun, overwrite=not begun)
+        except CheckpointError:
+            if not begun:
+                raise
+            # Killed, not stopped: what it left does not go together.
+            forget_releases(settings.out)
+            result = run_federation(settings, "simulate", overwrite=True)
+    except DpeerError as error:
+        return _Ended("failed", str(error), error.exit_code, traceback.format_exc())
+    except Exception as error:
+        return _Ended("failed", f"unexpected {type(error).__name__}: {error}", 1, traceback.format_exc())
+    return _Ended(str(result.summary.get("status", "stopped")))

@@ -1,0 +1,172 @@
+"""Choosing hyperparameters on validation data, from one small grid for all rows alike."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.experiments.cells import Cell, Condition, make_cell
+from dpeer.experiments.variants import Variant, setting_name
+from dpeer.federation.config import parse_option
+from dpeer.results.files import rank_folder
+from dpeer.sections import names
+from dpeer.topology.settings import GraphSettings
+from dpeer.training import ALGORITHMS, find_algorithm
+from dpeer.training.settings import WireSettings
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One direction of the grid: settings that take the same value, and the values they try."""
+
+    names: tuple[str, ...]
+    values: tuple[Any, ...]
+
+    def of(self, variant: Variant) -> tuple[str, ...]:
+        """Those of the settings that mean something to a row and that it does not set itself."""
+        own = find_algorithm(variant.algorithm).options
+        others = {name for algorithm in ALGORITHMS.values() for name in algorithm.options} - {*own}
+        nothing = {*others, *variant.changes, *(names(GraphSettings, WireSettings) if variant.alone else ())}
+        return tuple(name for name in self.names if name not in nothing)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Some values for a row, and the runs that try them."""
+
+    values: Mapping[str, Any]
+    cells: list[Cell]
+
+    @property
+    def mark(self) -> str:
+        """The values as a part of a folder's name."""
+        return "".join(f"-{name}{value}" for name, value in self.values.items())
+
+    def score(self) -> float:
+        """Mean accuracy on validation data at the end, over peers and seeds; minus infinity where training diverged.
+
+        Raises:
+            ConfigurationError: The task has no accuracy.
+        """
+        return fmean(map(_score, self.cells))
+
+
+def parse_axis(text: str) -> Axis:
+    """Parse ``KEY=VALUE,VALUE,...``, or ``KEY+KEY=...`` for settings that go together.
+
+    Raises:
+        UnknownName: There is no such setting.
+        ConfigurationError: There is no ``=``, there are no values, or something is named twice.
+    """
+    keys, equals, values = text.partition("=")
+    parts = [part.strip() for part in values.split(",")]
+    if not equals or not all(parts):
+        raise ConfigurationError(
+            f"--grid {text!r}: expected KEY=VALUE,VALUE, for example body-lr+head-lr=0.01,0.03,0.1"
+        )
+    names = tuple(setting_name(key.strip(), f"--grid {text!r}", of_a_row=True) for key in keys.split("+"))
+    tried = tuple(parse_option(f"x={value}")[1] for value in parts)
+    if len(set(names)) < len(names) or len(set(tried)) < len(tried):
+        raise ConfigurationError(f"--grid {text!r}: a key or a value is given twice")
+    return Axis(names, tried)
+
+
+def check_grid(grid: Sequence[Axis], variants: Sequence[Variant]) -> None:
+    """Refuse a grid of which something would never be tried.
+
+    Raises:
+        ConfigurationError: A setting is on two axes, or means nothing to any row.
+    """
+    names = [name for axis in grid for name in axis.names]
+    for axis in grid:
+        for name in axis.names:
+            if names.count(name) > 1:
+                raise ConfigurationError(f"--grid: {name.replace('_', '-')!r} is named twice")
+            if not any(name in axis.of(variant) for variant in variants):
+                raise ConfigurationError(
+                    f"--grid: {name.replace('_', '-')!r} means nothing to any row "
+                    f"({', '.join(variant.label for variant in variants)}), or each sets it itself: leave it out"
+                )
+
+
+def trials(
+    base: Mapping[str, Any],
+    variant: Variant,
+    grid: Sequence[Axis],
+    condition: Condition,
+    seeds: Sequence[int],
+    validation: float,
+    out: Path,
+) -> list[Trial]:
+    """What there is to try for a row: every point of the grid, but for settings that mean nothing to it.
+
+    Args:
+        base: The settings that all cells share.
+        variant: The row; what it sets itself is not tried.
+        grid: The directions.
+        condition: Where it is tried.
+        seeds: Other ones than those of the comparison, so that what is chosen has not seen its test data.
+        validation: Share of each peer's training samples to hold out; 0 where the task brings validation data.
+        out: The comparison's folder.
+
+    Returns:
+        One trial a point; none where nothing of the grid matters to the row.
+    """
+    axes = [(names, axis.values) for axis in grid if (names := axis.of(variant))]
+    if not axes:
+        return []
+    measured = {**base, "validation": validation, "evaluate_on": "validation", "evaluate_every": base["rounds"]}
+    found = []
+    for point in itertools.product(*(values for _, values in axes)):
+        values = {name: value for (names, _), value in zip(axes, point, strict=True) for name in names}
+        trial = Trial(values, [])
+        tried = replace(variant, changes={**variant.changes, **values})
+        trial.cells.extend(make_cell(measured, tried, condition, s, out / "tune", mark=trial.mark) for s in seeds)
+        found.append(trial)
+    return found
+
+
+def best(found: Sequence[Trial]) -> Trial:
+    """The trial with the highest score; the first of equals.
+
+    Raises:
+        ConfigurationError: Training diverged in all of them, or the task has no accuracy.
+    """
+    chosen = max(found, key=Trial.score)
+    if chosen.score() == -math.inf:
+        raise ConfigurationError(
+            f"--grid: training of {chosen.cells[0].variant.label!r} diverged with every value: try smaller ones"
+        )
+    return chosen
+
+
+def at_edge(chosen: Mapping[str, Any], grid: Sequence[Axis]) -> list[str]:
+    """Which chosen numbers are the smallest or largest that were tried: better ones may lie beyond."""
+    found = []
+    for axis in grid:
+        numbers = [value for value in axis.values if isinstance(value, int | float) and not isinstance(value, bool)]
+        names = [name for name in axis.names if name in chosen]
+        if len(numbers) > 1 and any(chosen[name] in (min(numbers), max(numbers)) for name in names):
+            found += names
+    return found
+
+
+def _score(cell: Cell) -> float:
+    folders = [rank_folder(cell.folder, rank) for rank in range(cell.settings.size)]
+    peers = [json.loads((folder / "summary.json").read_text()) for folder in folders]
+    for peer in peers:
+        if "accuracy" not in (peer["metrics"] or {}):
+            raise ConfigurationError(
+                f"task {peer['task']!r} has no metric named accuracy: there is nothing to choose by"
+            )
+        # A model of NaNs has an accuracy all the same, that of its first class.
+        if peer["accuracy"] is None or peer["test_loss"] is None:
+            return -math.inf
+    return fmean(peer["accuracy"] for peer in peers)

@@ -1,0 +1,117 @@
+"""What is compared: an algorithm and how it is set, as `--algorithms` says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.federation.config import parse_option
+from dpeer.federation.settings import (
+    HostSettings,
+    LogSettings,
+    MeasureSettings,
+    Settings,
+    SimulationSettings,
+    option_names,
+)
+from dpeer.sections import names
+from dpeer.topology.settings import GraphSettings
+from dpeer.training import find_algorithm
+from dpeer.training.settings import TaskSettings
+
+RESERVED: Mapping[str, str] = {
+    "algorithm": "rows are given by --algorithms",
+    "seed": "repetitions are given by --seeds",
+    "out": "every run has a folder of its own in --out",
+    "rank": "all peers of a comparison are set alike",
+    "workers": "--jobs says how many runs there are at a time",
+    "evaluate_on": "a comparison measures on test data, and chooses by --grid on validation data",
+    "keep": "the tables are of the last rounds, never of the best one",
+    "validation": "a share is held out only where --grid chooses: give it as --validation, or in [compare]",
+}
+"""Settings that are the comparison's to give, and why."""
+
+DATA = ("size", *names(TaskSettings), "partition", "test_split", "seed_partition")
+"""Settings that decide which peers there are and what they hold: rows that differ in one cannot be paired."""
+
+_ONE_FOR_ALL = (MeasureSettings, LogSettings, HostSettings, SimulationSettings)
+_OF_A_ROW = tuple(name for name in option_names(*_ONE_FOR_ALL) if name not in (*RESERVED, *DATA, "rounds"))
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A row of the table.
+
+    Attributes:
+        label: What it is called: the text it was given as.
+        algorithm: The algorithm's name.
+        changes: Settings it has of its own, by field name.
+    """
+
+    label: str
+    algorithm: str
+    changes: Mapping[str, Any]
+
+    @property
+    def alone(self) -> bool:
+        """Whether its peers share nothing, so that graphs mean nothing to it."""
+        return find_algorithm(self.algorithm).shares == "nothing"
+
+    @property
+    def settled(self) -> frozenset[str]:
+        """Settings of a condition that make no difference to it: its own ones, and those of graphs that it lacks."""
+        return frozenset({*self.changes, *self.unused_graph})
+
+    @property
+    def unused_graph(self) -> frozenset[str]:
+        """The settings of graphs that mean nothing to it: all of them, where its peers share nothing."""
+        return frozenset(names(GraphSettings)) - {"size"} if self.alone else frozenset()
+
+
+def parse_variant(text: str) -> Variant:
+    """Parse ``ALGORITHM[:KEY=VALUE...]``, such as ``dfedsmdc:sam=both:rho=0.1``.
+
+    Raises:
+        UnknownName: There is no such algorithm or setting.
+        ConfigurationError: It is no KEY=VALUE, a setting that all rows must share, or one is given twice.
+    """
+    where = f"--algorithms {text!r}"
+    algorithm, *parts = text.split(":")
+    find_algorithm(algorithm)
+    changes: dict[str, Any] = {}
+    for part in parts:
+        key, value = parse_option(part, where=where, example="rho=0.1")
+        name = setting_name(key, where, of_a_row=True)
+        if name in changes:
+            raise ConfigurationError(f"{where}: {key!r} is given twice")
+        changes[name] = value
+    return Variant(text, algorithm, changes)
+
+
+def setting_name(key: str, where: str, *, of_a_row: bool = False) -> str:
+    """The field of `Settings` that a key names, with ``-`` or ``_``.
+
+    Args:
+        key: What was typed.
+        where: Where, for the message.
+        of_a_row: Whether it is to set one row apart from others, and not one table.
+
+    Raises:
+        UnknownName: There is none.
+        ConfigurationError: It is one that must be the same throughout, or that a comparison gives itself.
+    """
+    name = key.replace("-", "_")
+    allowed = _OF_A_ROW if of_a_row else (*_OF_A_ROW, *DATA)
+    if name in allowed:
+        return name
+    if name in RESERVED:
+        raise ConfigurationError(f"{where}: {key!r} cannot be set here: {RESERVED[name]}")
+    if name in DATA:
+        raise ConfigurationError(
+            f"{where}: {key!r} must be the same for all rows of a table, which are compared peer by peer"
+        )
+    if name in Settings.model_fields:
+        raise ConfigurationError(f"{where}: {key!r} is the same for all runs of a comparison")
+    raise UnknownName("key", key, allowed, where)

@@ -1,0 +1,150 @@
+"""Where the peers of a federation are, and where one may listen."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+from dpeer.exceptions import AddressError
+from dpeer.federation.settings import Settings
+
+_IPC = re.compile(r"ipc://(?P<path>/[^\x00\n]+)")
+_LONGEST_PATH = 103
+"""Of a Unix socket, where it is shortest (macOS; Linux has 107)."""
+_TCP = re.compile(r"tcp://(?P<host>\[[0-9a-fA-F:]+\]|[^:/\s\[\]]+):(?P<port>\d{1,5})")
+
+
+def addresses(settings: Settings) -> dict[int, str]:
+    """Address by rank: from the federation file, or this host's ports when it names none.
+
+    Raises:
+        AddressError: an address is not tcp://HOST:PORT or ipc:///PATH; names the rank.
+    """
+    if not from_file(settings):
+        if settings.base_port + settings.size - 1 > 65535:
+            raise AddressError(
+                f"--base-port {settings.base_port}: {settings.size} peers need ports up to "
+                f"{settings.base_port + settings.size - 1}, the highest is 65535"
+            )
+        return {rank: f"tcp://127.0.0.1:{settings.base_port + rank}" for rank in range(settings.size)}
+    given = {rank: own.address for rank, own in settings.rank.items() if own.address is not None}
+    owners: dict[str, int] = {}
+    for rank, address in given.items():
+        if not is_ipc(address, f"rank.{rank}.address"):
+            _parse(address, f"rank.{rank}.address")
+        if owners.setdefault(address, rank) != rank:
+            raise AddressError(f"rank.{owners[address]} and rank.{rank} have the same address {address!r}")
+    return given
+
+
+def from_file(settings: Settings) -> bool:
+    """Whether the federation file says where anybody is."""
+    return any(own.address is not None or own.bind is not None for own in settings.rank.values())
+
+
+def all_on_this_host(settings: Settings) -> bool:
+    """Whether every address is a loopback one, so that all peers share this machine's cores."""
+    return all(
+        is_ipc(address, f"rank.{rank}") or _is_loopback(_parse(address, f"rank.{rank}")[0])
+        for rank, address in addresses(settings).items()
+    )
+
+
+def unresolvable(address: str) -> str | None:
+    """The address's host if no name server knows it (yet); None if it can be dialled."""
+    if is_ipc(address, "address"):
+        return None
+    host, _ = _parse(address, "address")
+    try:
+        socket.getaddrinfo(host.strip("[]"), None)
+    except OSError:
+        return host
+    return None
+
+
+def listen_address(settings: Settings, rank: int) -> str | None:
+    """Where this rank listens; None if it only dials out.
+
+    Raises:
+        AddressError: the address cannot be used, or must not be without encryption.
+    """
+    own = settings.rank.get(rank)
+    address = own.bind if own and own.bind is not None else addresses(settings).get(rank)
+    if address is None:
+        return None
+    key = f"rank.{rank}.{'bind' if own and own.bind is not None else 'address'}"
+    if is_ipc(address, key):
+        _check_free(address, key)
+        return address
+    host, port = _parse(address, key)
+    if not _is_loopback(host) and not settings.insecure:
+        raise AddressError(
+            f"rank {rank} would listen at {address!r} without encryption, open to every host that reaches it: "
+            "use a loopback address (behind a VPN or SSH tunnel), or --insecure on a network you trust"
+        )
+    return f"tcp://{_bindable(host)}:{port}"
+
+
+def is_ipc(address: str, key: str) -> bool:
+    """Whether it is a path on this host.
+
+    Raises:
+        AddressError: it is, but cannot be a socket's.
+    """
+    match = _IPC.fullmatch(address)
+    if match and len(os.fsencode(match["path"])) > _LONGEST_PATH:
+        raise AddressError(f"{key} = {address!r}: the path of a socket has at most {_LONGEST_PATH} bytes")
+    return match is not None
+
+
+def _check_free(address: str, key: str) -> None:
+    """Binding would take the path over from whoever has it, be it a peer or a file of the user's."""
+    path = Path(address.removeprefix("ipc://"))
+    if not path.parent.is_dir():
+        raise AddressError(
+            f"{key} = {address!r}: there is no folder {str(path.parent)!r}; make it, for its peers alone"
+        )
+    if not path.exists():
+        return
+    if not path.is_socket():
+        raise AddressError(f"{key} = {address!r}: there is a file of that name; choose another one, or remove it")
+    with socket.socket(socket.AF_UNIX) as knock, suppress(OSError):
+        knock.connect(str(path))
+        raise AddressError(f"{key} = {address!r} is in use: stop what listens there or choose another path")
+
+
+def _parse(address: str, key: str) -> tuple[str, int]:
+    match = _TCP.fullmatch(address)
+    if not match or int(match["port"]) > 65535:
+        raise AddressError(
+            f"{key} = {address!r}: expected tcp://HOST:PORT, for example tcp://10.0.0.3:7700, or, where all its "
+            "neighbors are on its host, ipc:///PATH"
+        )
+    return match["host"], int(match["port"])
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _bindable(host: str) -> str:
+    """ZeroMQ binds addresses of interfaces, not names."""
+    try:
+        ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        if host == "*":
+            return host
+        try:
+            return socket.gethostbyname(host)
+        except OSError as error:
+            raise AddressError(f"host {host!r} cannot be resolved: {error}; use its IP address") from error
+    return host

@@ -1,0 +1,214 @@
+"""The one place where topology, training and peer are wired together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+import torch
+from torch.utils.data import TensorDataset
+
+from dpeer.federation.defaults import with_defaults
+from dpeer.federation.graph import build_graph, take_part
+from dpeer.federation.notes import notes
+from dpeer.federation.protection import check_said, privacy_notes, promise, protect
+from dpeer.federation.settings import Settings
+from dpeer.privacy import Guarantee, Unprotected
+from dpeer.privacy.history import FOLDER
+from dpeer.results.files import rank_folder
+from dpeer.topology import ChangingTopology, Graphs, Isolated, Topology, spectral_gap
+from dpeer.training import (
+    BUILTIN_TASKS,
+    Choices,
+    Hyperparameters,
+    Learner,
+    Task,
+    class_counts,
+    find_algorithm,
+    load_task,
+)
+from dpeer.training.device import Compute, find_device
+from dpeer.training.payload import little_endian
+
+_COMPARED = (
+    "body_lr", "head_lr", "lr_decay", "momentum", "weight_decay", "grad_clip", "rho", "sam", "ditto_lambda",
+    "sparsity", "prune_rate", "participation", "quantize", "wire_dtype", "standardize",
+)  # fmt: skip
+"""Values that train or mix what is shared, or decide in which units it takes its inputs: equal on all peers."""
+
+
+_PRIVATE = ("delta", "dp_adversary", "dp_min_honest", "dp_adjacency", "sparsify")
+"""What else neighbors must mean alike when they say that they are private."""
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """Everything one peer is made of, before it is connected to anything."""
+
+    learner: Learner
+    topology: Graphs
+    fingerprint: dict[str, Any]
+    facts: dict[str, Any]
+    """What summary.json says about the run besides its results."""
+    notes: list[str]
+    """What the user is told when it starts."""
+    indices: dict[str, Any] | None
+    """What partition.json says: which samples of common pools the rank holds."""
+
+
+def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: bool = False) -> Assembly:
+    """Load the task and build the learner and the graph of one rank.
+
+    Args:
+        settings: As this rank uses them (`Settings.of_rank`).
+        rank: Which peer.
+        resume: Whether it goes on with an earlier run, and so with what that has released.
+        new_data: Whether its data are others than those of earlier runs in the same folder.
+
+    Raises:
+        BudgetTooSmall: not one private release fits the budget.
+        ConfigurationError: something in the settings cannot be done; nothing has been connected yet.
+    """
+    builtin = BUILTIN_TASKS.get(settings.task)
+    algorithm = find_algorithm(settings.algorithm)  # a wrong name shows before data are read
+    said = settings.model_fields_set
+    settings = with_defaults(settings)
+    graph = build_graph(settings)
+    guarantee = promise(settings, graph)
+    compute = Compute(find_device(settings.device, rank), settings.amp, settings.channels_last)
+    hyperparameters = Hyperparameters(
+        **{field.name: getattr(settings, field.name) for field in fields(Hyperparameters)}
+    )
+    chosen = {field.name: getattr(settings, field.name) for field in fields(Choices)}
+    head = None if settings.head is None else tuple(name for name in settings.head.split(",") if name)
+    choices = Choices(**{**chosen, "head": head})
+    task = load_task(
+        settings.task, rank, settings.size, _first(settings.seed_partition, settings.seed), settings.task_options,
+        choices, init_seed=_first(settings.seed_init, settings.seed),
+    )  # fmt: skip
+    folder, meeting = rank_folder(settings.out, rank) / FOLDER, take_part(graph, settings)
+    content, protection, unprotected = _content(task), None, None
+    if guarantee is None or algorithm.shares == "nothing":
+        protect(settings, None, folder, resume=resume)
+        unprotected = Unprotected(folder, data=content, new_data=new_data)
+    else:
+        check_said(settings.task, task.found)
+        protection = protect(
+            settings, guarantee, folder, resume=resume, data=content, new_data=new_data,
+            receivers=lambda number: meeting.at(number, rank).out_neighbors,
+        )  # fmt: skip
+    learner = Learner(
+        task, settings.algorithm, hyperparameters, rank=rank, seed=_first(settings.seed_batches, settings.seed),
+        keep=settings.keep, evaluate_on=settings.evaluate_on,
+        steady=isinstance(graph, Topology) and settings.participation == 1, compute=compute,
+        protection=protection, unprotected=unprotected,
+    )  # fmt: skip
+    facts = {
+        "size": settings.size,
+        "topology": settings.topology,
+        "algorithm": settings.algorithm,
+        "task": settings.task,
+        "partition": (settings.partition or builtin.partition) if builtin else None,
+        "rounds": settings.rounds,
+        "seed": settings.seed,
+        "spectral_gap": _spectral_gap(graph),
+        "body_parameters": learner.body_parameters,
+        "head_parameters": learner.head_parameters,
+        "training_samples": learner.num_samples,
+        "class_counts": class_counts(task, "train"),
+        "evaluated_class_counts": class_counts(task, settings.evaluate_on),
+        "settings": settings.model_dump(mode="json", exclude={"rank"}),
+    }
+    private = privacy_notes(protection, settings, graph, learner.body_parameters) if protection else []
+    return Assembly(
+        learner=learner,
+        topology=meeting if learner.shares else take_part(Isolated(settings.size), settings),
+        fingerprint=fingerprint(settings, graph, guarantee)
+        | _divided(task, facts, settings, private=guarantee is not None)
+        | _named(task, algorithm.shares),
+        facts=facts,
+        notes=[*notes(task, learner, settings, said), *private],
+        indices=_indices(task, facts, content),
+    )
+
+
+def _first(own: int | None, common: int) -> int:
+    return common if own is None else own
+
+
+def _divided(task: Task, facts: dict[str, Any], settings: Settings, *, private: bool) -> dict[str, Any]:
+    """How a common pool is divided: peers that divide it differently would hold each other's samples.
+
+    A private peer says only what its settings are: who holds what follows from everybody's labels, too.
+    """
+    if task.division is None:
+        return {}
+    said = {"partition": facts["partition"], "test split": settings.test_split}
+    return said if private else said | {"division of the samples": task.division[:16]}
+
+
+def _named(task: Task, shares: str) -> dict[str, Any]:
+    """What peers that read files of their own must mean alike, as hashes: a column's name is nobody else's business.
+
+    Who keeps a head of its own may number its classes as it likes.
+    """
+    wanted = {"nothing": (), "body": ("input columns",), "model": ("input columns", "classes")}[shares]
+    return {
+        name: hashlib.sha256(json.dumps(task.names[name]).encode()).hexdigest()[:16]
+        for name in wanted
+        if name in task.names
+    }
+
+
+def _indices(task: Task, facts: dict[str, Any], content: str | None) -> dict[str, Any] | None:
+    if task.indices is None:
+        return None
+    parts = {name: index.tolist() for name, index in task.indices.items()}
+    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    return {
+        "task": facts["task"], "partition": facts["partition"], **parts, "sha256": digest, "content_sha256": content,
+    }  # fmt: skip
+
+
+def _content(task: Task) -> str | None:
+    """SHA-256 of all samples; None where they are not dense tensors in memory. It stays in the peer's folder."""
+    content = hashlib.sha256()
+    for dataset in (task.train, task.validation, task.test):
+        if dataset is None:
+            continue
+        if not isinstance(dataset, TensorDataset) or any(t.layout != torch.strided for t in dataset.tensors):
+            return None
+        for tensor in dataset.tensors:
+            content.update(little_endian(tensor))
+    return content.hexdigest()
+
+
+@cache
+def _spectral_gap(graph: Topology | ChangingTopology) -> float:
+    """The graph's gap, computed once for all peers of a process."""
+    return spectral_gap(graph)
+
+
+def fingerprint(
+    settings: Settings, graph: Topology | ChangingTopology, guarantee: Guarantee | None = None
+) -> dict[str, Any]:
+    """What must be equal on all peers, in the order in which differences are named (DESIGN section 4)."""
+    return {
+        "size": settings.size,
+        "topology": settings.topology.partition(":")[0],  # a file may lie elsewhere on every host
+        **{f"topology {name}": value for name, value in graph.parameters.items()},
+        "weights": graph.weights_rule,
+        "edges": graph.digest,
+        "algorithm": settings.algorithm,
+        "rounds": settings.rounds,
+        "seed": settings.seed,
+        "seed partition": _first(settings.seed_partition, settings.seed),
+        **{name: getattr(settings, name) for name in _COMPARED},
+        "privacy": settings.privacy,
+        "clip_norm": guarantee.clip_norm if guarantee else None,
+        "noise_multiplier": guarantee.noise_multiplier if guarantee else None,
+        **({name: getattr(settings, name) for name in _PRIVATE} if guarantee else {}),
+    }

@@ -1,0 +1,1 @@
+"""Attacks on the mechanism that noises releases, as a neighbor could make them."""

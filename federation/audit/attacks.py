@@ -1,0 +1,295 @@
+"""All that an audit tries on the mechanism, and what came of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation.audit.canary import COORDINATES, LAYERS, Array, Setting, View, view
+from dpeer.privacy import Guarantee, Sparsifier, checks, mechanism, residuals
+from dpeer.privacy.audit import Audit
+from dpeer.privacy.audit import audit as audited
+from dpeer.privacy.checks import Check
+from dpeer.privacy.gaussian import mu as mu_of
+from dpeer.privacy.noise import grid
+from dpeer.training.settings import WireDtype
+
+_MAIN, _OTHERS = 0.04, 0.01
+"""How the false alarms are shared out: the long attack, and all the short ones together."""
+
+CONFIDENCE = 1 - _MAIN - _OTHERS
+
+_FAR, _NEAR = 1000.0, 1.5
+"""Lengths of updates, in clip norms."""
+
+_SPARSIFIERS = ("top-k:0.4", "random:0.4")
+_EVERYWHERE = np.full(COORDINATES, COORDINATES**-0.5)
+_SHORT = 200
+"""Releases in an attack on one way to send."""
+
+_SMALL = (0.0, 0.1, 0.9)
+_LENGTHS = (0.0, 0.5, 0.999, 1.001, 1.02, 1.1, 1.5, 10.0, 1e3, 1e6, 1e30, float("inf"), float("nan"))
+"""Of updates, in clip norms."""
+
+_WIDE = 200_003
+"""Values of a body whose noise is drawn in several blocks, by several threads."""
+
+Tell = Callable[[int], None]
+"""Told how many releases have been made."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was found.
+
+    Attributes:
+        claimed: Mu, as the peer's own ledger has it.
+        bound: What the long attack proves.
+        checks: Everything else.
+    """
+
+    claimed: float
+    bound: Audit
+    checks: Sequence[Check]
+
+    @property
+    def held(self) -> bool:
+        """Whether nothing contradicts the claim."""
+        return self.bound.mu <= self.claimed and all(check.held for check in self.checks)
+
+
+def releases(rounds: int, runs: int) -> int:
+    """How many releases `examine` makes."""
+    ways = sum(2 if sparsifier.rule == "top-k" else 1 for sparsifier, _ in _ways())
+    single = len(_LENGTHS) * len(_sides()) + 2 * len(_axes()) * _each(runs)
+    return 2 * runs * rounds + _near(rounds, runs) + single + (len(_SMALL) + ways) * _SHORT
+
+
+def examine(guarantee: Guarantee, rounds: int, runs: int, tell: Tell = lambda made: None) -> Report:
+    """Attack a mechanism as a neighbor could who knows everything but the noise.
+
+    Args:
+        guarantee: What is claimed, against a neighbor.
+        rounds: T of each run.
+        runs: Of each of two data sets.
+        tell: Told of progress.
+    """
+    setting = Setting(guarantee)
+    apart = {"replace": -1.0, "zero-out": 0.0}[guarantee.adjacency]
+    update = _FAR * guarantee.clip_norm * _EVERYWHERE
+    first, second = ([_told(tell, view(setting, rounds, sign * update)) for _ in range(runs)] for sign in (apart, 1.0))
+    views = [*first, *second]
+    claimed = _mu(guarantee, rounds, min(one.epsilon for one in views))
+    # Half way between the two means, which the neighbor knows beforehand.
+    middle = guarantee.clip_norm * rounds * (1 + apart) / 2
+    bound = audited(_sums(first), _sums(second), middle, 1 - _MAIN)
+    noise = np.concatenate([_noise(setting, one, sign * update) for group, sign in ((first, apart), (second, 1.0))
+                            for one in group])  # fmt: skip
+    step = grid(guarantee.noise_std)
+    released = [np.concatenate([one.released for one in group]) for group in (first, second)]
+    return Report(claimed, bound, [
+        checks.charged(guarantee, rounds, [one.counted for one in views], [one.epsilon for one in views]),
+        checks.from_released(np.concatenate([one.strayed for one in views])),
+        checks.on_grid(np.concatenate(released), step),
+        checks.even_digits([one / step for one in released]),
+        residuals.never_twice(noise),
+        residuals.enough(noise),
+        residuals.by_round(noise, rounds),
+        residuals.lengths(noise),
+        residuals.normal(noise),
+        residuals.unrelated(noise),
+        residuals.forgotten(noise),
+        _short_updates(setting, tell),
+        _large_body(setting),
+        _without_noise(setting, tell),
+        _clipping("far too long", setting, second),
+        _clipping(
+            "a little too long", setting,
+            [_told(tell, view(setting, _near(rounds, runs), _NEAR * guarantee.clip_norm * _EVERYWHERE))],
+        ),
+        _directions(setting, _each(runs), tell),
+        *(_way(Setting(guarantee, sparsifier, dtype), tell) for sparsifier, dtype in _ways()),
+    ])  # fmt: skip
+
+
+def _told(tell: Tell, one: View) -> View:
+    tell(len(one.moved))
+    return one
+
+
+def _near(rounds: int, runs: int) -> int:
+    return max(1, rounds * runs // 4)
+
+
+def _each(runs: int) -> int:
+    """Releases of each data set in each direction."""
+    return max(20, runs // 25)
+
+
+def _mu(guarantee: Guarantee, rounds: int, epsilon: float) -> float:
+    """Mu behind an epsilon, to the digit where it is the closed form's."""
+    exact = guarantee.mu(rounds)
+    return exact if guarantee.epsilon(rounds) == epsilon else mu_of(epsilon, guarantee.delta)
+
+
+def _sums(views: Sequence[View]) -> Array:
+    return np.array([float((one.moved @ _EVERYWHERE).sum()) for one in views])
+
+
+def _noise(setting: Setting, one: View, update: Array) -> Array:
+    """The noise of each release, in units of its standard deviation, on the coordinates that all releases have."""
+    known = np.stack([setting.clipped(update, number) for number in range(len(one.moved))])
+    noise: Array = (one.moved - known) / setting.guarantee.noise_std
+    return noise
+
+
+def _clipping(name: str, setting: Setting, views: Sequence[View]) -> Check:
+    along = np.concatenate([one.moved @ _EVERYWHERE for one in views])
+    return checks.clipped(name, along, setting.guarantee.clip_norm, setting.guarantee.noise_std)
+
+
+def _short_updates(setting: Setting, tell: Tell) -> Check:
+    """Updates that need no clipping, or are nothing, are noised as the others are."""
+    noise = []
+    for length in _SMALL:
+        update = length * setting.guarantee.clip_norm * _EVERYWHERE
+        noise.append(_noise(setting, _told(tell, view(setting, _SHORT, update)), update))
+    each = [residuals.enough(one) for one in noise]
+    together = np.concatenate(noise)
+    found = [*each, residuals.never_twice(together), residuals.normal(together), residuals.forgotten(together)]
+    return _all("short updates", found, f"{len(together)} releases")
+
+
+def _large_body(setting: Setting) -> Check:
+    """The noise of a body of several blocks, which two threads draw."""
+    nothing = np.zeros(_WIDE, dtype=np.float32)
+    guarantee = setting.guarantee
+    drawn, _ = mechanism.privatize(
+        nothing, nothing, guarantee.clip_norm, guarantee.noise_std, kept=Sparsifier(), mask=None, threads=2
+    )
+    noise = drawn.astype(np.float64) / guarantee.noise_std
+    parts = noise[: _WIDE // 100 * 100].reshape(100, -1).T
+    found = [residuals.normal(noise), residuals.forgotten(noise), residuals.enough(parts), residuals.lengths(parts)]
+    return _all("a large body", found, f"{_WIDE:,} values")
+
+
+def _without_noise(setting: Setting, tell: Tell) -> Check:
+    """Updates of all lengths, in all layers and in single ones, with noise that hides nothing of their length."""
+    exact = Setting(Guarantee(1e-6, setting.guarantee.clip_norm, setting.guarantee.delta))
+    moved = [
+        _told(
+            tell, view(exact, 1, np.where(side, length * exact.guarantee.clip_norm * np.where(side, side, 1), 0))
+        ).moved
+        for length, side in itertools.product(_LENGTHS, _sides())
+    ]
+    return checks.clipped_exactly(np.concatenate(moved), exact.guarantee.clip_norm)
+
+
+def _sides() -> list[Array]:
+    """Directions: all coordinates, one, and those of single layers."""
+    layers = np.split(np.eye(COORDINATES), np.cumsum(LAYERS)[:-1])
+    return [_EVERYWHERE, np.eye(COORDINATES)[-1], *(layer.sum(axis=0) / np.sqrt(len(layer)) for layer in layers)]
+
+
+def _all(name: str, found: Sequence[Check], said: str) -> Check:
+    failed = [check for check in found if not check.held]
+    return Check(name, not failed, "; ".join(f"{check.name}: {check.said}" for check in failed) or said)
+
+
+def _axes() -> list[Array]:
+    # Directions anybody may know; what matters is that they are not those of the long attack.
+    drawn = np.linalg.qr(np.vander(np.linspace(-1, 1, COORDINATES)))[0]
+    return [*np.eye(COORDINATES), *drawn.T]
+
+
+def _directions(setting: Setting, each: int, tell: Tell) -> Check:
+    """One release at a time, in the direction of each coordinate, and in as many others that no layer is alone in."""
+    directions = _axes()
+    confidence = 1 - _OTHERS / 2 / len(directions)
+    found = [_proven(setting, direction, direction, each, confidence, tell) for direction in directions]
+    claimed = setting.guarantee.mu(1)
+    return Check(
+        f"{len(directions)} directions", max(found) <= claimed, f"mu {max(found):.3f} of {claimed:.3f} in one release"
+    )
+
+
+def _proven(setting: Setting, direction: Array, counted: Array, each: int, confidence: float, tell: Tell) -> float:
+    """The mu that a few single releases prove, of data that push the body along a direction or against it."""
+    apart = {"replace": -1.0, "zero-out": 0.0}[setting.guarantee.adjacency]
+    far = _FAR * setting.guarantee.clip_norm * direction
+    first, second = (_told(tell, view(setting, each, sign * far)).moved @ counted for sign in (apart, 1.0))
+    return audited(first, second, setting.guarantee.clip_norm * (1 + apart) / 2, confidence).mu
+
+
+def _ways() -> list[tuple[Sparsifier, WireDtype]]:
+    """Every way to send but the one of the long attack."""
+    rules = [Sparsifier(), *(Sparsifier.parse(rule) for rule in _SPARSIFIERS)]
+    return [way for way in itertools.product(rules, get_args(WireDtype)) if way != (Sparsifier(), "float32")]
+
+
+def _way(setting: Setting, tell: Tell) -> Check:
+    """What can be seen in a few releases that are sent in this way."""
+    guarantee, rule = setting.guarantee, setting.sparsifier
+    name = f"{'all values' if rule.rule == 'none' else f'{rule.rule}:{rule.keep:g}'}, {setting.dtype}"
+    step = grid(guarantee.noise_std)
+    if rule.rule == "top-k":
+        found = _selection(setting, step, tell)
+    else:
+        update = _FAR * guarantee.clip_norm * _EVERYWHERE
+        one = _told(tell, view(setting, _SHORT, update))
+        noise = _noise(setting, one, update)
+        masks = np.stack([setting.mask(number) for number in range(_SHORT)])
+        # Each release's own coordinates, so many in each: whichever they are, their noise is as strong and fresh.
+        kept = noise[masks].reshape(_SHORT, -1)
+        along = (one.moved * np.where(masks, 1.0, 0.0)).sum(axis=1) / np.sqrt(masks.sum(axis=1))
+        found = [
+            checks.on_grid(one.released, step), checks.from_released(one.strayed), residuals.never_twice(kept),
+            residuals.enough(kept), residuals.unrelated(kept), residuals.forgotten(kept), residuals.normal(kept),
+            checks.clipped("far too long", along, guarantee.clip_norm, guarantee.noise_std),
+            checks.charged(guarantee, _SHORT, [one.counted], [one.epsilon]),
+        ]  # fmt: skip
+    return _all(name, found, f"{_SHORT} releases")
+
+
+def _selection(setting: Setting, step: float, tell: Tell) -> list[Check]:
+    """Which coordinates are kept must tell no more about the update than the noise lets through."""
+    guarantee, half = setting.guarantee, COORDINATES // 2
+    sides = [np.r_[np.full(half, half**-0.5), np.zeros(COORDINATES - half)]]
+    sides.append(sides[0][::-1])
+    views = [_told(tell, view(setting, _SHORT, _FAR * guarantee.clip_norm * side)) for side in sides]
+    more = [
+        (np.abs(one.moved) > step).astype(float) @ np.r_[np.ones(half), -np.ones(COORDINATES - half)] for one in views
+    ]
+    proven = audited(more[1], more[0], 0.0, 1 - _OTHERS / 6).mu
+    claimed = guarantee.mu(1)
+    found = Check("which are kept", proven <= claimed, f"mu {proven:.3f} of {claimed:.3f}")
+    released = np.concatenate([one.released for one in views])
+    noise = np.concatenate([one.moved for one in views]) / guarantee.noise_std
+    strayed = np.concatenate([one.strayed for one in views])
+    return [
+        checks.on_grid(released, step), residuals.never_twice(noise), checks.from_released(strayed), found,
+        checks.charged(guarantee, _SHORT, [one.counted for one in views], [one.epsilon for one in views]),
+    ]  # fmt: skip
+
+
+def check_range(guarantee: Guarantee, rounds: int, runs: int) -> None:
+    """Refuse what so few runs can say nothing about.
+
+    Raises:
+        ConfigurationError: Mu is too small or too large.
+    """
+    claimed = guarantee.mu(rounds)
+    if not 0.05 <= claimed <= 4:
+        raise ConfigurationError(
+            f"--noise-multiplier {guarantee.noise_multiplier:g} over {rounds} rounds is mu {claimed:.3g}: {runs} runs "
+            "can tell something about mu from 0.05 to 4 only, best between 1 and 2; for mu 1.5 take "
+            f"--noise-multiplier {guarantee.noise_multiplier * claimed / 1.5:.3g}"
+        )
+
+
+assert len(LAYERS) > 1, "a clip norm for each layer would go unnoticed"

@@ -1,0 +1,94 @@
+"""A process of `dpeer cluster`: `start`'s peer, told by the launcher where the others are."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import traceback
+from collections.abc import Mapping
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpeer.exceptions import DpeerError
+from dpeer.federation.channel import Channel
+from dpeer.federation.settings import Settings
+from dpeer.results.files import rank_folder
+
+if TYPE_CHECKING:
+    from dpeer.federation.serving import Stopper
+
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def main(values: dict[str, Any], rank: int, resume: bool, new_data: bool, connection: Connection) -> None:
+    """Run one rank; exits with the code that `dpeer start` would.
+
+    Args:
+        values: What was set of `Settings`, as this rank uses them.
+        rank: Which peer.
+        resume: Continue from the checkpoint.
+        new_data: The data are others than those of earlier runs in the folder.
+        connection: The pipe to the launcher.
+    """
+    # Ctrl-C goes to the whole terminal, and a service manager's SIGTERM to the whole group; only the launcher answers
+    # them, and tells its peers, so that all stop in the same round.
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    settings = Settings.model_validate(values)
+    _redirect_output(rank_folder(settings.out, rank) / "output.txt")
+    raise SystemExit(asyncio.run(_run(settings, rank, resume, new_data, connection)))
+
+
+async def _run(settings: Settings, rank: int, resume: bool, new_data: bool, connection: Connection) -> int:
+    from dpeer.federation.serving import Stopper, serve  # torch; the launcher, which imports this module, does without
+
+    channel = Channel(connection)
+    stopper = Stopper()
+    told: asyncio.Future[Mapping[int, str]] = asyncio.get_running_loop().create_future()
+    listening = asyncio.create_task(_listen(channel, told, stopper))
+
+    async def meet(bound: str | None) -> Mapping[int, str]:
+        channel.send({"kind": "listening", "address": bound})
+        return await told
+
+    try:
+        outcome = await serve(
+            settings,
+            rank,
+            listen="tcp://127.0.0.1:0",
+            meet=meet,
+            stopper=stopper,
+            resume=resume,
+            new_data=new_data,
+            report=channel.send,
+        )
+        channel.send({"kind": "end", "status": outcome.status if outcome else "stopped"})
+    except DpeerError as error:
+        channel.send({"kind": "error", "message": str(error), "traceback": traceback.format_exc()})
+        return error.exit_code
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}; see log.jsonl"
+        channel.send({"kind": "error", "message": message, "traceback": traceback.format_exc()})
+        return 1
+    finally:
+        listening.cancel()
+    return 0
+
+
+async def _listen(channel: Channel, told: asyncio.Future[Mapping[int, str]], stopper: Stopper) -> None:
+    while (message := await channel.receive()) is not None and message["kind"] != "stop":
+        if not told.done():
+            told.set_result({int(rank): address for rank, address in message["addresses"].items()})
+    stopper.stop()  # we are told to, or the launcher is gone and nobody is left who could tell us
+
+
+def _redirect_output(path: Path) -> None:
+    """What the user's task prints goes to a file, not into the launcher's table."""
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.close(file)

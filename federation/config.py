@@ -1,0 +1,128 @@
+"""Settings from files and flags; what cannot be is one line that names the key, the value and what would be right."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.federation.settings import RankSettings, Settings
+
+DEFAULT_FILE = Path("dpeer.toml")
+
+
+def load(file: Path | None, flags: Mapping[str, Any]) -> Settings:
+    """Settings from a federation file and the flags that were given; flags win, also over `[rank.N]`.
+
+    Args:
+        file: The file, or None for ./dpeer.toml if it exists.
+        flags: By field name; None means not given.
+
+    Raises:
+        ConfigurationError: names the key, the value and what would be right.
+    """
+    path = source(file)
+    return _settled(read_toml(path, "--federation") if path else {}, flags, path)
+
+
+def from_flags(flags: Mapping[str, Any]) -> Settings:
+    """Settings from flags alone, wherever the command is called.
+
+    Raises:
+        ConfigurationError: names the key, the value and what would be right.
+    """
+    return _settled({}, flags, None)
+
+
+def _settled(values: dict[str, Any], flags: Mapping[str, Any], path: Path | None) -> Settings:
+    addressed = any("address" in own for own in _tables(values.get("rank")))
+    if addressed and "size" not in values and flags.get("size") is None:
+        ranks = ", ".join(str(rank) for rank in values["rank"]) if isinstance(values["rank"], dict) else "some"
+        raise ConfigurationError(f"size is missing in {path}, which has entries for ranks {ranks}: add size = N")
+    given = {key: value for key, value in flags.items() if value is not None and value != {}}
+    if "task_options" in given:
+        common = values.get("task_options", {})
+        given["task_options"] = {**(common if isinstance(common, dict) else {}), **given["task_options"]}
+    for own in _tables(values.get("rank")):
+        for key in given.keys() & own.keys():
+            own[key] = {**own[key], **flags[key]} if key == "task_options" else given[key]
+    try:
+        settings = Settings.model_validate({**values, **given})
+    except ValidationError as error:
+        raise explained(error, given, path) from error
+    for rank in settings.rank:
+        if not 0 <= rank < settings.size:
+            raise ConfigurationError(
+                f"rank.{rank} in {path}: ranks of a federation of size {settings.size} are 0..{settings.size - 1}"
+            )
+    return settings
+
+
+def source(file: Path | None) -> Path | None:
+    """The federation file that is used: the one that was named, or ./dpeer.toml if it exists."""
+    return file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
+
+
+def parse_option(text: str, where: str = "--task-option", example: str = "data=/path/to/data") -> tuple[str, Any]:
+    """A KEY=VALUE, such as of --task-option; the value is TOML where it can be, else the text itself.
+
+    Raises:
+        ConfigurationError: there is no `=`.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise ConfigurationError(f"{where} {text!r}: expected KEY=VALUE, for example {example}")
+    try:
+        parsed = tomllib.loads(f"value = {value}")
+    except tomllib.TOMLDecodeError:
+        return key, value
+    return key, parsed["value"] if len(parsed) == 1 else value
+
+
+def read_toml(path: Path, what: str) -> dict[str, Any]:
+    """What a file says; `what` it is goes into the message where it cannot be read.
+
+    Raises:
+        ConfigurationError: There is no such file, or it is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigurationError(f"{what} {str(path)!r}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} is not valid TOML: {error}") from error
+
+
+def _tables(ranks: object) -> list[dict[str, Any]]:
+    return [own for own in ranks.values() if isinstance(own, dict)] if isinstance(ranks, dict) else []
+
+
+def explained(error: ValidationError, flags: Mapping[str, Any], path: Path | None) -> ConfigurationError:
+    """What pydantic found, as the one line a user needs.
+
+    Args:
+        error: What `Settings` raised.
+        flags: What was given as flags; anything else stands in the file.
+        path: The federation file.
+    """
+    first = error.errors()[0]
+    # Keys of dicts appear as (rank, 3, "[key]") when the key itself is wrong.
+    location = [str(part) for part in first["loc"] if part != "[key]"]
+    key = ".".join(location)
+    if first["type"] == "extra_forbidden":
+        *table, name = location
+        model = RankSettings if table else Settings
+        where = f"[{'.'.join(table)}] of {path}" if table else str(path)
+        return UnknownName("key", name, model.model_fields, where)
+    source = f"--{key.replace('_', '-')}" if location[0] in flags else f"{key} in {path}"
+    if location[-1] == "grid_shape":
+        return ConfigurationError(f"{source} = {first['input']!r}: expected ROWSxCOLUMNS, for example 2x4")
+    if location[-1] == "fresh_neighbors":
+        return ConfigurationError(f"{source} = {first['input']!r}: expected K or directed:K, for example 4")
+    if location[-1] == "device":
+        return ConfigurationError(f"{source} = {first['input']!r}: expected auto, cpu, cuda or cuda:N")
+    return ConfigurationError(f"{source} = {first['input']!r}: {first['msg'].lower()}")

@@ -1,0 +1,20 @@
+"""What is used where the user said nothing."""
+
+from __future__ import annotations
+
+from dpeer.federation.presets import find_preset
+from dpeer.federation.settings import Settings
+from dpeer.training import BUILTIN_TASKS, find_algorithm
+
+
+def with_defaults(settings: Settings) -> Settings:
+    """The settings with the algorithm's own defaults, else the preset's, else the task's, where nobody said otherwise.
+
+    Raises:
+        UnknownName: There is no such algorithm or preset.
+    """
+    builtin, algorithm = BUILTIN_TASKS.get(settings.task), find_algorithm(settings.algorithm)
+    preset = find_preset(settings.preset).values if settings.preset else {}
+    own = {**(builtin.hyperparameters if builtin else {}), **preset, **algorithm.defaults}
+    said = settings.model_fields_set
+    return settings.model_copy(update={name: value for name, value in own.items() if name not in said})

@@ -1,0 +1,172 @@
+"""The output folder of a run: which files are there, and when an earlier run's may be touched."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dpeer.exceptions import CheckpointError, OutputError
+from dpeer.peer import checkpoint
+from dpeer.peer.schedule import cut_off
+from dpeer.privacy.history import FOLDER, LEDGER, releases_in
+from dpeer.privacy.unprotected import notes_releases
+from dpeer.results.files import rank_folder, write_json
+from dpeer.topology import Graphs
+
+_OURS = (
+    "summary.json",
+    "metrics.jsonl",
+    "model.safetensors",
+    "log.jsonl",
+    "output.txt",
+    "partition.json",
+    "checkpoint",
+    FOLDER,
+)
+
+_COMPARED = (
+    ("sha256", "how the data are divided has", "--partition, --test-split, --validation, --task-option, the files"),
+    ("content_sha256", "the data have", "--task-option, the files"),
+)
+"""What must not change before a run is resumed, by key of partition.json; and what may have changed it."""
+
+
+def check(out: Path, ranks: range | list[int], *, resume: bool, overwrite: bool, new_data: bool = False) -> None:
+    """Check that a run may use the ranks' folders, and make them. Nothing in them is removed yet.
+
+    Raises:
+        OutputError: an earlier run is in the way, or the folder cannot be written.
+        CheckpointError: there is nothing to resume.
+    """
+    if resume and overwrite:
+        raise OutputError("--resume and --overwrite exclude each other: continue the earlier run, or remove it")
+    if resume and new_data:
+        raise OutputError(
+            "--resume and --new-data exclude each other: a run goes on with the data it began with; start one on other "
+            "data with --overwrite --new-data"
+        )
+    folders = [rank_folder(out, rank) for rank in ranks]
+    used = [folder for folder in folders if _holds_run(folder)]
+    if resume and not any((folder / name).exists() for folder in folders for name in _OURS):
+        raise CheckpointError(f"--resume: no run of {_named(list(ranks))} in {str(out)!r}; start one without --resume")
+    if used and not resume and not overwrite:
+        raise OutputError(f"{str(used[0])!r} holds an earlier run: give --resume, --overwrite or another --out")
+    try:
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"--out {str(out)!r} cannot be written: {error.strerror}") from error
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """Hold a rank's folder for as long as its peer runs.
+
+    Raises:
+        OutputError: another running peer holds it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise OutputError(f"{str(folder)!r} is in use by a running peer: give another --out, or stop it") from error
+        yield
+
+
+def save_partition(folder: Path, indices: Mapping[str, Any] | None, *, resume: bool) -> None:
+    """Write which samples of common pools a rank holds to its partition.json; nothing where it brings its own.
+
+    Raises:
+        CheckpointError: When resuming, they are others than the run began with: the data have changed.
+    """
+    path = folder / "partition.json"
+    if resume and indices is not None and path.exists():
+        before = json.loads(path.read_text())
+        for key, what, where in _COMPARED:
+            if before.get(key) != indices[key]:
+                raise CheckpointError(
+                    f"{str(path)!r} is of other samples than this run would use: {what} changed ({where}?); use what "
+                    "the run began with, or start over with --overwrite"
+                )
+        return
+    path.unlink(missing_ok=True)
+    if indices is not None:
+        write_json(path, indices, indent=None)  # thousands of numbers
+
+
+def check_together(out: Path, topology: Graphs, rounds: int) -> None:
+    """Check before resuming a whole federation that no peer needs a body that its sender has no more.
+
+    Only peers that exchange bodies are compared: those that do not can be many rounds apart after a clean stop.
+
+    Raises:
+        CheckpointError: names the two ranks that are farthest apart of those that cannot go on together.
+    """
+    done = [_completed(rank_folder(out, rank)) for rank in range(topology.size)]
+    torn = [
+        (rank, receiver)
+        for number in range(min(done), min(max(done), rounds))
+        for rank in range(topology.size)
+        for receiver in topology.at(number, rank).out_neighbors
+        if cut_off(number, done[rank], done[receiver])
+    ]
+    if torn:
+        pair = max(torn, key=lambda pair: abs(done[pair[0]] - done[pair[1]]))
+        first, last = sorted(pair, key=lambda rank: done[rank])
+        raise CheckpointError(
+            f"--resume: rank {first} has completed {done[first]} rounds and rank {last} {done[last]}, more "
+            f"than one apart (rank {first} was lost while the others went on): start over with --overwrite"
+        )
+
+
+def _completed(folder: Path) -> int:
+    found = checkpoint.latest(folder / "checkpoint")
+    return 0 if found is None else int(found.name.rpartition("-")[2]) + 1
+
+
+def _holds_run(folder: Path) -> bool:
+    """Whether a round has been completed there; what a mistyped command leaves is nothing that could be lost.
+
+    Or whether something private has been released: made again, it would be released twice with different noise.
+    """
+    metrics = folder / "metrics.jsonl"
+    if metrics.exists() and metrics.stat().st_size > 0:
+        return True
+    return checkpoint.latest(folder / "checkpoint") is not None or releases_in(folder) > 0
+
+
+def sent_unrecorded(folder: Path) -> bool:
+    """Whether a rank's last run has sent bodies without noise and no ledger says so: an older dpeer kept none."""
+    metrics = folder / "metrics.jsonl"
+    if notes_releases(folder) or not metrics.exists():
+        return False
+    whole, _, torn = metrics.read_text().rpartition("\n")
+    if torn and not whole:  # killed while it saved its first round; this version has a ledger by then
+        return not (folder / FOLDER / LEDGER).exists()
+    try:
+        entries = [json.loads(line) for line in whole.splitlines()]
+        return any(entry["bytes_sent"] and not entry.get("privacy") for entry in entries)
+    except (ValueError, KeyError, TypeError):
+        return True  # nobody knows: it counts
+
+
+def has_checkpoint(out: Path) -> bool:
+    """Whether a run of all peers has got so far that it can be resumed."""
+    return _completed(rank_folder(out, 0)) > 0
+
+
+def forget_releases(out: Path) -> None:
+    """Remove what a killed simulation of these ranks has released, of which nobody but its own process got anything."""
+    for folder in out.glob("rank-*"):
+        shutil.rmtree(folder / FOLDER, ignore_errors=True)
+        (folder / "metrics.jsonl").unlink(missing_ok=True)
+
+
+def _named(ranks: list[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} peers"

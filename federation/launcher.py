@@ -1,0 +1,165 @@
+"""Supervises the processes of `dpeer cluster`: starts them, introduces them to each other, relays what they report."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import signal
+import sys
+from dataclasses import dataclass, field
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.process import BaseProcess
+
+from dpeer.federation import child
+from dpeer.federation.channel import Channel
+from dpeer.federation.child import STOP_SIGNALS
+from dpeer.federation.settings import Settings
+from dpeer.federation.view import View
+
+
+@dataclass
+class Member:
+    """One process and what it has reported."""
+
+    rank: int
+    process: BaseProcess
+    channel: Channel
+    address: asyncio.Future[str | None]
+    status: str = "starting"
+    notes: list[str] = field(default_factory=list)
+    error: str | None = None
+    traceback: str = ""
+    exit_code: int | None = None
+
+
+class Launcher:
+    """A federation of processes on this machine.
+
+    Args:
+        settings: The federation's.
+        view: Told what happens.
+        resume: Continue from the checkpoints.
+        new_data: The data are others than those of earlier runs in the folders.
+    """
+
+    def __init__(self, settings: Settings, view: View, *, resume: bool, new_data: bool = False) -> None:
+        self.first_failure: Member | None = None
+        self._settings = settings
+        self._view = view
+        self._resume, self._new_data = resume, new_data
+        self._members: list[Member] = []
+        self._stopping = False
+        self._connected: set[int] = set()
+
+    async def run(self) -> list[Member]:
+        """Start every peer and wait until the last one has ended."""
+        context = _context()
+        try:
+            for rank in range(self._settings.size):
+                if self._stopping:
+                    break
+                self._members.append(await self._start(context, rank))
+            if self._stopping:
+                self._ask_all()  # those that were being started when it was asked for
+            relays = [asyncio.create_task(self._relay(member)) for member in self._members]
+            introduction = asyncio.create_task(self._introduce())
+            await asyncio.gather(*relays)
+            introduction.cancel()
+            return self._members
+        finally:
+            self._kill_all()
+
+    def stop(self) -> None:
+        """Stop all peers after their current minibatch; asked again, kill them."""
+        if self._stopping:
+            self._kill_all()
+        self._stopping = True
+        self._ask_all()
+
+    @property
+    def connected(self) -> bool:
+        """Whether every peer has met its neighbors, so that rounds have begun."""
+        return len(self._connected) == self._settings.size
+
+    async def _start(self, context: ForkServerContext | SpawnContext, rank: int) -> Member:
+        own = self._settings.of_rank(rank)
+        own = own.model_copy(update={"threads": own.threads or 1, "out": self._settings.out, "rank": {}})
+        ours, theirs = context.Pipe()
+        arguments = (own.model_dump(exclude_unset=True), rank, self._resume, self._new_data, theirs)
+        process = context.Process(target=child.main, args=arguments, name=f"dpeer-rank-{rank}")
+        # The first start waits for the fork server to import torch: not on the event loop, which hears Ctrl-C.
+        await asyncio.to_thread(process.start)
+        theirs.close()
+        loop = asyncio.get_running_loop()
+        return Member(rank, process, Channel(ours), loop.create_future())
+
+    async def _introduce(self) -> None:
+        """Tell everybody where everybody listens, once all do."""
+        addresses = await asyncio.gather(*(member.address for member in self._members))
+        known = {str(member.rank): found for member, found in zip(self._members, addresses, strict=True) if found}
+        for member in self._members:
+            member.channel.send({"kind": "addresses", "addresses": known})
+
+    async def _relay(self, member: Member) -> None:
+        while (message := await member.channel.receive()) is not None:
+            match message["kind"]:
+                case "listening":
+                    member.status = "running"
+                    member.address.set_result(message["address"])
+                case "notes":
+                    member.notes = message["notes"]
+                case "connected":
+                    self._connected.add(member.rank)
+                    if self.connected:
+                        self._view.notes(self._members[0].notes)
+                case "record":
+                    self._view.record(member.rank, message["entry"])
+                case "end":
+                    member.status = message["status"]
+                case "error":
+                    member.error, member.traceback = message["message"], message["traceback"]
+        await asyncio.to_thread(member.process.join)
+        member.channel.close()
+        self._conclude(member)
+
+    def _conclude(self, member: Member) -> None:
+        code = member.process.exitcode or 0
+        if code < 0:
+            member.error = f"was killed by {signal.Signals(-code).name}"
+            code = 1
+        member.exit_code = code
+        if code:
+            member.status = "failed"
+            self.first_failure = self.first_failure or member
+            # Before all are connected nobody can go on without it; later the others can, and say whom they lost.
+            if not self.connected and not self._stopping:
+                self.stop()
+        self._view.status(member.rank, member.status)
+
+    def _ask_all(self) -> None:
+        for member in self._members:
+            member.channel.send({"kind": "stop"})
+
+    def _kill_all(self) -> None:
+        for member in self._members:
+            if member.exit_code is None:
+                member.process.kill()
+
+
+def _context() -> ForkServerContext | SpawnContext:
+    """Fork from a server that has torch in memory; spawn where forking is unsafe (macOS)."""
+    if sys.platform == "darwin":
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["dpeer.federation.preload"])
+    # (It would be started by the fork server's start, and unblock the signals.)
+    resource_tracker.ensure_running()
+    # What is started inherits that Ctrl-C and SIGTERM are not for it, from its first instruction on; for this process
+    # they are only late.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    return context

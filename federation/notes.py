@@ -1,0 +1,90 @@
+"""What a user is told about a peer before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from dpeer.federation.presets import find_preset
+from dpeer.federation.settings import Settings
+from dpeer.topology import Isolated, Participation
+from dpeer.training import ALGORITHMS, Learner, Task, find_algorithm
+
+_ALWAYS = ("body_lr", "lr_decay", "momentum", "body_epochs", "batch_size")
+_LARGE = 20.0
+"""Inputs of a table beyond this are most likely not scaled."""
+_IF_SET = ("weight_decay", "grad_clip", "local_steps", "quantize", "wire_dtype", "participation")
+
+
+def notes(task: Task, learner: Learner, settings: Settings, said: Collection[str]) -> list[str]:
+    """The lines.
+
+    Args:
+        task: What is trained.
+        learner: What trains it.
+        settings: All values as they are used.
+        said: The settings that do not come from a default.
+    """
+    algorithm = find_algorithm(settings.algorithm)
+    lines = [
+        f"{settings.algorithm} on {settings.task}: {learner.num_samples} training samples, body of "
+        f"{learner.body_parameters:,} parameters, head of {learner.head_parameters:,}"
+    ]
+    if settings.preset is not None:
+        preset = find_preset(settings.preset)
+        others = [name for name, value in preset.values.items() if getattr(settings, name) != value]
+        lines.append(f"preset {settings.preset}: {preset.words(*others)}; {preset.remark}")
+    changed = [name for name in _IF_SET if getattr(settings, name) != Settings.model_fields[name].default]
+    lines.append(", ".join(_value(name, settings) for name in (*_ALWAYS, *changed, *algorithm.options)))
+    lines += _computing(learner)
+    if settings.participation < 1:
+        lines.append(_participation(settings, learner))
+    if task.names.get("input columns") and not settings.standardize and (largest := _largest(task)) > _LARGE:
+        lines.append(f"inputs go up to {largest:g}: training may diverge; --standardize scales every column")
+    if not learner.shares:
+        lines.append("nothing leaves this peer: it trains alone")
+    elif algorithm.shares == "model" and task.head:
+        lines.append(
+            f"{algorithm.leaves} leaves this peer with {settings.algorithm}, the task's head ({', '.join(task.head)}) "
+            "included"
+        )
+    unused = {name for other in ALGORITHMS.values() for name in other.options} - {*algorithm.options}
+    if not learner.shares:
+        unused |= {"quantize", "wire_dtype"}
+    no_effect = sorted(unused & {*said})
+    return [*lines, *(f"{_value(name, settings)} has no effect with {settings.algorithm}" for name in no_effect)]
+
+
+def _computing(learner: Learner) -> list[str]:
+    """Where and how, if not on the CPU in float32, and what that does to the results."""
+    compute, lines = learner.compute, []
+    if not compute.on_host:
+        lines.append(
+            f"on {compute.device} ({compute.device_name}): results differ in the last bits from a CPU's and may "
+            "differ from run to run"
+        )
+    if compute.amp is not None:
+        lines.append(
+            f"amp {compute.amp}: outputs are computed in bfloat16, with about three digits, so results differ from "
+            "float32's; parameters and mixing stay float32"
+        )
+    if compute.channels_last:
+        effect = "results differ in the last bits" if learner.has_images else "no effect, the inputs are not images"
+        lines.append(f"channels-last: {effect}")
+    return lines
+
+
+def _largest(task: Task) -> float:
+    return float(task.train.tensors[0].abs().max())
+
+
+def _value(name: str, settings: Settings) -> str:
+    value = getattr(settings, name)
+    return f"{name.replace('_', '-')} {value:g}" if isinstance(value, float) else f"{name.replace('_', '-')} {value}"
+
+
+def _participation(settings: Settings, learner: Learner) -> str:
+    drawn = Participation(Isolated(settings.size), settings.participation, settings.seed)
+    if drawn.count == settings.size:
+        return f"participation {settings.participation:g} of {settings.size} peers is all of them"
+    meeting = f"; two neighbors meet in {drawn.pair_rate:.1%} of the rounds" if learner.shares else ""
+    return f"{drawn.count} of {settings.size} peers take part in a round, drawn from the seed{meeting}"

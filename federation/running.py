@@ -1,0 +1,127 @@
+"""A run of all peers on this machine, from set-up to summary."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from dpeer.exceptions import PeerFailed
+from dpeer.federation import folders, summary
+from dpeer.federation.child import STOP_SIGNALS
+from dpeer.federation.graph import build_graph, take_part
+from dpeer.federation.launcher import Launcher, Member
+from dpeer.federation.settings import Settings
+from dpeer.federation.view import Silent, View
+from dpeer.results.files import DISAGREEMENT
+
+Mode = Literal["cluster", "simulate"]
+"""A process for each peer, or all peers in this process. The results are the same to the bit."""
+
+OpenView = Callable[[Settings, Mode], AbstractContextManager[View]]
+"""Makes who is told what happens, once it is clear that the run can begin."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How the run of a whole federation ended.
+
+    Attributes:
+        summary: What DIR/summary.json holds; empty if the run was stopped before rounds began.
+        exit_code: That of the first peer that failed on the way, else 0.
+        failure: Which peer that was, and its last error.
+    """
+
+    summary: dict[str, Any]
+    exit_code: int = 0
+    failure: str | None = None
+
+
+class Runner(Protocol):
+    """What runs all peers."""
+
+    @property
+    def connected(self) -> bool:
+        """Whether every peer has met its neighbors, so that rounds have begun."""
+
+    async def run(self) -> Any:
+        """Run every peer to its end."""
+
+    def stop(self) -> None:
+        """Stop all peers after their current minibatch; asked again, end at once."""
+
+
+Drive = Callable[[Runner], None]
+"""Runs a runner on an event loop, to its end, and stops it when it is asked to."""
+
+
+def drive_by_signals(runner: Runner) -> None:
+    """Run on this thread, the main one; Ctrl-C and SIGTERM stop the run."""
+    asyncio.run(_interruptible(runner))
+
+
+def run_federation(
+    settings: Settings,
+    mode: Mode = "cluster",
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    new_data: bool = False,
+    open_view: OpenView = lambda settings, mode: Silent(),
+    drive: Drive = drive_by_signals,
+) -> Result:
+    """Run all peers of a federation on this machine and sum up what they left in `settings.out`.
+
+    Args:
+        settings: The federation's.
+        mode: A process for each peer, or all peers in this process.
+        resume: Continue a stopped run.
+        overwrite: Remove an earlier run.
+        new_data: The data are others than those of earlier runs in the folder: what these released does not count.
+        open_view: Makes who is told of progress.
+        drive: How the event loop is run, and what stops it.
+
+    Raises:
+        DpeerError: as documented in dpeer.exceptions; nothing of an earlier run has been removed.
+    """
+    graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
+    folders.check(settings.out, range(settings.size), resume=resume, overwrite=overwrite, new_data=new_data)
+    if not resume:
+        (settings.out / DISAGREEMENT).unlink(missing_ok=True)
+    else:
+        folders.check_together(settings.out, take_part(graph, settings), settings.rounds)
+    began = time.monotonic() - (summary.wall_seconds(settings.out) if resume else 0.0)
+    with open_view(settings, mode) as view:
+        runner = _runner(settings, mode, view, resume=resume, new_data=new_data)
+        drive(runner)
+    failed = runner.first_failure if isinstance(runner, Launcher) else None
+    if failed is not None and not runner.connected:
+        error = PeerFailed(_failure(failed), failed.exit_code or 1)
+        error.add_note(failed.traceback)  # the peer's own, for --debug
+        raise error
+    if not runner.connected:
+        return Result({})
+    found = summary.collect(settings.out, settings.size, time.monotonic() - began)
+    return Result(found) if failed is None else Result(found, failed.exit_code or 1, _failure(failed))
+
+
+def _runner(settings: Settings, mode: Mode, view: View, *, resume: bool, new_data: bool) -> Runner:
+    if mode == "cluster":
+        return Launcher(settings, view, resume=resume, new_data=new_data)
+    from dpeer.federation.simulation import Simulation  # imports torch, which a launcher does not need
+
+    return Simulation(settings, view, resume=resume, new_data=new_data)
+
+
+async def _interruptible(runner: Runner) -> None:
+    loop = asyncio.get_running_loop()
+    for number in STOP_SIGNALS:
+        loop.add_signal_handler(number, runner.stop)
+    await runner.run()
+
+
+def _failure(member: Member) -> str:
+    return f"rank {member.rank}: {member.error or f'ended with exit code {member.exit_code}'}"

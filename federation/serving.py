@@ -1,0 +1,162 @@
+"""Running one peer in this process: what `dpeer start` does, and each process of `dpeer cluster`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from dpeer.exceptions import DpeerError
+from dpeer.federation.assemble import assemble
+from dpeer.federation.folders import held, save_partition
+from dpeer.federation.heap import keep_heap, settle
+from dpeer.federation.settings import Settings
+from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
+from dpeer.peer.logs import close_logger, peer_logger
+from dpeer.results.files import rank_folder
+from dpeer.training import forget
+
+Report = Callable[[dict[str, Any]], None]
+"""Told what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}}."""
+
+Meet = Callable[[str | None], Awaitable[Mapping[int, str]]]
+"""Told where this peer listens; returns where everybody does."""
+
+
+class Stopper:
+    """Asks a peer to stop, however early the request comes."""
+
+    def __init__(self) -> None:
+        self.requested = asyncio.Event()
+        self._peer: Peer | None = None
+
+    def install(self) -> None:
+        """From now on the first Ctrl-C or SIGTERM asks to stop, the second ends the process at once."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, self._stop_or_exit, 128 + number)
+
+    def watch(self, peer: Peer) -> None:
+        """The peer to stop from now on."""
+        self._peer = peer
+        if self.requested.is_set():
+            peer.stop()
+
+    def stop(self) -> None:
+        """Ask to stop; asking again changes nothing."""
+        self.requested.set()
+        if self._peer is not None:
+            self._peer.stop()
+
+    def _stop_or_exit(self, code: int) -> None:
+        if self.requested.is_set():
+            os._exit(code)
+        self.stop()
+
+
+async def serve(
+    settings: Settings,
+    rank: int,
+    *,
+    listen: str | None,
+    meet: Meet,
+    stopper: Stopper,
+    resume: bool,
+    new_data: bool = False,
+    handler: logging.Handler | None = None,
+    report: Report = lambda event: None,
+) -> Outcome | None:
+    """Assemble a peer, connect it and run its rounds; None if it was stopped before it had connected.
+
+    Args:
+        settings: As this rank uses them.
+        rank: Which peer.
+        listen: Address to accept connections at.
+        meet: How addresses are found.
+        stopper: Asks for the end.
+        resume: Continue from the checkpoint.
+        new_data: The data are others than those of earlier runs in the folder.
+        handler: Where log lines go besides log.jsonl.
+        report: Told what happens on the way.
+
+    Raises:
+        DpeerError: as documented in dpeer.exceptions; it has been logged.
+    """
+    out = rank_folder(settings.out, rank)
+    log = peer_logger(rank, out / "log.jsonl", settings.log_level, *([handler] if handler else []))
+    keep_heap()
+    executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
+    resources = ExitStack()
+    try:
+        resources.enter_context(held(out))
+        worker = Worker(executor)
+        assembly = await worker.run(assemble, settings, rank, resume=resume, new_data=new_data)
+        forget()
+        settle()
+        save_partition(out, assembly.indices, resume=resume)
+        for note in assembly.notes:
+            log.info("%s", note)
+        report({"kind": "notes", "notes": assembly.notes})
+        config = PeerConfig(
+            rank=rank,
+            rounds=settings.rounds,
+            listen=listen,
+            fingerprint=assembly.fingerprint,
+            evaluate_every=settings.evaluate_every,
+            wait=settings.wait,
+            liveness=_liveness(settings.dead_after),
+            out=out,
+            resume=resume,
+        )
+        transport = ZeroMQTransport(Limits(payload_bytes=assembly.learner.payload_bytes))
+        peer = Peer(
+            config, assembly.topology, assembly.learner, transport, worker, log,
+            facts=assembly.facts,
+            on_record=lambda entry: report({"kind": "record", "entry": entry}),
+            on_connected=lambda: report({"kind": "connected"}),
+        )  # fmt: skip
+        stopper.watch(peer)
+        bound = await peer.listen()
+        if bound is not None:
+            log.info("listening at %s", bound)
+        addresses = await _unless_stopped(meet(bound), stopper)
+        if addresses is None:
+            await transport.close(0)
+            return None
+        return await peer.serve(addresses)
+    except Exception as error:
+        if handler is not None:
+            log.removeHandler(handler)  # whoever called prints it
+        log.error("%s", error, exc_info=not isinstance(error, DpeerError) or settings.log_level == "debug")
+        raise
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+        close_logger(log)
+        resources.close()
+
+
+def _liveness(dead_after: float) -> LivenessConfig:
+    """The heartbeat and suspicion that go with a time after which a silent peer is given up."""
+    return LivenessConfig(heartbeat=min(1.0, dead_after / 5), suspect_after=dead_after / 3, dead_after=dead_after)
+
+
+def _limit_threads(threads: int | None) -> None:
+    if threads is not None:
+        torch.set_num_threads(threads)
+
+
+async def _unless_stopped(meeting: Awaitable[Mapping[int, str]], stopper: Stopper) -> Mapping[int, str] | None:
+    met = asyncio.ensure_future(meeting)
+    stopped = asyncio.create_task(stopper.requested.wait())
+    try:
+        await asyncio.wait({met, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        return met.result() if met.done() else None
+    finally:
+        met.cancel()
+        stopped.cancel()

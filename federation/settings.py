@@ -1,0 +1,222 @@
+"""All settings of a federation: the sections of the packages, and those of running it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import Field, create_model, model_validator
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation.fresh import fresh_topology
+from dpeer.federation.presets import find_preset
+from dpeer.privacy.settings import PrivacySettings
+from dpeer.sections import Mark, Section, marked, meaning_of, setting
+from dpeer.topology import size_of
+from dpeer.topology.settings import GraphSettings
+from dpeer.training.settings import (
+    DataSettings,
+    MethodSettings,
+    OptionSettings,
+    StepSettings,
+    TaskSettings,
+    WireSettings,
+)
+
+_RUN, _HOST = "The run", "This host"
+
+Seconds = Annotated[float, Field(gt=0)]
+Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")]
+
+
+class MeasureSettings(Section):
+    """What is measured and kept."""
+
+    evaluate_every: int = setting(1, "evaluate in every n-th round and the last", mark=Mark.OWN, group=_RUN, ge=1)
+    evaluate_on: Literal["test", "validation"] = setting(
+        "test",
+        "what accuracies are measured on; choose hyperparameters on validation",
+        mark=Mark.OWN,
+        group=_RUN,
+    )
+    keep: Literal["last", "best"] = setting(
+        "last", "which model to keep; best needs validation data", mark=Mark.OWN, group=_RUN
+    )
+    out: Path = setting(Path("dpeer-run"), "folder for results", mark=Mark.ASIDE, group=_RUN, first=True, strict=False)
+
+
+class ComputeSettings(Section):
+    """On what a peer computes."""
+
+    device: Device = setting(
+        "cpu",
+        "where to train: cpu, cuda:N, cuda (this host's GPUs by rank in turn), or auto: cuda if any",
+        mark=Mark.ASIDE,
+        group=_HOST,
+    )
+    amp: Literal["bf16"] | None = setting(
+        None,
+        "compute the model's outputs in bfloat16; parameters and mixing stay float32",
+        mark=Mark.OWN,
+        group=_HOST,
+    )
+    channels_last: bool = setting(
+        False, "give images to convolutions with the channels last in memory", mark=Mark.OWN, group=_HOST
+    )
+
+
+class LogSettings(Section):
+    """What a run says of itself."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = setting(
+        "info", "how much is logged", mark=Mark.ASIDE, group=_RUN
+    )
+
+
+class HostSettings(Section):
+    """How one peer is run on its host."""
+
+    wait: Seconds = setting(300.0, "seconds to wait for neighbors before the first round", mark=Mark.ASIDE, group=_HOST)
+    dead_after: Seconds = setting(
+        15.0,
+        "seconds of silence after which rounds go on without a neighbor",
+        mark=Mark.ASIDE,
+        group=_HOST,
+    )
+    threads: int | None = setting(
+        None,
+        "torch threads (default: all cores; their share if all peers are on this host)",
+        mark=Mark.ASIDE,
+        group=_HOST,
+        ge=1,
+    )
+    base_port: int = setting(
+        7700,
+        "without a federation file rank R listens at this port + R",
+        mark=Mark.ASIDE,
+        group=_HOST,
+        of_rank=False,
+        ge=1,
+        le=65535,
+    )
+    insecure: bool = setting(
+        False, "allow unencrypted connections from other hosts", mark=Mark.ASIDE, group=_HOST, of_rank=False
+    )
+
+
+class SimulationSettings(Section):
+    """How all peers are run in one process."""
+
+    workers: int | None = setting(
+        None,
+        "threads that train the peers of a simulation (default: one a core); same bits",
+        mark=Mark.ASIDE,
+        group=_HOST,
+        of_rank=False,
+        ge=1,
+    )
+
+
+class _AllSettings(
+    SimulationSettings,
+    HostSettings,
+    LogSettings,
+    ComputeSettings,
+    MeasureSettings,
+    PrivacySettings,
+    WireSettings,
+    OptionSettings,
+    StepSettings,
+    MethodSettings,
+    DataSettings,
+    TaskSettings,
+    GraphSettings,
+):
+    """The sections together; pydantic puts the fields of the last base first."""
+
+
+class Addresses(Section):
+    """Where one peer is."""
+
+    address: str | None = Field(None, description="where its neighbors reach it; without one it only dials out")
+    bind: str | None = Field(None, description="where it listens, if that is not `address` (containers, NAT)")
+
+
+def _of_rank() -> dict[str, Any]:
+    """The settings that a federation file may give one rank, each left out unless it is said."""
+    found: dict[str, Any] = {}
+    for name, field in _AllSettings.model_fields.items():
+        if meaning_of(field).of_rank:
+            kind: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+            found[name] = (kind | None, Field(None))
+    return found | {"task_options": (dict[str, Any], Field(default_factory=dict))}
+
+
+if TYPE_CHECKING:
+
+    class RankSettings(Addresses):
+        """What type checkers see; the model that is made below has every setting of `_of_rank`."""
+
+        task_options: dict[str, Any]
+
+else:
+    RankSettings = create_model(
+        "RankSettings",
+        __base__=Addresses,
+        __doc__="`[rank.N]` in dpeer.toml: what is this peer's own and not compared with the others.",
+        **_of_rank(),
+    )
+
+
+class Settings(_AllSettings):
+    """A federation and how it trains. Defaults are the generic ones; they suit small models."""
+
+    rank: dict[Annotated[int, Field(strict=False)], RankSettings] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _settle(self) -> Settings:
+        """Set what follows from other settings: a preset's values, the topology from fresh_neighbors, a file's size."""
+        for name, value in find_preset(self.preset).values.items() if self.preset else ():
+            if name not in self.model_fields_set:
+                setattr(self, name, value)
+                self.model_fields_set.discard(name)  # nobody said so
+        if self.fresh_neighbors is not None:
+            asked = self.topology if "topology" in self.model_fields_set else None
+            self.topology, _ = fresh_topology(self.fresh_neighbors, asked)
+        if self.topology.startswith("file:") and "size" not in self.model_fields_set:
+            self.size = size_of(self.topology)
+        return self
+
+    def of_rank(self, rank: int) -> Settings:
+        """The settings as this rank uses them: its own entries from `[rank.N]` over the common ones.
+
+        Raises:
+            ConfigurationError: there is no such rank.
+        """
+        if not 0 <= rank < self.size:
+            raise ConfigurationError(
+                f"rank {rank} does not exist in a federation of size {self.size}: 0..{self.size - 1}"
+            )
+        own = self.rank.get(rank)
+        if own is None:
+            return self
+        changes = own.model_dump(exclude_none=True, exclude={*Addresses.model_fields, "task_options"})
+        options = {**self.task_options, **own.model_dump()["task_options"]}
+        return self.model_copy(update={**changes, "task_options": options})
+
+
+def default_of(name: str) -> Any:
+    """A setting's value where nobody says otherwise; None for what is no setting."""
+    field = Settings.model_fields.get(name)
+    return None if field is None else field.get_default(call_default_factory=True)
+
+
+def option_names(*but: type[Section]) -> tuple[str, ...]:
+    """The names of all settings that are given one by one, in the order of the help, but for those of some sections."""
+    left_out = {name for section in but for name in section.model_fields}
+    return tuple(name for name in _AllSettings.model_fields if name not in left_out)
+
+
+def aside() -> tuple[str, ...]:
+    """The names of the settings that have no effect on results."""
+    return marked(_AllSettings, Mark.ASIDE)

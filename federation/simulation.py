@@ -1,0 +1,155 @@
+"""All peers of a federation in this process: the same peers, round loop and codec, over in-process transports."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from dpeer.cores import own_cores
+from dpeer.exceptions import TaskError
+from dpeer.federation.assemble import assemble
+from dpeer.federation.disagreement import Disagreement
+from dpeer.federation.folders import held, save_partition
+from dpeer.federation.heap import keep_heap
+from dpeer.federation.settings import Settings
+from dpeer.federation.view import View
+from dpeer.peer import LivenessConfig, Network, Outcome, Peer, PeerConfig, Worker
+from dpeer.peer.logs import close_logger, peer_logger
+from dpeer.results.files import DISAGREEMENT, rank_folder
+from dpeer.training import forget
+
+T = TypeVar("T")
+
+
+class Simulation:
+    """A federation in one process.
+
+    Args:
+        settings: The federation's.
+        view: Told what happens.
+        resume: Continue from the checkpoints.
+        new_data: The data are others than those of earlier runs in the folders.
+    """
+
+    def __init__(self, settings: Settings, view: View, *, resume: bool, new_data: bool = False) -> None:
+        self._settings = settings
+        self._view = view
+        self._resume, self._new_data = resume, new_data
+        self._peers: list[Peer] = []
+        self._bodies: list[Callable[[], Tensor]] = []
+        self._disagreement: Disagreement | None = None
+        self._stopping = False
+        self._notes: list[str] = []
+        self.connected = False
+
+    async def run(self) -> list[Outcome]:
+        """Assemble all peers and run their rounds together; outcomes by rank (none if stopped before the first).
+
+        Raises:
+            DpeerError: the first one that any peer raised; the others have been ended.
+        """
+        # A worker thread per core, one torch thread each: faster than one thread of many, and bit-identical.
+        workers = min(self._settings.size, self._settings.workers or len(own_cores()))
+        executor, disk = (
+            ThreadPoolExecutor(workers, name, initializer=torch.set_num_threads, initargs=(1,))
+            for name in ("tensors", "disk")
+        )
+        keep_heap()
+        network = Network()
+        logs = []
+        resources = ExitStack()
+        try:
+            for rank in range(self._settings.size):
+                if self._stopping:
+                    return []
+                own = self._settings.of_rank(rank).model_copy(update={"out": self._settings.out})
+                resources.enter_context(held(rank_folder(own.out, rank)))
+                log = peer_logger(rank, rank_folder(own.out, rank) / "log.jsonl", own.log_level)
+                logs.append(log)
+                self._peers.append(await self._peer(own, rank, network, Worker(executor, disk), log))
+            forget()
+            if self._stopping:
+                return []
+            self._disagreement = Disagreement(
+                self._settings.out / DISAGREEMENT, self._bodies, Worker(executor),
+                every=self._settings.evaluate_every, rounds=self._settings.rounds, resume=self._resume,
+            )  # fmt: skip
+            addresses = {peer.config.rank: await peer.listen() for peer in self._peers}
+            known = {rank: address for rank, address in addresses.items() if address is not None}
+            self.connected = True
+            self._view.notes(self._notes)
+            outcomes = await _all(_blaming(peer.config.rank, peer.serve(known)) for peer in self._peers)
+            await self._disagreement.written()
+            return outcomes
+        finally:
+            executor.shutdown(wait=True, cancel_futures=True)
+            disk.shutdown(wait=True, cancel_futures=True)
+            for log in logs:
+                close_logger(log)
+            resources.close()
+
+    def stop(self) -> None:
+        """Stop all peers after their current minibatch; asked again, exit."""
+        if self._stopping:
+            os._exit(130)
+        self._stopping = True
+        for peer in self._peers:
+            peer.stop()
+
+    async def _peer(self, own: Settings, rank: int, network: Network, worker: Worker, log: Any) -> Peer:
+        assembly = await _blaming(rank, worker.run(assemble, own, rank, resume=self._resume, new_data=self._new_data))
+        save_partition(rank_folder(own.out, rank), assembly.indices, resume=self._resume)
+        for note in assembly.notes:
+            log.info("%s", note)
+        if rank == 0:
+            self._notes = assembly.notes
+        learner = assembly.learner
+        self._bodies.append(lambda: learner.body)
+        config = PeerConfig(
+            rank=rank,
+            rounds=own.rounds,
+            listen=f"inproc://rank-{rank}",
+            fingerprint=assembly.fingerprint,
+            evaluate_every=own.evaluate_every,
+            wait=own.wait,
+            # Peers of one process cannot be lost one by one.
+            liveness=LivenessConfig(heartbeat=0),
+            out=rank_folder(own.out, rank),
+            resume=self._resume,
+        )
+        return Peer(
+            config, assembly.topology, assembly.learner, network.transport(), worker, log,
+            facts=assembly.facts, on_record=lambda entry: self._record(rank, entry),
+        )  # fmt: skip
+
+    def _record(self, rank: int, entry: dict[str, Any]) -> None:
+        assert self._disagreement is not None, "made before the peers begin"
+        self._disagreement.record(rank, entry["round"])
+        self._view.record(rank, entry)
+
+
+async def _blaming(rank: int, run: Awaitable[T]) -> T:
+    """Run or make a peer; what its task or data made fail is said with its rank, for there are many here."""
+    try:
+        return await run
+    except TaskError as error:
+        raise TaskError(f"rank {rank}: {error}") from error
+
+
+async def _all(runs: Iterable[Any]) -> list[Outcome]:
+    """Run everything together; the first error ends the rest and is raised."""
+    tasks = [asyncio.create_task(run) for run in runs]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    failed = next((task for task in tasks if task.done() and not task.cancelled() and task.exception()), None)
+    if failed is not None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return [task.result() for task in ([failed] if failed else tasks)]

@@ -1,0 +1,126 @@
+"""DIR/summary.json: what all peers of a run came to."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, pstdev
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import safe_open
+
+from dpeer.peer.checkpoint import latest
+from dpeer.results.costs import worst
+from dpeer.results.files import rank_folder, write_json
+
+_COMMON = ("size", "topology", "algorithm", "task", "partition", "rounds", "seed", "spectral_gap")
+
+
+def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
+    """Read every peer's summary and write DIR/summary.json; a peer that left none counts as null.
+
+    Args:
+        out: The run's folder.
+        ranks: Number of peers.
+        seconds: Wall time of the whole run.
+
+    Returns:
+        What was written.
+    """
+    peers = [_read(rank_folder(out, rank) / "summary.json") for rank in range(ranks)]
+    there = [peer for peer in peers if peer is not None]
+    first: Mapping[str, Any] = there[0] if there else {}
+    accuracy = [peer["accuracy"] if peer else None for peer in peers]
+    known = [value for value in accuracy if value is not None]
+    epsilons = [peer["epsilon"] for peer in there if peer["epsilon"] is not None]
+    spent = _privacy([peer["privacy"] for peer in there if peer.get("privacy")])
+    summary = {
+        **{name: first.get(name) for name in _COMMON},
+        "status": _status(peers),
+        "completed_rounds": [peer["completed_rounds"] if peer else None for peer in peers],
+        "kept_round": [peer.get("kept_round") if peer else None for peer in peers],
+        "accuracy": accuracy,
+        "accuracy_mean": _mean(accuracy),
+        "accuracy_std": pstdev(known) if known else None,
+        "accuracy_min": min(known) if known else None,
+        "accuracy_trained_mean": _mean([peer["accuracy_trained"] for peer in there]),
+        "test_loss": [peer.get("test_loss") if peer else None for peer in peers],
+        "consensus_distance": _consensus_distance(out, [peer["rank"] for peer in there]),
+        "body_parameters": first.get("body_parameters"),
+        "head_parameters": first.get("head_parameters"),
+        "bytes_sent": sum(peer["bytes_sent"] for peer in there),
+        "wall_seconds": round(seconds, 3),
+        "epsilon": spent["epsilon"] if spent else max(epsilons, default=None),
+        "delta": first.get("delta"),
+        "privacy": spent,
+        "lost": {str(peer["rank"]): peer["lost"] for peer in there if peer["lost"]},
+        "settings": first.get("settings"),
+    }
+    write_json(out / "summary.json", summary)
+    return summary
+
+
+def _status(peers: Sequence[Mapping[str, Any] | None]) -> str:
+    """Failed if a peer left no summary; stopped if one was stopped; else done."""
+    if any(peer is None for peer in peers):
+        return "failed"
+    return "done" if all(peer and peer["status"] == "done" for peer in peers) else "stopped"
+
+
+def wall_seconds(out: Path) -> float:
+    """How long an earlier part of the run took, from its summary; 0 if there is none."""
+    earlier = _read(out / "summary.json")
+    return float(earlier["wall_seconds"]) if earlier else 0.0
+
+
+def _privacy(peers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """What the peer that has spent most has spent, without what is about its last update."""
+    if not peers:
+        return None
+    most = max(peers, key=lambda spent: math.inf if spent["epsilon"] is None else spent["epsilon"])
+    return {name: value for name, value in most.items() if name in _SPENT} | worst(peers)
+
+
+_SPENT = (
+    "guarantee", "epsilon", "delta", "releases", "epsilon_neighbor", "epsilon_aggregate", "epsilon_of_this_run",
+    "earlier_releases", "released_without_noise",
+)  # fmt: skip
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return fmean(known) if known else None
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None  # killed before its end
+    return content
+
+
+def _consensus_distance(out: Path, ranks: list[int]) -> float | None:
+    """sqrt(mean over peers of ||u_i - mean u||^2), from the checkpoints: what predicts may be another model.
+
+    None where nothing is shared.
+    """
+    bodies = [body for rank in ranks if (body := _body(rank_folder(out, rank))) is not None]
+    if not bodies:
+        return None
+    mean = np.mean(bodies, axis=0)
+    return math.sqrt(fmean(float(np.sum((body - mean) ** 2)) for body in bodies))
+
+
+def _body(folder: Path) -> NDArray[np.float64] | None:
+    """A peer's body after its last completed round, as its learner saved it; None if there is none."""
+    found = latest(folder / "checkpoint")
+    if found is None:
+        return None
+    with safe_open(found / "learner" / "learner.safetensors", framework="np") as tensors:
+        body: NDArray[np.float64] = tensors.get_tensor("last/body").astype(np.float64)
+    return body if body.size else None

@@ -1,0 +1,30 @@
+"""What was dropped: counted by reason, logged once per link and reason."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+from dpeer.exceptions import ProtocolError
+from dpeer.peer.transports import Link
+
+_REMEMBERED = 1024
+
+
+class Rejections:
+    """Counts what arrived and was of no use.
+
+    Strangers can open any number of links, so what is remembered of them, and what is logged, is bounded.
+    """
+
+    def __init__(self, log: logging.Logger) -> None:
+        self.counts: Counter[str] = Counter()
+        self._log = log
+        self._logged: set[tuple[Link, str]] = set()
+
+    def count(self, link: Link, who: str, error: ProtocolError) -> None:
+        """A message from `who` on this link was dropped."""
+        self.counts[error.reason] += 1
+        if (link, error.reason) not in self._logged and len(self._logged) < _REMEMBERED:
+            self._logged.add((link, error.reason))
+            self._log.warning("dropped a message from %s: %s", who, error)

@@ -1,0 +1,180 @@
+"""What lasts of a peer's run: checkpoint, metrics.jsonl, model and summary, kept in step with each other.
+
+Everything here blocks on the disk: the peer calls it on its worker.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dpeer.exceptions import CheckpointError
+from dpeer.peer import checkpoint
+from dpeer.peer.config import PeerConfig
+from dpeer.peer.learner import Learner
+from dpeer.peer.outbox import Outbox
+from dpeer.results.files import count_lines, write_json
+from dpeer.results.metrics import MetricsFile
+
+
+class RunFolder:
+    """One peer's folder.
+
+    Args:
+        config: Where it is, and what must not have changed since a checkpoint was written.
+        learner: Saved, loaded, and asked for the model.
+        outbox: Its last body goes into the checkpoint and comes back from it.
+        lost: Whom rounds had to go on without, and why; kept over a resume.
+        facts: What summary.json says about the run besides its results.
+
+    Attributes:
+        last: The last line of metrics.jsonl.
+    """
+
+    def __init__(
+        self, config: PeerConfig, learner: Learner, outbox: Outbox, lost: dict[int, str], facts: Mapping[str, Any]
+    ) -> None:
+        self._config = config
+        self._learner = learner
+        self._outbox = outbox
+        self._lost = lost
+        self._facts = dict(facts)
+        self._metrics = MetricsFile(None, 0)
+        self._earlier_seconds = 0.0
+        self._began = time.monotonic()
+
+    @property
+    def last(self) -> dict[str, Any] | None:
+        """The last completed round's line of metrics.jsonl."""
+        return self._metrics.last
+
+    @property
+    def completed(self) -> int:
+        """How many rounds are completed."""
+        return 0 if self.last is None else int(self.last["round"]) + 1
+
+    def take_up(self) -> int:
+        """Load the checkpoint when resuming; return the first round to run. Nothing is written yet.
+
+        Raises:
+            CheckpointError: it is damaged, of another run, or not in step with metrics.jsonl.
+        """
+        state = self._load() if self._config.resume else None
+        start = state.next_round if state else 0
+        out = self._config.out
+        metrics = out / "metrics.jsonl" if out else None
+        if metrics and self._config.resume and state is None and count_lines(metrics) > 1:
+            # One line is what a process leaves that was killed while it saved its first round.
+            raise CheckpointError(
+                f"{str(metrics)!r} has completed rounds but there is no checkpoint: "
+                f"restore {str(self._checkpoints)!r}, or start over with --overwrite"
+            )
+        self._metrics = MetricsFile(metrics, start)
+        if self.completed != start:
+            raise CheckpointError(f"metrics.jsonl in {str(out)!r} lacks rounds before {start}: it is damaged")
+        if state is not None:
+            if state.released is not None:
+                self._outbox.add(start - 1, state.released, state.receivers)
+            extra = state.extra or {}
+            self._earlier_seconds = float(extra.get("seconds", 0.0))
+            self._lost.update({int(rank): reason for rank, reason in extra.get("lost", {}).items()})
+        return start
+
+    def begin(self) -> None:
+        """Remove what an earlier run left: all of it, or when resuming what is not true any more. Its time begins."""
+        self._began = time.monotonic()
+        if not self._config.resume:
+            self._learner.start_over()
+        out = self._config.out
+        if out is None or self._checkpoints is None:
+            return
+        (out / "summary.json").unlink(missing_ok=True)
+        if not self._config.resume:
+            (out / "model.safetensors").unlink(missing_ok=True)
+            shutil.rmtree(self._checkpoints, ignore_errors=True)
+        self._metrics.rewrite()
+
+    def complete(self, entry: dict[str, Any]) -> None:
+        """Make a round last."""
+        # The line first: a line without its checkpoint is dropped on resume, a checkpoint without its line is damage.
+        self._metrics.append(entry)
+        if self._checkpoints is None:
+            return
+        number = entry["round"]
+        state = checkpoint.State(
+            next_round=number + 1,
+            fingerprint=self._config.fingerprint,
+            receivers=self._outbox.receivers.get(number, ()),
+            released=self._outbox.frames.get(number),
+            extra={"seconds": self._seconds(), "lost": _by_name(self._lost)},
+        )
+        checkpoint.write(self._checkpoints, state, self._learner.save)
+
+    def conclude(self, status: str, dropped: Mapping[str, int]) -> None:
+        """Write the model and the summary of the last completed round."""
+        out = self._config.out
+        if out is None:
+            return
+        # What has been released counts, whichever round's model is kept, and whether its round was completed or not.
+        spent = self._learner.privacy
+        if self.completed:
+            if status == "stopped":
+                self._load()  # back from the middle of the discarded round
+            self._learner.write_model(out / "model.safetensors")
+        results = self._results(status) | {
+            "epsilon": spent["epsilon"] if spent else None,
+            "delta": spent["delta"] if spent else None,
+            "privacy": spent,
+        }
+        results |= {"lost": _by_name(self._lost), "dropped": dict(dropped)}
+        write_json(out / "summary.json", self._facts | results)
+
+    def _results(self, status: str) -> dict[str, Any]:
+        best = self._learner.best_round
+        kept = (None if best is None else self._metrics.entry(best)) or self.last or {}
+        names = ("accuracy", "accuracy_trained", "test_loss", "metrics", "train_loss")
+        return {
+            "rank": self._config.rank,
+            "status": status,
+            "completed_rounds": self.completed,
+            "kept_round": kept.get("round"),
+            **{name: kept.get(name) for name in names},
+            "bytes_sent": self._metrics.bytes_sent,
+            "bytes_received": self._metrics.bytes_received,
+            "wall_seconds": round(self._seconds(), 3),
+        }
+
+    def _load(self) -> checkpoint.State | None:
+        found = checkpoint.latest(self._checkpoints) if self._checkpoints else None
+        if found is None:
+            return None
+        state = checkpoint.read(found, self._learner.load)
+        for field, here in self._config.fingerprint.items():
+            there = state.fingerprint.get(field)
+            # More rounds than planned are welcome: nothing that happened so far depended on the plan.
+            if field != "rounds" and there != here:
+                raise CheckpointError(
+                    f"checkpoint {str(found)!r} is of another run: {field} is {there!r} there and {here!r} here; "
+                    "use the same settings, or start over with --overwrite"
+                )
+        if state.next_round > self._config.rounds:
+            raise CheckpointError(
+                f"checkpoint {str(found)!r} has completed {state.next_round} rounds, more than "
+                f"--rounds {self._config.rounds}"
+            )
+        return state
+
+    @property
+    def _checkpoints(self) -> Path | None:
+        return self._config.out / "checkpoint" if self._config.out else None
+
+    def _seconds(self) -> float:
+        return self._earlier_seconds + time.monotonic() - self._began
+
+
+def _by_name(lost: Mapping[int, str]) -> dict[str, str]:
+    """JSON's keys are strings."""
+    return {str(rank): reason for rank, reason in lost.items()}

@@ -1,0 +1,114 @@
+"""The numbers behind the pictures and the table: means over peers and seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import numpy as np
+
+from dpeer.report.groups import Group
+from dpeer.results.runs import Run, number
+
+BAND = (10, 90)
+"""The percentiles of the peers between which a band lies: one odd peer of a hundred does not widen it."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What the runs are judged by.
+
+    Attributes:
+        key: Its name in the files.
+        trained: The name of the same after local training, if there is one.
+        name: In words.
+        axis: With its unit.
+        most_is_best: Whether the lowest is the worst.
+    """
+
+    key: str
+    trained: str | None
+    name: str
+    axis: str
+    most_is_best: bool = True
+
+    def worst(self, values: Mapping[int, float]) -> tuple[int, float]:
+        """The worst peer's rank and value."""
+        rank = (min if self.most_is_best else max)(values, key=lambda one: values[one])
+        return rank, values[rank]
+
+
+ACCURACY = Measure("accuracy", "accuracy_trained", "accuracy", "accuracy (share correct)")
+LOSS = Measure("test_loss", None, "test loss", "test loss (the task's own unit)", most_is_best=False)
+
+
+def choose(groups: Sequence[Group]) -> Measure:
+    """Accuracy if any run has one; a regression has a loss only."""
+    return ACCURACY if any(run.finals("accuracy") for group in groups for run in group.runs) else LOSS
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A value by rounds completed; low and high are the band over all peers of all seeds."""
+
+    rounds: list[int]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+
+
+def by_round(group: Group, key: str) -> Curve:
+    """The mean over seeds of the means over peers, in the rounds that all seeds have."""
+    series = [run.by_round(key) for run in group.runs]
+    shared = sorted(set.intersection(*(set(values) for values in series)))
+    means = [fmean(fmean(values[when]) for values in series) for when in shared]
+    bands = [np.percentile([value for values in series for value in values[when]], BAND) for when in shared]
+    low, high = ([float(band[side]) for band in bands] for side in (0, 1))
+    return Curve([when + 1 for when in shared], means, low, high)
+
+
+def sent_by_round(group: Group) -> Curve:
+    """Bytes that a peer has sent since the start, from 0 rounds on: the mean and, as `high`, the busiest peer's."""
+    series = [totals for run in group.runs if (totals := _totals(run))]
+    shared = sorted(set.intersection(*(set(totals) for totals in series))) if series else []
+    mean = [fmean(fmean(totals[when]) for totals in series) for when in shared]
+    high = [fmean(max(totals[when]) for totals in series) for when in shared]
+    return Curve(shared, mean, mean, high)
+
+
+def _totals(run: Run) -> dict[int, list[float]]:
+    """What every peer has sent by the number of rounds completed, as far as all peers have come."""
+    logs = [peer.entries for peer in run.peers.values() if peer.entries]
+    if not logs:
+        return {}
+    rounds = sorted({when for entries in logs for when in entries})
+    if run.status == "unfinished":
+        rounds = [when for when in rounds if when < run.completed]
+    sent = [0.0] * len(logs)
+    found = {0: list(sent)}
+    for when in rounds:
+        for row, entries in enumerate(logs):
+            sent[row] += number(entries.get(when, {}).get("bytes_sent")) or 0.0
+        found[when + 1] = list(sent)
+    return found
+
+
+def mean_of(group: Group, key: str) -> list[float]:
+    """Every seed's mean over its peers at the end."""
+    return [fmean(values.values()) for run in group.runs if (values := run.finals(key))]
+
+
+def distances(group: Group) -> list[float]:
+    """Every seed's consensus distance at the end."""
+    return [run.distance for run in group.runs if run.distance is not None]
+
+
+def distance_by_round(group: Group) -> Curve:
+    """The mean over the seeds that recorded it, and their range."""
+    series = [run.distances for run in group.runs if run.distances]
+    shared = sorted(set.intersection(*(set(values) for values in series))) if series else []
+    values = [[each[when] for each in series] for when in shared]
+    return Curve(
+        [when + 1 for when in shared], [fmean(v) for v in values], [min(v) for v in values], [max(v) for v in values]
+    )

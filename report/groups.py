@@ -1,0 +1,187 @@
+"""Runs that differ in nothing but their seed are one line of a report; what differs otherwise names the lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from dpeer.federation.settings import Settings, aside, default_of
+from dpeer.results.runs import Run
+
+_SEEDS = ("seed", "seed_partition", "seed_init", "seed_batches")
+# Where and how it was run, which decides nothing about its results.
+_ASIDE = {*_SEEDS, *aside(), "rank"}
+_FIRST = ("algorithm", "topology", "partition", "task", "size", "participation", "rounds", "body_lr", "head_lr")
+_ALWAYS = ("algorithm", "topology")
+_LONG = 60
+
+Differing = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that are shown as one.
+
+    Attributes:
+        number: Its place in the report, from 1.
+        label: What it is called.
+        values: Its value of every setting in which groups differ, as text.
+        runs: One a seed.
+    """
+
+    number: int
+    label: str
+    values: Mapping[str, str]
+    runs: tuple[Run, ...]
+
+    @property
+    def name(self) -> str:
+        """The label, with the number of seeds if there are several."""
+        return f"{self.label} ({len(self.runs)} seeds)" if len(self.runs) > 1 else self.label
+
+    @property
+    def size(self) -> int:
+        """The number of peers."""
+        return self.runs[0].size
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """All groups of a report.
+
+    Attributes:
+        groups: In the order in which their folders were named.
+        differing: The settings in which they differ, what matters most first.
+        naming: Those of them that it takes to tell the groups apart.
+        common: The settings that they have in common, as text.
+    """
+
+    groups: tuple[Group, ...]
+    differing: Differing
+    naming: Differing
+    common: Mapping[str, str]
+
+
+def group_runs(runs: Sequence[Run], labels: Sequence[str] = ()) -> Grouped:
+    """Put runs together that differ in nothing but their seed.
+
+    Args:
+        runs: All runs.
+        labels: What the runs of the first, second, ... folder are called; runs of different names stay apart.
+    """
+    together = [group for one in _by(runs, lambda run: _key(run, labels)) for group in _apart(one)]
+    settings = [_plain(group[0]) for group in together]
+    keys = list(dict.fromkeys(key for each in settings for key in each))
+    texts = [{key: as_text(each.get(key)) for key in keys} for each in settings]
+    varied = [key for key in keys if len({each[key] for each in texts}) > 1]
+    differing = tuple(sorted(varied, key=lambda key: _FIRST.index(key) if key in _FIRST else len(_FIRST)))
+    common = {key: texts[0][key] for key in keys if key not in varied}
+    values = [{key: each[key] for key in differing} for each in texts]
+    naming = _enough(values, differing)
+    told = [{key: each[key] for key in naming} for each in values]
+    names = _labels(together, told, labels)
+    groups = tuple(
+        Group(number, label, value, tuple(group))
+        for number, (label, value, group) in enumerate(zip(names, values, together, strict=True), 1)
+    )
+    return Grouped(groups, differing, naming, common)
+
+
+def _enough(values: list[dict[str, str]], differing: Differing) -> Differing:
+    """Settings, from the first on, that set more groups apart than those before them do."""
+    kept: list[str] = []
+    apart = 1
+    for key in differing:
+        distinct = len({tuple(each[one] for one in (*kept, key)) for each in values})
+        if distinct > apart:
+            kept.append(key)
+            apart = distinct
+    for key in [key for key in reversed(kept) if key not in _ALWAYS]:
+        fewer = [one for one in kept if one != key]
+        if len({tuple(each[one] for one in fewer) for each in values}) == apart:
+            kept = fewer  # what came after it says as much
+    return tuple(kept)
+
+
+def short(values: Mapping[str, str]) -> str:
+    """Values of settings in few words: names alone say what they are of, numbers do not."""
+    bare = {"task", "partition", "algorithm", "topology"}
+    return ", ".join(text if key in bare else f"{key} {text}" for key, text in values.items())
+
+
+def as_text(value: Any) -> str:
+    """A setting's value."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={inner}" for key, inner in value.items()) or "-"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _plain(run: Run) -> dict[str, Any]:
+    """What decides about its results; a run of a version that had no such setting yet did as the default does."""
+    known = {**_defaults(), **run.settings} if "weights" in run.settings else run.settings
+    return {key: value for key, value in known.items() if key not in _ASIDE and value not in (None, {}, [])}
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    return {key: default_of(key) for key in Settings.model_fields}
+
+
+def _key(run: Run, labels: Sequence[str]) -> tuple[str, str]:
+    texts = sorted((key, as_text(value)) for key, value in _plain(run).items())
+    return (labels[run.source] if run.source < len(labels) else ""), repr(texts)
+
+
+def _seed(run: Run) -> str:
+    return repr([run.settings.get(key) for key in _SEEDS])
+
+
+def _apart(runs: list[Run]) -> list[list[Run]]:
+    """The same seed twice is not two seeds: those of one folder stay together if that helps, else each is alone."""
+    if len({_seed(run) for run in runs}) == len(runs):
+        return [runs]
+    sources = _by(runs, lambda run: run.source)
+    if len(sources) > 1:
+        return [group for one in sources for group in _apart(one)]
+    return [[run] for run in runs]
+
+
+def _by(runs: Iterable[Run], key: Any) -> list[list[Run]]:
+    found: dict[Any, list[Run]] = {}
+    for run in runs:
+        found.setdefault(key(run), []).append(run)
+    return list(found.values())
+
+
+def _labels(together: list[list[Run]], values: list[dict[str, str]], labels: Sequence[str]) -> list[str]:
+    """What each is called: its label, what sets it apart, and its folder where that leaves two the same."""
+    first = [group[0] for group in together]
+    given = [labels[run.source] if run.source < len(labels) else "" for run in first]
+    # A label that only one group has is enough of a name.
+    parts = [
+        [text for text in (label, "" if label and given.count(label) == 1 else short(value)) if text]
+        for label, value in zip(given, values, strict=True)
+    ]
+    names = [
+        ": ".join(part) or str(run.settings.get("algorithm") or _place(run))
+        for part, run in zip(parts, first, strict=True)
+    ]
+    twice = [names.count(name) > 1 for name in names]
+    names = [
+        f"{name} in {_place(run)}" if again else name for name, run, again in zip(names, first, twice, strict=True)
+    ]
+    return [_cut(name, number) for number, name in enumerate(names, 1)]
+
+
+def _place(run: Run) -> str:
+    return str(run.folder) if run.folder.name in ("", ".", "..") else run.folder.name
+
+
+def _cut(name: str, number: int) -> str:
+    return name if len(name) <= _LONG else f"{name[: _LONG - 8]}… (no. {number})"

@@ -1,0 +1,187 @@
+"""How the report's pictures look, and what becomes of a figure. Imports matplotlib: import this when it is needed."""
+
+from __future__ import annotations
+
+import io
+import math
+import textwrap
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import matplotlib.style
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+
+from dpeer.report.panels import Arranged
+
+WIDTH = 7.4
+"""Inches; with this font letters are as large as the page's own when the page is 60 characters wide."""
+
+_DPI = 160
+_CHARACTERS = 98
+_SETTINGS = {
+    "font.size": 11.0,
+    "axes.titlesize": 11.0,
+    "legend.fontsize": 10.0,
+    "xtick.labelsize": 10.0,
+    "ytick.labelsize": 10.0,
+    "text.parse_math": False,  # a dollar sign in a label is one
+}
+
+# Okabe and Ito's palette, which color-blind people can tell apart, with a grey for its yellow, too pale on white.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00", "#777777")
+MARKERS = "osD^vXP*"
+
+
+@dataclass(frozen=True)
+class Section:
+    """One part of the page.
+
+    Attributes:
+        name: Its picture's file, without the ending.
+        title: Its heading.
+        caption: How to read it; why there is no picture, if there is none.
+        alt: The picture in words.
+        png: The picture.
+    """
+
+    name: str
+    title: str
+    caption: str
+    alt: str = ""
+    png: bytes | None = None
+
+
+@contextmanager
+def looks() -> Iterator[None]:
+    """Draw within this: not what the user has set for other pictures, and nothing stays set."""
+    with matplotlib.style.context(["default", _SETTINGS]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # a label in letters that the font has not
+        yield
+
+
+def new_figure(height: float, width: float = WIDTH) -> Figure:
+    """An empty figure."""
+    return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
+
+
+def render(figure: Figure) -> bytes:
+    """The figure as a PNG file's content."""
+    file = io.BytesIO()
+    figure.savefig(file, format="png", dpi=_DPI)
+    return file.getvalue()
+
+
+def look(style: int) -> dict[str, Any]:
+    """Color and marker of a group."""
+    return {"color": COLORS[style % len(COLORS)], "marker": MARKERS[style % len(MARKERS)], "ms": 5.5, "lw": 1.7}
+
+
+def panel_axes(arranged: Arranged, *, share_x: bool = True) -> tuple[Figure, list[Axes]]:
+    """A figure with axes for every panel, and room below them for the legend."""
+    count = len(arranged.panels)
+    columns = _columns(count)
+    rows = math.ceil(count / columns)
+    figure = new_figure((4.0 if columns == 1 else 2.5 * rows) + 0.2 * len(arranged.names) + 0.6)
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=True, sharex=share_x).ravel()
+    for axes in grid[count:]:
+        axes.set_visible(False)
+    for axes, panel in zip(grid, arranged.panels, strict=False):
+        axes.set_title(textwrap.shorten(panel.title, 76 // columns, placeholder="…"))
+        tidy(axes)
+    if count < len(grid):
+        # Ticks that the panels below would have had.
+        for axes in grid[count - columns : count]:
+            axes.xaxis.set_tick_params(labelbottom=True)
+    return figure, list(grid[:count])
+
+
+def _columns(count: int) -> int:
+    return 1 if count == 1 else 2 if count <= 4 else 3
+
+
+def label_outer(axes: list[Axes], x: str, y: str) -> None:
+    """Name the axes of the panels at the left and at the bottom."""
+    columns = _columns(len(axes))
+    for number, one in enumerate(axes):
+        if number % columns == 0:
+            one.set_ylabel(y)
+        if number >= len(axes) - columns:
+            one.set_xlabel(x if columns < 3 else textwrap.fill(x, 28))
+
+
+def log_ticks(axis: Axis) -> None:
+    """Powers of ten and two values between them, written as numbers: there is no math text here."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def tidy(axes: Axes) -> None:
+    """Pale lines behind the data, no frame."""
+    axes.grid(color="#dddddd", lw=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def whole_rounds(axes: Axes, least: int, most: int) -> None:
+    """No half rounds on the axis, and none after the last, where something else may be drawn."""
+    ticks = MaxNLocator(nbins=7, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1).tick_values(0, max(most, 1))
+    axes.set_xticks([tick for tick in ticks if least <= tick <= most])
+
+
+def legend(figure: Figure, names: Mapping[int, str], kinds: list[Artist]) -> None:
+    """For all panels together: the kinds of lines above them, the groups below."""
+    groups: list[Artist] = [Line2D([], [], **look(style), label=clip(name)) for style, name in sorted(names.items())]
+    if groups:
+        figure.legend(handles=groups, loc="outside lower center", **_in_columns(groups))
+    if kinds:
+        figure.legend(handles=kinds, loc="outside upper center", **_in_columns(kinds))
+
+
+def _in_columns(handles: list[Artist]) -> dict[str, Any]:
+    """As many columns as fit beside one another; matplotlib fills them from the top, the first ones with one more."""
+    lengths = [len(str(handle.get_label())) + 9 for handle in handles]
+    for columns in range(min(4, len(handles)), 1, -1):
+        if sum(int(part.max()) for part in np.array_split(lengths, columns)) <= _CHARACTERS:
+            break
+    else:
+        columns = 1
+    return {"ncols": columns, "frameon": False, "handlelength": 2.6}
+
+
+def name_rows(axes: Axes, names: list[str]) -> None:
+    """A name beside each row, in two lines where it is long."""
+    axes.set_yticks(range(len(names)), [wrap(clip(name, 76), 38) for name in names])
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    tidy(axes)
+    axes.grid(axis="y", visible=False)
+
+
+def wrap(name: str, width: int) -> str:
+    """A label in two lines, broken between settings if that is enough."""
+    lines = [""]
+    for part in name.split(", "):
+        joined = f"{lines[-1]}, {part}" if lines[-1] else part
+        if len(joined) <= width or not lines[-1]:
+            lines[-1] = joined
+        else:
+            lines[-1] += ","
+            lines.append(part)
+    fitting = len(lines) <= 2 and max(map(len, lines)) <= width + 2
+    return "\n".join(lines if fitting else textwrap.wrap(name, width, max_lines=2, placeholder="…"))
+
+
+def clip(name: str, most: int = 64) -> str:
+    """A name that leaves room for the picture; matplotlib leaves out what begins with an underscore."""
+    name = f" {name}" if name.startswith("_") else name
+    return name if len(name) <= most else f"{name[: most - 1]}…"

@@ -1,0 +1,112 @@
+"""The table of a report: what each group ended with, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from dpeer.report.curves import Measure, distances, mean_of
+from dpeer.report.groups import Group
+from dpeer.report.panels import LINES
+from dpeer.report.style import COLORS
+from dpeer.results import units
+from dpeer.results.costs import EPSILONS, cost, worst
+from dpeer.results.runs import number
+
+NONE = "-"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One group's line: a color if its pictures have one, and a text for each column."""
+
+    number: int
+    color: str | None
+    label: str
+    cells: tuple[str, ...]
+
+
+def columns(groups: Sequence[Group], measure: Measure) -> list[str]:
+    """The headings of what `rows` holds, after the label."""
+    trained = [f"{measure.name} after local training (mean)"] if measure.trained else []
+    return [
+        "seeds",
+        "peers",
+        f"{measure.name} after mixing (mean)",
+        *trained,
+        f"worst peer's {measure.name}",
+        "sent in all",
+        "wall time",
+        "consensus distance",
+        *(["epsilon"] if _private(groups) else []),
+    ]
+
+
+def rows(groups: Sequence[Group], measure: Measure) -> list[Row]:
+    """A line for each group."""
+    return [
+        Row(
+            group.number,
+            COLORS[group.number - 1] if len(groups) <= LINES else None,
+            group.label,
+            tuple(_cells(group, measure, private=_private(groups))),
+        )
+        for group in groups
+    ]
+
+
+def _cells(group: Group, measure: Measure, *, private: bool) -> list[str]:
+    runs = group.runs
+    trained = [_over(mean_of(group, measure.trained), _four)] if measure.trained else []
+    return [
+        str(len(runs)),
+        str(group.size),
+        _over(mean_of(group, measure.key), _four),
+        *trained,
+        _worst(group, measure),
+        units.size(round(fmean(run.bytes_sent for run in runs))),
+        _over([run.wall_seconds for run in runs if run.wall_seconds is not None], units.duration, spread=False),
+        _over(distances(group), lambda value: f"{value:.4g}", spread=False),
+        *([_epsilon(group)] if private else []),
+    ]
+
+
+def _private(groups: Sequence[Group]) -> bool:
+    return any(_epsilon(group) != NONE for group in groups)
+
+
+def _epsilon(group: Group) -> str:
+    """The largest of all peers and seeds, for a budget is no mean; against both adversaries where there are two."""
+    summaries = [run.summary.get("privacy") for run in group.runs]
+    peers = [peer.spent() for run in group.runs for peer in run.peers.values()]
+    found = [spent for spent in (*summaries, *peers) if isinstance(spent, Mapping) and "epsilon" in spent]
+    if found:
+        numbers = [{key: number(value) for key, value in spent.items() if key in EPSILONS} for spent in found]
+        return cost(worst(numbers)).removeprefix("epsilon ")
+    # Written before there was more to say about it.
+    values = [value for run in group.runs for value in run.finals("epsilon").values()]
+    values += [value for run in group.runs if (value := number(run.summary.get("epsilon"))) is not None]
+    return f"{max(values):.4g}" if values else NONE
+
+
+def _over(values: Sequence[float], text: Callable[[float], str], *, spread: bool = True) -> str:
+    """The mean over seeds and, of several, their standard deviation."""
+    if not values:
+        return NONE
+    many = spread and len(values) > 1
+    return text(fmean(values)) + (f" ± {text(stdev(values))}" if many else "")
+
+
+def _worst(group: Group, measure: Measure) -> str:
+    """Of all seeds the worst peer, and which it is."""
+    found = [(run, *measure.worst(values)) for run in group.runs if (values := run.finals(measure.key))]
+    if not found:
+        return NONE
+    run, rank, value = (min if measure.most_is_best else max)(found, key=lambda one: one[2])
+    seed = f", seed {run.settings.get('seed')}" if len(group.runs) > 1 else ""
+    return f"{_four(value)} (rank {rank}{seed})"
+
+
+def _four(value: float) -> str:
+    return f"{value:.4f}"

@@ -1,0 +1,124 @@
+"""One graph drawn: its peers, and its edges or those of its first rounds. Imports matplotlib, which is an extra."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.lines import Line2D
+from matplotlib.patches import FancyArrowPatch
+
+from dpeer.report.layout import Points, place, segments
+from dpeer.topology import AnyTopology, ChangingTopology
+
+_NUMBERED = 24
+"""The largest size whose peers are numbered and whose edges have arrows."""
+
+_PERIOD = 10
+"""The most rounds shown of a graph that repeats: a period of a thousand peers'."""
+
+_ROUNDS = 4
+"""The most rounds shown of a graph that never repeats."""
+
+_DRAWN = 20_000
+"""The most edges drawn: more take long, and look no different."""
+
+_NAME = 28
+
+_VECTORS = 2000
+"""The most edges that are lines of their own in an SVG, which more would make slow to open."""
+
+
+def draw_tile(axes: Axes, graph: AnyTopology, color: str) -> None:
+    """Draw a graph, its peers in `color`."""
+    points = place(graph)
+    axes.set_aspect("equal")
+    axes.set_xlim(-1.3, 1.3)
+    axes.set_ylim(-1.3, 1.3)
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.spines[:].set_visible(False)
+    if isinstance(graph, ChangingTopology):
+        note = _draw_rounds(axes, graph, points)
+    else:
+        edges = graph.edges
+        note = f"{len(edges):,} {'directed ' if graph.directed else ''}edge{'s' if len(edges) > 1 else ''}"
+        if len(edges) > _DRAWN:
+            note += f", {_DRAWN:,} of them drawn at random"
+            edges = [edges[drawn] for drawn in np.random.default_rng(0).choice(len(edges), _DRAWN, replace=False)]
+        _draw_edges(axes, graph, edges, points, color, 1.0)
+    _draw_peers(axes, points, color)
+    axes.set_title(named(graph.name), fontsize=11, fontweight="bold", pad=2)
+    axes.set_xlabel("\n".join([note, _details(graph)]), fontsize=8.5, labelpad=2)
+
+
+def named(name: str) -> str:
+    """A graph's name, cut where a file's would reach into what stands beside it."""
+    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
+
+
+def _draw_rounds(axes: Axes, graph: ChangingTopology, points: Points) -> str:
+    """Draw the edges of the first rounds, a color for each, and say which they are."""
+    repeats = graph.plan.period is not None
+    shown = min(graph.period, _PERIOD) if repeats else max(2, min(graph.period, _ROUNDS))
+    colors = colormaps["viridis"](np.linspace(0.0, 0.9, shown))
+    handles = []
+    for number, color in enumerate(colors):
+        # Thinner from round to round, so that an edge that comes again does not hide the first.
+        _draw_edges(axes, graph, graph.edges_at(number), points, color, 1.6 - 0.8 * number / shown)
+        handles.append(Line2D([], [], color=color, lw=3, label=str(number)))
+    axes.legend(
+        handles=handles, fontsize=8, loc="lower center", ncols=shown, frameon=False, borderaxespad=0.0, borderpad=0.0,
+        handlelength=0.8, handletextpad=0.3, columnspacing=0.7,
+    )  # fmt: skip
+    rounds = f"rounds 0-{shown - 1}" if shown > 1 else "round 0"
+    if repeats:
+        return f"{rounds} of {graph.period}" if shown < graph.period else f"{rounds}, then again from 0"
+    return f"{rounds}, drawn anew in every round"
+
+
+def _draw_edges(
+    axes: Axes, graph: AnyTopology, edges: list[list[int]], points: Points, color: Any, width: float
+) -> None:
+    # The more lines, the thinner and paler, so that many do not run together; those of a grid do not cross.
+    lines = len(edges) / 8 if "grid_shape" in graph.parameters else len(edges)
+    width *= max(0.3, 1.2 / max(1.0, lines / 40) ** 0.35)
+    look: dict[str, Any] = {"color": color, "alpha": max(0.03, 0.9 / (1.0 + lines / 400)), "linewidth": width}
+    straight, around = segments(graph, edges, points)
+    if graph.directed and graph.size <= _NUMBERED:
+        for start, end in straight:
+            # Bent, so that the way back and an edge past a neighbor on the circle are seen beside it.
+            bent: dict[str, Any] = {"connectionstyle": "arc3,rad=0.15", "shrinkA": 7, "shrinkB": 7}
+            axes.add_patch(FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=8, **bent, **look))
+        return
+    axes.add_collection(LineCollection(list(straight), rasterized=len(edges) > _VECTORS, **look))
+    axes.add_collection(LineCollection(list(around), linestyle=(0, (2, 1.5)), **{**look, "alpha": 1.0}))
+
+
+def _draw_peers(axes: Axes, points: Points, color: str) -> None:
+    if len(points) > _NUMBERED:
+        axes.plot(
+            points[:, 0], points[:, 1], ls="", marker="o", ms=max(1.0, 36 / len(points) ** 0.5), mec="none", color=color
+        )
+        return
+    axes.plot(points[:, 0], points[:, 1], ls="", marker="o", ms=14, mfc="white", mec=color, mew=1.4, zorder=3)
+    for rank, (x, y) in enumerate(points):
+        axes.annotate(str(rank), (x, y), ha="center", va="center_baseline", fontsize=7.5, zorder=4)
+
+
+def _details(graph: AnyTopology) -> str:
+    """What it was drawn from."""
+    found = []
+    for key, value in graph.parameters.items():
+        if key == "grid_shape":
+            found.append("{} x {}".format(*value))
+        elif isinstance(value, int | float):
+            found.append(f"{key.replace('_', ' ')} {value:.3g}")
+    if graph.name == "torus":
+        found.append("dashed edges go around the border")
+    if not graph.averages:
+        found.append("average not kept")
+    return ", ".join(found)

@@ -1,0 +1,43 @@
+"""What private releases have cost, in numbers and in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+EPSILONS = ("epsilon", "epsilon_neighbor", "epsilon_aggregate")
+"""Keys of what a peer has spent: the epsilon that it is held to, and in aggregate mode one for each adversary."""
+
+
+def cost(privacy: Mapping[str, Any]) -> str:
+    """What releases have cost (`Learner.privacy`), in few words; where averages are noised, against both adversaries.
+
+    An epsilon that is infinite, or None as JSON has it, is no bound at all.
+    """
+    if "epsilon_neighbor" in privacy:
+        outsider, neighbor = (_bound(privacy.get(f"epsilon_{against}")) for against in ("aggregate", "neighbor"))
+        return f"epsilon {outsider} against an outsider and {neighbor} against a neighbor"
+    return f"epsilon {_bound(privacy['epsilon'])}"
+
+
+def _bound(value: float | None) -> str:
+    return "unbounded" if value is None or not math.isfinite(value) else f"{value:.4g}"
+
+
+def worst(spent: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The largest of each epsilon that anybody has spent; None where one has no bound."""
+    names = [name for name in EPSILONS if any(name in one for one in spent)]
+    found = {name: [one[name] for one in spent if name in one] for name in names}
+    return {name: None if None in values else max(values) for name, values in found.items()}
+
+
+def privacy_line(spent: Mapping[str, Any]) -> str:
+    """What a run has cost in words: whose data, against whom, and how much."""
+    line = f"privacy of {spent['guarantee']}: {cost(spent)} at delta {spent['delta']:g}"
+    line += f" after {spent['releases']} releases"
+    if spent.get("released_without_noise"):
+        line += " (earlier runs in this folder have released bodies without noise that protects)"
+    elif earlier := spent.get("earlier_releases"):
+        line += f" and {earlier} of earlier runs in this folder"
+    return line

@@ -1,0 +1,59 @@
+"""The files of a run folder: what they are called, and how one is written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+SUMMARY = "summary.json"
+"""In a run folder: what all peers came to. In a rank's folder: what this peer came to."""
+
+METRICS = "metrics.jsonl"
+"""In a rank's folder: a line for each round."""
+
+MODEL = "model.safetensors"
+"""In a rank's folder: the model that predicts."""
+
+DISAGREEMENT = "disagreement.jsonl"
+"""In the run folder of a simulation: how far apart the bodies are, a line for each round."""
+
+
+def rank_folder(out: Path, rank: int) -> Path:
+    """Where one peer keeps its files."""
+    return out / f"rank-{rank}"
+
+
+def finite(value: Any) -> Any:
+    """The value with NaN and infinities, which JSON does not know, replaced by None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(entry) for entry in value]
+    return value
+
+
+def write_json(path: Path, content: Mapping[str, Any], *, indent: int | None = 1) -> None:
+    """Write a JSON file so that readers see the old content or the new, never a part."""
+    replace(path, json.dumps(finite(content), indent=indent) + "\n")
+
+
+def replace(path: Path, content: str) -> None:
+    """Write a file so that readers see the old content or the new, never a part."""
+    draft = path.with_name(f".{path.name}.tmp")
+    draft.write_text(content)
+    draft.replace(path)
+
+
+def count_lines(path: Path) -> int:
+    """How many lines a file has; 0 if there is none."""
+    return len(lines_of(path))
+
+
+def lines_of(path: Path) -> list[str]:
+    """The lines of a file; none if there is no such file."""
+    return path.read_text().splitlines() if path.exists() else []

@@ -1,0 +1,59 @@
+"""metrics.jsonl: a line for each round, written by the peer."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from dpeer.results.files import lines_of, replace
+
+
+class MetricsFile:
+    """metrics.jsonl: one line a round, kept in step with the checkpoint.
+
+    Args:
+        path: The file, or None to keep nothing.
+        next_round: Lines from this round on do not count: they belong to rounds that are run again.
+    """
+
+    def __init__(self, path: Path | None, next_round: int) -> None:
+        self._path = path
+        self.last: dict[str, Any] | None = None
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        self._kept: list[str] = []
+        for line in lines_of(path) if path and next_round else ():
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue  # the process was killed in the middle of this line
+            if entry["round"] < next_round:
+                self._kept.append(line)
+                self._count(entry)
+
+    def rewrite(self) -> None:
+        """Drop the lines that do not count from the file."""
+        if self._path:
+            replace(self._path, "".join(f"{line}\n" for line in self._kept))
+        self._kept = []
+
+    def append(self, entry: dict[str, Any]) -> None:
+        """Add a round's line."""
+        self._count(entry)
+        if self._path:
+            with self._path.open("a") as file:
+                file.write(json.dumps(entry) + "\n")
+                file.flush()
+                os.fsync(file.fileno())  # the checkpoint that follows must not be ahead of it
+
+    def entry(self, number: int) -> dict[str, Any] | None:
+        """The line of a round, from the file."""
+        entries = (json.loads(line) for line in (lines_of(self._path) if self._path else ()))
+        return next((entry for entry in entries if entry["round"] == number), None)
+
+    def _count(self, entry: dict[str, Any]) -> None:
+        self.last = entry
+        self.bytes_sent += entry["bytes_sent"]
+        self.bytes_received += entry["bytes_received"]

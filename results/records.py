@@ -1,0 +1,77 @@
+"""What a peer notes of a round: one line of metrics.jsonl."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+from dpeer.results.files import finite
+
+
+class Evaluation(Protocol):
+    """How well the model that predicts does on this peer's own test data."""
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of correct predictions in 0..1; None where the task has no such metric."""
+
+    @property
+    def test_loss(self) -> float | None:
+        """Mean loss over the test data."""
+
+    @property
+    def metrics(self) -> Mapping[str, float]:
+        """Every metric of the task, by name."""
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """One line of metrics.jsonl (docs/running.md): None where not evaluated, or where there is no such metric."""
+
+    round: int
+    accuracy: float | None
+    test_loss: float | None
+    metrics: Mapping[str, float] | None
+    accuracy_trained: float | None
+    train_loss: float | None
+    """None where nothing was trained; not finite where training has diverged."""
+    bytes_sent: int
+    bytes_received: int
+    heard: list[int]
+    missed: list[int]
+    train_seconds: float
+    exchange_seconds: float
+    mix_seconds: float
+    epsilon: float | None = None
+    delta: float | None = None
+    active: bool = True
+    """False in a round that the peer sat out."""
+    privacy: Mapping[str, Any] | None = None
+    """What the releases so far have cost, and what clipping met in this one."""
+
+    @classmethod
+    def evaluated(cls, after: Evaluation | None, trained: Evaluation | None, **fields: Any) -> RoundRecord:
+        """A record with what the two evaluations of the round found, if it was a round with evaluations."""
+        return cls(
+            accuracy=after.accuracy if after else None,
+            test_loss=after.test_loss if after else None,
+            metrics=dict(after.metrics) if after else None,
+            accuracy_trained=trained.accuracy if trained else None,
+            **fields,
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON values: a number that is not finite becomes None; whether training has diverged stands beside."""
+        diverged = self.train_loss is not None and not math.isfinite(self.train_loss)
+        plain: dict[str, Any] = finite(asdict(self)) | {"diverged": diverged}
+        return plain
+
+
+def has_diverged(entry: Mapping[str, Any]) -> bool:
+    """Whether training has diverged in a round, by its line of metrics.jsonl.
+
+    A line of an older dpeer does not say it: there a round that the peer took part in and that has no loss diverged.
+    """
+    return bool(entry.get("diverged", entry["active"] and entry["train_loss"] is None))

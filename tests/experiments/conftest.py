@@ -1,0 +1,98 @@
+"""Cells written by hand: the files that `dpeer simulate` leaves, with numbers that a test has chosen."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dpeer.experiments.outcomes import Result
+from dpeer.training import Hyperparameters
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny models: threads only get into the way of whatever else runs."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def write_cell(tmp_path: Path) -> Write:
+    """Write a cell: `accuracy[rank][round]`, of what was trained half as much; 100 x (rank + 1) bytes a round."""
+
+    def write(
+        name: str,
+        accuracy: Sequence[Sequence[float | None]],
+        *,
+        algorithm: str = "dfedmdc",
+        evaluate_every: int = 1,
+        samples: Sequence[int] | None = None,
+        active: Callable[[int, int], bool] = lambda rank, number: True,
+        lost: Callable[[int, int], bool] = lambda rank, number: False,
+        metrics: Sequence[str] = ("accuracy",),
+        counts: tuple[list[int], list[int]] | None = ([3, 1], [2, 2]),
+        head_parameters: int = 4,
+        trains: bool = True,
+        **hyperparameters: Any,
+    ) -> Path:
+        folder, size, rounds = tmp_path / name, len(accuracy), len(accuracy[0])
+        settings = {**asdict(Hyperparameters()), "rounds": rounds, **hyperparameters}
+        sent = 0
+        for rank, values in enumerate(accuracy):
+            own = folder / f"rank-{rank}"
+            own.mkdir(parents=True)
+            lines = []
+            for number, value in enumerate(values):
+                evaluated = (number + 1) % evaluate_every == 0 or number == rounds - 1
+                trained = None if value is None else value / 2
+                lines.append(
+                    {
+                        "round": number,
+                        "accuracy": value if evaluated else None,
+                        "accuracy_trained": trained if evaluated else None,
+                        "test_loss": 0.1 if evaluated else None,
+                        "metrics": dict.fromkeys(metrics, value) if evaluated else None,
+                        "train_loss": None if lost(rank, number) or not active(rank, number) else 0.5,
+                        "active": active(rank, number),
+                        **({} if trains else {"train_loss": None, "diverged": False}),
+                        "bytes_sent": 100 * (rank + 1),
+                    }
+                )
+            sent += 100 * (rank + 1) * rounds
+            (own / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+            peer = {
+                "rank": rank, "task": "mine", "settings": settings, "head_parameters": head_parameters,
+                "training_samples": samples[rank] if samples else 10, "bytes_sent": 100 * (rank + 1) * rounds,
+                "class_counts": counts and counts[0], "evaluated_class_counts": counts and counts[1],
+                **{key: lines[-1][key] for key in ("accuracy", "test_loss", "metrics")},
+            }  # fmt: skip
+            (own / "summary.json").write_text(json.dumps(peer))
+        summary = {
+            "size": size, "rounds": rounds, "algorithm": algorithm, "task": "mine", "status": "done",
+            "bytes_sent": sent,
+        }  # fmt: skip
+        (folder / "summary.json").write_text(json.dumps(summary))
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def result(write_cell: Write) -> Callable[..., Result]:
+    """A result of a cell written by hand."""
+    count = 0
+
+    def made(*arguments: Any, **options: Any) -> Result:
+        nonlocal count
+        count += 1
+        return Result(write_cell(f"cell-{count}", *arguments, **options))
+
+    return made

@@ -1,0 +1,120 @@
+"""Where peers are, and where one may listen."""
+
+import re
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpeer.exceptions import AddressError
+from dpeer.federation.addresses import addresses, all_on_this_host, listen_address, unresolvable
+from dpeer.federation.settings import Settings
+
+
+def settings(ranks: dict[int, dict[str, str]] | None = None, **changes: Any) -> Settings:
+    return Settings.model_validate({"size": 4, "rank": ranks or {}} | changes)
+
+
+def test_without_a_file_every_rank_has_a_port_of_this_host() -> None:
+    here = settings(base_port=9000)
+    assert addresses(here) == {rank: f"tcp://127.0.0.1:{9000 + rank}" for rank in range(4)}
+    assert listen_address(here, 2) == "tcp://127.0.0.1:9002"
+
+
+def test_ports_beyond_the_highest_are_refused() -> None:
+    assert len(addresses(settings(base_port=65532))) == 4
+    with pytest.raises(AddressError, match="--base-port 65533: 4 peers need ports up to 65536, the highest is 65535"):
+        addresses(settings(base_port=65533))
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["10.0.0.3:7700", "tcp://10.0.0.3", "tcp://10.0.0.3:", "tcp://10.0.0.3:70000", "tcp://:7700", "http://a:80", "",
+     "tcp://a b:80", "tcp://::1:80", "ipc://socket", "tcp://a:80/path", "tcp://a:80\n"],
+)  # fmt: skip
+@pytest.mark.parametrize("key", ["address", "bind"])
+def test_what_is_no_address_is_refused_with_its_rank_and_an_example(address: str, key: str) -> None:
+    wrong = settings({0: {"address": "tcp://127.0.0.1:1"}, 2: {"address": "tcp://127.0.0.1:2"} | {key: address}})
+    with pytest.raises(AddressError) as raised:
+        listen_address(wrong, 2)
+    assert f"rank.2.{key} = {address!r}" in str(raised.value)
+    assert "tcp://10.0.0.3:7700" in str(raised.value)
+
+
+def test_an_address_of_another_rank_is_checked_too() -> None:
+    with pytest.raises(AddressError, match=r"rank\.3\.address"):
+        addresses(settings({0: {"address": "tcp://127.0.0.1:1"}, 3: {"address": "nowhere"}}))
+
+
+@pytest.mark.parametrize("address", ["tcp://10.1.2.3:7700", "tcp://0.0.0.0:7700", "tcp://*:7700", "tcp://[::]:7700"])
+def test_listening_to_other_hosts_needs_insecure(address: str) -> None:
+    with pytest.raises(AddressError) as raised:
+        listen_address(settings({1: {"address": address}}), 1)
+    assert "rank 1" in str(raised.value)
+    assert repr(address) in str(raised.value)
+    assert "--insecure" in str(raised.value)
+    assert listen_address(settings({1: {"address": address}}, insecure=True), 1) == address
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:7700", "tcp://127.3.4.5:1", "tcp://[::1]:7700"])
+def test_listening_to_this_host_needs_nothing(address: str) -> None:
+    assert listen_address(settings({1: {"address": address}}), 1) == address
+
+
+def test_names_are_resolved_for_binding() -> None:
+    assert listen_address(settings({1: {"address": "tcp://localhost:7700"}}), 1) == "tcp://127.0.0.1:7700"
+    with pytest.raises(AddressError, match=r"'no-such-host\.invalid' cannot be resolved"):
+        listen_address(settings({1: {"address": "tcp://no-such-host.invalid:1"}}, insecure=True), 1)
+
+
+def test_a_peer_binds_its_bind_and_is_dialled_at_its_address() -> None:
+    behind_nat = settings({1: {"address": "tcp://10.0.0.1:7701", "bind": "tcp://127.0.0.1:99"}})
+    assert listen_address(behind_nat, 1) == "tcp://127.0.0.1:99"
+    assert addresses(behind_nat) == {1: "tcp://10.0.0.1:7701"}
+
+
+def test_a_rank_without_an_address_only_dials_out() -> None:
+    one = settings({0: {"address": "tcp://127.0.0.1:1"}})
+    assert listen_address(one, 0) == "tcp://127.0.0.1:1"
+    assert [listen_address(one, rank) for rank in (1, 2, 3)] == [None] * 3
+    assert addresses(one) == {0: "tcp://127.0.0.1:1"}
+
+
+def test_a_file_without_any_address_is_a_federation_on_this_host() -> None:
+    assert addresses(Settings.model_validate({"size": 2, "rank": {0: {"batch_size": 4}}})).keys() == {0, 1}
+
+
+# -- ipc -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_path_is_an_address_that_needs_no_insecure_and_no_name_server(tmp_path: Path) -> None:
+    given = settings({rank: {"address": f"ipc://{tmp_path}/{rank}"} for rank in range(4)})
+    assert addresses(given) == {rank: f"ipc://{tmp_path}/{rank}" for rank in range(4)}
+    assert listen_address(given, 2) == f"ipc://{tmp_path}/2"
+    assert all_on_this_host(given)
+    assert unresolvable(f"ipc://{tmp_path}/2") is None
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("/" + "long" * 30, "at most 103 bytes"), ("/no/such/folder/3", "no folder '/no/such/folder'")],
+)
+def test_a_path_that_cannot_be_bound_is_refused(path: str, said: str) -> None:
+    with pytest.raises(AddressError, match=re.escape(said)) as raised:
+        listen_address(settings({3: {"address": f"ipc://{path}"}}), 3)
+    assert f"rank.3.address = 'ipc://{path}'" in str(raised.value)
+
+
+def test_a_path_that_somebody_has_is_not_taken_over(tmp_path: Path) -> None:
+    here = settings({0: {"address": f"ipc://{tmp_path}/file"}, 1: {"address": f"ipc://{tmp_path}/socket"}})
+    (tmp_path / "file").write_text("a thesis")
+    with pytest.raises(AddressError, match="a file of that name"):
+        listen_address(here, 0)
+    with socket.socket(socket.AF_UNIX) as other:
+        other.bind(str(tmp_path / "socket"))
+        other.listen()
+        with pytest.raises(AddressError, match="in use"):
+            listen_address(here, 1)
+    assert (tmp_path / "socket").is_socket(), "left behind"
+    assert listen_address(here, 1) == f"ipc://{tmp_path}/socket"

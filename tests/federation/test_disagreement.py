@@ -1,0 +1,60 @@
+"""disagreement.jsonl of a simulation."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from dpeer.federation.disagreement import Disagreement
+from dpeer.federation.running import run_federation
+from dpeer.federation.settings import Settings
+from dpeer.peer import Worker
+
+
+def lines(path: Path) -> dict[int, float]:
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len({line["round"] for line in found}) == len(found)
+    return {line["round"]: line["consensus_distance"] for line in found}
+
+
+async def test_rounds_are_kept_apart_and_only_whole_ones_written(tmp_path: Path) -> None:
+    bodies = [torch.randn(5, generator=torch.Generator().manual_seed(rank)) for rank in range(3)]
+    first = np.stack([body.numpy() for body in bodies]).astype(np.float64)
+    copies = [lambda rank=rank: bodies[rank].clone() for rank in range(3)]
+    path = tmp_path / "disagreement.jsonl"
+    with ThreadPoolExecutor(2) as executor:
+        found = Disagreement(path, copies, Worker(executor), every=2, rounds=5, resume=False)
+        for number in (0, 1):
+            found.record(2, number)
+            found.record(0, number)
+        bodies[0] += 10  # rank 0 goes on, and is a round ahead when rank 1 completes round 1
+        found.record(0, 4)
+        found.record(1, 1)
+        await found.written()
+    assert lines(path).keys() == {1}
+    spread = ((first - first.mean(axis=0)) ** 2).sum(axis=1).mean()
+    assert lines(path)[1] == pytest.approx(np.sqrt(spread), rel=1e-6)
+
+
+def simulate(out: Path, **changes: object) -> dict[str, object]:
+    settings = Settings.model_validate({"size": 3, "rounds": 3, "body_epochs": 1, "out": out, **changes})
+    resume = "resume" in settings.out.name
+    return dict(run_federation(settings, "simulate", resume=resume).summary)
+
+
+def test_the_last_line_is_the_summarys_and_a_new_run_begins_anew(tmp_path: Path) -> None:
+    summary = simulate(tmp_path / "run", algorithm="dfedmdc")
+    found = lines(tmp_path / "run" / "disagreement.jsonl")
+    assert found.keys() == {0, 1, 2}
+    assert found[2] == pytest.approx(summary["consensus_distance"], rel=1e-9)
+    (tmp_path / "run").rename(tmp_path / "resume")
+    simulate(tmp_path / "resume", algorithm="dfedmdc", rounds=4)
+    again = lines(tmp_path / "resume" / "disagreement.jsonl")
+    assert again.keys() == {0, 1, 2, 3}
+    assert {number: again[number] for number in found} == found
+    settings = Settings(size=3, rounds=1, algorithm="local", out=tmp_path / "resume")
+    run_federation(settings, "simulate", overwrite=True)
+    assert not (tmp_path / "resume" / "disagreement.jsonl").exists(), "nothing is shared"

@@ -1,0 +1,98 @@
+"""Which files of an earlier run may be touched."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dpeer.exceptions import CheckpointError, OutputError
+from dpeer.federation.folders import check, check_together, save_partition
+from dpeer.results.files import rank_folder
+from dpeer.topology import Isolated, build
+
+
+def run_of(out: Path, rank: int, rounds: int = 1) -> Path:
+    folder = rank_folder(out, rank)
+    (folder / "checkpoint" / f"round-{rounds - 1:08d}").mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text("{}\n" * rounds)
+    (folder / "summary.json").write_text("{}")
+    (folder / "notes.txt").write_text("mine")
+    return folder
+
+
+def test_folders_are_made_for_the_ranks_asked_for(tmp_path: Path) -> None:
+    check(tmp_path / "deep" / "out", [1, 3], resume=False, overwrite=False)
+    assert sorted(path.name for path in (tmp_path / "deep" / "out").iterdir()) == ["rank-1", "rank-3"]
+
+
+def test_an_earlier_run_is_in_the_way_until_resume_or_overwrite(tmp_path: Path) -> None:
+    folder = run_of(tmp_path, 1)
+    with pytest.raises(OutputError, match=r"rank-1' holds an earlier run: give --resume, --overwrite or another --out"):
+        check(tmp_path, range(3), resume=False, overwrite=False)
+    assert not rank_folder(tmp_path, 0).exists(), "nothing was touched"
+    check(tmp_path, [0, 2], resume=False, overwrite=False)  # another peer's run is none of theirs
+
+    check(tmp_path, range(3), resume=True, overwrite=False)
+    assert (folder / "metrics.jsonl").read_text() == "{}\n"
+
+    check(tmp_path, range(3), resume=False, overwrite=True)
+    assert (folder / "metrics.jsonl").read_text() == "{}\n", "removed only when the new run begins"
+
+
+def test_what_a_mistyped_command_left_is_not_in_the_way(tmp_path: Path) -> None:
+    folder = rank_folder(tmp_path, 0)
+    folder.mkdir()
+    (folder / "log.jsonl").write_text("{}\n")
+    (folder / "metrics.jsonl").write_text("")
+    check(tmp_path, [0], resume=False, overwrite=False)
+
+
+def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"--resume: no run of 3 peers in .*start one without --resume"):
+        check(tmp_path, range(3), resume=True, overwrite=False)
+    with pytest.raises(CheckpointError, match="--resume: no run of rank 2"):
+        check(tmp_path, [2], resume=True, overwrite=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_resume_and_overwrite_exclude_each_other(tmp_path: Path) -> None:
+    folder = run_of(tmp_path, 0)
+    with pytest.raises(OutputError, match="exclude each other"):
+        check(tmp_path, [0], resume=True, overwrite=True)
+    assert (folder / "summary.json").exists()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match=r"--out '.*file' cannot be written"):
+        check(tmp_path / "file", [0], resume=False, overwrite=False)
+
+
+def test_peers_more_than_one_round_apart_cannot_go_on_together(tmp_path: Path) -> None:
+    run_of(tmp_path, 0, rounds=5)
+    run_of(tmp_path, 1, rounds=4)
+    check_together(tmp_path, build("ring", 2), 6)
+    with pytest.raises(CheckpointError, match="rank 2 has completed 0 rounds and rank 0 5, more than one apart"):
+        check_together(tmp_path, build("ring", 3), 6)
+
+
+def test_peers_that_exchange_nothing_can_be_any_number_of_rounds_apart(tmp_path: Path) -> None:
+    for rank, rounds in enumerate((5, 4, 3, 4)):
+        run_of(tmp_path, rank, rounds=rounds)
+    check_together(tmp_path, build("ring", 4), 6)
+    with pytest.raises(CheckpointError, match="rank 2 has completed 3 rounds and rank 0 5, more than one apart"):
+        check_together(tmp_path, build("full", 4), 6)
+    check_together(tmp_path, Isolated(4), 6)
+
+
+def test_partition_json_says_whether_the_division_or_the_data_have_changed(tmp_path: Path) -> None:
+    first = {"train": [1, 2], "sha256": "a", "content_sha256": "b"}
+    save_partition(tmp_path, first, resume=False)
+    save_partition(tmp_path, first, resume=True)
+    with pytest.raises(CheckpointError, match=r"are divided has changed \(--partition, --test-split, .*the files\?\)"):
+        save_partition(tmp_path, {**first, "sha256": "x"}, resume=True)
+    with pytest.raises(CheckpointError, match=r"the data have changed \(--task-option, the files\?\)"):
+        save_partition(tmp_path, {**first, "content_sha256": "x"}, resume=True)
+    assert json.loads((tmp_path / "partition.json").read_text()) == first
+    save_partition(tmp_path, None, resume=False)
+    assert not (tmp_path / "partition.json").exists(), "a task that brings its own data"

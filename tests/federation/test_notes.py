@@ -1,0 +1,154 @@
+"""What is printed when a run starts: the values that are used, and what the user may not expect of them."""
+
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpeer.federation.presets import PRESETS
+
+Command = Callable[..., Any]
+
+MORE = """
+
+def whole(rank, size, seed):
+    found = task(rank, size, seed)
+    found.head = ()
+    return found
+"""
+
+Start = Callable[..., list[str]]
+
+
+@pytest.fixture
+def notes(dpeer: Command, small_task: Path) -> Start:
+    """What `dpeer simulate` prints of rank 0 before the first round."""
+    small_task.write_text(small_task.read_text() + MORE)
+
+    def run(*arguments: object) -> list[str]:
+        size = () if "--size" in arguments else ("--size", 2)
+        task = () if "--task" in arguments else ("--task", "mine.py:task")
+        ended = dpeer("simulate", *size, *task, "--rounds", 1, "--overwrite", *arguments)
+        assert ended.code == 0, ended.err
+        before = ended.err.partition("round 1/1")[0]
+        return [line.removeprefix("rank 0: ") for line in before.splitlines() if line.startswith("rank 0: ")]
+
+    return run
+
+
+def values(lines: list[str]) -> list[str]:
+    (line,) = (line for line in lines if line.startswith("body-lr "))
+    return line.split(", ")
+
+
+def test_what_is_trained_and_with_which_values(notes: Start) -> None:
+    first, *rest = notes()
+    assert first == "dfedsmdc on mine.py:task: 12 training samples, body of 30 parameters, head of 14"
+    assert [line.split(", ") for line in rest] == [
+        [
+            "body-lr 0.05", "lr-decay 0.995", "momentum 0.9", "body-epochs 5", "batch-size 32", "head-lr 0.05",
+            "head-epochs 1", "rho 0.05", "sam body",
+        ]
+    ]  # fmt: skip
+
+
+def test_what_is_off_by_default_is_named_where_it_is_on(notes: Start) -> None:
+    flags = ("--weight-decay", 0.0005, "--grad-clip", 10, "--local-steps", 3, "--quantize", 8)
+    assert {"weight-decay 0.0005", "grad-clip 10", "local-steps 3", "quantize 8"} <= {*values(notes(*flags))}
+
+
+def test_a_preset_is_spelled_out_with_its_remark(notes: Start) -> None:
+    _, preset, *rest = notes("--preset", "paper-cifar", "--batch-size", 4)
+    assert preset == (
+        "preset paper-cifar: body-lr 0.1, head-lr 0.001, lr-decay 0.995, body-epochs 5, rho 0.7, head-epochs 1 "
+        f"(not its batch-size); {PRESETS['paper-cifar'].remark}"
+    )
+    used = values(rest)
+    assert {"body-lr 0.1", "head-lr 0.001", "rho 0.7"} <= {*used}
+    assert "batch-size 4" in used, "what is given wins"
+
+
+def test_a_presets_algorithm_runs(notes: Start) -> None:
+    lines = notes("--preset", "paper-fedrep", "--head-epochs", 2)
+    assert lines[0].startswith("fedrep on mine.py:task: ")
+    assert {"body-lr 0.01", "momentum 0.5", "head-epochs 2", "batch-size 10"} <= {*values(lines)}
+
+
+def test_an_algorithms_own_default_unless_the_user_says_otherwise(notes: Start, tmp_path: Path) -> None:
+    assert "head-epochs 10" in values(notes("--algorithm", "fedrep"))
+    assert "head-epochs 1" in values(notes("--algorithm", "fedrep", "--head-epochs", 1))
+    preset = notes("--algorithm", "fedrep", "--preset", "paper-cifar-pathological")
+    assert {"head-epochs 10", "head-lr 0.001"} <= {*values(preset)}
+    (tmp_path / "dpeer.toml").write_text("[rank.0]\nhead_epochs = 3")
+    assert "head-epochs 3" in values(notes("--algorithm", "fedrep"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--algorithm", "dfedavgm", "--sam", "body"), ["sam body has no effect with dfedavgm"]),
+        (("--algorithm", "dfedmdc", "--ditto-lambda", 1), ["ditto-lambda 1 has no effect with dfedmdc"]),
+        (("--algorithm", "local", "--quantize", 8), ["quantize 8 has no effect with local"]),
+        (
+            ("--algorithm", "ditto", "--sparsity", 0.8, "--finetune-epochs", 2, "--ditto-lambda", 1),
+            ["finetune-epochs 2 has no effect with ditto", "sparsity 0.8 has no effect with ditto"],
+        ),
+        (("--algorithm", "dfedsmdc", "--sam", "both"), []),
+        (("--algorithm", "dfedavgm"), []),
+    ],
+)
+def test_an_option_of_another_algorithm_has_no_effect_and_it_says_so(
+    arguments: tuple[object, ...], said: list[str], notes: Start
+) -> None:
+    lines = notes(*arguments)
+    assert [line for line in lines if "has no effect" in line] == said
+
+
+def test_how_many_take_part_and_how_rarely_two_meet(notes: Start) -> None:
+    def about(*arguments: object) -> list[str]:
+        return [line for line in notes(*arguments) if "take part" in line]
+
+    assert about("--size", 4, "--participation", 0.5) == [
+        "2 of 4 peers take part in a round, drawn from the seed; two neighbors meet in 16.7% of the rounds"
+    ]
+    assert about("--size", 4) == []
+    assert "participation 0.5" in values(notes("--size", 4, "--participation", 0.5))
+
+
+def test_the_tasks_head_leaves_with_an_algorithm_that_shares_the_model(notes: Start) -> None:
+    def about(*arguments: object) -> list[str]:
+        return [line for line in notes(*arguments) if "leaves this peer" in line]
+
+    assert about("--algorithm", "dfedavgm") == [
+        "the whole model leaves this peer with dfedavgm, the task's head (fc) included"
+    ]
+    assert about("--algorithm", "dfedavgm", "--task", "mine.py:whole") == [], "there is no head"
+    assert about("--algorithm", "dfedmdc") == []
+    assert about("--algorithm", "fedbabu") == []
+
+
+def test_local_peers_are_told_that_nothing_leaves(notes: Start) -> None:
+    lines = notes("--algorithm", "local")
+    assert lines[0].startswith("local on mine.py:task: ")
+    assert "nothing leaves this peer: it trains alone" in lines
+    assert not any("leaves this peer:" not in line and "leaves" in line for line in lines)
+
+
+def test_one_peer_on_this_host_says_it_too(dpeer: Command, small_task: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        free_port = probe.getsockname()[1]
+    ended = dpeer(
+        "start", "--rank", 0, "--size", 2, "--rounds", 1, "--base-port", free_port, "--task", "mine.py:task",
+        "--algorithm", "local", "--preset", "paper-cifar", "--sam", "head",
+    )  # fmt: skip
+    assert ended.code == 0, ended.err
+    for said in (
+        "local on mine.py:task: 12 training samples",
+        "preset paper-cifar: body-lr 0.1, ",
+        "nothing leaves this peer: it trains alone",
+        "sam head has no effect with local",
+    ):
+        assert sum(f"rank 0 INFO: {said}" in line for line in ended.err.splitlines()) == 1, ended.err

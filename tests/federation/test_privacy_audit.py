@@ -1,0 +1,305 @@
+"""`dpeer privacy audit`: the worst case through the product's own learner, and mechanisms with defects."""
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dpeer.cli.privacy.audit import audit
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation.audit import attacks
+from dpeer.federation.audit.attacks import examine, releases
+from dpeer.federation.audit.canary import COORDINATES, LAYERS, Setting, view
+from dpeer.privacy import Clipped, Guarantee, Ledger, Sparsifier, mechanism, noise
+from dpeer.privacy.audit import audit as audited
+from dpeer.privacy.randomness import KEY_BYTES, Keystream
+from dpeer.training.codecs import private
+from dpeer.training.codecs.private import Private
+
+CLAIMED = Guarantee(8 / 3, 0.7, 1e-5)
+ROUNDS = 4
+ALONG = np.full(COORDINATES, COORDINATES**-0.5)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An audit of few seconds, of two ways to send besides the plain one."""
+    monkeypatch.setattr(attacks, "_SHORT", 60)
+    monkeypatch.setattr(attacks, "_each", lambda runs: 4)
+    ways = [(Sparsifier.parse("top-k:0.4"), "float32"), (Sparsifier.parse("random:0.4"), "bfloat16")]
+    monkeypatch.setattr(attacks, "_ways", lambda: ways)
+
+
+def test_without_noise_worth_speaking_of_a_view_is_all_the_updates_along_the_direction() -> None:
+    guarantee = Guarantee(1e-6, 0.3, 1e-5)
+    for sign in (-1.0, 0.0, 1.0):
+        seen = view(Setting(guarantee), 4, sign * 300.0 * ALONG)
+        assert (seen.moved @ ALONG).sum() == pytest.approx(sign * 0.3 * 4, abs=1e-4)
+        assert seen.counted == 4
+
+
+def test_the_attack_is_as_strong_as_the_claim_says() -> None:
+    assert CLAIMED.mu(ROUNDS) == pytest.approx(1.5)
+    first, second = (
+        np.array([(view(Setting(CLAIMED), ROUNDS, sign * 700.0 * ALONG).moved @ ALONG).sum() for _ in range(200)])
+        for sign in (-1.0, 1.0)
+    )
+    # The neighbor's sums are normal with the mean and deviation that the claim is computed from.
+    assert (second.mean() - first.mean()) / np.sqrt((first.var() + second.var()) / 2) == pytest.approx(1.5, abs=0.5)
+    assert audited(first, second, 0.0, 0.999).mu <= 1.5
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+def test_nothing_is_wrong_with_the_mechanism_as_it_is(adjacency: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attacks, "_SHORT", 60)
+    monkeypatch.setattr(attacks, "_each", lambda runs: 4)
+    made: list[int] = []
+    guarantee = Guarantee(8 / 3, 0.7, 1e-5, adjacency=adjacency)
+    report = examine(guarantee, ROUNDS, 40, made.append)
+    assert report.held, report
+    assert report.claimed == guarantee.mu(ROUNDS)
+    assert sum(made) == releases(ROUNDS, 40)
+
+
+def noise_changed(change: Callable[[np.ndarray, np.ndarray, slice], np.ndarray]) -> Callable[..., None]:
+    """`noised` with the noise, in steps, changed: a function of the noise and the values without it."""
+
+    def changed(size: int, std: float, values: Any, give: Any, threads: int = 1) -> None:
+        def altered(here: slice, steps: np.ndarray) -> None:
+            plain = values(here)
+            give(here, np.rint(plain + change(steps - plain, plain, here)))
+
+        noise.noised(size, std, values, altered, threads)
+
+    return changed
+
+
+def scaled(factor: float) -> Callable[..., None]:
+    return noise_changed(lambda drawn, plain, here: factor * drawn)
+
+
+def spared(drawn: np.ndarray, plain: np.ndarray, here: slice) -> np.ndarray:
+    """One coordinate gets no noise."""
+    return drawn * (np.arange(here.start, here.start + len(drawn)) != 3)
+
+
+class Constant(Keystream):
+    def __init__(self) -> None:
+        super().__init__()
+        self._key = bytearray(KEY_BYTES)
+
+
+class EightBits(Keystream):
+    def __init__(self) -> None:
+        super().__init__()
+        self._key = bytearray([self._key[0]] * KEY_BYTES)
+
+
+def never_clipped(base: Any, body: Any, clip_norm: float) -> Clipped:
+    return Clipped(mechanism.norm(base, body), clipped=False, finite=True, factor=1.0)
+
+
+def clipped_at_twice(base: Any, body: Any, clip_norm: float) -> Clipped:
+    return CLIP(base, body, 2 * clip_norm)
+
+
+def clipped_by_layer(base: Any, body: Any, clip_norm: float) -> Clipped:
+    """What comes of a clip norm for each layer where all layers are as long: sqrt(layers) clip norms together."""
+    return CLIP(base, body, clip_norm * len(LAYERS) ** 0.5)
+
+
+CLIP = mechanism.clip
+PRIVATIZE = mechanism.privatize
+
+
+def old_scheme(*arguments: Any, **options: Any) -> Any:
+    """Noise as numpy's SFC64 and float32 ziggurat draw it, added in float32."""
+    path = Path(__file__).parents[1] / "privacy" / "old_scheme.py"
+    spec = importlib.util.spec_from_file_location("old_scheme", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.privatize(*arguments, **options)
+
+
+def chosen_before_the_noise(
+    base: Any, body: Any, clip_norm: float, noise_std: float, kept: Sparsifier, mask: Any, **options: Any
+) -> Any:
+    """`top-k` that keeps the largest of the private update, and noises those."""
+    if kept.rule == "top-k":
+        update = np.abs(body - base)
+        mask = update >= np.sort(update)[-kept.count(update.size)]
+    return PRIVATIZE(base, body, clip_norm, noise_std, Sparsifier(), mask, **options)
+
+
+def own_part_without_noise(codec: Private, received: Any, row: Any) -> bool:
+    codec._released = [codec._body.data.clone()]
+    return ADD(codec, received, row)
+
+
+ADD = Private._add
+
+
+def finite_or_not(base: Any, body: Any, clip_norm: float) -> Clipped:
+    """Clips what has a length, and lets through what has none."""
+    met = CLIP(base, body, clip_norm)
+    return met if met.finite else Clipped(0.0, clipped=False, finite=True, factor=1.0)
+
+
+def only_alone(size: int, std: float, values: Any, give: Any, threads: int = 1) -> None:
+    (scaled(0.0) if threads > 1 else noise.noised)(size, std, values, give, threads)
+
+
+class Remembering:
+    """A quarter of the noise is that of the release before, moved by a coordinate."""
+
+    def __init__(self) -> None:
+        self._last: np.ndarray | None = None
+
+    def __call__(self, *arguments: Any, **options: Any) -> None:
+        noise_changed(self._changed)(*arguments, **options)
+
+    def _changed(self, drawn: np.ndarray, plain: np.ndarray, here: slice) -> np.ndarray:
+        last, self._last = self._last, drawn
+        if last is None or len(last) != len(drawn):
+            return drawn
+        return 0.5 * np.roll(last, 1) + 0.75**0.5 * drawn
+
+
+FIRST: dict[int, np.ndarray] = {}
+
+DEFECTS = {
+    "half the noise": ((mechanism, "noised", scaled(0.5)), "noise by coordinate"),
+    "noise at 0.8": ((mechanism, "noised", scaled(0.8)), "noise by coordinate"),
+    "one coordinate without noise": ((mechanism, "noised", noise_changed(spared)), "noise by coordinate"),
+    "the same noise on every coordinate": (
+        (mechanism, "noised", noise_changed(lambda drawn, plain, here: np.full_like(drawn, drawn[0]))),
+        "noise across coordinates",
+    ),
+    "a constant seed": ((noise, "Keystream", Constant), "fresh noise"),
+    "a seed of 8 bits": ((noise, "Keystream", EightBits), "fresh noise"),
+    "no clipping": ((mechanism, "clip", never_clipped), "clipping, without noise"),
+    "clipping at twice the clip norm": ((mechanism, "clip", clipped_at_twice), "clipping, without noise"),
+    "a clip norm for each layer": ((mechanism, "clip", clipped_by_layer), "clipping, without noise"),
+    "a ledger that counts half": (
+        (Ledger, "releases", property(lambda ledger: len(ledger._rounds) // 2)),
+        "ledger",
+    ),
+    "noise of a statistical generator, in float32": ((private, "privatize", old_scheme), "grid"),
+    "noise of few digits": (
+        (mechanism, "noised", noise_changed(lambda drawn, plain, here: 2 * np.rint(drawn / 2))),
+        "last digits",
+    ),
+    "top-k of the update itself": ((private, "privatize", chosen_before_the_noise), "top-k:0.4, float32"),
+    "an own part without noise": ((Private, "_add", own_part_without_noise), "base"),
+    "noise that comes again a little changed": ((mechanism, "noised", Remembering()), "noise across releases"),
+    "noise of the same strength that is not normal": (
+        (mechanism, "noised", noise_changed(lambda drawn, plain, here: np.sign(drawn) * np.sqrt(np.mean(drawn**2)))),
+        "normal noise",
+    ),
+    "no noise where there is no update": (
+        (mechanism, "noised", noise_changed(lambda drawn, plain, here: drawn * (np.abs(plain).max() > 0))),
+        "short updates",
+    ),
+    "clipping at 1.1": (
+        (mechanism, "clip", lambda base, body, norm: CLIP(base, body, 1.1 * norm)),
+        "clipping, without noise",
+    ),
+    "what is not finite goes out": ((mechanism, "clip", finite_or_not), "clipping, without noise"),
+    "blocks of noise that are the same": (
+        (
+            mechanism,
+            "noised",
+            noise_changed(
+                lambda drawn, plain, here: (
+                    FIRST.setdefault(len(drawn), drawn) if here.start % 65_536 == 0 and len(drawn) == 65_536 else drawn
+                )
+            ),
+        ),
+        "a large body",
+    ),
+    "no noise by more threads than one": ((mechanism, "noised", only_alone), "a large body"),
+    "an update's sign in the last digit": (
+        (mechanism, "noised", noise_changed(lambda drawn, plain, here: drawn - (drawn + plain) % 2 + (plain > 0))),
+        "last digits",
+    ),
+}
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")  # of updates that are not clipped
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_mechanism_with_a_defect_is_refuted(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (where, name, instead), check = DEFECTS[defect]
+    monkeypatch.setattr(where, name, instead)
+    report = examine(CLAIMED, ROUNDS, 40)
+    assert not report.held
+    failed = {found.name for found in report.checks if not found.held}
+    assert check in failed, report.checks
+
+
+@pytest.mark.slow
+def test_noise_at_0_8_is_refuted_by_the_neighbors_errors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the runs that the command makes by itself."""
+    guarantee, runs = Guarantee(4 / 3, 1.0, 1e-5), 1000
+    assert {option.name: option.default for option in audit.params}["runs"] == str(runs)
+    monkeypatch.setattr(mechanism, "noised", scaled(0.8))
+    first, second = (
+        np.array([float(view(Setting(guarantee), 1, sign * 1000.0 * ALONG).moved[0] @ ALONG) for _ in range(runs)])
+        for sign in (-1.0, 1.0)
+    )
+    assert guarantee.mu(1) == pytest.approx(1.5)
+    assert audited(first, second, 0.0, 0.96).mu > 1.5
+
+
+@pytest.mark.usefixtures("few")
+def test_a_ledger_that_says_too_little_is_what_the_errors_are_held_against(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ledger, "releases", property(lambda ledger: len(ledger._rounds) // 4))
+    report = examine(Guarantee(2.0, 1.0, 1e-5), 4, 150)
+    assert report.claimed == pytest.approx(1.0), "of one release; four are mu 2"
+    assert report.bound.mu > report.claimed
+
+
+@pytest.mark.usefixtures("few")
+def test_the_command_says_what_was_claimed_and_found(dpeer: Callable[..., Any]) -> None:
+    result = dpeer("privacy", "audit", "--privacy", "client", "--noise-multiplier", "2", "--rounds", "1", "--runs", 40,
+                   "--json")  # fmt: skip
+    assert result.code == 0
+    found = json.loads(result.out)
+    assert found["mu_claimed"] == pytest.approx(1.0)
+    assert found["held"]
+    assert found["mu_lower_bound"] <= 1.0
+    assert found["runs"] == 40
+    assert found["epsilon_claimed"] == pytest.approx(Guarantee(2, 1, 1e-5).epsilon(1))
+    assert {check["held"] for check in found["checks"]} == {True}
+    assert len(found["checks"]) >= 10
+
+
+@pytest.mark.usefixtures("few")
+def test_a_refuted_claim_ends_with_code_1(dpeer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mechanism, "noised", scaled(0.5))
+    result = dpeer("privacy", "audit", "--noise-multiplier", "2", "--rounds", "2", "--runs", "40")
+    assert result.code == 1
+    assert "THE CLAIM IS REFUTED" in result.out
+    assert "FAILED" in result.out
+
+
+def test_a_mu_that_so_few_runs_cannot_tell_is_refused_with_a_better_one() -> None:
+    with pytest.raises(ConfigurationError, match="mu 20") as found:
+        audit.callback(as_json=False, runs=300, noise_multiplier=0.1, rounds=1, clip_norm=1.0, delta=None,
+                       dp_adjacency="replace")  # fmt: skip
+    assert "--noise-multiplier 1.33" in str(found.value)

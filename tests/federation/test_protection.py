@@ -1,0 +1,339 @@
+"""From settings to what a run promises."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError, OutputError
+from dpeer.federation.folders import check
+from dpeer.federation.graph import build_graph
+from dpeer.federation.protection import planned_releases, privacy_notes, promise, protect
+from dpeer.federation.settings import Settings
+from dpeer.privacy.gaussian import epsilon as epsilon_of
+
+
+def promised(**settings):
+    asked = Settings(privacy="client", **settings)
+    return promise(asked, build_graph(asked))
+
+
+def test_without_privacy_nothing_is_promised_and_its_options_are_refused():
+    settings = Settings()
+    assert promise(settings, build_graph(settings)) is None
+    for name, value in (("noise_multiplier", 1.0), ("target_epsilon", 8.0), ("delta", 1e-6), ("sparsify", "top-k:0.4")):
+        asked = Settings(**{name: value})
+        with pytest.raises(ConfigurationError, match="--privacy client") as found:
+            promise(asked, build_graph(asked))
+        assert f"--{name.replace('_', '-')} {value}" in str(found.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("clip_norm", 0.1), ("dp_adversary", "aggregate"), ("dp_adjacency", "zero-out")]
+)
+def test_what_would_do_nothing_without_privacy_is_refused(name, value):
+    asked = Settings(**{name: value})
+    with pytest.raises(ConfigurationError, match="--privacy client"):
+        promise(asked, build_graph(asked))
+
+
+def test_a_private_run_cannot_be_gone_on_with_in_another_way(tmp_path):
+    def peer(resume, **settings):
+        asked = Settings(**settings)
+        return protect(asked, promise(asked, build_graph(asked)), tmp_path / "rank-0" / "privacy", resume=resume)
+
+    run = peer(False, privacy="client", noise_multiplier=5.0)
+    run.ledger.charge(0, lambda: b"x")
+    assert peer(True, privacy="client", noise_multiplier=5.0, target_epsilon=9.0).ledger.releases == 1
+    with pytest.raises(CheckpointError, match=r"give --noise-multiplier 5\.0"):
+        peer(True, privacy="client", noise_multiplier=50.0)
+    with pytest.raises(CheckpointError, match="--privacy client"):
+        peer(True)
+    # The same command again would release the same round with other noise.
+    with pytest.raises(OutputError, match="earlier run"):
+        check(tmp_path, [0], resume=False, overwrite=False)
+    check(tmp_path, [0], resume=False, overwrite=True)
+
+
+def test_earlier_runs_in_the_folder_are_added(tmp_path):
+    asked = Settings(privacy="client", noise_multiplier=5.0, rounds=4)
+    graph = build_graph(asked)
+    guarantee = promise(asked, graph)
+    for _ in range(2):
+        run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+        run.ledger.begin()
+        for number in range(8):
+            run.ledger.charge(number, lambda: b"x")
+    again = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+    notes = privacy_notes(again, asked, graph, 100)
+    assert f"epsilon {guarantee.epsilon(20):.4g} at delta" in notes[0], "what is promised is the sum"
+    (line,) = [line for line in notes if "earlier runs" in line]
+    assert "16 releases" in line
+    assert f"this run alone: epsilon {guarantee.epsilon(4):.4g}" in line
+
+
+def test_a_budget_that_earlier_runs_have_used_up_ends_with_code_5_unless_the_data_are_new(tmp_path):
+    asked = Settings(privacy="client", target_epsilon=10.0, rounds=5)
+    graph = build_graph(asked)
+    guarantee = promise(asked, graph)
+    folder = tmp_path / "rank-0" / "privacy"
+    first = protect(asked, guarantee, folder, resume=False)
+    for number in range(5):
+        assert first.may_release
+        first.ledger.charge(number, lambda: b"x")
+    assert not first.may_release
+    with pytest.raises(BudgetTooSmall, match=r"have spent epsilon 10,.*--new-data") as found:
+        protect(asked, guarantee, folder, resume=False)
+    assert found.value.exit_code == 5
+    assert not protect(asked, guarantee, folder, resume=True).may_release, "the run itself goes on without releasing"
+    again = protect(asked, guarantee, folder, resume=False, data="b", new_data=True)
+    assert again.fitting(9) == 5
+    again.ledger.charge(0, lambda: b"x")
+    assert protect(asked, guarantee, folder, resume=False, data="b").fitting(9) == 4
+    with pytest.raises(BudgetTooSmall):
+        protect(asked, guarantee, folder, resume=False, data="a")
+
+
+def test_data_are_not_new_because_somebody_says_so(tmp_path):
+    asked = Settings(privacy="client", target_epsilon=10.0, rounds=5)
+    guarantee = promise(asked, build_graph(asked))
+    folder = tmp_path / "rank-0" / "privacy"
+    run = protect(asked, guarantee, folder, resume=False, data="a")
+    for number in range(5):
+        run.ledger.charge(number, lambda: b"x")
+    graph = build_graph(asked)
+    for data, warned in (("a", True), ("b", False), (None, False)):
+        again = protect(asked, guarantee, folder, resume=False, data=data, new_data=True)
+        assert again.fitting(9) == 5, "the user's word counts"
+        warnings = [line for line in privacy_notes(again, asked, graph, 10) if "these very data" in line]
+        assert bool(warnings) == warned
+
+
+def test_a_start_promises_no_less_than_is_spent_already(tmp_path):
+    asked = Settings(privacy="client", noise_multiplier=5.0, rounds=9)
+    guarantee = promise(asked, build_graph(asked))
+    run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+    for number in range(3):
+        run.ledger.charge(number, lambda: b"x")
+    tighter = Settings(privacy="client", noise_multiplier=5.0, rounds=9, target_epsilon=2.0)
+    run = protect(tighter, guarantee, tmp_path / "rank-0" / "privacy", resume=True)
+    notes = privacy_notes(run, tighter, build_graph(tighter), 10)
+    assert f"epsilon {guarantee.epsilon(3):.4g} at delta 1e-05 after 3 releases" in notes[0]
+    assert not run.may_release
+
+
+def test_a_budget_in_part_used_up_leaves_fewer_releases(tmp_path):
+    asked = Settings(privacy="client", target_epsilon=10.0, noise_multiplier=5.0, rounds=40)
+    guarantee = promise(asked, build_graph(asked))
+    for _ in range(2):
+        run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+        run.ledger.begin()
+        for number in range(10):
+            run.ledger.charge(number, lambda: b"x")
+        assert run.spent(None)["epsilon"] == pytest.approx(guarantee.epsilon(10 * (1 + len(run.ledger.earlier))))
+    run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+    assert run.fitting(40) == guarantee.releases(10.0) - 20 == 5
+    assert run.spent(None)["earlier_releases"] == 20
+
+
+def test_other_mechanisms_are_counted_by_this_runs_adjacency(tmp_path):
+    folder = tmp_path / "rank-0" / "privacy"
+    asked = Settings(privacy="client", noise_multiplier=3.0, clip_norm=0.1, dp_adjacency="zero-out")
+    protect(asked, promise(asked, build_graph(asked)), folder, resume=False).ledger.charge(0, lambda: b"x")
+    asked = Settings(privacy="client", noise_multiplier=4.0, dp_adversary="aggregate", dp_min_honest=3)
+    graph = build_graph(asked)
+    guarantee = promise(asked, graph)
+    spent = protect(asked, guarantee, folder, resume=False).spent(None)
+    # One release of S / s = 2 / 3 against anybody.
+    assert spent["epsilon"] == spent["epsilon_neighbor"] == pytest.approx(epsilon_of(2 / 3, 1e-5))
+    run = protect(asked, guarantee, folder, resume=False)
+    run.ledger.charge(0, lambda: b"x")
+    spent = run.spent(None)
+    assert spent["epsilon_aggregate"] == pytest.approx(epsilon_of(math.hypot(2 / 3, 2 / 4), 1e-5))
+    assert spent["epsilon_neighbor"] == pytest.approx(epsilon_of(math.hypot(2 / 3, 2 / 4 * math.sqrt(3)), 1e-5))
+
+
+def test_averages_of_more_peers_hid_more_than_those_of_fewer_do_now(tmp_path):
+    folder = tmp_path / "rank-0" / "privacy"
+
+    def protection(least):
+        asked = Settings(privacy="client", noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=least, size=4,
+                         topology="full", weights="uniform")  # fmt: skip
+        return protect(asked, promise(asked, build_graph(asked)), folder, resume=False)
+
+    protection(4).ledger.charge(0, lambda: b"x")
+    # s = 5 / sqrt(4) then. Averages of two have noise s / sqrt(2) and move by 2 C / 2.
+    before = math.sqrt(2) * (2 / 2) / (5 / math.sqrt(4))
+    assert protection(2).epsilon(0) == pytest.approx(epsilon_of(before, 1e-5))
+    assert protection(2).epsilon(1) == pytest.approx(epsilon_of(math.hypot(before, 2 / 5), 1e-5))
+    assert protection(2).epsilon(0, "neighbor") == pytest.approx(epsilon_of(2 / 2.5, 1e-5))
+
+
+def with_metrics(folder, **entry):
+    folder.mkdir(parents=True)
+    (folder / "metrics.jsonl").write_text(json.dumps({"round": 0, "bytes_sent": 50, **entry}) + "\n")
+
+
+@pytest.mark.parametrize("entry", [{}, {"privacy": None}])
+def test_a_run_of_which_no_ledger_tells_has_released_without_noise(tmp_path, entry):
+    with_metrics(tmp_path / "rank-0", **entry)
+    asked = Settings(privacy="client", target_epsilon=10.0)
+    graph = build_graph(asked)
+    guarantee = promise(asked, graph)
+    with pytest.raises(BudgetTooSmall, match="released bodies without noise"):
+        protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+    asked = Settings(privacy="client", noise_multiplier=5.0)
+    run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+    assert run.spent(None)["epsilon"] == math.inf
+    assert run.spent(None)["released_without_noise"]
+    assert any("nothing is promised about their data" in line for line in privacy_notes(run, asked, graph, 10))
+    (tmp_path / "rank-0" / "metrics.jsonl").unlink()  # as a new run does, or one that is gone on with
+    assert protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False).epsilon(0) == math.inf
+    assert protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False, new_data=True).epsilon(0) == 0
+
+
+def test_a_first_line_that_was_not_written_whole_tells_of_bodies_where_no_ledger_does(tmp_path):
+    (tmp_path / "rank-0").mkdir()
+    (tmp_path / "rank-0" / "metrics.jsonl").write_text('{"round": 0, "acc')
+    asked = Settings(privacy="client", noise_multiplier=5.0)
+    guarantee = promise(asked, build_graph(asked))
+    run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=True)
+    assert run.epsilon(0) == math.inf
+    private = protect(asked, guarantee, tmp_path / "rank-1" / "privacy", resume=False)
+    private.ledger.charge(0, lambda: b"x")
+    (tmp_path / "rank-1" / "metrics.jsonl").write_text('{"round": 0, "acc')
+    assert protect(asked, guarantee, tmp_path / "rank-1" / "privacy", resume=True).ledger.releases == 1
+
+
+def test_a_run_that_sent_nothing_or_only_what_was_noised_has_released_nothing_else(tmp_path):
+    asked = Settings(privacy="client", target_epsilon=10.0)
+    guarantee = promise(asked, build_graph(asked))
+    for rank, entry in enumerate(({"bytes_sent": 0}, {"privacy": {"epsilon": 1.0}})):
+        with_metrics(tmp_path / f"rank-{rank}", **entry)
+        assert protect(asked, guarantee, tmp_path / f"rank-{rank}" / "privacy", resume=False).epsilon(0) == 0
+
+
+def test_averages_that_differ_are_warned_of(tmp_path):
+    ring = lines(tmp_path, noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=3, topology="ring")
+    full = lines(tmp_path, noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=3, topology="full")
+    assert any("averages of different peers differ" in line for line in ring)
+    assert not any("averages of different peers differ" in line for line in full)
+
+
+def test_it_has_to_be_said_how_much():
+    with pytest.raises(ConfigurationError, match="--target-epsilon"):
+        promised()
+
+
+@pytest.mark.parametrize("rounds", [1, 20, 300])
+@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+def test_the_noise_follows_from_the_budget_and_just_fits_the_rounds(rounds, adjacency):
+    guarantee = promised(target_epsilon=8.0, rounds=rounds, dp_adjacency=adjacency)
+    assert guarantee.releases(8.0) == rounds
+    assert guarantee.epsilon(rounds) <= 8.0
+    assert guarantee.epsilon(rounds) == pytest.approx(8.0, rel=1e-6)
+
+
+def test_it_follows_from_the_rounds_in_which_a_peer_takes_part():
+    settings = Settings(privacy="client", target_epsilon=8.0, rounds=40, size=10, participation=0.3)
+    graph = build_graph(settings)
+    planned = planned_releases(settings, graph)
+    from dpeer.federation.graph import take_part
+
+    drawn = take_part(graph, settings)
+    counts = [sum(drawn.at(number, rank).active for number in range(40)) for rank in range(10)]
+    assert planned == max(counts) < 40
+    assert promise(settings, graph).releases(8.0) == planned
+
+
+def test_a_budget_too_small_for_one_release_ends_with_code_5():
+    with pytest.raises(BudgetTooSmall, match="not even one") as found:
+        promised(target_epsilon=0.5, noise_multiplier=1.0)
+    assert found.value.exit_code == 5
+
+
+@pytest.mark.parametrize("topology", ["ring", "grid", "torus", "full"])
+def test_the_share_is_that_of_the_worst_set_of_honest_peers(topology):
+    settings = Settings(
+        privacy="client", noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=2, size=9, topology=topology
+    )
+    graph = build_graph(settings)
+    worst = 0.0
+    for row in np.asarray(graph.weights):
+        heard = row[row > 0]
+        # Every subset of two or more; more only make the length of all weights larger.
+        for a in range(len(heard)):
+            for b in range(a):
+                pair = heard[[a, b]]
+                worst = max(worst, pair.max() / np.linalg.norm(pair))
+    guarantee = promise(settings, graph)
+    assert guarantee.share == pytest.approx(worst)
+    assert guarantee.noise_std == pytest.approx(5.0 * worst)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({}, "--dp-min-honest M"),
+        ({"dp_min_honest": 4}, "averages only 3 bodies"),
+        ({"dp_min_honest": 3, "sparsify": "top-k:0.4"}, "top-k:0.4"),
+        ({"dp_min_honest": 3, "participation": 0.5}, "--participation 1"),
+        ({"dp_min_honest": 3, "fresh_neighbors": "2"}, "fixed --topology"),
+    ],
+)
+def test_what_is_not_sound_in_aggregate_mode_is_refused(changes, named):
+    with pytest.raises(ConfigurationError, match=named):
+        promised(noise_multiplier=1.0, dp_adversary="aggregate", **changes)
+
+
+def test_min_honest_without_aggregate_is_refused():
+    with pytest.raises(ConfigurationError, match="aggregate"):
+        promised(noise_multiplier=1.0, dp_min_honest=3)
+
+
+def test_a_delta_that_protects_nobody_is_refused():
+    with pytest.raises(ConfigurationError, match="delta"):
+        promised(noise_multiplier=1.0, delta=0.125, size=8)
+
+
+def lines(tmp_path, parameters=60_000, **settings):
+    asked = Settings(privacy="client", **settings)
+    graph = build_graph(asked)
+    protection = protect(asked, promise(asked, graph), tmp_path / "privacy", resume=False)
+    assert not (tmp_path / "privacy").exists()
+    return privacy_notes(protection, asked, graph, parameters)
+
+
+def test_the_start_says_whose_data_against_whom_and_how_much_noise(tmp_path):
+    found = lines(tmp_path, target_epsilon=10.0, rounds=20)
+    assert "one peer's whole data set, against a neighbor, replace-one: epsilon 10 at delta 1e-05 after 20" in found[0]
+    # PRIVACY: eps 10, delta 1e-5, 20 rounds, 60,000 parameters, replace-one: about 1,100 times the clip norm.
+    ratio = float(found[1].split(" is ")[1].split(" times")[0].replace(",", ""))
+    assert ratio == pytest.approx(1100, rel=0.02)
+    assert "fewer shared parameters" in found[2]
+
+
+def test_it_says_when_the_budget_will_be_used_up(tmp_path):
+    found = lines(tmp_path, target_epsilon=10.0, noise_multiplier=4.0, rounds=50)
+    fitting = promised(target_epsilon=10.0, noise_multiplier=4.0, rounds=50).releases(10.0)
+    assert 1 <= fitting < 50
+    assert any(f"after {fitting} of 50 releases" in line for line in found)
+
+
+def test_in_aggregate_mode_both_numbers_are_said(tmp_path):
+    found = lines(tmp_path, noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=3, rounds=10)
+    asked = promised(noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=3, rounds=10)
+    (both,) = [line for line in found if "against a neighbor" in line]
+    assert f"{asked.epsilon(10, 'aggregate'):.4g}" in both
+    assert f"{asked.epsilon(10, 'neighbor'):.4g}" in both
+    assert asked.epsilon(10, "neighbor") > asked.epsilon(10, "aggregate")
+    assert math.isclose(asked.noise_std, 5 / math.sqrt(3))
+
+
+def test_few_kept_values_mean_a_short_noise(tmp_path):
+    whole, kept = (
+        lines(tmp_path, noise_multiplier=1.0, parameters=10_000, sparsify=rule) for rule in (None, "random:0.04")
+    )
+    assert any("100 times" in line and "(10,000 values)" in line for line in whole)
+    assert any("20 times" in line and "(400 values)" in line for line in kept)

@@ -1,0 +1,161 @@
+"""DIR/summary.json over all peers."""
+
+import io
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+from safetensors.numpy import save_file
+
+from dpeer.cli.summary_table import show
+from dpeer.federation.summary import collect
+from dpeer.results.costs import privacy_line
+
+
+def peer(out: Path, rank: int, body: list[float], head: float, **changes: Any) -> None:
+    folder = out / f"rank-{rank}"
+    folder.mkdir(parents=True)
+    summary = {
+        "size": 3, "topology": "ring", "algorithm": "dfedmdc", "task": "t", "partition": None, "rounds": 4, "seed": 1,
+        "spectral_gap": 1.0, "body_parameters": 2, "head_parameters": 1,
+        "settings": {"keep": "last"}, "rank": rank, "status": "done", "completed_rounds": 4, "accuracy": 0.5,
+        "accuracy_trained": 0.25, "bytes_sent": 100, "epsilon": None, "delta": None, "lost": {},
+    } | changes  # fmt: skip
+    (folder / "summary.json").write_text(json.dumps(summary))
+    learner = folder / "checkpoint" / "round-00000004" / "learner"
+    learner.mkdir(parents=True)
+    tensors = {"last/body": body, "last/head": [head]}
+    save_file(
+        {name: np.array(values, dtype=np.float32) for name, values in tensors.items()}, learner / "learner.safetensors"
+    )
+
+
+def test_what_the_design_promises_is_there(tmp_path: Path) -> None:
+    peer(tmp_path, 0, [0.0, 0.0], 100.0, accuracy=0.2)
+    peer(tmp_path, 1, [3.0, 0.0], -100.0, accuracy=0.4, accuracy_trained=0.5)
+    peer(tmp_path, 2, [0.0, 3.0], 7.0, accuracy=0.9)
+    found = collect(tmp_path, 3, 12.3456)
+    assert json.loads((tmp_path / "summary.json").read_text()) == found
+    # mean (1, 1); squared distances 2, 5 and 5; heads play no part
+    assert found["consensus_distance"] == pytest.approx(math.sqrt((2 + 5 + 5) / 3))
+    assert found["accuracy"] == [0.2, 0.4, 0.9]
+    assert found["accuracy_mean"] == pytest.approx(0.5)
+    assert found["accuracy_std"] == pytest.approx(math.sqrt((0.09 + 0.01 + 0.16) / 3)), "ddof 0"
+    assert found["accuracy_min"] == 0.2
+    assert found["accuracy_trained_mean"] == pytest.approx(1 / 3)
+    expected = {
+        "size": 3, "topology": "ring", "algorithm": "dfedmdc", "task": "t", "partition": None, "rounds": 4, "seed": 1,
+        "spectral_gap": 1.0, "body_parameters": 2, "head_parameters": 1, "bytes_sent": 300, "wall_seconds": 12.346,
+        "epsilon": None, "delta": None, "status": "done",
+    }  # fmt: skip
+    assert expected.items() <= found.items()
+
+
+def test_a_lost_peer_is_null_and_left_out_of_means(tmp_path: Path) -> None:
+    peer(tmp_path, 0, [1.0, 0.0], 0.0, accuracy=0.25, lost={"1": "silent for 3 s"})
+    peer(tmp_path, 2, [3.0, 0.0], 0.0, accuracy=0.75)
+    found = collect(tmp_path, 3, 1.0)
+    assert found["status"] == "failed"
+    assert found["accuracy"] == [0.25, None, 0.75]
+    assert found["completed_rounds"] == [4, None, 4]
+    assert (found["accuracy_mean"], found["accuracy_std"], found["accuracy_min"]) == (0.5, 0.25, 0.25)
+    assert found["consensus_distance"] == pytest.approx(1.0)
+    assert found["lost"] == {"0": {"1": "silent for 3 s"}}
+
+
+def test_a_peer_that_was_killed_while_writing_is_null(tmp_path: Path) -> None:
+    peer(tmp_path, 0, [1.0, 0.0], 0.0)
+    peer(tmp_path, 1, [1.0, 0.0], 0.0)
+    (tmp_path / "rank-1" / "summary.json").write_text('{"size": 2, "acc')
+    assert collect(tmp_path, 2, 1.0)["accuracy"] == [0.5, None]
+
+
+def test_no_peer_at_all_is_all_null(tmp_path: Path) -> None:
+    found = collect(tmp_path, 2, 1.0)
+    assert found["accuracy"] == [None, None]
+    assert found["accuracy_mean"] is found["consensus_distance"] is found["size"] is None
+    assert found["bytes_sent"] == 0
+
+
+def test_privacy_is_the_worst_peers(tmp_path: Path) -> None:
+    peer(tmp_path, 0, [1.0, 0.0], 0.0, epsilon=1.5, delta=1e-5)
+    peer(tmp_path, 1, [1.0, 0.0], 0.0, epsilon=2.5, delta=1e-5)
+    found = collect(tmp_path, 2, 1.0)
+    assert (found["epsilon"], found["delta"]) == (2.5, 1e-5)
+
+
+def test_each_number_is_the_largest_of_all_peers(tmp_path: Path) -> None:
+    for rank, (outsider, neighbor) in enumerate(((1.5, 3.0), (1.0, 50.0))):
+        spent = {
+            "guarantee": "averages",
+            "epsilon": outsider,
+            "epsilon_aggregate": outsider,
+            "delta": 1e-5,
+            "releases": 3,
+        }
+        spent["epsilon_neighbor"] = neighbor
+        peer(tmp_path, rank, [1.0, 0.0], 0.0, epsilon=outsider, delta=1e-5, privacy=spent)
+    assert "epsilon 1.5 against an outsider and 50 against" in privacy_line(collect(tmp_path, 2, 1.0)["privacy"])
+
+
+def test_no_bound_at_all_is_worse_than_any(tmp_path: Path) -> None:
+    for rank, epsilon in enumerate((1.5, None)):
+        spent = {"guarantee": "everything", "epsilon": epsilon, "delta": 1e-5, "releases": 3, "update_norm": 2.0}
+        spent["released_without_noise"] = epsilon is None
+        peer(tmp_path, rank, [1.0, 0.0], 0.0, epsilon=epsilon, delta=1e-5, privacy=spent)
+    found = collect(tmp_path, 2, 1.0)
+    assert found["epsilon"] is None
+    assert "update_norm" not in found["privacy"]
+    assert "epsilon unbounded at delta 1e-05" in privacy_line(found["privacy"])
+    assert "without noise" in privacy_line(found["privacy"])
+
+
+def test_what_is_not_shared_has_no_consensus(tmp_path: Path) -> None:
+    peer(tmp_path, 0, [], 0.0)
+    peer(tmp_path, 1, [], 0.0)
+    assert collect(tmp_path, 2, 1.0)["consensus_distance"] is None
+
+
+def test_the_table_compares_with_the_baseline(tmp_path: Path) -> None:
+    for name, accuracies in (("run", (0.5, None)), ("baseline", (0.25, 0.5))):
+        for rank, accuracy in enumerate(accuracies):
+            peer(tmp_path / name, rank, [rank * 2.0, 0.0], 0.0, accuracy=accuracy, algorithm=name)
+    out = Console(file=io.StringIO(), width=80)
+    show(out, collect(tmp_path / "run", 2, 1.0), tmp_path / "run", collect(tmp_path / "baseline", 2, 1.0))
+    assert isinstance(out.file, io.StringIO)
+    printed = out.file.getvalue()
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if "│" in line]
+    assert rows == [
+        ["0", "0.5000", "0.2500", "+0.2500"],
+        ["1", "-", "0.5000", "-"],
+        ["mean", "0.5000", "0.3750", "+0.1250"],
+    ]
+    assert "2 parameters gossiped, 1 kept at home" in printed
+    assert "consensus distance 1.0000" in printed
+    assert str(tmp_path / "run" / "summary.json") in printed
+
+
+def test_when_every_peer_was_killed_nothing_is_shown(tmp_path: Path) -> None:
+    found = collect(tmp_path, 2, 1.0)
+    assert (found["status"], found["accuracy"], found["accuracy_mean"]) == ("failed", [None, None], None)
+    out = Console(file=io.StringIO(), width=80)
+    show(out, found, tmp_path, None)
+    assert out.file.getvalue() == ""
+
+
+@pytest.mark.parametrize(("measure", "shown"), [("accuracy", range(10)), ("test_loss", range(90, 100))])
+def test_of_very_many_peers_those_that_did_worst_are_printed(tmp_path: Path, measure: str, shown: range) -> None:
+    for rank in range(100):
+        values = {"accuracy": None, "test_loss": rank / 100} if measure == "test_loss" else {"accuracy": rank / 100}
+        peer(tmp_path, rank, [0.0, 0.0], 0.0, **values)
+    console = Console(file=io.StringIO(), width=100)
+    show(console, collect(tmp_path, 100, 1.0), tmp_path, None)
+    assert isinstance(console.file, io.StringIO)
+    cells = [line.split("│")[1:3] for line in console.file.getvalue().splitlines() if "│" in line]
+    assert [cell[0].strip() for cell in cells] == [*map(str, shown), "...", "mean"]
+    assert cells[-2][1].strip() == "90 better"
+    assert float(cells[-1][1]) == pytest.approx(0.495)
