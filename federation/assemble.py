@@ -14,10 +14,11 @@ from torch.utils.data import TensorDataset
 from dpeer.federation.defaults import with_defaults
 from dpeer.federation.graph import build_graph, take_part
 from dpeer.federation.notes import notes
-from dpeer.federation.protection import check_said, privacy_notes, promise, protect
+from dpeer.federation.protection import privacy_notes, promise, protect
 from dpeer.federation.settings import Settings
 from dpeer.privacy import Guarantee, Unprotected
 from dpeer.privacy.history import FOLDER
+from dpeer.privacy.soundness import check_said
 from dpeer.results.files import rank_folder
 from dpeer.topology import ChangingTopology, Graphs, Isolated, Topology, spectral_gap
 from dpeer.training import (

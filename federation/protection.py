@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -12,18 +12,15 @@ import numpy as np
 
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
 from dpeer.federation.folders import sent_unrecorded
-from dpeer.federation.settings import Settings
+from dpeer.federation.settings import Settings, default_of
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
 from dpeer.privacy.guarantee import check_delta, default_delta
 from dpeer.privacy.history import note_plain, releases_in
 from dpeer.privacy.planning import ADVICE, calibrated, drowning, noise_ratio
+from dpeer.privacy.settings import PrivacySettings
+from dpeer.privacy.soundness import check_adversary, check_budget, check_strength, worst_share
 from dpeer.results.costs import cost
 from dpeer.topology import ChangingTopology, Participation, Topology
-
-_NEEDS_PRIVACY = (
-    "noise_multiplier", "target_epsilon", "delta", "dp_min_honest", "sparsify", "clip_norm", "dp_adversary",
-    "dp_adjacency",
-)  # fmt: skip
 
 
 def promise(settings: Settings, graph: Topology | ChangingTopology) -> Guarantee | None:
@@ -34,44 +31,26 @@ def promise(settings: Settings, graph: Topology | ChangingTopology) -> Guarantee
         BudgetTooSmall: The budget allows no release.
     """
     if settings.privacy == "none":
-        for name in _NEEDS_PRIVACY:
-            if getattr(settings, name) != Settings.model_fields[name].default:
+        for name in PrivacySettings.model_fields:
+            if getattr(settings, name) != default_of(name):
                 raise ConfigurationError(f"{_said(name, settings)} protects nothing without --privacy client: add it")
         return None
-    if settings.noise_multiplier is None and settings.target_epsilon is None:
-        raise ConfigurationError(
-            "--privacy client needs to know how much: give --target-epsilon 8 (the noise follows from it) or "
-            "--noise-multiplier"
-        )
-    sparsifier = Sparsifier.parse(settings.sparsify)
-    share = 1.0
-    if settings.dp_adversary == "aggregate":
-        if sparsifier.rule == "top-k":
-            raise ConfigurationError(
-                f"--sparsify {settings.sparsify} cannot be used with --dp-adversary aggregate: the largest values of "
-                "each message are chosen before the average in which the noise is enough; use random:SHARE, or "
-                "--dp-adversary neighbor"
-            )
-        share = _share(settings, graph)
-    elif settings.dp_min_honest is not None:
-        raise ConfigurationError(
-            f"--dp-min-honest {settings.dp_min_honest} is for --dp-adversary aggregate: a neighbor sees every message "
-            "by itself"
-        )
+    check_strength(settings.noise_multiplier, settings.target_epsilon)
+    check_adversary(settings.dp_adversary, settings.dp_min_honest, Sparsifier.parse(settings.sparsify))
     delta = settings.delta if settings.delta is not None else default_delta(settings.size)
     check_delta(delta, settings.size)
     base = Guarantee(
-        settings.noise_multiplier or 1.0, settings.clip_norm, delta, settings.dp_adversary, settings.dp_adjacency, share
+        settings.noise_multiplier or 1.0,
+        settings.clip_norm,
+        delta,
+        settings.dp_adversary,
+        settings.dp_adjacency,
+        1.0 if settings.dp_adversary == "neighbor" else _share(settings, graph),
     )
     if settings.noise_multiplier is None:
         assert settings.target_epsilon is not None
         return calibrated(base, settings.target_epsilon, planned_releases(settings, graph))
-    if settings.target_epsilon is not None and base.releases(settings.target_epsilon) < 1:
-        raise BudgetTooSmall(
-            f"--target-epsilon {settings.target_epsilon:g} allows not even one release with --noise-multiplier "
-            f"{settings.noise_multiplier:g}: one costs {base.epsilon(1):.3g}; leave --noise-multiplier out and the "
-            "noise follows from the budget"
-        )
+    check_budget(base, settings.target_epsilon)
     return base
 
 
@@ -130,34 +109,6 @@ def _used_up(protection: Protection, folder: Path) -> str:
         f"{first:.4g}; if the data are others now, say --new-data; else give a larger --target-epsilon or more noise "
         "on all peers alike"
     )
-
-
-def check_said(task: str, found: Mapping[str, Sequence[str]]) -> None:
-    """Refuse to tell neighbors what was found in the data: under privacy they learn settings, and what is noised.
-
-    Args:
-        task: Its name.
-        found: `Task.found`.
-
-    Raises:
-        ConfigurationError: Something was found that a setting can say.
-    """
-    if not found:
-        return
-    options = " ".join(f"--task-option {option}={_listed(names)}" for option, names in found.items())
-    raise ConfigurationError(
-        f"--privacy client with task {task!r}: {' and '.join(found)} must be said, alike on all peers, for neighbors "
-        f"get to know them and must not learn them from the data; this peer's data show {options} (name all that there "
-        "can be)"
-    )
-
-
-_LISTED = 20
-
-
-def _listed(names: Sequence[str]) -> str:
-    shown = ",".join(names[:_LISTED])
-    return shown if len(names) <= _LISTED else f"{shown},... ({len(names)} in all)"
 
 
 def privacy_notes(
@@ -239,30 +190,14 @@ def _most_active(graphs: Participation, rounds: int) -> int:
 
 
 def _share(settings: Settings, graph: Topology | ChangingTopology) -> float:
-    """The largest weight over the length of all weights, for the worst set of honest bodies in anybody's average."""
-    least = settings.dp_min_honest
-    if least is None:
-        raise ConfigurationError(
-            "--dp-adversary aggregate needs --dp-min-honest M: how many of the bodies in every average come from peers "
-            "that do not help the adversary"
-        )
+    """The share of the peer that is hidden worst in anybody's average."""
     if not isinstance(graph, Topology) or settings.participation < 1:
         raise ConfigurationError(
             "--dp-adversary aggregate needs the same average in every round: use a fixed --topology and "
             "--participation 1, or --dp-adversary neighbor"
         )
-    return max(_worst([weight for weight in row if weight > 0], least) for row in graph.weights.tolist())
-
-
-def _worst(weights: Iterable[float], least: int) -> float:
-    ordered = sorted(weights)
-    if len(ordered) < least:
-        raise ConfigurationError(
-            f"--dp-min-honest {least}: some peer averages only {len(ordered)} bodies, its own included; give at most "
-            "that, or a --topology with more neighbors"
-        )
-    chosen = [ordered[-1], *ordered[: least - 1]]
-    return ordered[-1] / math.sqrt(sum(weight**2 for weight in chosen))
+    assert settings.dp_min_honest is not None
+    return worst_share(graph.weights.tolist(), settings.dp_min_honest)
 
 
 def _said(name: str, settings: Settings) -> str:

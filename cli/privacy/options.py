@@ -13,6 +13,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import planning
 from dpeer.privacy.accounting import ACCOUNTANTS, Accountant
 from dpeer.privacy.guarantee import Adjacency, Adversary, Guarantee, check_delta, default_delta, uniform_share
+from dpeer.privacy.soundness import check_adversary
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -181,18 +182,9 @@ class Asked:
         return planning.calibrated(asked, self.target_epsilon, self.releases, self.accountant)
 
     def _share(self) -> float:
-        if self.dp_adversary == "neighbor":
-            if self.dp_min_honest is not None:
-                raise ConfigurationError(
-                    f"--dp-min-honest {self.dp_min_honest}: a neighbor sees single messages; it belongs to "
-                    "--dp-adversary aggregate"
-                )
-            return 1.0
+        check_adversary(self.dp_adversary, self.dp_min_honest)
         if self.dp_min_honest is None:
-            raise ConfigurationError(
-                "--dp-adversary aggregate: say how many honest peers are in every average that an outsider sees, for "
-                "example --dp-min-honest 16"
-            )
+            return 1.0
         if self.size is not None and self.dp_min_honest > self.size:
             raise ConfigurationError(
                 f"--dp-min-honest {self.dp_min_honest}: there are {self.size} peers (--size): choose at most that"

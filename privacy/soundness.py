@@ -1,0 +1,125 @@
+"""Which settings of privacy go together: the rules that a run and the commands that plan one share.
+
+Errors name the command's options, because these are what a user can change.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from dpeer.exceptions import BudgetTooSmall, ConfigurationError
+from dpeer.privacy.guarantee import Adversary, Guarantee
+from dpeer.privacy.sparsify import Sparsifier
+
+_LISTED = 20
+"""The most names found in data that an error lists."""
+
+
+def check_strength(noise_multiplier: float | None, target_epsilon: float | None) -> None:
+    """Refuse privacy of which nobody has said how much.
+
+    Raises:
+        ConfigurationError: Both are None.
+    """
+    if noise_multiplier is None and target_epsilon is None:
+        raise ConfigurationError(
+            "--privacy client needs to know how much: give --target-epsilon 8 (the noise follows from it) or "
+            "--noise-multiplier"
+        )
+
+
+def check_adversary(adversary: Adversary, min_honest: int | None, sparsifier: Sparsifier | None = None) -> None:
+    """Refuse settings that are not those of the adversary, or that give away more than averages.
+
+    Args:
+        adversary: Against whom the guarantee is.
+        min_honest: Honest bodies in every average that an outsider sees; None if nobody said.
+        sparsifier: What of an update is kept.
+
+    Raises:
+        ConfigurationError: They do not go together.
+    """
+    if adversary == "neighbor":
+        if min_honest is not None:
+            raise ConfigurationError(
+                f"--dp-min-honest {min_honest}: a neighbor sees every message by itself; it belongs to --dp-adversary "
+                "aggregate"
+            )
+        return
+    if sparsifier is not None and sparsifier.rule == "top-k":
+        raise ConfigurationError(
+            f"--sparsify top-k:{sparsifier.keep:g} cannot be used with --dp-adversary aggregate: the largest values of "
+            "each message are chosen before the average in which the noise is enough; use random:SHARE, or "
+            "--dp-adversary neighbor"
+        )
+    if min_honest is None:
+        raise ConfigurationError(
+            "--dp-adversary aggregate needs --dp-min-honest M: how many of the bodies in every average come from peers "
+            "that do not help the adversary, for example --dp-min-honest 16"
+        )
+
+
+def worst_share(rows: Iterable[Sequence[float]], min_honest: int) -> float:
+    """The share of the peer that is hidden worst, over all averages and all sets of honest peers in them.
+
+    Args:
+        rows: The mixing matrix by rows; those of its weights that are zero do not count.
+        min_honest: Honest bodies in every average.
+
+    Returns:
+        The largest weight over the length of all weights: `Guarantee.share`.
+
+    Raises:
+        ConfigurationError: Some average has fewer bodies.
+    """
+    return max(_worst(sorted(weight for weight in row if weight > 0), min_honest) for row in rows)
+
+
+def _worst(ordered: list[float], least: int) -> float:
+    if len(ordered) < least:
+        raise ConfigurationError(
+            f"--dp-min-honest {least}: some peer averages only {len(ordered)} bodies, its own included; give at most "
+            "that, or a --topology with more neighbors"
+        )
+    chosen = [ordered[-1], *ordered[: least - 1]]
+    return ordered[-1] / math.sqrt(sum(weight**2 for weight in chosen))
+
+
+def check_budget(guarantee: Guarantee, target_epsilon: float | None) -> None:
+    """Refuse a budget into which not even one release fits.
+
+    Raises:
+        BudgetTooSmall: It is one.
+    """
+    if target_epsilon is not None and guarantee.releases(target_epsilon) < 1:
+        raise BudgetTooSmall(
+            f"--target-epsilon {target_epsilon:g} allows not even one release with --noise-multiplier "
+            f"{guarantee.noise_multiplier:g}: one costs {guarantee.epsilon(1):.3g}; leave --noise-multiplier out and "
+            "the noise follows from the budget"
+        )
+
+
+def check_said(task: str, found: Mapping[str, Sequence[str]]) -> None:
+    """Refuse to tell neighbors what was found in the data: under privacy they learn settings, and what is noised.
+
+    Args:
+        task: Its name.
+        found: What of the task's options was found in the peer's data instead of being said, with what it would be.
+
+    Raises:
+        ConfigurationError: Something was found that a setting can say.
+    """
+    if not found:
+        return
+    options = " ".join(f"--task-option {option}={_listed(names)}" for option, names in found.items())
+    raise ConfigurationError(
+        f"--privacy client with task {task!r}: {' and '.join(found)} must be said, alike on all peers, for neighbors "
+        f"get to know them and must not learn them from the data; this peer's data show {options} (name all that there "
+        "can be)"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ",".join(names[:_LISTED])
+    return shown if len(names) <= _LISTED else f"{shown},... ({len(names)} in all)"
