@@ -35,7 +35,7 @@ from fleet import WARM_UP, Case, Figures, Introduce, Laps, Worker, ring, run, sa
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from dpeer.federation.heap import keep_heap, settle
+from dpeer.federation.heap import freeze_heap, keep_heap
 from dpeer.peer import Limits, Peer, PeerConfig, ZeroMQTransport
 from dpeer.peer import Worker as TensorThread
 from dpeer.topology import build
@@ -80,7 +80,7 @@ def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
     `piece_bytes`, of the transport; `lands`, to copy pieces into a slot before they are mixed.
     """
     keep_heap()
-    settle()
+    freeze_heap()
     with _address(case.options.get("listen", "tcp")) as address:
         return asyncio.run(_peer(rank, case, introduce, address))
 

@@ -10,12 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.experiments.variants import Variant
-from dpeer.federation.config import explained
 from dpeer.federation.defaults import with_defaults
+from dpeer.federation.mistakes import InvalidSettings
 from dpeer.federation.settings import Settings, aside, default_of
 from dpeer.results.files import write_json
 
@@ -161,10 +159,8 @@ def make_cell(
     values = {**base, **given, **variant.changes, "algorithm": variant.algorithm, "seed": seed, "out": folder}
     try:
         settings = Settings.model_validate(values)
-    except ValidationError as error:
-        raise ConfigurationError(
-            f"row {variant.label!r}, {condition.label}: {explained(error, values, None)}"
-        ) from error
+    except InvalidSettings as error:
+        raise ConfigurationError(f"row {variant.label!r}, {condition.label}: {error.told_of(values, None)}") from error
     return Cell(variant, condition, seed, settings)
 
 

@@ -9,15 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.experiments.cells import Condition
 from dpeer.experiments.plan import Plan, parse_seeds, read_plan
 from dpeer.experiments.statistics import WINDOW
 from dpeer.experiments.tuning import Axis, check_grid, parse_axis
 from dpeer.experiments.variants import RESERVED, Variant, parse_variant, setting_name
-from dpeer.federation.config import explained
+from dpeer.federation.mistakes import InvalidSettings
 from dpeer.federation.settings import Settings
 from dpeer.training import BUILTIN_TASKS
 from dpeer.training.partitions import check_spec
@@ -77,8 +75,8 @@ def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping
     base.setdefault("rounds", Settings.model_fields["rounds"].default)
     try:
         settings = Settings.model_validate(base)
-    except ValidationError as error:
-        raise explained(error, given, path) from error
+    except InvalidSettings as error:
+        raise error.told_of(given, path) from error
     _check_data(settings.task, conditions)
     variants = [parse_variant(text) for text in plan.algorithms]
     labels = [variant.label for variant in variants]

@@ -12,11 +12,12 @@ import torch
 from torch.utils.data import TensorDataset
 
 from dpeer.federation.defaults import with_defaults
+from dpeer.federation.fingerprint import divided, fingerprint, named
 from dpeer.federation.graph import build_graph, take_part
 from dpeer.federation.notes import notes
 from dpeer.federation.protection import privacy_notes, promise, protect
 from dpeer.federation.settings import Settings
-from dpeer.privacy import Guarantee, Unprotected
+from dpeer.privacy import Unprotected
 from dpeer.privacy.history import FOLDER
 from dpeer.privacy.soundness import check_said
 from dpeer.results.files import rank_folder
@@ -34,19 +35,9 @@ from dpeer.training import (
 from dpeer.training.device import Compute, find_device
 from dpeer.training.payload import little_endian
 
-_COMPARED = (
-    "body_lr", "head_lr", "lr_decay", "momentum", "weight_decay", "grad_clip", "rho", "sam", "ditto_lambda",
-    "sparsity", "prune_rate", "participation", "quantize", "wire_dtype", "standardize",
-)  # fmt: skip
-"""Values that train or mix what is shared, or decide in which units it takes its inputs: equal on all peers."""
-
-
-_PRIVATE = ("delta", "dp_adversary", "dp_min_honest", "dp_adjacency", "sparsify")
-"""What else neighbors must mean alike when they say that they are private."""
-
 
 @dataclass(frozen=True)
-class Assembly:
+class PeerParts:
     """Everything one peer is made of, before it is connected to anything."""
 
     learner: Learner
@@ -60,7 +51,7 @@ class Assembly:
     """What partition.json says: which samples of common pools the rank holds."""
 
 
-def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: bool = False) -> Assembly:
+def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: bool = False) -> PeerParts:
     """Load the task and build the learner and the graph of one rank.
 
     Args:
@@ -107,12 +98,13 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         steady=isinstance(graph, Topology) and settings.participation == 1, compute=compute,
         protection=protection, unprotected=unprotected,
     )  # fmt: skip
+    way = (settings.partition or builtin.partition) if builtin else None
     facts = {
         "size": settings.size,
         "topology": settings.topology,
         "algorithm": settings.algorithm,
         "task": settings.task,
-        "partition": (settings.partition or builtin.partition) if builtin else None,
+        "partition": way,
         "rounds": settings.rounds,
         "seed": settings.seed,
         "spectral_gap": _spectral_gap(graph),
@@ -124,12 +116,12 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         "settings": settings.model_dump(mode="json", exclude={"rank"}),
     }
     private = privacy_notes(protection, settings, graph, learner.body_parameters) if protection else []
-    return Assembly(
+    return PeerParts(
         learner=learner,
         topology=meeting if learner.shares else take_part(Isolated(settings.size), settings),
         fingerprint=fingerprint(settings, graph, guarantee)
-        | _divided(task, facts, settings, private=guarantee is not None)
-        | _named(task, algorithm.shares),
+        | divided(task, way, settings, private=guarantee is not None)
+        | named(task.names, algorithm.shares),
         facts=facts,
         notes=[*notes(task, learner, settings, said), *private],
         indices=_indices(task, facts, content),
@@ -138,30 +130,6 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
 
 def _first(own: int | None, common: int) -> int:
     return common if own is None else own
-
-
-def _divided(task: Task, facts: dict[str, Any], settings: Settings, *, private: bool) -> dict[str, Any]:
-    """How a common pool is divided: peers that divide it differently would hold each other's samples.
-
-    A private peer says only what its settings are: who holds what follows from everybody's labels, too.
-    """
-    if task.division is None:
-        return {}
-    said = {"partition": facts["partition"], "test split": settings.test_split}
-    return said if private else said | {"division of the samples": task.division[:16]}
-
-
-def _named(task: Task, shares: str) -> dict[str, Any]:
-    """What peers that read files of their own must mean alike, as hashes: a column's name is nobody else's business.
-
-    Who keeps a head of its own may number its classes as it likes.
-    """
-    wanted = {"nothing": (), "body": ("input columns",), "model": ("input columns", "classes")}[shares]
-    return {
-        name: hashlib.sha256(json.dumps(task.names[name]).encode()).hexdigest()[:16]
-        for name in wanted
-        if name in task.names
-    }
 
 
 def _indices(task: Task, facts: dict[str, Any], content: str | None) -> dict[str, Any] | None:
@@ -191,25 +159,3 @@ def _content(task: Task) -> str | None:
 def _spectral_gap(graph: Topology | ChangingTopology) -> float:
     """The graph's gap, computed once for all peers of a process."""
     return spectral_gap(graph)
-
-
-def fingerprint(
-    settings: Settings, graph: Topology | ChangingTopology, guarantee: Guarantee | None = None
-) -> dict[str, Any]:
-    """What must be equal on all peers, in the order in which differences are named (DESIGN section 4)."""
-    return {
-        "size": settings.size,
-        "topology": settings.topology.partition(":")[0],  # a file may lie elsewhere on every host
-        **{f"topology {name}": value for name, value in graph.parameters.items()},
-        "weights": graph.weights_rule,
-        "edges": graph.digest,
-        "algorithm": settings.algorithm,
-        "rounds": settings.rounds,
-        "seed": settings.seed,
-        "seed partition": _first(settings.seed_partition, settings.seed),
-        **{name: getattr(settings, name) for name in _COMPARED},
-        "privacy": settings.privacy,
-        "clip_norm": guarantee.clip_norm if guarantee else None,
-        "noise_multiplier": guarantee.noise_multiplier if guarantee else None,
-        **({name: getattr(settings, name) for name in _PRIVATE} if guarantee else {}),
-    }

@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from dpeer.exceptions import ConfigurationError, UnknownName
-from dpeer.federation.settings import RankSettings, Settings
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation.mistakes import InvalidSettings
+from dpeer.federation.settings import Settings
 
 DEFAULT_FILE = Path("dpeer.toml")
 
@@ -52,8 +51,8 @@ def _settled(values: dict[str, Any], flags: Mapping[str, Any], path: Path | None
             own[key] = {**own[key], **flags[key]} if key == "task_options" else given[key]
     try:
         settings = Settings.model_validate({**values, **given})
-    except ValidationError as error:
-        raise explained(error, given, path) from error
+    except InvalidSettings as error:
+        raise error.told_of(given, path) from error
     for rank in settings.rank:
         if not 0 <= rank < settings.size:
             raise ConfigurationError(
@@ -99,30 +98,3 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 
 def _tables(ranks: object) -> list[dict[str, Any]]:
     return [own for own in ranks.values() if isinstance(own, dict)] if isinstance(ranks, dict) else []
-
-
-def explained(error: ValidationError, flags: Mapping[str, Any], path: Path | None) -> ConfigurationError:
-    """What pydantic found, as the one line a user needs.
-
-    Args:
-        error: What `Settings` raised.
-        flags: What was given as flags; anything else stands in the file.
-        path: The federation file.
-    """
-    first = error.errors()[0]
-    # Keys of dicts appear as (rank, 3, "[key]") when the key itself is wrong.
-    location = [str(part) for part in first["loc"] if part != "[key]"]
-    key = ".".join(location)
-    if first["type"] == "extra_forbidden":
-        *table, name = location
-        model = RankSettings if table else Settings
-        where = f"[{'.'.join(table)}] of {path}" if table else str(path)
-        return UnknownName("key", name, model.model_fields, where)
-    source = f"--{key.replace('_', '-')}" if location[0] in flags else f"{key} in {path}"
-    if location[-1] == "grid_shape":
-        return ConfigurationError(f"{source} = {first['input']!r}: expected ROWSxCOLUMNS, for example 2x4")
-    if location[-1] == "fresh_neighbors":
-        return ConfigurationError(f"{source} = {first['input']!r}: expected K or directed:K, for example 4")
-    if location[-1] == "device":
-        return ConfigurationError(f"{source} = {first['input']!r}: expected auto, cpu, cuda or cuda:N")
-    return ConfigurationError(f"{source} = {first['input']!r}: {first['msg'].lower()}")

@@ -27,7 +27,7 @@ def keep_heap() -> bool:
     return all(accepted)
 
 
-def settle() -> None:
+def freeze_heap() -> None:
     """Have the garbage collector look no more at what is there by now: libraries, settings, the task.
 
     It would find nothing to collect and, in a forked process, unshare every page it looks at.

@@ -71,11 +71,13 @@ class Launcher:
             self._kill_all()
 
     def stop(self) -> None:
-        """Stop all peers after their current minibatch; asked again, kill them."""
-        if self._stopping:
-            self._kill_all()
+        """Stop all peers after their current minibatch."""
         self._stopping = True
         self._ask_all()
+
+    def kill(self) -> None:
+        """End all peers at once; what they have completed is on disk."""
+        self._kill_all()
 
     @property
     def connected(self) -> bool:

@@ -7,6 +7,6 @@ import sklearn.datasets  # noqa: F401 - what the digits are read with
 
 import dpeer.federation.child
 import dpeer.federation.serving  # noqa: F401
-from dpeer.federation.heap import settle
+from dpeer.federation.heap import freeze_heap
 
-settle()
+freeze_heap()

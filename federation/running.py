@@ -51,7 +51,10 @@ class Runner(Protocol):
         """Run every peer to its end."""
 
     def stop(self) -> None:
-        """Stop all peers after their current minibatch; asked again, end at once."""
+        """Stop all peers after their current minibatch."""
+
+    def kill(self) -> None:
+        """End at once."""
 
 
 Drive = Callable[[Runner], None]
@@ -117,9 +120,17 @@ def _runner(settings: Settings, mode: Mode, view: View, *, resume: bool, new_dat
 
 
 async def _interruptible(runner: Runner) -> None:
-    loop = asyncio.get_running_loop()
+    asked = False
+
+    def stop() -> None:
+        nonlocal asked
+        if asked:
+            runner.kill()
+        asked = True
+        runner.stop()
+
     for number in STOP_SIGNALS:
-        loop.add_signal_handler(number, runner.stop)
+        asyncio.get_running_loop().add_signal_handler(number, stop)
     await runner.run()
 
 

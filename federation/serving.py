@@ -16,7 +16,7 @@ import torch
 from dpeer.exceptions import DpeerError
 from dpeer.federation.assemble import assemble
 from dpeer.federation.folders import held, save_partition
-from dpeer.federation.heap import keep_heap, settle
+from dpeer.federation.heap import freeze_heap, keep_heap
 from dpeer.federation.settings import Settings
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
 from dpeer.peer.logs import close_logger, peer_logger
@@ -96,28 +96,28 @@ async def serve(
     try:
         resources.enter_context(held(out))
         worker = Worker(executor)
-        assembly = await worker.run(assemble, settings, rank, resume=resume, new_data=new_data)
+        parts = await worker.run(assemble, settings, rank, resume=resume, new_data=new_data)
         forget()
-        settle()
-        save_partition(out, assembly.indices, resume=resume)
-        for note in assembly.notes:
+        freeze_heap()
+        save_partition(out, parts.indices, resume=resume)
+        for note in parts.notes:
             log.info("%s", note)
-        report({"kind": "notes", "notes": assembly.notes})
+        report({"kind": "notes", "notes": parts.notes})
         config = PeerConfig(
             rank=rank,
             rounds=settings.rounds,
             listen=listen,
-            fingerprint=assembly.fingerprint,
+            fingerprint=parts.fingerprint,
             evaluate_every=settings.evaluate_every,
             wait=settings.wait,
             liveness=_liveness(settings.dead_after),
             out=out,
             resume=resume,
         )
-        transport = ZeroMQTransport(Limits(payload_bytes=assembly.learner.payload_bytes))
+        transport = ZeroMQTransport(Limits(payload_bytes=parts.learner.payload_bytes))
         peer = Peer(
-            config, assembly.topology, assembly.learner, transport, worker, log,
-            facts=assembly.facts,
+            config, parts.topology, parts.learner, transport, worker, log,
+            facts=parts.facts,
             on_record=lambda entry: report({"kind": "record", "entry": entry}),
             on_connected=lambda: report({"kind": "connected"}),
         )  # fmt: skip

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import Field, create_model, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, create_model, model_validator
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.fresh import fresh_topology
+from dpeer.federation.mistakes import InvalidSettings
 from dpeer.federation.presets import find_preset
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Mark, Section, marked, meaning_of, setting
@@ -173,6 +174,15 @@ class Settings(_AllSettings):
 
     rank: dict[Annotated[int, Field(strict=False)], RankSettings] = Field(default_factory=dict)
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _checked(cls, values: Any, check: ModelWrapValidatorHandler[Self]) -> Self:
+        """Raise what is wrong as dpeer's own error."""
+        try:
+            return check(values)
+        except ValidationError as error:
+            raise InvalidSettings(error, cls.model_fields, RankSettings.model_fields) from error
+
     @model_validator(mode="after")
     def _settle(self) -> Settings:
         """Set what follows from other settings: a preset's values, the topology from fresh_neighbors, a file's size."""
@@ -220,3 +230,8 @@ def option_names(*but: type[Section]) -> tuple[str, ...]:
 def aside() -> tuple[str, ...]:
     """The names of the settings that have no effect on results."""
     return marked(_AllSettings, Mark.ASIDE)
+
+
+def shared(section: type[Section] | None = None) -> tuple[str, ...]:
+    """The names of the settings that peers compare, of one section or of all."""
+    return marked(section or _AllSettings, Mark.SHARED)

@@ -96,27 +96,29 @@ class Simulation:
             resources.close()
 
     def stop(self) -> None:
-        """Stop all peers after their current minibatch; asked again, exit."""
-        if self._stopping:
-            os._exit(130)
+        """Stop all peers after their current minibatch."""
         self._stopping = True
         for peer in self._peers:
             peer.stop()
 
+    def kill(self) -> None:
+        """End this process at once; what the peers have completed is on disk."""
+        os._exit(130)
+
     async def _peer(self, own: Settings, rank: int, network: Network, worker: Worker, log: Any) -> Peer:
-        assembly = await _blaming(rank, worker.run(assemble, own, rank, resume=self._resume, new_data=self._new_data))
-        save_partition(rank_folder(own.out, rank), assembly.indices, resume=self._resume)
-        for note in assembly.notes:
+        parts = await _blaming(rank, worker.run(assemble, own, rank, resume=self._resume, new_data=self._new_data))
+        save_partition(rank_folder(own.out, rank), parts.indices, resume=self._resume)
+        for note in parts.notes:
             log.info("%s", note)
         if rank == 0:
-            self._notes = assembly.notes
-        learner = assembly.learner
+            self._notes = parts.notes
+        learner = parts.learner
         self._bodies.append(lambda: learner.body)
         config = PeerConfig(
             rank=rank,
             rounds=own.rounds,
             listen=f"inproc://rank-{rank}",
-            fingerprint=assembly.fingerprint,
+            fingerprint=parts.fingerprint,
             evaluate_every=own.evaluate_every,
             wait=own.wait,
             # Peers of one process cannot be lost one by one.
@@ -125,8 +127,8 @@ class Simulation:
             resume=self._resume,
         )
         return Peer(
-            config, assembly.topology, assembly.learner, network.transport(), worker, log,
-            facts=assembly.facts, on_record=lambda entry: self._record(rank, entry),
+            config, parts.topology, parts.learner, network.transport(), worker, log,
+            facts=parts.facts, on_record=lambda entry: self._record(rank, entry),
         )  # fmt: skip
 
     def _record(self, rank: int, entry: dict[str, Any]) -> None:

@@ -10,7 +10,6 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
-from pydantic import ValidationError
 
 from dpeer.exceptions import DpeerError
 from dpeer.federation.graph import build_graph
@@ -114,7 +113,7 @@ def _graph(group: Group) -> AnyTopology | None:
     try:
         # With the default weights: those that are solved for take minutes, and are not seen.
         return build_graph(Settings.model_validate({**asked, "size": group.size}))
-    except (DpeerError, ValidationError, OSError):
+    except (DpeerError, OSError):
         return None  # of a file that is not here, say
 
 

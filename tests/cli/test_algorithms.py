@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dpeer.federation.assemble import fingerprint
+from dpeer.federation.fingerprint import fingerprint
 from dpeer.federation.graph import build_graph
 from dpeer.federation.presets import PRESETS
 from dpeer.federation.settings import Settings

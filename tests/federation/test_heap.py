@@ -33,7 +33,7 @@ def test_what_is_freed_needs_no_new_pages() -> None:
 
 SETTLED = """
 import gc, weakref
-from dpeer.federation.heap import settle
+from dpeer.federation.heap import freeze_heap
 
 class Knot:
     def __init__(self):
@@ -42,7 +42,7 @@ class Knot:
 gc.disable()
 lost, kept = weakref.ref(Knot()), Knot()
 assert lost() is not None and gc.get_freeze_count() == 0
-settle()
+freeze_heap()
 assert lost() is None, "what is lost is collected first"
 assert gc.get_freeze_count() > 1000
 assert not any(one is kept for one in gc.get_objects()), "what is there is not looked at any more"

@@ -1,0 +1,69 @@
+"""What all peers of a federation compare when they shake hands: it follows from the settings' marks."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from dpeer.federation.settings import Settings, shared
+from dpeer.privacy import Guarantee
+from dpeer.privacy.settings import PrivacySettings
+from dpeer.topology import AnyTopology
+from dpeer.training import Task
+from dpeer.training.settings import OptionSettings
+
+_FIRST = ("size", "algorithm", "rounds", "seed")
+_ELSEWHERE = {*_FIRST, *PrivacySettings.model_fields, *OptionSettings.model_fields}
+
+
+def fingerprint(settings: Settings, graph: AnyTopology, guarantee: Guarantee | None = None) -> dict[str, Any]:
+    """What must be equal on all peers, in the order in which differences are named.
+
+    Args:
+        settings: All values as they are used.
+        graph: What follows from the settings of the graph; its edges and weights are compared.
+        guarantee: What follows from the settings of privacy; None without it.
+    """
+    return {
+        "size": settings.size,
+        "topology": settings.topology.partition(":")[0],  # a file may lie elsewhere on every host
+        **{f"topology {name}": value for name, value in graph.parameters.items()},
+        "weights": graph.weights_rule,
+        "edges": graph.digest,
+        "algorithm": settings.algorithm,
+        "rounds": settings.rounds,
+        "seed": settings.seed,
+        "seed partition": settings.seed if settings.seed_partition is None else settings.seed_partition,
+        **{name: getattr(settings, name) for name in shared() if name not in _ELSEWHERE},
+        **{name: getattr(settings, name) for name in shared(OptionSettings)},
+        "privacy": settings.privacy,
+        "clip_norm": guarantee.clip_norm if guarantee else None,
+        "noise_multiplier": guarantee.noise_multiplier if guarantee else None,
+        **({name: getattr(settings, name) for name in shared(PrivacySettings)} if guarantee else {}),
+    }
+
+
+def divided(task: Task, partition: str | None, settings: Settings, *, private: bool) -> dict[str, Any]:
+    """How a common pool is divided: peers that divide it differently would hold each other's samples.
+
+    A private peer says only what its settings are: who holds what follows from everybody's labels, too.
+    """
+    if task.division is None:
+        return {}
+    said = {"partition": partition, "test split": settings.test_split}
+    return said if private else said | {"division of the samples": task.division[:16]}
+
+
+def named(names: Mapping[str, Any], shares: str) -> dict[str, Any]:
+    """What peers that read files of their own must mean alike, as hashes: a column's name is nobody else's business.
+
+    Who keeps a head of its own may number its classes as it likes.
+
+    Args:
+        names: `Task.names`.
+        shares: What of the model the algorithm sends.
+    """
+    wanted = {"nothing": (), "body": ("input columns",), "model": ("input columns", "classes")}[shares]
+    return {name: hashlib.sha256(json.dumps(names[name]).encode()).hexdigest()[:16] for name in wanted if name in names}

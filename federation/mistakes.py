@@ -1,0 +1,55 @@
+"""Settings that cannot be, told as one line that names the key, the value and what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from dpeer.exceptions import ConfigurationError, UnknownName
+
+_EXPECTED = {
+    "grid_shape": "ROWSxCOLUMNS, for example 2x4",
+    "fresh_neighbors": "K or directed:K, for example 4",
+    "device": "auto, cpu, cuda or cuda:N",
+}
+"""Settings whose pattern says less than an example."""
+
+
+class InvalidSettings(ConfigurationError):  # noqa: N818 - reads as what happened
+    """Settings that pydantic has refused.
+
+    Args:
+        error: What it found.
+        known: The settings that there are.
+        of_rank: The settings that one rank may have of its own.
+    """
+
+    def __init__(self, error: ValidationError, known: Collection[str], of_rank: Collection[str]) -> None:
+        self._first = error.errors()[0]
+        self._known, self._of_rank = known, of_rank
+        super().__init__(str(self.told_of({}, None)))
+
+    def told_of(self, flags: Mapping[str, Any], path: Path | None) -> ConfigurationError:
+        """The same for somebody who gave flags and a file.
+
+        Args:
+            flags: What was given as flags; anything else stands in the file.
+            path: The federation file; None without one.
+        """
+        first = self._first
+        # Keys of dicts appear as (rank, 3, "[key]") when the key itself is wrong.
+        location = [str(part) for part in first["loc"] if part != "[key]"]
+        key = ".".join(location)
+        if first["type"] == "extra_forbidden":
+            *table, name = location
+            where = f"[{'.'.join(table)}] of {path}" if table else "" if path is None else str(path)
+            return UnknownName("key", name, self._of_rank if table else self._known, where)
+        source = key if path is None else f"{key} in {path}"
+        if location and location[0] in flags:
+            source = f"--{key.replace('_', '-')}"
+        expected = _EXPECTED.get(location[-1]) if location else None
+        wrong = first["msg"].lower() if expected is None else f"expected {expected}"
+        return ConfigurationError(f"{source} = {first['input']!r}: {wrong}")
