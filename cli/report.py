@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from dpeer.cli.extras import check_libraries
 from dpeer.exceptions import ConfigurationError
+from dpeer.extras import check_libraries
 from dpeer.results.finding import find_runs
 
 
@@ -42,7 +42,7 @@ def report(folders: tuple[Path, ...], out: Path, labels: tuple[str, ...], title:
     """  # noqa: D301 - \b is click's
     if labels and len(labels) != len(folders):
         raise ConfigurationError(f"--label: {len(labels)} for {len(folders)} folders; give one for each, or none")
-    check_libraries("report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
+    check_libraries("dpeer report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
     from dpeer.report.write import check_out, write_report  # needs the libraries, which not everybody has
 
     check_out(out)

@@ -1,9 +1,39 @@
-"""Serverless personalised learning: heads and data stay home, bodies are gossiped."""
+"""Serverless personalised learning: heads and data stay home, bodies are gossiped.
+
+The names of this package are imported when they are used; `import dpeer` alone imports next to nothing.
+"""
+
+from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 
 # A checkout that lost its links (a zip, some Windows clones) still finds the packages beside this folder.
 if not (Path(__file__).parent / "peer").is_dir():
     __path__.append(str(Path(__file__).parent.parent))
+
+from dpeer.lazy import lazily
+
+if TYPE_CHECKING:
+    from dpeer.api import Run, open_run, run
+    from dpeer.federation.settings import Settings
+    from dpeer.training import Algorithm, Task
+
+_PLACES = {
+    "Algorithm": "dpeer.training",
+    "Run": "dpeer.api",
+    "Settings": "dpeer.federation.settings",
+    "Task": "dpeer.training",
+    "open_run": "dpeer.api",
+    "run": "dpeer.api",
+}
+
+__getattr__ = lazily(__name__, _PLACES)
+
+__all__ = ["Algorithm", "Run", "Settings", "Task", "__version__", "open_run", "run"]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

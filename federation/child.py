@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpeer.exceptions import DpeerError
+from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation.channel import Channel
 from dpeer.federation.settings import Settings
 from dpeer.results.files import rank_folder
@@ -21,6 +21,22 @@ if TYPE_CHECKING:
 
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+_is_peer = False
+"""Whether this process is a peer that a launcher has started."""
+
+
+def check_not_a_peer() -> None:
+    """Refuse to start a federation in a process of another: it would start peers without end.
+
+    Raises:
+        ConfigurationError: This process is a peer.
+    """
+    if _is_peer:
+        raise ConfigurationError(
+            "dpeer.run was called while a peer imported the script that starts it: put the call below "
+            "`if __name__ == '__main__':`"
+        )
 
 
 def main(values: dict[str, Any], rank: int, resume: bool, new_data: bool, connection: Connection) -> None:
@@ -33,6 +49,8 @@ def main(values: dict[str, Any], rank: int, resume: bool, new_data: bool, connec
         new_data: The data are others than those of earlier runs in the folder.
         connection: The pipe to the launcher.
     """
+    global _is_peer
+    _is_peer = True
     # Ctrl-C goes to the whole terminal, and a service manager's SIGTERM to the whole group; only the launcher answers
     # them, and tells its peers, so that all stop in the same round.
     for number in STOP_SIGNALS:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
+from typing import Any
 
 from dpeer.federation import child
 from dpeer.federation.channel import Channel
@@ -91,7 +92,7 @@ class Launcher:
         arguments = (own.model_dump(exclude_unset=True), rank, self._resume, self._new_data, theirs)
         process = context.Process(target=child.main, args=arguments, name=f"dpeer-rank-{rank}")
         # The first start waits for the fork server to import torch: not on the event loop, which hears Ctrl-C.
-        await asyncio.to_thread(process.start)
+        await asyncio.to_thread(_start_without_main, process)
         theirs.close()
         loop = asyncio.get_running_loop()
         return Member(rank, process, Channel(ours), loop.create_future())
@@ -147,6 +148,17 @@ class Launcher:
         for member in self._members:
             if member.exit_code is None:
                 member.process.kill()
+
+
+def _start_without_main(process: BaseProcess) -> None:
+    """Start a process that does not import the caller's script: without a main guard it would run it once more."""
+    main: dict[str, Any] = vars(sys.modules["__main__"])
+    kept: dict[str, Any] = {name: main.pop(name) for name in ("__file__", "__spec__") if name in main}
+    main["__spec__"] = None
+    try:
+        process.start()
+    finally:
+        main.update(kept)
 
 
 def _context() -> ForkServerContext | SpawnContext:

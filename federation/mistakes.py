@@ -45,7 +45,8 @@ class InvalidSettings(ConfigurationError):  # noqa: N818 - reads as what happene
         key = ".".join(location)
         if first["type"] == "extra_forbidden":
             *table, name = location
-            where = f"[{'.'.join(table)}] of {path}" if table else "" if path is None else str(path)
+            of_file = "" if path is None else f" of {path}"
+            where = f"[{'.'.join(table)}]{of_file}" if table else of_file.removeprefix(" of ")
             return UnknownName("key", name, self._of_rank if table else self._known, where)
         source = key if path is None else f"{key} in {path}"
         if location and location[0] in flags:

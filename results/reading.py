@@ -14,7 +14,7 @@ from dpeer.results.status import find_status
 _SAID = ("size", "topology", "algorithm", "task", "partition", "rounds", "seed")
 
 
-def read_run(folder: Path, source: int) -> Run | None:
+def read_run(folder: Path, source: int = 0) -> Run | None:
     """The run in a folder; None if it holds none."""
     summary = read_object(folder / "summary.json")
     if not {"algorithm", "size"} <= summary.keys():

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
 
 from dpeer.sections import Mark, Section, setting
+from dpeer.training.given import reference
+
+Named = Annotated[str, BeforeValidator(reference)]
+"""The name of something, or the very thing, which gets one."""
 
 SamOn = Literal["body", "head", "both"]
 """Which phases of DFedSMDC take SAM steps."""
@@ -22,7 +28,7 @@ _DATA, _TRAINING, _OPTIONS, _WIRE = "Data and model", "Training", "Options of si
 class TaskSettings(Section):
     """What is trained, and on which data."""
 
-    task: str = setting(
+    task: Named = setting(
         "digits", "a built-in task, or FILE.py:FACTORY, or MODULE:FACTORY", mark=Mark.OWN, group=_DATA, first=True
     )
     task_options: dict[str, Any] = setting(
@@ -77,7 +83,7 @@ class DataSettings(Section):
 class MethodSettings(Section):
     """How peers train, and from which seeds."""
 
-    algorithm: str = setting(
+    algorithm: Named = setting(
         "dfedsmdc",
         "how peers train and what they share: a name of `dpeer algorithms`, or FILE.py:CLASS, or MODULE:CLASS",
         mark=Mark.SHARED,

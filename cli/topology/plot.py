@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from dpeer.cli.extras import check_libraries
 from dpeer.cli.topology.options import build_all, graph_options, size_option, topologies_option
 from dpeer.exceptions import ConfigurationError, OutputError
+from dpeer.extras import check_libraries
 from dpeer.report.measured import Measured, measure
 from dpeer.topology import AnyTopology
 
@@ -44,7 +44,7 @@ def plot(asked: list[str] | None, size: int | None, out: Path, rounds: int | Non
     """Draw graphs, their spectra and how fast they agree, by rounds and by messages."""
     _check_asked(asked, size)
     _check_path(out)
-    check_libraries("topology plot", "plot", matplotlib="matplotlib")
+    check_libraries("dpeer topology plot", "plot", matplotlib="matplotlib")
     # The same name twice would be two lines on top of each other.
     graphs = build_all(None if asked is None else list(dict.fromkeys(asked)), None if size is None else [size], options)
     _check_built(graphs)

@@ -7,11 +7,11 @@ import importlib
 from dpeer.exceptions import ConfigurationError
 
 
-def check_libraries(command: str, extra: str, **libraries: str) -> None:
-    """Check that what a command needs is installed.
+def check_libraries(what: str, extra: str, **libraries: str) -> None:
+    """Check that what something needs is installed.
 
     Args:
-        command: The command, for the message.
+        what: What needs it, for the message.
         extra: The optional dependencies that bring it.
         libraries: What it is called, by the module that is imported.
 
@@ -23,4 +23,4 @@ def check_libraries(command: str, extra: str, **libraries: str) -> None:
             importlib.import_module(module)
     except ImportError as error:
         needed = " and ".join(libraries.values())
-        raise ConfigurationError(f"dpeer {command} needs {needed}: pip install 'dpeer[{extra}]'") from error
+        raise ConfigurationError(f"{what} needs {needed}: pip install 'dpeer[{extra}]'") from error

@@ -1,0 +1,222 @@
+"""dpeer from Python: in a script, in a test, in a notebook.
+
+>>> import dpeer
+>>> run = dpeer.run(dpeer.Settings(size=8, task="digits"), mode="simulate")  # doctest: +SKIP
+>>> run.summary["accuracy_mean"]  # doctest: +SKIP
+0.98
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpeer.exceptions import ConfigurationError, PeerFailed
+from dpeer.extras import check_libraries
+from dpeer.federation.child import check_not_a_peer
+from dpeer.federation.own_data import check_own_data
+from dpeer.federation.running import Mode, Runner, run_federation
+from dpeer.federation.settings import Settings
+from dpeer.federation.view import Silent
+from dpeer.results.files import MODEL, rank_folder
+from dpeer.results.reading import read_object, read_run
+from dpeer.training.given import can_be_imported
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+OnRecord = Callable[[dict[str, Any]], object]
+"""Called with a peer's line of metrics.jsonl, to which its "rank" is added."""
+
+
+class Run:
+    """What a run has left in its folder.
+
+    Args:
+        folder: The folder: `Settings.out`, or what `dpeer cluster --out` was given.
+
+    Attributes:
+        folder: The same.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __repr__(self) -> str:
+        return f"<dpeer run in {str(self.folder)!r}>"
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What DIR/summary.json holds; empty where there is none (yet), as after `dpeer start`."""
+        return read_object(self.folder / "summary.json")
+
+    def metrics(self, rank: int) -> list[dict[str, Any]]:
+        """The lines of a peer's metrics.jsonl, one for each completed round, in order.
+
+        Raises:
+            ConfigurationError: There is no such peer.
+        """
+        found = read_run(self.folder)
+        peer = None if found is None else found.peers.get(rank)
+        if peer is None:
+            raise ConfigurationError(f"rank {rank}: {str(self.folder)!r} holds no peer of that rank")
+        return [copy.deepcopy(dict(entry)) for entry in peer.entries.values()]
+
+    def model(self, rank: int) -> dict[str, Tensor]:
+        """The state dict of the model that a peer predicts with, under the model's own names.
+
+        Raises:
+            ConfigurationError: The peer has not written one.
+        """
+        path = rank_folder(self.folder, rank) / MODEL
+        if not path.is_file():
+            raise ConfigurationError(f"rank {rank}: there is no {str(path)!r}; it is written after each round")
+        from safetensors.torch import load_file
+
+        return load_file(path)
+
+    def report(self, path: str | Path) -> Path:
+        """Write a page about the run, with pictures, into a folder, as `dpeer report` does.
+
+        Args:
+            path: The folder; a report that is there is replaced.
+
+        Returns:
+            The page, ``index.html``.
+
+        Raises:
+            OutputError: The folder holds something else, or cannot be written.
+            ConfigurationError: matplotlib or Jinja2 is not installed.
+        """
+        check_libraries("Run.report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
+        from dpeer.report.write import check_out, write_report
+        from dpeer.results.finding import find_runs
+
+        out = Path(path)
+        check_out(out)
+        page, *_ = write_report(find_runs([self.folder]), out, (), None)
+        return page
+
+
+def run(
+    settings: Settings | None = None,
+    *,
+    mode: Mode = "simulate",
+    resume: bool = False,
+    overwrite: bool = False,
+    new_data: bool = False,
+    on_record: OnRecord | None = None,
+) -> Run:
+    """Run all peers of a federation on this machine, and wait for them.
+
+    It works where an event loop is running, too, as in a notebook. Ctrl-C (the interruption of a notebook's cell) stops
+    the peers after their minibatch and keeps their last completed round; `KeyboardInterrupt` is raised then, and
+    ``resume=True`` goes on from there.
+
+    Args:
+        settings: The federation's; the defaults if None. Its `task` may be a callable, its `algorithm` a class.
+        mode: "simulate": all peers in this process. "cluster": a process for each. The results are the same to the bit.
+        resume: Continue a stopped run from its last completed round.
+        overwrite: Remove an earlier run from the folder `settings.out`.
+        new_data: The data are others than those of earlier runs in the folder: what these released does not count.
+        on_record: Called with each peer's line as it comes, on another thread. What it raises ends the run.
+
+    Raises:
+        DpeerError: See `dpeer.exceptions`.
+        KeyboardInterrupt: The run was stopped.
+    """
+    check_not_a_peer()
+    settings = Settings() if settings is None else settings
+    if mode not in ("cluster", "simulate"):
+        raise ConfigurationError(f"mode = {mode!r}: choose 'simulate' or 'cluster'")
+    if mode == "cluster":
+        _check_importable(settings)
+    check_own_data(settings)
+    view = _Told(on_record) if on_record is not None else Silent()
+    drive = _Beside()
+    result = run_federation(
+        settings, mode, resume=resume, overwrite=overwrite, new_data=new_data,
+        open_view=lambda settings, mode: view, drive=drive,
+    )  # fmt: skip
+    if drive.interrupted:
+        raise KeyboardInterrupt
+    if result.failure is not None:
+        raise PeerFailed(f"{result.failure}; the other peers' files are in {str(settings.out)!r}", result.exit_code)
+    return Run(settings.out)
+
+
+def open_run(folder: str | Path) -> Run:
+    """An earlier run, whichever command or script has made it.
+
+    Raises:
+        ConfigurationError: The folder holds no run.
+    """
+    path = Path(folder)
+    if not path.is_dir() or read_run(path) is None:
+        raise ConfigurationError(f"{str(path)!r} holds no run: name the --out of a run, or `Settings.out`")
+    return Run(path)
+
+
+class _Told(Silent):
+    """Passes on each peer's lines."""
+
+    def __init__(self, on_record: OnRecord) -> None:
+        self._on_record = on_record
+
+    def record(self, rank: int, entry: Mapping[str, Any]) -> None:
+        """See `View.record`."""
+        self._on_record({"rank": rank, **copy.deepcopy(dict(entry))})
+
+
+def _check_importable(settings: Settings) -> None:
+    for what, name in (("task", settings.task), ("algorithm", settings.algorithm)):
+        if not can_be_imported(name):
+            raise ConfigurationError(
+                f"{what} {name.rpartition(':')[2]!r} cannot be imported by the peers' processes: define it at the top "
+                "of a file, or use mode='simulate'"
+            )
+
+
+class _Beside:
+    """Runs on a thread with an event loop of its own, while this thread waits and listens for Ctrl-C.
+
+    Attributes:
+        interrupted: Whether Ctrl-C came.
+    """
+
+    def __init__(self) -> None:
+        self.interrupted = False
+
+    def __call__(self, runner: Runner) -> None:
+        failures: list[BaseException] = []
+        loops: list[asyncio.AbstractEventLoop] = []
+        begun, ended = threading.Event(), threading.Event()
+
+        def work() -> None:
+            try:
+                with asyncio.Runner() as loop:
+                    loops.append(loop.get_loop())
+                    begun.set()
+                    loop.run(runner.run())
+            except BaseException as error:
+                failures.append(error)
+            finally:
+                begun.set()
+                ended.set()
+
+        threading.Thread(target=work, name="dpeer.run").start()
+        begun.wait()
+        while not ended.is_set():
+            try:
+                ended.wait()  # not Thread.join: interrupted, it takes a thread that runs for one that has ended
+            except KeyboardInterrupt:
+                self.interrupted = True
+                with suppress(RuntimeError):  # the run has just ended
+                    loops[0].call_soon_threadsafe(runner.stop)
+        if failures:
+            raise failures[0]

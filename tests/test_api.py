@@ -1,0 +1,266 @@
+"""dpeer from Python: in scripts, in processes of their own, in a notebook."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import dpeer
+from dpeer.exceptions import ConfigurationError, OutputError, PeerFailed, UnknownName
+
+ROOT = Path(__file__).parent.parent
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.fc = nn.Linear(4, 6), nn.Linear(6, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.fc(self.body(x))
+        return out
+
+
+def make_task(rank: int, size: int, seed: int, shift: float = 0.0) -> dpeer.Task:
+    net = Net()
+    generator = torch.Generator().manual_seed(rank)
+    data = TensorDataset(torch.randn(12, 4, generator=generator) + shift, torch.arange(12) % 2)
+    return dpeer.Task(model=net, head=("fc",), train=data, test=data)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Callable[..., dpeer.Settings]:
+    def make(**values: Any) -> dpeer.Settings:
+        return dpeer.Settings(**{"size": 3, "rounds": 2, "task": make_task, "out": tmp_path / "run", **values})
+
+    return make
+
+
+def python(code: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a script of this code."""
+    (folder / "script.py").write_text(code)
+    return subprocess.run(
+        [sys.executable, "script.py"], cwd=folder, capture_output=True, text=True, timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+    )  # fmt: skip
+
+
+def test_a_run_gives_what_its_folder_holds(small: Callable[..., dpeer.Settings], tmp_path: Path) -> None:
+    run = dpeer.run(small())
+    assert run.folder == tmp_path / "run"
+    assert run.summary == json.loads((run.folder / "summary.json").read_text())
+    lines = (run.folder / "rank-1" / "metrics.jsonl").read_text().splitlines()
+    assert run.metrics(1) == [json.loads(line) for line in lines]
+    model = Net()
+    model.load_state_dict(run.model(2))
+    task = make_task(2, 3, 0)
+    inputs, targets = task.test.tensors
+    assert (model(inputs).argmax(1) == targets).float().mean().item() == pytest.approx(run.summary["accuracy"][2])
+    again = dpeer.open_run(str(run.folder))
+    assert again.summary == run.summary
+    assert repr(again) == f"<dpeer run in {str(run.folder)!r}>"
+
+
+def test_a_task_is_a_callable_and_its_options_reach_it(small: Callable[..., dpeer.Settings], tmp_path: Path) -> None:
+    plain = dpeer.run(small(out=tmp_path / "plain"))
+    shifted = dpeer.run(small(out=tmp_path / "shifted", task_options={"shift": 3.0}))
+    inside = dpeer.run(small(out=tmp_path / "inside", task=lambda rank, size, seed: make_task(rank, size, seed, 3.0)))
+    assert plain.metrics(0)[-1]["test_loss"] != shifted.metrics(0)[-1]["test_loss"]
+    assert inside.metrics(0)[-1]["test_loss"] == shifted.metrics(0)[-1]["test_loss"]
+
+
+def test_every_line_is_told_as_it_comes(small: Callable[..., dpeer.Settings]) -> None:
+    told: list[dict[str, Any]] = []
+    run = dpeer.run(small(), on_record=told.append)
+    assert sorted((line["rank"], line["round"]) for line in told) == [(r, t) for r in range(3) for t in range(2)]
+    for line in told:
+        (same,) = [entry for entry in run.metrics(line["rank"]) if entry["round"] == line["round"]]
+        assert line == {"rank": line["rank"], **same}
+
+
+def test_what_the_listener_raises_ends_the_run(small: Callable[..., dpeer.Settings]) -> None:
+    def fail(line: dict[str, Any]) -> None:
+        raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        dpeer.run(small(rounds=50), on_record=fail)
+
+
+def test_an_earlier_run_is_kept_resumed_or_overwritten(small: Callable[..., dpeer.Settings]) -> None:
+    first = dpeer.run(small()).metrics(0)
+    with pytest.raises(OutputError, match="holds an earlier run"):
+        dpeer.run(small())
+    longer = dpeer.run(small(rounds=3), resume=True).metrics(0)
+    assert longer[:2] == first
+    assert len(longer) == 3
+    assert len(dpeer.run(small(rounds=1), overwrite=True).metrics(0)) == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "words"),
+    [
+        (lambda: dpeer.Settings(size=1), ConfigurationError, "^size = 1: .* 2$"),
+        (lambda: dpeer.Settings(szie=3), ConfigurationError, "'szie'.*did you mean 'size'"),  # type: ignore[call-arg]
+        (lambda: dpeer.Settings(rank={1: {"bath_size": 3}}), ConfigurationError, r"\[rank.1\].*'batch_size'"),  # type: ignore[dict-item]
+        (lambda: dpeer.run(mode="fast"), ConfigurationError, "mode = 'fast': choose 'simulate' or 'cluster'"),  # type: ignore[arg-type]
+        (lambda: dpeer.run(dpeer.Settings(topology="rnig")), UnknownName, "'ring'"),
+        (lambda: dpeer.run(dpeer.Settings(task=lambda rank, size, seed: None), mode="cluster"), ConfigurationError,
+         "cannot be imported by the peers' processes"),  # type: ignore[arg-type]
+        (lambda: dpeer.open_run("nowhere"), ConfigurationError, "'nowhere' holds no run"),
+        (lambda: dpeer.nothing, AttributeError, "has no attribute 'nothing'"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_dpeers_own_errors(
+    wrong: Callable[[], object], error: type[Exception], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(error, match=words):
+        wrong()
+
+
+def test_peers_and_models_that_are_not_there_are_said(small: Callable[..., dpeer.Settings]) -> None:
+    run = dpeer.run(small(rounds=1))
+    with pytest.raises(ConfigurationError, match=r"^rank 7: "):
+        run.metrics(7)
+    with pytest.raises(ConfigurationError, match=r"^rank 7: there is no "):
+        run.model(7)
+
+
+def test_a_page_is_written_about_a_run(small: Callable[..., dpeer.Settings], tmp_path: Path) -> None:
+    page = dpeer.run(small(rounds=1)).report(tmp_path / "page")
+    assert page == tmp_path / "page" / "index.html"
+    assert "dfedsmdc" in page.read_text()
+
+
+def test_importing_dpeer_imports_next_to_nothing(tmp_path: Path) -> None:
+    code = "import dpeer, sys; print({'torch', 'pydantic', 'numpy', 'click', 'zmq'} & {*sys.modules}, dir(dpeer))"
+    done = python(code, tmp_path)
+    assert done.stdout.startswith("set() ")
+    assert "'open_run'" in done.stdout
+
+
+SCRIPT = """
+import dpeer
+
+run = dpeer.run(dpeer.Settings(size=3, rounds=2, task="small.py:task", out=MODE), mode=MODE)
+print(run.summary["accuracy_mean"])
+"""
+
+
+@pytest.mark.slow
+def test_a_script_without_a_main_guard_gives_the_same_bits_either_way(small_task: Path) -> None:
+    folder = small_task.parent
+    small_task.rename(folder / "small.py")
+    for mode in ("simulate", "cluster"):
+        done = python(SCRIPT.replace("MODE", repr(mode)), folder)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    for rank in range(3):
+        here, there = (dpeer.open_run(folder / mode).model(rank) for mode in ("simulate", "cluster"))
+        assert all(np.array_equal(here[name], there[name]) for name in here)
+
+
+OWN_TASK = """
+import dpeer
+from small import task
+
+def mine(rank, size, seed):
+    return task(rank, size, seed)
+
+GUARD
+    run = dpeer.run(dpeer.Settings(size=3, rounds=2, task=mine, out="run"), mode="cluster")
+    print(run.summary["status"])
+"""
+
+
+@pytest.mark.slow
+def test_the_scripts_own_task_runs_in_other_processes(small_task: Path) -> None:
+    small_task.rename(small_task.parent / "small.py")
+    guarded = python(OWN_TASK.replace("GUARD", 'if __name__ == "__main__":'), small_task.parent)
+    assert (guarded.stdout, guarded.stderr) == ("done\n", "")
+    unguarded = python(OWN_TASK.replace("GUARD", "if True:").replace('"run"', '"other"'), small_task.parent)
+    assert "PeerFailed" in unguarded.stderr
+    assert "put the call below `if __name__ == '__main__':`" in unguarded.stderr
+
+
+INTERRUPTED = """
+import dpeer
+
+def tell(line):
+    print(line["round"], flush=True)
+
+if __name__ == "__main__":
+    settings = dpeer.Settings(size=3, rounds=100000, evaluate_every=1000, task="small.py:task", out=MODE)
+    try:
+        dpeer.run(settings, mode=MODE, on_record=tell)
+    except KeyboardInterrupt:
+        print(dpeer.open_run(MODE).summary["status"])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["simulate", "cluster"])
+def test_ctrl_c_stops_a_script_and_its_last_round_is_kept(mode: str, small_task: Path) -> None:
+    folder = small_task.parent
+    small_task.rename(folder / "small.py")
+    (folder / "script.py").write_text(INTERRUPTED.replace("MODE", repr(mode)))
+    with subprocess.Popen(
+        [sys.executable, "script.py"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        while (line := process.stdout.readline()) and int(line) < 2:
+            pass
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+    assert out.splitlines()[-1] == "stopped"
+    run = dpeer.open_run(folder / mode)
+    assert len({len(run.metrics(rank)) for rank in range(3)}) == 1
+    assert len(run.metrics(0)) >= 3
+
+
+def test_a_run_may_be_started_from_any_thread(small: Callable[..., dpeer.Settings]) -> None:
+    found: list[dpeer.Run] = []
+    thread = threading.Thread(target=lambda: found.append(dpeer.run(small(rounds=1))))
+    thread.start()
+    thread.join()
+    assert found[0].summary["status"] == "done"
+
+
+def test_a_failing_peer_is_an_error_that_names_it(small: Callable[..., dpeer.Settings]) -> None:
+    def broken(rank: int, size: int, seed: int) -> dpeer.Task:
+        if rank == 1:
+            raise OSError("no data here")
+        return make_task(rank, size, seed)
+
+    with pytest.raises(ConfigurationError, match=r"rank 1: .*no data here"):
+        dpeer.run(small(task=broken))
+    assert issubclass(PeerFailed, dpeer.exceptions.DpeerError)
+
+
+@pytest.mark.slow
+def test_the_notebook_runs(tmp_path: Path) -> None:
+    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
+    notebook = nbformat.read(ROOT / "examples" / "notebook.ipynb", as_version=4)
+    small_one = notebook.cells[1].source.replace("size=8", "size=3").replace("rounds=5", "rounds=2")
+    assert small_one != notebook.cells[1].source
+    notebook.cells[1].source = small_one.replace("size=3", "size=4, body_epochs=1")
+    client = nbclient.NotebookClient(
+        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
+    )
+    client.execute(env={**os.environ, "PYTHONPATH": str(ROOT)})
+    (shown,) = notebook.cells[4].outputs
+    assert len(eval(shown["data"]["text/plain"])) == 2
+    (summary,) = notebook.cells[2].outputs
+    assert "accuracy_mean" in summary["data"]["text/plain"]
