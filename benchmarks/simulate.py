@@ -32,14 +32,15 @@ from statistics import median
 from typing import Any
 
 import torch
-from safetensors import safe_open
 
 from dpeer.cores import own_cores
 from dpeer.federation.heap import keep_heap
 from dpeer.federation.running import run_federation
 from dpeer.federation.settings import Settings
+from dpeer.peer.checkpoint import learner_folder
 from dpeer.topology import build
 from dpeer.training import Hyperparameters, Learner, Task, build_model
+from dpeer.training.saved import saved_body
 
 BATCH, BODY_EPOCHS = 128, 2
 
@@ -117,10 +118,10 @@ def simulated(run: Run, workers: int) -> tuple[float, str]:
 
 
 def _body(folder: Path) -> bytes:
-    found = next((folder / "checkpoint").glob("round-*/learner/learner.safetensors"))
-    with safe_open(found, framework="np") as tensors:
-        content: bytes = tensors.get_tensor("last/body").tobytes()
-    return content
+    learner = learner_folder(folder)
+    body = None if learner is None else saved_body(learner)
+    assert body is not None
+    return body.tobytes()
 
 
 def _hash(parts: Any) -> str:

@@ -25,7 +25,7 @@ _OURS = (
     "log.jsonl",
     "output.txt",
     "partition.json",
-    "checkpoint",
+    checkpoint.FOLDER,
     FOLDER,
 )
 
@@ -108,7 +108,7 @@ def check_together(out: Path, topology: Graphs, rounds: int) -> None:
     Raises:
         CheckpointError: names the two ranks that are farthest apart of those that cannot go on together.
     """
-    done = [_completed(rank_folder(out, rank)) for rank in range(topology.size)]
+    done = [checkpoint.completed(rank_folder(out, rank)) for rank in range(topology.size)]
     torn = [
         (rank, receiver)
         for number in range(min(done), min(max(done), rounds))
@@ -125,11 +125,6 @@ def check_together(out: Path, topology: Graphs, rounds: int) -> None:
         )
 
 
-def _completed(folder: Path) -> int:
-    found = checkpoint.latest(folder / "checkpoint")
-    return 0 if found is None else int(found.name.rpartition("-")[2]) + 1
-
-
 def _holds_run(folder: Path) -> bool:
     """Whether a round has been completed there; what a mistyped command leaves is nothing that could be lost.
 
@@ -138,7 +133,7 @@ def _holds_run(folder: Path) -> bool:
     metrics = folder / "metrics.jsonl"
     if metrics.exists() and metrics.stat().st_size > 0:
         return True
-    return checkpoint.latest(folder / "checkpoint") is not None or releases_in(folder) > 0
+    return checkpoint.learner_folder(folder) is not None or releases_in(folder) > 0
 
 
 def sent_unrecorded(folder: Path) -> bool:
@@ -158,7 +153,7 @@ def sent_unrecorded(folder: Path) -> bool:
 
 def has_checkpoint(out: Path) -> bool:
     """Whether a run of all peers has got so far that it can be resumed."""
-    return _completed(rank_folder(out, 0)) > 0
+    return checkpoint.completed(rank_folder(out, 0)) > 0
 
 
 def forget_releases(out: Path) -> None:

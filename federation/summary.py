@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import safe_open
 
-from dpeer.peer.checkpoint import latest
+from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.costs import worst
 from dpeer.results.files import rank_folder, write_json
+from dpeer.training.saved import saved_body
 
 _COMMON = ("size", "topology", "algorithm", "task", "partition", "rounds", "seed", "spectral_gap")
 
@@ -117,10 +117,7 @@ def _consensus_distance(out: Path, ranks: list[int]) -> float | None:
 
 
 def _body(folder: Path) -> NDArray[np.float64] | None:
-    """A peer's body after its last completed round, as its learner saved it; None if there is none."""
-    found = latest(folder / "checkpoint")
-    if found is None:
-        return None
-    with safe_open(found / "learner" / "learner.safetensors", framework="np") as tensors:
-        body: NDArray[np.float64] = tensors.get_tensor("last/body").astype(np.float64)
-    return body if body.size else None
+    """A peer's body after its last completed round; None if it has no checkpoint, or shares nothing."""
+    learner = learner_folder(folder)
+    body = None if learner is None else saved_body(learner)
+    return None if body is None else body.astype(np.float64)
