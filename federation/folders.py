@@ -15,13 +15,14 @@ from dpeer.peer import checkpoint
 from dpeer.peer.schedule import cut_off
 from dpeer.privacy.history import FOLDER, LEDGER, releases_in
 from dpeer.privacy.unprotected import notes_releases
-from dpeer.results.files import rank_folder, write_json
+from dpeer.results.files import METRICS, MODEL, SUMMARY, rank_folder, write_json
+from dpeer.results.reading import read_metrics
 from dpeer.topology import Graphs
 
 _OURS = (
-    "summary.json",
-    "metrics.jsonl",
-    "model.safetensors",
+    SUMMARY,
+    METRICS,
+    MODEL,
     "log.jsonl",
     "output.txt",
     "partition.json",
@@ -130,7 +131,7 @@ def _holds_run(folder: Path) -> bool:
 
     Or whether something private has been released: made again, it would be released twice with different noise.
     """
-    metrics = folder / "metrics.jsonl"
+    metrics = folder / METRICS
     if metrics.exists() and metrics.stat().st_size > 0:
         return True
     return checkpoint.learner_folder(folder) is not None or releases_in(folder) > 0
@@ -138,17 +139,15 @@ def _holds_run(folder: Path) -> bool:
 
 def sent_unrecorded(folder: Path) -> bool:
     """Whether a rank's last run has sent bodies without noise and no ledger says so: an older dpeer kept none."""
-    metrics = folder / "metrics.jsonl"
-    if notes_releases(folder) or not metrics.exists():
+    if notes_releases(folder):
         return False
-    whole, _, torn = metrics.read_text().rpartition("\n")
-    if torn and not whole:  # killed while it saved its first round; this version has a ledger by then
+    metrics = read_metrics(folder)
+    if metrics.torn and not metrics.lines and metrics.damaged == 1:
+        # It was killed while it saved its first round; this version has a ledger by then.
         return not (folder / FOLDER / LEDGER).exists()
-    try:
-        entries = [json.loads(line) for line in whole.splitlines()]
-        return any(entry["bytes_sent"] and not entry.get("privacy") for entry in entries)
-    except (ValueError, KeyError, TypeError):
-        return True  # nobody knows: it counts
+    unknown = metrics.damaged > metrics.torn or any(line.bytes_sent is None for line in metrics.lines)
+    # Where nobody knows, it counts.
+    return unknown or any(line.bytes_sent and not line.privacy for line in metrics.lines)
 
 
 def has_checkpoint(out: Path) -> bool:
@@ -160,7 +159,7 @@ def forget_releases(out: Path) -> None:
     """Remove what a killed simulation of these ranks has released, of which nobody but its own process got anything."""
     for folder in out.glob("rank-*"):
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
-        (folder / "metrics.jsonl").unlink(missing_ok=True)
+        (folder / METRICS).unlink(missing_ok=True)
 
 
 def _named(ranks: list[int]) -> str:

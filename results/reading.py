@@ -31,7 +31,7 @@ def read_run(folder: Path) -> Run | None:
         peers=peers,
         status=status,
         notes=(),
-        distances={when: far for when, far in read_distances(folder).items() if far is not None},
+        distances={when: far for when, far in read_distances(folder / DISAGREEMENT).items() if far is not None},
     )
     return replace(run, notes=tuple(_notes(run)))
 
@@ -64,10 +64,10 @@ def read_metrics(folder: Path) -> Metrics:
     return Metrics(lines, len(objects) - len(lines), torn)
 
 
-def read_distances(folder: Path) -> dict[int, float | None]:
-    """How far apart the bodies of a run were, by round, where it was recorded; None where it was not finite."""
+def read_distances(path: Path) -> dict[int, float | None]:
+    """A run's disagreement.jsonl: how far apart the bodies were, by round; None where that was not finite."""
     try:
-        content = (folder / DISAGREEMENT).read_text(errors="replace")
+        content = path.read_text(errors="replace")
     except OSError:
         return {}
     found = (one for line in content.splitlines() if (one := _numbered(line)) is not None)

@@ -174,7 +174,7 @@ def test_distances_are_by_round_and_none_where_they_were_not_finite(tmp_path: Pa
     (tmp_path / "disagreement.jsonl").write_text(
         '{"round": 1, "consensus_distance": NaN}\n{"round": 0, "consensus_distance": 2.5}\nbroken\n'
     )
-    assert list(read_distances(tmp_path).items()) == [(0, 2.5), (1, None)]
+    assert list(read_distances(tmp_path / "disagreement.jsonl").items()) == [(0, 2.5), (1, None)]
     write_peer(tmp_path, 0, 2)
     run = read_run(tmp_path)
     assert run is not None
