@@ -38,6 +38,8 @@ from dpeer.federation.heap import keep_heap
 from dpeer.federation.running import run_federation
 from dpeer.federation.settings import Settings
 from dpeer.peer.checkpoint import learner_folder
+from dpeer.results.files import rank_folder
+from dpeer.results.reading import read_peer_summary
 from dpeer.topology import build
 from dpeer.training import Hyperparameters, Learner, Task, build_model
 from dpeer.training.saved import saved_body
@@ -110,9 +112,9 @@ def simulated(run: Run, workers: int) -> tuple[float, str]:
             workers=workers, out=out,
         )  # fmt: skip
         run_federation(settings, "simulate")
-        peers = [json.loads((out / f"rank-{rank}" / "summary.json").read_text()) for rank in range(run.size)]
-        seconds = max(peer["wall_seconds"] for peer in peers)
-        return seconds, _hash(_body(out / f"rank-{rank}") for rank in range(run.size))
+        peers = [read_peer_summary(rank_folder(out, rank)) for rank in range(run.size)]
+        seconds = max(peer.wall_seconds for peer in peers if peer is not None and peer.wall_seconds is not None)
+        return seconds, _hash(_body(rank_folder(out, rank)) for rank in range(run.size))
     finally:
         shutil.rmtree(out)
 
