@@ -32,14 +32,17 @@ from statistics import median
 from typing import Any
 
 import torch
-from safetensors import safe_open
 
 from dpeer.cores import own_cores
 from dpeer.federation.heap import keep_heap
 from dpeer.federation.running import run_federation
 from dpeer.federation.settings import Settings
+from dpeer.peer.checkpoint import learner_folder
+from dpeer.results.files import rank_folder
+from dpeer.results.reading import read_peer_summary
 from dpeer.topology import build
 from dpeer.training import Hyperparameters, Learner, Task, build_model
+from dpeer.training.saved import saved_body
 
 BATCH, BODY_EPOCHS = 128, 2
 
@@ -109,18 +112,18 @@ def simulated(run: Run, workers: int) -> tuple[float, str]:
             workers=workers, out=out,
         )  # fmt: skip
         run_federation(settings, "simulate")
-        peers = [json.loads((out / f"rank-{rank}" / "summary.json").read_text()) for rank in range(run.size)]
-        seconds = max(peer["wall_seconds"] for peer in peers)
-        return seconds, _hash(_body(out / f"rank-{rank}") for rank in range(run.size))
+        peers = [read_peer_summary(rank_folder(out, rank)) for rank in range(run.size)]
+        seconds = max(peer.wall_seconds for peer in peers if peer is not None and peer.wall_seconds is not None)
+        return seconds, _hash(_body(rank_folder(out, rank)) for rank in range(run.size))
     finally:
         shutil.rmtree(out)
 
 
 def _body(folder: Path) -> bytes:
-    found = next((folder / "checkpoint").glob("round-*/learner/learner.safetensors"))
-    with safe_open(found, framework="np") as tensors:
-        content: bytes = tensors.get_tensor("last/body").tobytes()
-    return content
+    learner = learner_folder(folder)
+    body = None if learner is None else saved_body(learner)
+    assert body is not None
+    return body.tobytes()
 
 
 def _hash(parts: Any) -> str:

@@ -20,11 +20,12 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import load_file
 
 from dpeer.federation.settings import Settings
 from dpeer.federation.simulation import Simulation
+from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.files import rank_folder
+from dpeer.training.saved import saved_body
 
 TOPOLOGIES = (
     "ring", "grid", "star", "random-matching", "one-peer-exponential", "fresh-neighbors", "exponential", "full",
@@ -57,8 +58,9 @@ class Watch:
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
         """Take the body from the checkpoint, which is of this very round as long as this call lasts."""
         number = entry["round"]
-        (checkpoint,) = (rank_folder(self._out, rank) / "checkpoint").glob("round-*")
-        body = load_file(checkpoint / "learner" / "learner.safetensors")["last/body"]
+        learner = learner_folder(rank_folder(self._out, rank))
+        body = None if learner is None else saved_body(learner)
+        assert body is not None
         self._bodies[number].append(body.astype(np.float64))
         self._entries[number].append(entry)
         if len(self._bodies[number]) == self._size:

@@ -23,8 +23,8 @@ from dpeer.federation.own_data import check_own_data
 from dpeer.federation.running import Mode, Runner, run_federation
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent
-from dpeer.results.files import MODEL, rank_folder
-from dpeer.results.reading import read_object, read_run
+from dpeer.results.files import MODEL, SUMMARY, rank_folder
+from dpeer.results.reading import read_entries, read_object, read_run
 from dpeer.training.given import can_be_imported
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Run:
     @property
     def summary(self) -> dict[str, Any]:
         """What DIR/summary.json holds; empty where there is none (yet), as after `dpeer start`."""
-        return read_object(self.folder / "summary.json")
+        return read_object(self.folder / SUMMARY)
 
     def metrics(self, rank: int) -> list[dict[str, Any]]:
         """The lines of a peer's metrics.jsonl, one for each completed round, in order.
@@ -61,11 +61,10 @@ class Run:
         Raises:
             ConfigurationError: There is no such peer.
         """
-        found = read_run(self.folder)
-        peer = None if found is None else found.peers.get(rank)
-        if peer is None:
+        folder = rank_folder(self.folder, rank)
+        if not folder.is_dir():
             raise ConfigurationError(f"rank {rank}: {str(self.folder)!r} holds no peer of that rank")
-        return [copy.deepcopy(dict(entry)) for entry in peer.entries.values()]
+        return read_entries(folder)
 
     def model(self, rank: int) -> dict[str, Tensor]:
         """The state dict of the model that a peer predicts with, under the model's own names.

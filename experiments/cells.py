@@ -15,7 +15,8 @@ from dpeer.experiments.variants import Variant
 from dpeer.federation.defaults import with_defaults
 from dpeer.federation.mistakes import InvalidSettings
 from dpeer.federation.settings import Settings, aside, default_of
-from dpeer.results.files import write_json
+from dpeer.results.files import SUMMARY, write_json
+from dpeer.results.reading import read_run_summary
 
 ASKED = "cell.json"
 """In a cell's folder: the settings it was asked to run with, so that other ones are noticed."""
@@ -82,10 +83,8 @@ class Cell:
     @property
     def done(self) -> bool:
         """Whether it has been run to its end."""
-        try:
-            return bool(json.loads((self.folder / "summary.json").read_text())["status"] == "done")
-        except (OSError, ValueError, KeyError):
-            return False  # not begun, or killed before its end
+        summary = read_run_summary(self.folder)
+        return summary is not None and summary.status == "done"  # else not begun, or killed before its end
 
     def check(self) -> None:
         """Look whether the folder can be the cell's; nothing is written.
@@ -123,7 +122,7 @@ class Cell:
 
     @property
     def _begun(self) -> bool:
-        return any(self.folder.glob("rank-*/checkpoint/round-*")) or (self.folder / "summary.json").exists()
+        return any(self.folder.glob("rank-*/checkpoint/round-*")) or (self.folder / SUMMARY).exists()
 
     def _asked(self) -> dict[str, Any]:
         """The settings that differ from the defaults, but for those that are no matter of results."""

@@ -27,7 +27,7 @@ def csv_rows(rows: Rows, condition: Mapping[str, Any], seeds: Sequence[int]) -> 
                 lines.append(
                     {
                         "row": name, **condition, "seed": seed, "rank": rank, **own,
-                        "training_samples": peer["training_samples"], "bytes_sent": peer["bytes_sent"],
+                        "training_samples": peer.training_samples, "bytes_sent": peer.bytes_sent,
                     }
                 )  # fmt: skip
     return lines

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal
+from typing import Literal
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.experiments.statistics import first_reached
-from dpeer.results.files import rank_folder
-from dpeer.results.records import has_diverged
-from dpeer.training import Algorithm, Hyperparameters, find_algorithm
+from dpeer.experiments.whole import read_whole
+from dpeer.results.lines import Line
 
 Measure = Literal["accuracy", "accuracy_trained"]
 """After mixing, or the same peer after local training and before mixing."""
@@ -29,7 +26,8 @@ class Cost:
     """What it took to reach a target."""
 
     rounds: int
-    samples: int
+    samples: int | None
+    """None where the run does not say."""
     busiest_bytes: int
 
 
@@ -39,53 +37,54 @@ class Result:
     Args:
         folder: The cell's folder.
 
+    Attributes:
+        rounds: How many there were.
+        peers: What each peer came to, by rank.
+
     Raises:
+        OutputError: Some of its files are missing or damaged.
         ConfigurationError: The task has no accuracy.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.summary: Mapping[str, Any] = json.loads((folder / "summary.json").read_text())
-        ranks = range(int(self.summary["size"]))
-        self.peers = [json.loads((rank_folder(folder, rank) / "summary.json").read_text()) for rank in ranks]
-        self._lines = [
-            [json.loads(line) for line in (rank_folder(folder, rank) / "metrics.jsonl").read_text().splitlines()]
-            for rank in ranks
-        ]
+        run = read_whole(folder)
+        self.rounds, self.peers = run.rounds, run.peers
+        self._bytes_sent, self._lines = run.bytes_sent, run.lines
         for lines in self._lines:
-            if "accuracy" not in (lines[-1]["metrics"] or {}):
-                there = ", ".join(lines[-1]["metrics"] or {}) or "none"
+            if "accuracy" not in (lines[-1].metrics or {}):
+                there = ", ".join(lines[-1].metrics or {}) or "none"
                 raise ConfigurationError(
-                    f"task {self.summary['task']!r} has no metric named accuracy (it has: {there}): there is nothing "
+                    f"task {self.peers[0].task!r} has no metric named accuracy (it has: {there}): there is nothing "
                     "to compare"
                 )
 
     @property
     def diverged(self) -> bool:
         """Whether the training loss of any peer has not been finite in a round that it trained in."""
-        return any(has_diverged(line) for lines in self._lines for line in lines)
+        return any(line.has_diverged for lines in self._lines for line in lines)
 
     def last(self, measure: Measure) -> list[float]:
         """Every peer's accuracy after the last round, by rank."""
-        return [_number(lines[-1][measure]) for lines in self._lines]
+        return [_accuracy(lines[-1], measure) for lines in self._lines]
 
     def late(self, measure: Measure) -> list[float]:
         """Every peer's mean accuracy over the evaluated ones of the last `LATE` rounds, by rank."""
-        return [fmean(_number(line[measure]) for line in self._late(lines)) for lines in self._lines]
+        return [fmean(_accuracy(line, measure) for line in self._late(lines)) for lines in self._lines]
 
     @property
     def late_rounds(self) -> int:
         """How many rounds `late` is the mean of."""
         return len(self._late(self._lines[0]))  # all peers evaluate in the same rounds
 
-    def _late(self, lines: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        first = int(self.summary["rounds"]) - LATE
-        return [line for line in lines if line["round"] >= first and _evaluated(line)]
+    def _late(self, lines: Sequence[Line]) -> list[Line]:
+        first = self.rounds - LATE
+        return [line for line in lines if line.round >= first and _evaluated(line)]
 
     def curve(self, measure: Measure) -> list[tuple[int, float]]:
         """Round and mean accuracy over the peers, for the rounds that were evaluated."""
         together = zip(*self._lines, strict=True)  # all peers evaluate in the same rounds
         return [
-            (lines[0]["round"], fmean(_number(line[measure]) for line in lines))
+            (lines[0].round, fmean(_accuracy(line, measure) for line in lines))
             for lines in together
             if all(map(_evaluated, lines))
         ]
@@ -95,63 +94,30 @@ class Result:
         rounds = first_reached(self.curve(measure), target)
         if rounds is None:
             return None
-        sent = [sum(line["bytes_sent"] for line in lines if line["round"] < rounds) for lines in self._lines]
+        sent = [sum(line.bytes_sent or 0 for line in lines if line.round < rounds) for lines in self._lines]
         return Cost(rounds, self.samples(rounds), max(sent))
 
-    def samples(self, rounds: int | None = None) -> int:
+    def samples(self, rounds: int | None = None) -> int | None:
         """For how many samples a gradient was computed in the first rounds (or all), over all peers.
 
-        A SAM step computes two. What an algorithm does after the last round belongs to that round.
+        A SAM step computes two. What an algorithm does after the last round belongs to that round. None for a run of
+        an older version, which did not record it.
         """
-        total = 0
-        for peer, lines in zip(self.peers, self._lines, strict=True):
-            active = sum(line["active"] for line in lines if rounds is None or line["round"] < rounds)
-            total += active * self._a_round(peer)
-            if rounds in (None, self.summary["rounds"]) and "finetune_epochs" in self._algorithm.options:
-                total += self._seen(peer, self._hyperparameters.finetune_epochs)
-        return total
-
-    def _a_round(self, peer: Mapping[str, Any]) -> int:
-        """Gradients that a peer computes in a round: those of an epoch of each phase, times what the phases train."""
-        h, gradients, samples = self._hyperparameters, self._algorithm.gradients, peer["training_samples"]
-        body = round(gradients(replace(h, body_epochs=1, head_epochs=0)))
-        head = round(gradients(replace(h, body_epochs=0, head_epochs=1)))
-        if h.rho == 0 and "rho" in self._algorithm.options:  # then a SAM step is a plain one
-            body, head = min(body, 1), min(head, 1)
-        if not peer["head_parameters"]:
-            head = 0  # a phase that has nothing to train is left out
-        # Dis-PFL looks for new weights by the gradient of one more minibatch.
-        screened = min(h.batch_size, samples) if "prune_rate" in self._algorithm.options else 0
-        return body * self._seen(peer, h.body_epochs) + head * self._seen(peer, h.head_epochs) + screened
-
-    def _seen(self, peer: Mapping[str, Any], epochs: int) -> int:
-        """How many samples a phase goes through: whole epochs, or minibatches of which each epoch's last is short."""
-        h, samples = self._hyperparameters, int(peer["training_samples"])
-        if h.local_steps is None:
-            return epochs * samples
-        whole, rest = divmod(math.ceil(h.local_steps * epochs / h.body_epochs), math.ceil(samples / h.batch_size))
-        return whole * samples + rest * h.batch_size
-
-    @cached_property
-    def _algorithm(self) -> type[Algorithm]:
-        return find_algorithm(str(self.summary["algorithm"]))
-
-    @cached_property
-    def _hyperparameters(self) -> Hyperparameters:
-        settings = self.peers[0]["settings"]  # all peers of a comparison are set alike
-        return Hyperparameters(**{item.name: settings[item.name] for item in fields(Hyperparameters)})
+        counted = [line.samples for lines in self._lines for line in lines if rounds is None or line.round < rounds]
+        known = [samples for samples in counted if samples is not None]
+        return sum(known) if len(known) == len(counted) else None
 
     @property
     def sent(self) -> float:
         """Bytes sent by a peer, on average."""
-        return float(self.summary["bytes_sent"]) / len(self.peers)
+        return self._bytes_sent / len(self.peers)
 
     @property
     def majority(self) -> float | None:
         """Mean over peers of the accuracy of always answering the peer's most frequent training class."""
         found = []
         for peer in self.peers:
-            train, test = peer.get("class_counts"), peer.get("evaluated_class_counts")
+            train, test = peer.class_counts, peer.evaluated_class_counts
             if not train or not test:
                 return None
             most = train.index(max(train))
@@ -159,10 +125,11 @@ class Result:
         return fmean(found)
 
 
-def _evaluated(line: Mapping[str, Any]) -> bool:
+def _evaluated(line: Line) -> bool:
     # An accuracy that is null may also be one that is not finite.
-    return line["metrics"] is not None
+    return line.metrics is not None
 
 
-def _number(value: float | None) -> float:
-    return math.nan if value is None else float(value)
+def _accuracy(line: Line, measure: Measure) -> float:
+    value = line.accuracy if measure == "accuracy" else line.accuracy_trained
+    return math.nan if value is None else value

@@ -62,7 +62,7 @@ def accuracy_table(condition: str, measure: Measure, rows: Rows, baseline: str |
     some = next(iter(rows.values()))
     # One evaluated round is no mean of several: the column would say again what stands beside it.
     several = any(result.late_rounds > 1 for results in rows.values() for result in results)
-    late = f"last {min(LATE, int(some[0].summary['rounds']))}"
+    late = f"last {min(LATE, some[0].rounds)}"
     columns = ["", "last round", *([late] if several else []), "worst peer"]
     columns += [f"below {baseline}"] * (baseline is not None)
     columns += [f"{late if several else 'last round'} - {reference}"] * (len(rows) > 1)
@@ -124,7 +124,7 @@ def summarise(
 def cost_table(condition: str, rows: Rows) -> Table:
     """What the whole runs took."""
     lines = [
-        [name, size(round(fmean(r.sent for r in results))), f"{fmean(r.samples() for r in results):,.0f}"]
+        [name, size(round(fmean(r.sent for r in results))), _samples([r.samples() for r in results])]
         for name, results in rows.items()
     ]
     return Table(f"{condition}: the whole run", ["", "sent a peer", "samples processed"], lines, [])
@@ -139,7 +139,7 @@ def target_table(condition: str, measure: Measure, rows: Rows, target: float) ->
         if found:
             figures = [
                 f"{fmean(cost.rounds for cost in found):.1f}",
-                f"{fmean(cost.samples for cost in found):,.0f}",
+                _samples([cost.samples for cost in found]),
                 size(round(fmean(cost.busiest_bytes for cost in found))),
             ]
         lines.append([name, f"{len(found)} of {len(results)}", *figures])
@@ -157,6 +157,12 @@ def signed(difference: Interval) -> str:
         return "-"
     half = "" if difference.half is None else f" ± {difference.half:.4f}"
     return f"{difference.mean:+.4f}{half}"
+
+
+def _samples(counts: Sequence[int | None]) -> str:
+    """The mean; a dash where a run of an older version does not say."""
+    known = [count for count in counts if count is not None]
+    return f"{fmean(known):,.0f}" if len(known) == len(counts) else "-"
 
 
 def _figure(value: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +13,8 @@ from typing import Any
 from dpeer.exceptions import ConfigurationError
 from dpeer.experiments.cells import Cell, Condition, make_cell
 from dpeer.experiments.variants import Variant, setting_name
+from dpeer.experiments.whole import read_whole
 from dpeer.federation.config import parse_option
-from dpeer.results.files import rank_folder
 from dpeer.sections import names
 from dpeer.topology.settings import GraphSettings
 from dpeer.training import ALGORITHMS, find_algorithm
@@ -54,6 +53,7 @@ class Trial:
 
         Raises:
             ConfigurationError: The task has no accuracy.
+            OutputError: Some of a run's files are missing or damaged.
         """
         return fmean(map(_score, self.cells))
 
@@ -159,14 +159,12 @@ def at_edge(chosen: Mapping[str, Any], grid: Sequence[Axis]) -> list[str]:
 
 
 def _score(cell: Cell) -> float:
-    folders = [rank_folder(cell.folder, rank) for rank in range(cell.settings.size)]
-    peers = [json.loads((folder / "summary.json").read_text()) for folder in folders]
-    for peer in peers:
-        if "accuracy" not in (peer["metrics"] or {}):
-            raise ConfigurationError(
-                f"task {peer['task']!r} has no metric named accuracy: there is nothing to choose by"
-            )
+    found = []
+    for peer in read_whole(cell.folder).peers:
+        if "accuracy" not in (peer.metrics or {}):
+            raise ConfigurationError(f"task {peer.task!r} has no metric named accuracy: there is nothing to choose by")
         # A model of NaNs has an accuracy all the same, that of its first class.
-        if peer["accuracy"] is None or peer["test_loss"] is None:
+        if peer.accuracy is None or peer.test_loss is None:
             return -math.inf
-    return fmean(peer["accuracy"] for peer in peers)
+        found.append(peer.accuracy)
+    return fmean(found)

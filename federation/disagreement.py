@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from dpeer.peer import Worker
+from dpeer.results.reading import read_distances
 
 
 class Disagreement:
@@ -41,7 +42,7 @@ class Disagreement:
         self._every, self._rounds = every, rounds
         self._last: asyncio.Task[None] | None = None
         self._waiting: dict[int, dict[int, Tensor]] = {}
-        self._known = _rounds_in(path) if resume else set()
+        self._known = read_distances(path).keys() if resume else frozenset[int]()
 
     def record(self, rank: int, number: int) -> None:
         """A peer has completed a round and not begun the next.
@@ -75,9 +76,3 @@ class Disagreement:
         square = fmean(float((body - mean).square().sum()) for body in bodies)
         with self._path.open("a") as file:
             file.write(json.dumps({"round": number, "consensus_distance": math.sqrt(square)}) + "\n")
-
-
-def _rounds_in(path: Path) -> set[int]:
-    if not path.exists():
-        return set()
-    return {int(json.loads(line)["round"]) for line in path.read_text().splitlines()}

@@ -15,17 +15,18 @@ from dpeer.peer import checkpoint
 from dpeer.peer.schedule import cut_off
 from dpeer.privacy.history import FOLDER, LEDGER, releases_in
 from dpeer.privacy.unprotected import notes_releases
-from dpeer.results.files import rank_folder, write_json
+from dpeer.results.files import METRICS, MODEL, SUMMARY, rank_folder, write_json
+from dpeer.results.reading import read_metrics
 from dpeer.topology import Graphs
 
 _OURS = (
-    "summary.json",
-    "metrics.jsonl",
-    "model.safetensors",
+    SUMMARY,
+    METRICS,
+    MODEL,
     "log.jsonl",
     "output.txt",
     "partition.json",
-    "checkpoint",
+    checkpoint.FOLDER,
     FOLDER,
 )
 
@@ -108,7 +109,7 @@ def check_together(out: Path, topology: Graphs, rounds: int) -> None:
     Raises:
         CheckpointError: names the two ranks that are farthest apart of those that cannot go on together.
     """
-    done = [_completed(rank_folder(out, rank)) for rank in range(topology.size)]
+    done = [checkpoint.completed(rank_folder(out, rank)) for rank in range(topology.size)]
     torn = [
         (rank, receiver)
         for number in range(min(done), min(max(done), rounds))
@@ -125,47 +126,40 @@ def check_together(out: Path, topology: Graphs, rounds: int) -> None:
         )
 
 
-def _completed(folder: Path) -> int:
-    found = checkpoint.latest(folder / "checkpoint")
-    return 0 if found is None else int(found.name.rpartition("-")[2]) + 1
-
-
 def _holds_run(folder: Path) -> bool:
     """Whether a round has been completed there; what a mistyped command leaves is nothing that could be lost.
 
     Or whether something private has been released: made again, it would be released twice with different noise.
     """
-    metrics = folder / "metrics.jsonl"
+    metrics = folder / METRICS
     if metrics.exists() and metrics.stat().st_size > 0:
         return True
-    return checkpoint.latest(folder / "checkpoint") is not None or releases_in(folder) > 0
+    return checkpoint.learner_folder(folder) is not None or releases_in(folder) > 0
 
 
 def sent_unrecorded(folder: Path) -> bool:
     """Whether a rank's last run has sent bodies without noise and no ledger says so: an older dpeer kept none."""
-    metrics = folder / "metrics.jsonl"
-    if notes_releases(folder) or not metrics.exists():
+    if notes_releases(folder):
         return False
-    whole, _, torn = metrics.read_text().rpartition("\n")
-    if torn and not whole:  # killed while it saved its first round; this version has a ledger by then
+    metrics = read_metrics(folder)
+    if metrics.torn and not metrics.lines and metrics.damaged == 1:
+        # It was killed while it saved its first round; this version has a ledger by then.
         return not (folder / FOLDER / LEDGER).exists()
-    try:
-        entries = [json.loads(line) for line in whole.splitlines()]
-        return any(entry["bytes_sent"] and not entry.get("privacy") for entry in entries)
-    except (ValueError, KeyError, TypeError):
-        return True  # nobody knows: it counts
+    unknown = metrics.damaged > metrics.torn or any(line.bytes_sent is None for line in metrics.lines)
+    # Where nobody knows, it counts.
+    return unknown or any(line.bytes_sent and not line.privacy for line in metrics.lines)
 
 
 def has_checkpoint(out: Path) -> bool:
     """Whether a run of all peers has got so far that it can be resumed."""
-    return _completed(rank_folder(out, 0)) > 0
+    return checkpoint.completed(rank_folder(out, 0)) > 0
 
 
 def forget_releases(out: Path) -> None:
     """Remove what a killed simulation of these ranks has released, of which nobody but its own process got anything."""
     for folder in out.glob("rank-*"):
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
-        (folder / "metrics.jsonl").unlink(missing_ok=True)
+        (folder / METRICS).unlink(missing_ok=True)
 
 
 def _named(ranks: list[int]) -> str:

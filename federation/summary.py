@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import safe_open
 
-from dpeer.peer.checkpoint import latest
+from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.costs import worst
-from dpeer.results.files import rank_folder, write_json
+from dpeer.results.files import SUMMARY, rank_folder, write_json
+from dpeer.results.reading import read_peer_summary, read_run_summary
+from dpeer.results.summaries import PeerSummary
+from dpeer.training.saved import saved_body
 
 _COMMON = ("size", "topology", "algorithm", "task", "partition", "rounds", "seed", "spectral_gap")
 
@@ -31,50 +32,50 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
     Returns:
         What was written.
     """
-    peers = [_read(rank_folder(out, rank) / "summary.json") for rank in range(ranks)]
-    there = [peer for peer in peers if peer is not None]
-    first: Mapping[str, Any] = there[0] if there else {}
-    accuracy = [peer["accuracy"] if peer else None for peer in peers]
+    peers = [read_peer_summary(rank_folder(out, rank)) for rank in range(ranks)]
+    there = {rank: peer for rank, peer in enumerate(peers) if peer is not None}
+    first = next(iter(there.values()), PeerSummary())
+    accuracy = [peer.accuracy if peer else None for peer in peers]
     known = [value for value in accuracy if value is not None]
-    epsilons = [peer["epsilon"] for peer in there if peer["epsilon"] is not None]
-    spent = _privacy([peer["privacy"] for peer in there if peer.get("privacy")])
+    epsilons = [peer.epsilon for peer in there.values() if peer.epsilon is not None]
+    spent = _privacy([peer.privacy for peer in there.values() if peer.privacy])
     summary = {
-        **{name: first.get(name) for name in _COMMON},
+        **{name: getattr(first, name) for name in _COMMON},
         "status": _status(peers),
-        "completed_rounds": [peer["completed_rounds"] if peer else None for peer in peers],
-        "kept_round": [peer.get("kept_round") if peer else None for peer in peers],
+        "completed_rounds": [peer.completed_rounds if peer else None for peer in peers],
+        "kept_round": [peer.kept_round if peer else None for peer in peers],
         "accuracy": accuracy,
         "accuracy_mean": _mean(accuracy),
         "accuracy_std": pstdev(known) if known else None,
         "accuracy_min": min(known) if known else None,
-        "accuracy_trained_mean": _mean([peer["accuracy_trained"] for peer in there]),
-        "test_loss": [peer.get("test_loss") if peer else None for peer in peers],
-        "consensus_distance": _consensus_distance(out, [peer["rank"] for peer in there]),
-        "body_parameters": first.get("body_parameters"),
-        "head_parameters": first.get("head_parameters"),
-        "bytes_sent": sum(peer["bytes_sent"] for peer in there),
+        "accuracy_trained_mean": _mean([peer.accuracy_trained for peer in there.values()]),
+        "test_loss": [peer.test_loss if peer else None for peer in peers],
+        "consensus_distance": _consensus_distance(out, there),
+        "body_parameters": first.body_parameters,
+        "head_parameters": first.head_parameters,
+        "bytes_sent": sum(peer.bytes_sent or 0 for peer in there.values()),
         "wall_seconds": round(seconds, 3),
         "epsilon": spent["epsilon"] if spent else max(epsilons, default=None),
-        "delta": first.get("delta"),
+        "delta": first.delta,
         "privacy": spent,
-        "lost": {str(peer["rank"]): peer["lost"] for peer in there if peer["lost"]},
-        "settings": first.get("settings"),
+        "lost": {str(rank): peer.lost for rank, peer in there.items() if peer.lost},
+        "settings": first.settings or None,
     }
-    write_json(out / "summary.json", summary)
+    write_json(out / SUMMARY, summary)
     return summary
 
 
-def _status(peers: Sequence[Mapping[str, Any] | None]) -> str:
+def _status(peers: Sequence[PeerSummary | None]) -> str:
     """Failed if a peer left no summary; stopped if one was stopped; else done."""
     if any(peer is None for peer in peers):
         return "failed"
-    return "done" if all(peer and peer["status"] == "done" for peer in peers) else "stopped"
+    return "done" if all(peer and peer.status == "done" for peer in peers) else "stopped"
 
 
 def wall_seconds(out: Path) -> float:
     """How long an earlier part of the run took, from its summary; 0 if there is none."""
-    earlier = _read(out / "summary.json")
-    return float(earlier["wall_seconds"]) if earlier else 0.0
+    earlier = read_run_summary(out)
+    return 0.0 if earlier is None else earlier.wall_seconds or 0.0
 
 
 def _privacy(peers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -96,15 +97,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return fmean(known) if known else None
 
 
-def _read(path: Path) -> dict[str, Any] | None:
-    try:
-        content: dict[str, Any] = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None  # killed before its end
-    return content
-
-
-def _consensus_distance(out: Path, ranks: list[int]) -> float | None:
+def _consensus_distance(out: Path, ranks: Iterable[int]) -> float | None:
     """sqrt(mean over peers of ||u_i - mean u||^2), from the checkpoints: what predicts may be another model.
 
     None where nothing is shared.
@@ -117,10 +110,7 @@ def _consensus_distance(out: Path, ranks: list[int]) -> float | None:
 
 
 def _body(folder: Path) -> NDArray[np.float64] | None:
-    """A peer's body after its last completed round, as its learner saved it; None if there is none."""
-    found = latest(folder / "checkpoint")
-    if found is None:
-        return None
-    with safe_open(found / "learner" / "learner.safetensors", framework="np") as tensors:
-        body: NDArray[np.float64] = tensors.get_tensor("last/body").astype(np.float64)
-    return body if body.size else None
+    """A peer's body after its last completed round; None if it has no checkpoint, or shares nothing."""
+    learner = learner_folder(folder)
+    body = None if learner is None else saved_body(learner)
+    return None if body is None else body.astype(np.float64)

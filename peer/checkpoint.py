@@ -22,7 +22,11 @@ from typing import Any
 from dpeer.exceptions import CheckpointError
 from dpeer.peer.wire import Frames
 
+FOLDER = "checkpoint"
+"""In a rank's folder: its checkpoints."""
+
 _PREFIX = "round-"
+_LEARNER = "learner"
 
 
 @dataclass(frozen=True)
@@ -44,8 +48,8 @@ def write(folder: Path, state: State, save_learner: Callable[[Path], None]) -> N
     final = folder / f"{_PREFIX}{state.next_round - 1:08d}"
     draft = folder / f".{final.name}.tmp"
     shutil.rmtree(draft, ignore_errors=True)
-    (draft / "learner").mkdir(parents=True)
-    save_learner(draft / "learner")
+    (draft / _LEARNER).mkdir(parents=True)
+    save_learner(draft / _LEARNER)
     for index, frame in enumerate(state.released or ()):
         (draft / f"released-{index}.bin").write_bytes(frame)
     files = sorted(path for path in draft.rglob("*") if path.is_file())
@@ -58,7 +62,7 @@ def write(folder: Path, state: State, save_learner: Callable[[Path], None]) -> N
         "sha256": {path.relative_to(draft).as_posix(): _digest(path) for path in files},
     }
     (draft / "state.json").write_text(json.dumps(described))
-    for path in [*files, draft / "state.json", draft / "learner", draft]:
+    for path in [*files, draft / "state.json", draft / _LEARNER, draft]:
         _flush(path)
     draft.rename(final)
     _flush(folder)
@@ -70,6 +74,26 @@ def write(folder: Path, state: State, save_learner: Callable[[Path], None]) -> N
 def latest(folder: Path) -> Path | None:
     """The newest complete checkpoint in the folder, if there is one."""
     return max(folder.glob(f"{_PREFIX}*"), default=None)
+
+
+def completed(rank_folder: Path) -> int:
+    """How many rounds the newest checkpoint of a peer has completed; 0 if there is none.
+
+    Args:
+        rank_folder: Where the peer keeps its files.
+    """
+    found = latest(rank_folder / FOLDER)
+    return 0 if found is None else int(found.name.removeprefix(_PREFIX)) + 1
+
+
+def learner_folder(rank_folder: Path) -> Path | None:
+    """Where the learner's part of a peer's newest checkpoint is; None if there is no checkpoint.
+
+    Args:
+        rank_folder: Where the peer keeps its files.
+    """
+    found = latest(rank_folder / FOLDER)
+    return None if found is None else found / _LEARNER
 
 
 def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
@@ -98,7 +122,7 @@ def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
             f"checkpoint {str(checkpoint)!r} is damaged: {type(error).__name__}: {error}; "
             "restore the folder, or start over with --overwrite"
         ) from error
-    load_learner(checkpoint / "learner")
+    load_learner(checkpoint / _LEARNER)
     return state
 
 

@@ -169,7 +169,7 @@ class RunFolder:
 
     @property
     def _checkpoints(self) -> Path | None:
-        return self._config.out / "checkpoint" if self._config.out else None
+        return self._config.out / checkpoint.FOLDER if self._config.out else None
 
     def _seconds(self) -> float:
         return self._earlier_seconds + time.monotonic() - self._began

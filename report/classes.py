@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dpeer.report.groups import Group
 from dpeer.report.style import Section, clip, new_figure, render, tidy
-from dpeer.results.runs import Run, whole
+from dpeer.results.runs import Run
 
 # Paul Tol's "muted", which color-blind people can tell apart, with its pale grey.
 _COLORS = (
@@ -90,9 +90,9 @@ def class_counts(run: Run) -> dict[int, list[int]]:
     """Every peer's number of training samples of each class, where it says so."""
     found = {}
     for rank, peer in run.peers.items():
-        counts = peer.summary.get("class_counts")
-        if isinstance(counts, list) and counts and len(counts) <= _MOST and all(whole(n) is not None for n in counts):
-            found[rank] = counts
+        counts = peer.summary.class_counts if peer.summary else None
+        if counts and len(counts) <= _MOST:
+            found[rank] = list(counts)
     return found
 
 

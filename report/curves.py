@@ -9,7 +9,8 @@ from statistics import fmean
 import numpy as np
 
 from dpeer.report.groups import Group
-from dpeer.results.runs import Run, number
+from dpeer.results.lines import Figure
+from dpeer.results.runs import Run
 
 BAND = (10, 90)
 """The percentiles of the peers between which a band lies: one odd peer of a hundred does not widen it."""
@@ -27,8 +28,8 @@ class Measure:
         most_is_best: Whether the lowest is the worst.
     """
 
-    key: str
-    trained: str | None
+    key: Figure
+    trained: Figure | None
     name: str
     axis: str
     most_is_best: bool = True
@@ -58,7 +59,7 @@ class Curve:
     high: list[float]
 
 
-def by_round(group: Group, key: str) -> Curve:
+def by_round(group: Group, key: Figure) -> Curve:
     """The mean over seeds of the means over peers, in the rounds that all seeds have."""
     series = [run.by_round(key) for run in group.runs]
     shared = sorted(set.intersection(*(set(values) for values in series)))
@@ -89,12 +90,13 @@ def _totals(run: Run) -> dict[int, list[float]]:
     found = {0: list(sent)}
     for when in rounds:
         for row, entries in enumerate(logs):
-            sent[row] += number(entries.get(when, {}).get("bytes_sent")) or 0.0
+            line = entries.get(when)
+            sent[row] += (line.bytes_sent or 0) if line else 0
         found[when + 1] = list(sent)
     return found
 
 
-def mean_of(group: Group, key: str) -> list[float]:
+def mean_of(group: Group, key: Figure) -> list[float]:
     """Every seed's mean over its peers at the end."""
     return [fmean(values.values()) for run in group.runs if (values := run.finals(key))]
 

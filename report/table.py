@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
@@ -12,7 +12,7 @@ from dpeer.report.panels import LINES
 from dpeer.report.style import COLORS
 from dpeer.results import units
 from dpeer.results.costs import EPSILONS, cost, worst
-from dpeer.results.runs import number
+from dpeer.results.values import number
 
 NONE = "-"
 
@@ -78,15 +78,15 @@ def _private(groups: Sequence[Group]) -> bool:
 
 def _epsilon(group: Group) -> str:
     """The largest of all peers and seeds, for a budget is no mean; against both adversaries where there are two."""
-    summaries = [run.summary.get("privacy") for run in group.runs]
+    summaries = [run.summary.privacy for run in group.runs if run.summary]
     peers = [peer.spent() for run in group.runs for peer in run.peers.values()]
-    found = [spent for spent in (*summaries, *peers) if isinstance(spent, Mapping) and "epsilon" in spent]
+    found = [spent for spent in (*summaries, *peers) if spent is not None and "epsilon" in spent]
     if found:
         numbers = [{key: number(value) for key, value in spent.items() if key in EPSILONS} for spent in found]
         return cost(worst(numbers)).removeprefix("epsilon ")
     # Written before there was more to say about it.
     values = [value for run in group.runs for value in run.finals("epsilon").values()]
-    values += [value for run in group.runs if (value := number(run.summary.get("epsilon"))) is not None]
+    values += [run.summary.epsilon for run in group.runs if run.summary and run.summary.epsilon is not None]
     return f"{max(values):.4g}" if values else NONE
 
 

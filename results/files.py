@@ -1,4 +1,4 @@
-"""The files of a run folder: what they are called, and how one is written."""
+"""The files of a run folder: what they are called, and how their JSON is written and parsed."""
 
 from __future__ import annotations
 
@@ -47,6 +47,15 @@ def replace(path: Path, content: str) -> None:
     draft = path.with_name(f".{path.name}.tmp")
     draft.write_text(content)
     draft.replace(path)
+
+
+def parse(text: str) -> dict[str, Any] | None:
+    """The JSON object in a text; None if there is none."""
+    try:
+        content = json.loads(text)
+    except ValueError:
+        return None
+    return content if isinstance(content, dict) else None
 
 
 def count_lines(path: Path) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dpeer.exceptions import ConfigurationError
@@ -22,18 +23,18 @@ def find_runs(folders: Sequence[Path]) -> list[Run]:
     for source, folder in enumerate(folders):
         if not folder.is_dir():
             raise ConfigurationError(f"{str(folder)!r} is no folder: name the --out of a run, or a folder of such")
-        here = list(_search(folder, source, _DEEP))
+        here = list(_search(folder, _DEEP))
         if not here:
             raise ConfigurationError(
                 f"{str(folder)!r} holds no run: expected {folder / 'summary.json'}, or folders that hold one"
             )
         for run in here:
-            found.setdefault(run.folder.resolve(), run)
+            found.setdefault(run.folder.resolve(), replace(run, source=source))
     return list(found.values())
 
 
-def _search(folder: Path, source: int, deep: int) -> Iterator[Run]:
-    run = read_run(folder, source)
+def _search(folder: Path, deep: int) -> Iterator[Run]:
+    run = read_run(folder)
     if run is not None:
         yield run
     if deep == 0:
@@ -44,7 +45,7 @@ def _search(folder: Path, source: int, deep: int) -> Iterator[Run]:
         aside = inner.name.startswith((".", "rank-")) or inner.name == "tune"
         wanted = inner.name.startswith("baseline-") if run else not aside
         if wanted:
-            yield from _search(inner, source, deep - 1)
+            yield from _search(inner, deep - 1)
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:

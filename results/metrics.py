@@ -7,7 +7,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from dpeer.results.files import lines_of, replace
+from dpeer.results.files import lines_of, parse, replace
+from dpeer.results.lines import Line
 
 
 class MetricsFile:
@@ -25,11 +26,8 @@ class MetricsFile:
         self.bytes_received = 0
         self._kept: list[str] = []
         for line in lines_of(path) if path and next_round else ():
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue  # the process was killed in the middle of this line
-            if entry["round"] < next_round:
+            entry = parse(line)  # None where the process was killed in the middle of the line
+            if entry is not None and Line.of(entry).round in range(next_round):
                 self._kept.append(line)
                 self._count(entry)
 
@@ -50,10 +48,11 @@ class MetricsFile:
 
     def entry(self, number: int) -> dict[str, Any] | None:
         """The line of a round, from the file."""
-        entries = (json.loads(line) for line in (lines_of(self._path) if self._path else ()))
-        return next((entry for entry in entries if entry["round"] == number), None)
+        entries = (parse(line) for line in (lines_of(self._path) if self._path else ()))
+        return next((entry for entry in entries if entry is not None and Line.of(entry).round == number), None)
 
     def _count(self, entry: dict[str, Any]) -> None:
         self.last = entry
-        self.bytes_sent += entry["bytes_sent"]
-        self.bytes_received += entry["bytes_received"]
+        line = Line.of(entry)
+        self.bytes_sent += line.bytes_sent or 0
+        self.bytes_received += line.bytes_received or 0

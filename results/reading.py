@@ -1,52 +1,100 @@
-"""The folder of one run: its files read, whatever state they are in."""
+"""A run's folder, read whatever state it is in: what is damaged is left out, and counted."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dpeer.results.runs import Entry, Peer, Run, number, whole
+from dpeer.results.files import DISAGREEMENT, METRICS, SUMMARY, parse
+from dpeer.results.lines import Line, Metrics
+from dpeer.results.runs import Peer, Run
 from dpeer.results.status import find_status
+from dpeer.results.summaries import PeerSummary, RunSummary
+from dpeer.results.values import number, whole
 
 _SAID = ("size", "topology", "algorithm", "task", "partition", "rounds", "seed")
 
 
-def read_run(folder: Path, source: int = 0) -> Run | None:
+def read_run(folder: Path) -> Run | None:
     """The run in a folder; None if it holds none."""
-    summary = read_object(folder / "summary.json")
-    if not {"algorithm", "size"} <= summary.keys():
-        summary = {}  # another file of this name
+    summary = read_run_summary(folder)
     peers = {rank: peer for rank, path in _rank_folders(folder).items() if (peer := _read_peer(path, rank))}
-    if not summary and not peers:
+    if summary is None and not peers:
         return None
-    status, current = find_status(summary, {rank: (peer.entries, peer.summary) for rank, peer in peers.items()})
-    first = summary if summary.get("settings") else next((p.summary for p in peers.values() if p.summary), summary)
-    settings = first.get("settings")
-    known = {key: first[key] for key in _SAID if first.get(key) is not None}
+    status, current = find_status(summary, peers)
     run = Run(
         folder=folder,
-        source=source,
-        summary=summary if current else {},
-        # The partition in the settings is null where the task chose it; the summary has the one that was used.
-        settings={**(settings if isinstance(settings, Mapping) else {}), **known},
+        summary=summary if current else None,
+        settings=_settings(summary, peers),
         peers=peers,
         status=status,
         notes=(),
-        distances=_distances(folder / "disagreement.jsonl"),
+        distances={when: far for when, far in read_distances(folder / DISAGREEMENT).items() if far is not None},
     )
     return replace(run, notes=tuple(_notes(run)))
 
 
-def read_object(path: Path) -> dict[str, Any]:
-    """A JSON object from a file; empty if there is none."""
+def read_run_summary(folder: Path) -> RunSummary | None:
+    """What all peers of the run in a folder came to; None if nothing says it."""
+    content = read_object(folder / SUMMARY)
+    # One without these is another program's file of this name.
+    return RunSummary.of(content) if {"algorithm", "size"} <= content.keys() else None
+
+
+def read_peer_summary(folder: Path) -> PeerSummary | None:
+    """What the peer came to whose folder this is; None if nothing says it (yet)."""
+    content = read_object(folder / SUMMARY)
+    return PeerSummary.of(content) if content else None
+
+
+def read_metrics(folder: Path) -> Metrics:
+    """The rounds of the peer whose folder this is. A file that cannot be opened is one damaged line."""
     try:
-        content = json.loads(path.read_text())
+        content = (folder / METRICS).read_text(errors="replace")
+    except (FileNotFoundError, NotADirectoryError):
+        return Metrics()
+    except OSError:
+        return Metrics(damaged=1)
+    objects = [_numbered(line) for line in content.splitlines() if line.strip()]
+    lines = tuple(Line.of(one) for one in objects if one is not None)
+    torn = bool(objects) and objects[-1] is None and not content.endswith("\n")
+    return Metrics(lines, len(objects) - len(lines), torn)
+
+
+def read_entries(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a peer's metrics.jsonl as they stand in the file, one for each round, in order."""
+    try:
+        content = (folder / METRICS).read_text(errors="replace")
+    except OSError:
+        return []
+    found = (one for line in content.splitlines() if (one := _numbered(line)) is not None)
+    return [entry for _, entry in sorted({one["round"]: one for one in found}.items())]
+
+
+def read_distances(path: Path) -> dict[int, float | None]:
+    """A run's disagreement.jsonl: how far apart the bodies were, by round; None where that was not finite."""
+    try:
+        content = path.read_text(errors="replace")
+    except OSError:
+        return {}
+    found = (one for line in content.splitlines() if (one := _numbered(line)) is not None)
+    return dict(sorted((one["round"], number(one.get("consensus_distance"))) for one in found))
+
+
+def _numbered(line: str) -> dict[str, Any] | None:
+    """The JSON object in a line if it is of some round."""
+    content = parse(line)
+    return None if content is None or whole(content.get("round")) is None else content
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """A JSON object as it stands in a file; empty if there is none."""
+    try:
+        return parse(path.read_text()) or {}
     except (OSError, ValueError):
         return {}
-    return content if isinstance(content, dict) else {}
 
 
 def _rank_folders(folder: Path) -> dict[int, Path]:
@@ -58,36 +106,17 @@ def _rank_folders(folder: Path) -> dict[int, Path]:
 
 
 def _read_peer(folder: Path, rank: int) -> Peer | None:
-    entries, damaged = _lines(folder / "metrics.jsonl", "round")
-    summary = read_object(folder / "summary.json")
-    return Peer(rank, entries, summary, damaged) if entries or summary or damaged else None
+    metrics, summary = read_metrics(folder), read_peer_summary(folder)
+    return Peer(rank, metrics, summary) if metrics.lines or metrics.damaged or summary else None
 
 
-def _lines(path: Path, key: str) -> tuple[dict[int, Entry], int]:
-    """The objects of a file by a whole number in them, and how many lines are none; of two, the later counts."""
-    found: dict[int, Entry] = {}
-    damaged = 0
-    try:
-        text = path.read_text(errors="replace")
-    except OSError:
-        return {}, 0
-    for line in text.splitlines():
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            entry = None
-        when = whole(entry.get(key)) if isinstance(entry, dict) else None
-        if when is not None:
-            found[when] = entry
-        else:
-            damaged += bool(line.strip())
-    return dict(sorted(found.items())), damaged
-
-
-def _distances(path: Path) -> dict[int, float]:
-    entries, _ = _lines(path, "round")
-    values = {when: number(entry.get("consensus_distance")) for when, entry in entries.items()}
-    return {when: value for when, value in values.items() if value is not None}
+def _settings(summary: RunSummary | None, peers: Mapping[int, Peer]) -> dict[str, Any]:
+    """What a run was run with, by its summary or the first peer's."""
+    own = (peer.summary for peer in peers.values() if peer.summary is not None)
+    first = summary if summary is not None and summary.settings else next(own, summary)
+    # The partition in the settings is null where the task chose it; the summary has the one that was used.
+    known = {key: value for key in _SAID if (value := getattr(first, key, None)) is not None}
+    return {**(first.settings if first else {}), **known}
 
 
 def _notes(run: Run) -> list[str]:
@@ -99,7 +128,7 @@ def _notes(run: Run) -> list[str]:
     missing = [rank for rank in range(run.size) if rank not in run.peers]
     if missing:
         notes.append(f"{len(missing)} of {run.size} peers left no files here (rank {_some(missing)})")
-    damaged = {rank: peer.damaged for rank, peer in run.peers.items() if peer.damaged}
+    damaged = {rank: peer.metrics.damaged for rank, peer in run.peers.items() if peer.metrics.damaged}
     if damaged:
         count = sum(damaged.values())
         notes.append(f"{count} damaged {'line' if count == 1 else 'lines'} left out (rank {_some(list(damaged))})")

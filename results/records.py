@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from dpeer.results.files import finite
+from dpeer.results.lines import Line
 
 
 class Evaluation(Protocol):
@@ -70,8 +71,5 @@ class RoundRecord:
 
 
 def has_diverged(entry: Mapping[str, Any]) -> bool:
-    """Whether training has diverged in a round, by its line of metrics.jsonl.
-
-    A line of an older dpeer does not say it: there a round that the peer took part in and that has no loss diverged.
-    """
-    return bool(entry.get("diverged", entry["active"] and entry["train_loss"] is None))
+    """Whether training has diverged in a round, by its line of metrics.jsonl."""
+    return Line.of(entry).has_diverged

@@ -8,25 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-Entry = Mapping[str, Any]
-
-COUNTED = 10**9
-"""More of anything are damage in a file."""
+from dpeer.results.lines import Figure, Line, Metrics
+from dpeer.results.summaries import PeerSummary, RunSummary
+from dpeer.results.values import whole
 
 _PEERS = 10**6
-_HUGE = 1e100
-
-
-def number(value: Any) -> float | None:
-    """The value if it is a number that something can have been measured as."""
-    if isinstance(value, int | float) and not isinstance(value, bool) and -_HUGE < value < _HUGE:
-        return float(value)
-    return None
-
-
-def whole(value: Any) -> int | None:
-    """The value if it is a whole number from 0 on that rounds, ranks or samples can be counted up to."""
-    return value if type(value) is int and 0 <= value < COUNTED else None
 
 
 @dataclass(frozen=True)
@@ -35,33 +21,34 @@ class Peer:
 
     Attributes:
         rank: Its rank.
-        entries: The lines of metrics.jsonl by round, in order.
-        summary: Its summary.json; empty if there is none (yet).
-        damaged: The number of lines that could not be read.
+        metrics: Its metrics.jsonl.
+        summary: Its summary.json; None if there is none (yet).
     """
 
     rank: int
-    entries: Mapping[int, Entry]
-    summary: Entry
-    damaged: int = 0
+    metrics: Metrics
+    summary: PeerSummary | None
 
-    def last(self, key: str) -> float | None:
-        """A value at the end: of the kept model from the summary, else of the last round that has it."""
-        said = number(self.summary.get(key))
-        if said is not None:
-            return said
-        return next((value for entry in reversed(list(self.entries.values())) if (value := number(entry.get(key)))
-                     is not None), None)  # fmt: skip
+    @property
+    def entries(self) -> Mapping[int, Line]:
+        """The lines of metrics.jsonl by round, in order."""
+        return self.metrics.by_round
 
-    def spent(self) -> Entry | None:
+    def last(self, figure: Figure) -> float | None:
+        """A figure at the end: of the kept model from the summary, else of the last round that has it."""
+        found = (_figure(one, figure) for one in (self.summary, *reversed(list(self.entries.values()))))
+        return next((value for value in found if value is not None), None)
+
+    def spent(self) -> Mapping[str, Any] | None:
         """What its releases have cost at the end; None without privacy."""
-        said = (entry.get("privacy") for entry in (self.summary, *reversed(list(self.entries.values()))))
-        return next((spent for spent in said if isinstance(spent, Mapping)), None)
+        left = (self.summary, *reversed(list(self.entries.values())))
+        return next((one.privacy for one in left if one is not None and one.privacy is not None), None)
 
-    def sent(self) -> float:
+    def sent(self) -> int:
         """Bytes sent in all."""
-        said = number(self.summary.get("bytes_sent"))
-        return sum(number(entry.get("bytes_sent")) or 0.0 for entry in self.entries.values()) if said is None else said
+        if self.summary is not None and self.summary.bytes_sent is not None:
+            return self.summary.bytes_sent
+        return sum(line.bytes_sent or 0 for line in self.entries.values())
 
 
 @dataclass(frozen=True)
@@ -70,29 +57,29 @@ class Run:
 
     Attributes:
         folder: Where it is.
-        source: Which of the folders that were asked for it was found in.
-        summary: Its summary.json; empty if there is none, or it is an earlier part's.
+        summary: Its summary.json; None if there is none, or it is an earlier part's.
         settings: What it was run with, as far as it is known.
         peers: Those that left something, by rank.
         status: done, stopped, failed or unfinished.
         notes: What is wrong with the files, a sentence each.
         distances: Consensus distance by round, where it was recorded.
+        source: Which of several folders that were searched it was found in.
     """
 
     folder: Path
-    source: int
-    summary: Entry
-    settings: Entry
+    summary: RunSummary | None
+    settings: Mapping[str, Any]
     peers: Mapping[int, Peer]
     status: str
     notes: tuple[str, ...]
     distances: Mapping[int, float]
+    source: int = 0
 
     @cached_property
     def size(self) -> int:
         """The number of peers."""
         least = max(self.peers, default=-1) + 1
-        said = whole(self.summary.get("size")) or whole(self.settings.get("size")) or least
+        said = (self.summary.size if self.summary else None) or whole(self.settings.get("size")) or least
         return said if least <= said <= _PEERS else least
 
     @cached_property
@@ -100,47 +87,54 @@ class Run:
         """Rounds that every peer that left something has completed."""
         return min((max(peer.entries, default=-1) + 1 for peer in self.peers.values()), default=0)
 
-    def finals(self, key: str) -> dict[int, float]:
-        """A value at the end of every peer that has one."""
-        listed = self.summary.get(key)
-        by_rank = listed if isinstance(listed, list) else []
+    def finals(self, figure: Figure) -> dict[int, float]:
+        """A figure at the end of every peer that has one."""
+        by_rank: tuple[float | None, ...] = ()
+        if self.summary is not None and figure in ("accuracy", "test_loss"):
+            by_rank = self.summary.accuracy if figure == "accuracy" else self.summary.test_loss
         found = {}
         for rank in range(self.size):
-            value = self.peers[rank].last(key) if rank in self.peers else None
+            value = self.peers[rank].last(figure) if rank in self.peers else None
             if value is None and rank < len(by_rank):
-                value = number(by_rank[rank])
+                value = by_rank[rank]
             if value is not None:
                 found[rank] = value
         return found
 
-    def by_round(self, key: str) -> dict[int, list[float]]:
-        """A value of all peers in every round that at least half of them report: fewer say little of the rest.
+    def by_round(self, figure: Figure) -> dict[int, list[float]]:
+        """A figure of all peers in every round that at least half of them report: fewer say little of the rest.
 
         Of a run that goes on, only rounds that all have completed: the quick ones may be the better ones.
         """
         found: dict[int, list[float]] = {}
         for peer in self.peers.values():
-            for when, entry in peer.entries.items():
-                value = number(entry.get(key))
+            for when, line in peer.entries.items():
+                value = _figure(line, figure)
                 if value is not None and (self.status != "unfinished" or when < self.completed):
                     found.setdefault(when, []).append(value)
         return {when: found[when] for when in sorted(found) if 2 * len(found[when]) >= len(self.peers)}
 
     @cached_property
-    def bytes_sent(self) -> float:
+    def bytes_sent(self) -> int:
         """By all peers together."""
-        said = number(self.summary.get("bytes_sent"))
+        said = self.summary.bytes_sent if self.summary else None
         return sum(peer.sent() for peer in self.peers.values()) if said is None else said
 
     @cached_property
     def wall_seconds(self) -> float | None:
         """Of the whole run; of its slowest peer if that is all that is known."""
-        said = number(self.summary.get("wall_seconds"))
-        peers = [number(peer.summary.get("wall_seconds")) for peer in self.peers.values()]
-        return max((value for value in peers if value is not None), default=None) if said is None else said
+        if self.summary is not None and self.summary.wall_seconds is not None:
+            return self.summary.wall_seconds
+        peers = [peer.summary.wall_seconds for peer in self.peers.values() if peer.summary]
+        return max((value for value in peers if value is not None), default=None)
 
     @cached_property
     def distance(self) -> float | None:
         """Consensus distance at the end."""
-        said = number(self.summary.get("consensus_distance"))
+        said = self.summary.consensus_distance if self.summary else None
         return next(reversed(list(self.distances.values())), None) if said is None else said
+
+
+def _figure(left: PeerSummary | Line | None, figure: Figure) -> float | None:
+    value: float | None = getattr(left, figure, None)
+    return value

@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-Left = tuple[Mapping[int, Mapping[str, Any]], Mapping[str, Any]]
-"""A peer's lines of metrics.jsonl by round, and its summary."""
+from dpeer.results.runs import Peer
+from dpeer.results.summaries import RunSummary
 
 
-def find_status(summary: Mapping[str, Any], peers: Mapping[int, Left]) -> tuple[str, bool]:
+def find_status(summary: RunSummary | None, peers: Mapping[int, Peer]) -> tuple[str, bool]:
     """How a run ended, and whether its summary.json speaks of what the peers' files show.
 
     A run that is resumed or done again leaves the summary of the earlier one in place until it ends.
 
     Args:
-        summary: summary.json over all peers; empty if there is none.
+        summary: summary.json over all peers; None if there is none.
         peers: What each peer left.
 
     Returns:
         done, stopped, failed or unfinished (running, or killed); and whether the summary counts.
     """
-    if summary:
-        if any(_went_on(summary, rank, *left) for rank, left in peers.items()):
+    if summary is not None:
+        if any(_went_on(summary, peer) for peer in peers.values()):
             return "unfinished", False
-        return str(summary.get("status", "done")), True
-    if not all(own for _, own in peers.values()):
+        return summary.status, True
+    own = [peer.summary for peer in peers.values()]
+    if any(one is None for one in own):
         return "unfinished", False
     # `dpeer start` leaves no summary over all peers: theirs were brought together by hand, maybe not all of them.
-    return ("done" if all(own.get("status", "done") == "done" for _, own in peers.values()) else "stopped"), False
+    return ("done" if all(one is not None and one.status == "done" for one in own) else "stopped"), False
 
 
-def _went_on(
-    summary: Mapping[str, Any], rank: int, entries: Mapping[int, Mapping[str, Any]], own: Mapping[str, Any]
-) -> bool:
-    counted = summary.get("completed_rounds")
-    said = counted[rank] if isinstance(counted, list) and rank < len(counted) else None
+def _went_on(summary: RunSummary, peer: Peer) -> bool:
+    counted = summary.completed_rounds
+    said = counted[peer.rank] if peer.rank < len(counted) else None
     # A peer that was killed has no summary either, and counts as null.
-    return not own and bool(entries) and said is not None and max(entries) + 1 != said
+    return peer.summary is None and bool(peer.entries) and said is not None and max(peer.entries) + 1 != said

@@ -22,6 +22,7 @@ from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.judge import Judge
 from dpeer.training.payload import Payload
 from dpeer.training.randomness import GlobalGenerators, Purpose
+from dpeer.training.saved import LAST
 from dpeer.training.snapshots import Snapshots
 from dpeer.training.split import frozen_alike, split
 from dpeer.training.task import Task, claim
@@ -325,7 +326,7 @@ class Learner:
             OSError: The folder cannot be written.
         """
         best = self._judge.best
-        states = {"last": self._snapshots.take()} | ({"best": best} if best is not None else {})
+        states = {LAST: self._snapshots.take()} | ({"best": best} if best is not None else {})
         rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self.best_round}
         rest |= {"best_loss": self._judge.best_loss if best is not None else None}
         rest |= {"releases": None if self._protection is None else self._protection.ledger.releases}
@@ -340,7 +341,7 @@ class Learner:
         states, rest = store.load(directory, self._identity)
         try:
             number, best_round = int(rest["round"]), rest["best_round"]
-            last, best = states["last"], states.get("best")
+            last, best = states[LAST], states.get("best")
             best_loss = math.inf if best is None else float(rest["best_loss"])
             charged = int(rest.get("releases") or 0)
         except (KeyError, TypeError, ValueError) as error:

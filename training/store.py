@@ -17,9 +17,7 @@ from dpeer.exceptions import CheckpointError
 from dpeer.training.device import host
 from dpeer.training.errors import describe
 from dpeer.training.flat import Flat
-
-_TENSORS, _REST = "learner.safetensors", "learner.json"
-
+from dpeer.training.saved import REST, TENSORS, body_key
 
 Mark = tuple[int, int]
 """What changes when a tensor does: how often it was written to, and where it lies."""
@@ -91,7 +89,7 @@ class State:
 
     def tensors(self, prefix: str) -> dict[str, Tensor]:
         """The state as named tensors."""
-        named = {f"{prefix}/body": self.body, f"{prefix}/head": self.head}
+        named = {body_key(prefix): self.body, f"{prefix}/head": self.head}
         named |= {f"{prefix}/buffer/{name}": buffer for name, buffer in self.buffers.items()}
         return named | {f"{prefix}/rest/{name}": value for name, value in self.rest.items()}
 
@@ -106,7 +104,7 @@ class State:
             {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
             for start in (f"{prefix}/buffer/", f"{prefix}/rest/")
         )
-        return cls(tensors[f"{prefix}/body"], tensors[f"{prefix}/head"], buffers, rest)
+        return cls(tensors[body_key(prefix)], tensors[f"{prefix}/head"], buffers, rest)
 
 
 def save(directory: Path, states: Mapping[str, State], rest: Mapping[str, Any]) -> None:
@@ -119,8 +117,8 @@ def save(directory: Path, states: Mapping[str, State], rest: Mapping[str, Any]) 
     for prefix, state in states.items():
         tensors |= state.tensors(prefix)
     rest = {**rest, "states": list(states)}
-    save_file(tensors, directory / _TENSORS)
-    (directory / _REST).write_text(json.dumps(rest) + "\n", encoding="utf-8")
+    save_file(tensors, directory / TENSORS)
+    (directory / REST).write_text(json.dumps(rest) + "\n", encoding="utf-8")
 
 
 def load(directory: Path, expected: Mapping[str, Any]) -> tuple[dict[str, State], dict[str, Any]]:
@@ -137,14 +135,14 @@ def load(directory: Path, expected: Mapping[str, Any]) -> tuple[dict[str, State]
         CheckpointError: A file is missing or damaged, or the checkpoint is of another run.
     """
     try:
-        rest = json.loads((directory / _REST).read_text(encoding="utf-8"))
+        rest = json.loads((directory / REST).read_text(encoding="utf-8"))
         for key, value in expected.items():
             if rest[key] != value:
                 raise CheckpointError(
                     f"the checkpoint in {directory} is of another run: its {key} is {_short(rest[key])}, "
                     f"this run's is {_short(value)}"
                 )
-        tensors = load_file(directory / _TENSORS)
+        tensors = load_file(directory / TENSORS)
         states = {name: State.from_tensors(name, tensors) for name in rest["states"]}
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise CheckpointError(f"the checkpoint in {directory} cannot be read: {describe(error)}") from error

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,6 @@ import pytest
 import torch
 
 from dpeer.experiments.outcomes import Result
-from dpeer.training import Hyperparameters
 
 Write = Callable[..., Path]
 
@@ -26,7 +24,11 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def write_cell(tmp_path: Path) -> Write:
-    """Write a cell: `accuracy[rank][round]`, of what was trained half as much; 100 x (rank + 1) bytes a round."""
+    """Write a cell: `accuracy[rank][round]`, of what was trained half as much; 100 x (rank + 1) bytes a round.
+
+    Who takes part in a round computes gradients for 60 samples in it, unless `samples(rank, round)` says otherwise;
+    where that is None the line is an older version's.
+    """
 
     def write(
         name: str,
@@ -34,17 +36,14 @@ def write_cell(tmp_path: Path) -> Write:
         *,
         algorithm: str = "dfedmdc",
         evaluate_every: int = 1,
-        samples: Sequence[int] | None = None,
+        samples: Callable[[int, int], int | None] = lambda rank, number: 60,
         active: Callable[[int, int], bool] = lambda rank, number: True,
         lost: Callable[[int, int], bool] = lambda rank, number: False,
         metrics: Sequence[str] = ("accuracy",),
         counts: tuple[list[int], list[int]] | None = ([3, 1], [2, 2]),
-        head_parameters: int = 4,
         trains: bool = True,
-        **hyperparameters: Any,
     ) -> Path:
         folder, size, rounds = tmp_path / name, len(accuracy), len(accuracy[0])
-        settings = {**asdict(Hyperparameters()), "rounds": rounds, **hyperparameters}
         sent = 0
         for rank, values in enumerate(accuracy):
             own = folder / f"rank-{rank}"
@@ -53,6 +52,7 @@ def write_cell(tmp_path: Path) -> Write:
             for number, value in enumerate(values):
                 evaluated = (number + 1) % evaluate_every == 0 or number == rounds - 1
                 trained = None if value is None else value / 2
+                worked = samples(rank, number) if active(rank, number) else 0
                 lines.append(
                     {
                         "round": number,
@@ -64,13 +64,13 @@ def write_cell(tmp_path: Path) -> Write:
                         "active": active(rank, number),
                         **({} if trains else {"train_loss": None, "diverged": False}),
                         "bytes_sent": 100 * (rank + 1),
+                        **({} if worked is None else {"samples": worked}),
                     }
                 )
             sent += 100 * (rank + 1) * rounds
             (own / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
             peer = {
-                "rank": rank, "task": "mine", "settings": settings, "head_parameters": head_parameters,
-                "training_samples": samples[rank] if samples else 10, "bytes_sent": 100 * (rank + 1) * rounds,
+                "rank": rank, "task": "mine", "training_samples": 10, "bytes_sent": 100 * (rank + 1) * rounds,
                 "class_counts": counts and counts[0], "evaluated_class_counts": counts and counts[1],
                 **{key: lines[-1][key] for key in ("accuracy", "test_loss", "metrics")},
             }  # fmt: skip

@@ -1,18 +1,14 @@
-"""What is read from a cell's files, held against numpy and the learner's own count of gradients."""
+"""What is read from a cell's files, held against numpy."""
 
 import math
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
-from torch.utils.data import TensorDataset
 
-from dpeer.exceptions import ConfigurationError
+from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.experiments.outcomes import Result
-from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task
 
 Made = Callable[..., Result]
 RNG = np.random.default_rng(3)
@@ -71,7 +67,7 @@ def test_the_target_is_held_against_a_mean_of_five(result: Made) -> None:
     assert cost is not None
     assert cost.rounds == expected == 6
     assert cost.busiest_bytes == 200 * expected
-    assert cost.samples == found.samples(expected) == expected * 2 * 10 * (5 + 1)
+    assert cost.samples == found.samples(expected) == expected * 2 * 60
     assert found.reached("accuracy", 0.99) is None
     assert found.reached("accuracy_trained", target) is None
 
@@ -95,49 +91,45 @@ def test_a_task_without_accuracy_is_refused_with_what_it_has(result: Made) -> No
         result([[0.5]], metrics=("error", "bias"))
 
 
-def task(samples: int, head: tuple[str, ...] = ("2",)) -> Task:
-    data = TensorDataset(torch.randn(samples, 4), torch.arange(samples) % 3)
-    return Task(model=nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3)), head=head, train=data, test=data)
-
-
-def counted(algorithm: str, samples: int, h: Hyperparameters, head: tuple[str, ...] = ("2",)) -> int:
-    learner = Learner(task(samples, head), algorithm, h, rank=0, seed=0)
-    for number in range(h.rounds):
-        learner.train(number)
-        payload = learner.release(number)
-        if payload is not None:
-            learner.mix({}, {0: 1.0})
-    learner.finish(h.rounds - 1)
-    return learner.gradients
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"body_epochs": 2, "head_epochs": 3},
-        {"body_epochs": 2, "head_epochs": 3, "local_steps": 7, "sam": "head"},
-        {"body_epochs": 3, "head_epochs": 2, "local_steps": 5, "sam": "both", "finetune_epochs": 2},
-        {"body_epochs": 2, "head_epochs": 3, "rho": 0.0},
-        {"body_epochs": 1, "head_epochs": 1, "batch_size": 100},
-    ],
-    ids=["epochs", "steps, SAM on the head", "steps that do not fit", "SAM of no radius", "one batch"],
-)
-def test_samples_processed_are_the_gradients_that_learners_count(
-    algorithm: str, values: dict[str, Any], result: Made
-) -> None:
-    h = Hyperparameters(**{"batch_size": 8, "rounds": 2, **values})
-    sizes = (21, 16, 3)
-    found = result([[0.5] * 2] * 3, algorithm=algorithm, samples=sizes, **{"batch_size": 8, **values})
-    assert found.samples() == sum(counted(algorithm, samples, h) for samples in sizes)
-
-
-def test_a_phase_without_parameters_processes_nothing(result: Made) -> None:
-    found = result([[0.5]], algorithm="dfedsmdc", samples=[21], head_parameters=0, batch_size=8)
-    assert found.samples() == counted("dfedsmdc", 21, Hyperparameters(batch_size=8, rounds=1), head=())
+def test_samples_processed_are_what_the_rounds_say(result: Made) -> None:
+    found = result([[0.5] * 4] * 2, samples=lambda rank, number: 1000 * rank + 10 * number + 1)
+    assert found.samples() == sum(1000 * rank + 10 * number + 1 for rank in range(2) for number in range(4))
+    assert found.samples(2) == 1 + 11 + 1001 + 1011
+    assert found.samples(0) == 0
 
 
 def test_who_sits_a_round_out_processes_nothing_in_it(result: Made) -> None:
-    found = result([[0.5] * 4] * 2, samples=[10, 20], active=lambda rank, number: rank == 0 or number == 3)
-    assert found.samples() == 4 * 10 * 6 + 1 * 20 * 6
-    assert found.samples(2) == 2 * 10 * 6
+    found = result([[0.5] * 4] * 2, active=lambda rank, number: rank == 0 or number == 3)
+    assert found.samples() == 4 * 60 + 1 * 60
+    assert found.samples(2) == 2 * 60
+
+
+def test_samples_of_an_older_version_are_not_known(result: Made) -> None:
+    found = result([[0.9] * 8] * 2, samples=lambda rank, number: None if (rank, number) == (1, 6) else 5)
+    assert found.samples() is None
+    assert found.samples(6) == 60
+    cost = found.reached("accuracy", 0.9)
+    assert cost is not None
+    assert cost.samples == 50
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("summary.json", None, "has no summary.json of all peers"),
+        ("rank-1/summary.json", '{"rank": 1, ', "has summaries of 1 of its 2 peers"),
+        ("rank-1/metrics.jsonl", None, "metrics.jsonl of rank 1 that is empty or damaged"),
+        ("rank-0/metrics.jsonl", '{"round": 0}\n{"rou\n', "metrics.jsonl of rank 0 that is empty or damaged"),
+        ("rank-0/metrics.jsonl", '{"round": 0}\n', "other rounds in metrics.jsonl of one peer than of another"),
+    ],
+)
+def test_a_run_of_which_something_is_missing_is_refused_and_not_averaged(
+    write_cell: Callable[..., Path], name: str, content: str | None, said: str
+) -> None:
+    folder = write_cell("cell", [[0.5] * 3] * 2)
+    if content is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_text(content)
+    with pytest.raises(OutputError, match=f"'{folder}' holds a run that is done but .*{said}.*: remove that folder"):
+        Result(folder)

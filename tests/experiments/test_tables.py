@@ -101,10 +101,17 @@ def test_costs_are_means_over_the_seeds_that_reached_the_target(result: Made) ->
     late = result([[0.0, 0.0, *[0.9] * 6]] * 2)
     table = target_table("ring", "accuracy", {"a": [up, late, down], "b": [down] * 3}, 0.85)
     assert table.rows == [
-        ["a", "2 of 3", "6.0", f"{(up.samples(5) + up.samples(7)) / 2:,.0f}", "1.2 kB"],
+        ["a", "2 of 3", "6.0", "720", "1.2 kB"],
         ["b", "0 of 3", "-", "-", "-"],
     ]
     assert cost_table("ring", {"a": [up]}).rows == [["a", "1.2 kB", "960"]]
+
+
+def test_samples_that_nobody_counted_are_a_dash(result: Made) -> None:
+    known, older = result([[0.9] * 8] * 2), result([[0.9] * 8] * 2, samples=lambda rank, number: None)
+    assert cost_table("ring", {"a": [known, older]}).rows == [["a", "1.2 kB", "-"]]
+    (row,) = target_table("ring", "accuracy", {"a": [older]}, 0.85).rows
+    assert row == ["a", "1 of 1", "5.0", "-", "1.0 kB"]
 
 
 def test_csv_has_a_line_a_peer_and_reads_back(values: dict[str, Any], rows: dict[str, list[Result]]) -> None:

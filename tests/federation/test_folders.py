@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dpeer.exceptions import CheckpointError, OutputError
-from dpeer.federation.folders import check, check_together, save_partition
+from dpeer.federation.folders import check, check_together, save_partition, sent_unrecorded
 from dpeer.results.files import rank_folder
 from dpeer.topology import Isolated, build
 
@@ -96,3 +96,26 @@ def test_partition_json_says_whether_the_division_or_the_data_have_changed(tmp_p
     assert json.loads((tmp_path / "partition.json").read_text()) == first
     save_partition(tmp_path, None, resume=False)
     assert not (tmp_path / "partition.json").exists(), "a task that brings its own data"
+
+
+@pytest.mark.parametrize(
+    ("content", "counts"),
+    [
+        ("", False),
+        ('{"round": 0, "bytes_sent": 0}\n', False),
+        ('{"round": 0, "bytes_sent": 50}\n', True),
+        ('{"round": 0, "bytes_sent": 50, "privacy": null}\n', True),
+        ('{"round": 0, "bytes_sent": 50, "privacy": {"epsilon": 1.0}}\n', False),
+        ('{"round": 0, "bytes_sent": 0}\n{"round": 1, "bytes', False),
+        ('{"round": 0, "bytes', True),
+        ('{"round": 0, "bytes\n{"round": 1, "bytes_sent": 0}\n', True),
+        ('{"round": 0}\n', True),
+        ('{"round": 0, "bytes_sent": "?"}\n', True),
+        ("[]\n", True),
+        ('{"round": 0, "bytes_sent": 5}\n{"round": 0, "bytes_sent": 0}\n', True),
+    ],
+)
+def test_bodies_count_as_sent_unless_the_lines_say_otherwise(tmp_path: Path, content: str, counts: bool) -> None:
+    assert not sent_unrecorded(tmp_path)
+    (tmp_path / "metrics.jsonl").write_text(content)
+    assert sent_unrecorded(tmp_path) is counts

@@ -12,7 +12,7 @@ from rich.console import Console
 from safetensors.numpy import save_file
 
 from dpeer.cli.summary_table import show
-from dpeer.federation.summary import collect
+from dpeer.federation.summary import collect, wall_seconds
 from dpeer.results.costs import privacy_line
 
 
@@ -72,6 +72,13 @@ def test_a_peer_that_was_killed_while_writing_is_null(tmp_path: Path) -> None:
     peer(tmp_path, 1, [1.0, 0.0], 0.0)
     (tmp_path / "rank-1" / "summary.json").write_text('{"size": 2, "acc')
     assert collect(tmp_path, 2, 1.0)["accuracy"] == [0.5, None]
+
+
+def test_the_time_of_an_earlier_part_is_known_from_its_summary(tmp_path: Path) -> None:
+    assert wall_seconds(tmp_path) == 0.0
+    peer(tmp_path, 0, [1.0, 0.0], 0.0)
+    collect(tmp_path, 1, 12.5)
+    assert wall_seconds(tmp_path) == 12.5
 
 
 def test_no_peer_at_all_is_all_null(tmp_path: Path) -> None:

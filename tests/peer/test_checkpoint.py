@@ -53,6 +53,18 @@ def test_a_write_that_fails_leaves_the_older_one(tmp_path):
 
 def test_there_may_be_none(tmp_path):
     assert checkpoint.latest(tmp_path / "nowhere") is None
+    assert checkpoint.learner_folder(tmp_path) is None
+    assert checkpoint.completed(tmp_path) == 0
+
+
+def test_the_learners_part_is_the_newest_checkpoints(tmp_path):
+    folder = tmp_path / checkpoint.FOLDER
+    folder.mkdir()
+    checkpoint.write(folder, state(8), save)
+    checkpoint.write(folder, state(12), save)
+    assert (checkpoint.learner_folder(tmp_path) / "weights").read_bytes() == b"w" * 100
+    assert checkpoint.learner_folder(tmp_path).parent == checkpoint.latest(folder)
+    assert checkpoint.completed(tmp_path) == 12
 
 
 @pytest.mark.parametrize("name", ["state.json", "released-1.bin", "learner/weights"])

@@ -1,0 +1,81 @@
+"""The two kinds of summary.json as they are read: one peer's, and that of all peers together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dpeer.results.keys import Keys, said
+from dpeer.results.values import (
+    by_class,
+    figures,
+    number,
+    numbers_by_rank,
+    table,
+    table_or_empty,
+    text,
+    total,
+    whole,
+    wholes_by_rank,
+)
+
+
+def _status(value: Any) -> str:
+    return "done" if value is None else str(value)
+
+
+@dataclass(frozen=True)
+class Summary(Keys):
+    """What both say. None is what the file does not say, or what is not finite."""
+
+    status: str = said(_status)
+    """done, stopped or failed; an older version wrote a summary only of a run that was done."""
+    size: int | None = said(whole)
+    topology: str | None = said(text)
+    algorithm: str | None = said(text)
+    task: str | None = said(text)
+    partition: str | None = said(text)
+    rounds: int | None = said(whole)
+    """How many there were to be."""
+    seed: int | None = said(total)
+    spectral_gap: float | None = said(number)
+    body_parameters: int | None = said(total)
+    head_parameters: int | None = said(total)
+    bytes_sent: int | None = said(total)
+    wall_seconds: float | None = said(number)
+    epsilon: float | None = said(number)
+    delta: float | None = said(number)
+    privacy: Mapping[str, Any] | None = said(table)
+    """What releases have cost; None without privacy."""
+    settings: Mapping[str, Any] = said(table_or_empty)
+
+
+@dataclass(frozen=True)
+class PeerSummary(Summary):
+    """What one peer came to: summary.json in its folder."""
+
+    completed_rounds: int | None = said(whole)
+    kept_round: int | None = said(whole)
+    accuracy: float | None = said(number)
+    accuracy_trained: float | None = said(number)
+    test_loss: float | None = said(number)
+    metrics: Mapping[str, float | None] | None = said(figures)
+    lost: Mapping[str, Any] = said(table_or_empty)
+    """By the rank of a neighbor that rounds had to go on without, why."""
+    training_samples: int | None = said(whole)
+    class_counts: tuple[int, ...] | None = said(by_class)
+    """Training samples by class; None where the task has no classes."""
+    evaluated_class_counts: tuple[int, ...] | None = said(by_class)
+    """The same of what was evaluated."""
+
+
+@dataclass(frozen=True)
+class RunSummary(Summary):
+    """What all peers came to: summary.json in the run's folder. What is a tuple is by rank."""
+
+    completed_rounds: tuple[int | None, ...] = said(wholes_by_rank)
+    """None for a peer that left no summary."""
+    accuracy: tuple[float | None, ...] = said(numbers_by_rank)
+    test_loss: tuple[float | None, ...] = said(numbers_by_rank)
+    consensus_distance: float | None = said(number)

@@ -1,0 +1,71 @@
+"""Values out of a file that may be damaged, or another version's: of the type they should have, or None."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+COUNTED = 10**9
+"""More rounds, ranks or samples than that are damage in a file."""
+
+_HUGE = 1e100
+
+
+def number(value: Any) -> float | None:
+    """The value if it is a number that something can have been measured as."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and -_HUGE < value < _HUGE:
+        return float(value)
+    return None
+
+
+def whole(value: Any) -> int | None:
+    """The value if it is a whole number from 0 on that rounds, ranks or samples can be counted up to."""
+    return value if type(value) is int and 0 <= value < COUNTED else None
+
+
+def total(value: Any) -> int | None:
+    """The value if it is a whole number from 0 on: bytes, gradients or a seed, which may be more than `COUNTED`."""
+    said = number(value)
+    return int(value) if said is not None and said >= 0 and said.is_integer() else None
+
+
+def text(value: Any) -> str | None:
+    """The value if it is a text."""
+    return value if isinstance(value, str) else None
+
+
+def flag(value: Any) -> bool | None:
+    """The value if it is true or false."""
+    return value if isinstance(value, bool) else None
+
+
+def table(value: Any) -> Mapping[str, Any] | None:
+    """The value if it is a JSON object."""
+    return value if isinstance(value, Mapping) else None
+
+
+def table_or_empty(value: Any) -> Mapping[str, Any]:
+    """The value if it is a JSON object; else an empty one."""
+    return table(value) or {}
+
+
+def figures(value: Any) -> Mapping[str, float | None] | None:
+    """Numbers by name if the value is a JSON object; None for what is no number in it."""
+    return {name: number(one) for name, one in value.items()} if isinstance(value, Mapping) else None
+
+
+def by_class(value: Any) -> tuple[int, ...] | None:
+    """Numbers of samples if the value is a list of nothing else."""
+    if isinstance(value, list) and all(whole(one) is not None for one in value):
+        return tuple(value)
+    return None
+
+
+def numbers_by_rank(value: Any) -> tuple[float | None, ...]:
+    """A number or None for each peer; empty if the value is no list."""
+    return tuple(map(number, value)) if isinstance(value, list) else ()
+
+
+def wholes_by_rank(value: Any) -> tuple[int | None, ...]:
+    """A whole number or None for each peer; empty if the value is no list."""
+    return tuple(map(whole, value)) if isinstance(value, list) else ()

@@ -1,0 +1,56 @@
+"""What a learner saved, read without torch."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from dpeer.exceptions import CheckpointError
+from dpeer.training import store
+from dpeer.training.saved import saved_body
+
+
+def save(folder: Path, body: Tensor) -> None:
+    folder.mkdir()
+    best = store.State(body - 1, torch.ones(2), {})
+    store.save(folder, {"best": best, "last": store.State(body, torch.ones(2), {"mean": torch.ones(1)})}, {"round": 3})
+
+
+def test_the_body_is_the_last_states_bit_by_bit(tmp_path: Path) -> None:
+    body = torch.randn(1000, generator=torch.Generator().manual_seed(1))
+    save(tmp_path / "learner", body)
+    found = saved_body(tmp_path / "learner")
+    assert found is not None
+    assert (found.dtype, found.tobytes()) == (np.float32, body.numpy().tobytes())
+    assert torch.equal(torch.from_numpy(found), store.load(tmp_path / "learner", {})[0]["last"].body)
+
+
+def test_who_shares_nothing_has_no_body(tmp_path: Path) -> None:
+    save(tmp_path / "learner", torch.zeros(0))
+    assert saved_body(tmp_path / "learner") is None
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=f"the checkpoint in {tmp_path} cannot be read"):
+        saved_body(tmp_path)
+    save(tmp_path / "learner", torch.ones(8))
+    path = tmp_path / "learner" / "learner.safetensors"
+    path.write_bytes(path.read_bytes()[:-4])
+    with pytest.raises(CheckpointError, match="learner cannot be read"):
+        saved_body(tmp_path / "learner")
+
+
+def test_reading_it_needs_no_torch(tmp_path: Path) -> None:
+    save(tmp_path / "learner", torch.ones(8))
+    code = (
+        "import sys; from pathlib import Path; from dpeer.training.saved import saved_body; "
+        "print(saved_body(Path(sys.argv[1])).sum(), 'torch' in sys.modules)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "learner")], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.split() == ["8.0", "False"]

@@ -1,0 +1,49 @@
+"""The files that a learner saves its state in: what they and their tensors are called, and the body out of them.
+
+This module imports no torch: who only sums up a run reads a body with numpy.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+
+from dpeer.exceptions import CheckpointError
+
+TENSORS = "learner.safetensors"
+"""In a learner's folder: the tensors of its states."""
+
+REST = "learner.json"
+"""In a learner's folder: everything else, as JSON."""
+
+LAST = "last"
+"""The state after the last completed round."""
+
+
+def body_key(state: str) -> str:
+    """The name of a state's body among the tensors."""
+    return f"{state}/body"
+
+
+def saved_body(folder: Path) -> NDArray[Any] | None:
+    """A learner's body after its last completed round, without loading anything else.
+
+    Args:
+        folder: The folder that the learner saved itself in.
+
+    Returns:
+        Shape (body_parameters,), in the type in which it is trained; None where the learner shares nothing.
+
+    Raises:
+        CheckpointError: The file is missing or damaged.
+    """
+    try:
+        with safe_open(folder / TENSORS, framework="np") as tensors:
+            body: NDArray[Any] = tensors.get_tensor(body_key(LAST))
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"the checkpoint in {folder} cannot be read: {error}") from error
+    return body if np.size(body) else None
