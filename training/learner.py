@@ -19,7 +19,7 @@ from dpeer.training.codecs.choosing import choose_codec
 from dpeer.training.device import HOST, Compute, host
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.hyperparameters import Hyperparameters
-from dpeer.training.judge import Judge
+from dpeer.training.selection import ModelSelection
 from dpeer.training.payload import Payload
 from dpeer.training.randomness import GlobalGenerators, Purpose
 from dpeer.training.snapshots import Snapshots
@@ -87,7 +87,7 @@ class Learner:
             if not compute.on_host:
                 task.model.to(compute.device)  # parameters stay the same objects
             self._trainer = Trainer(task, parts, h, rank=rank, seed=seed, compute=compute, generators=self._generators)
-            self._judge = Judge(task, keep, evaluate_on, compute)
+            self._selection = ModelSelection(task, keep, evaluate_on, compute)
         self._rank, self._seed = rank, seed
         self._model = task.model
         self._algorithm.start(self._trainer)
@@ -145,7 +145,7 @@ class Learner:
     @property
     def best_round(self) -> int | None:
         """The round of the best model so far; None without ``keep="best"`` or before the first."""
-        return self._judge.best_round
+        return self._selection.best_round
 
     @property
     def privacy(self) -> dict[str, Any] | None:
@@ -228,12 +228,12 @@ class Learner:
         """
         with self._calling(Purpose.EVALUATE, self._trainer.number):
             with self._predicting():
-                found = self._judge.test()
-            if self._judge.keeps_best and (self._mixed or not self.shares):
+                found = self._selection.test()
+            if self._selection.keeps_best and (self._mixed or not self.shares):
                 with self._predicting():
-                    better = self._judge.is_best(self._trainer.number)
+                    better = self._selection.is_best(self._trainer.number)
                 if better:
-                    self._judge.best = self._snapshots.take()
+                    self._selection.best = self._snapshots.take()
         return found
 
     @contextmanager
@@ -324,10 +324,10 @@ class Learner:
         Raises:
             OSError: The folder cannot be written.
         """
-        best = self._judge.best
+        best = self._selection.best
         states = {"last": self._snapshots.take()} | ({"best": best} if best is not None else {})
         rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self.best_round}
-        rest |= {"best_loss": self._judge.best_loss if best is not None else None}
+        rest |= {"best_loss": self._selection.best_loss if best is not None else None}
         rest |= {"releases": None if self._protection is None else self._protection.ledger.releases}
         store.save(directory, states, self._identity | rest)
 
@@ -357,7 +357,7 @@ class Learner:
             )
         self._snapshots.put(last)
         self._trainer.number = number
-        self._judge.best, self._judge.best_loss, self._judge.best_round = best, best_loss, best_round
+        self._selection.best, self._selection.best_loss, self._selection.best_round = best, best_loss, best_round
         self._mixed = True  # a checkpoint is of the end of a round
 
     def write_model(self, path: Path) -> None:
@@ -368,7 +368,7 @@ class Learner:
         Raises:
             OSError: The file cannot be written.
         """
-        best = self._judge.best
+        best = self._selection.best
         current = None if best is None else self._snapshots.take()
         if best is not None:
             self._snapshots.put(best)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dpeer.training.flat import Flat
 from dpeer.training.payload import Payload
-from dpeer.training.slots import Slots
+from dpeer.training.buffers import BufferPool
 
 Weigh = Callable[[Collection[int]], Mapping[int, float]]
 """Gives the weights of these ranks and the own."""
@@ -26,10 +26,10 @@ class Codec(ABC):
     _body: Flat
 
     @cached_property
-    def slots(self) -> Slots:
+    def buffers(self) -> BufferPool:
         """Room for payloads, sent or received."""
         there = self._body.data.device.type == "cuda"
-        return Slots(self.payload_bytes, pinned=there and torch.cuda.is_available())
+        return BufferPool(self.payload_bytes, pinned=there and torch.cuda.is_available())
 
     @property
     @abstractmethod
@@ -38,7 +38,7 @@ class Codec(ABC):
 
     def room(self) -> memoryview | None:
         """Memory to put together a payload in; None if it may have been cut, at multiples of a megabyte."""
-        return self.slots.take()
+        return self.buffers.take()
 
     @abstractmethod
     def release(self, number: int) -> Payload | None:

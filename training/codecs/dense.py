@@ -33,7 +33,7 @@ class Dense(Codec):
 
     def room(self) -> memoryview | None:
         """A GPU copies from page-locked memory; for the host's sums pieces are as good, and a copy is saved."""
-        return None if self._body.data.device.type == "cpu" else self.slots.take()
+        return None if self._body.data.device.type == "cpu" else self.buffers.take()
 
     @property
     def payload_bytes(self) -> int:
@@ -42,7 +42,7 @@ class Dense(Codec):
 
     def release(self, number: int) -> Payload | None:
         """One buffer of little-endian floats."""
-        room = self.slots.take()
+        room = self.buffers.take()
         payload.write(self._body.data, self._dtype, room)
         self._released = self._values([room])
         return [room.toreadonly()]
