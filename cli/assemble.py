@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -29,6 +29,7 @@ from dpeer.training import (
     class_counts,
     find_algorithm,
     load_task,
+    options_among,
 )
 from dpeer.training.device import Compute, find_device
 from dpeer.training.payload import little_endian
@@ -79,12 +80,8 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     graph = build_graph(settings)
     guarantee = promise(settings, graph)
     compute = Compute(find_device(settings.device, rank), settings.amp, settings.channels_last)
-    hyperparameters = Hyperparameters(
-        **{field.name: getattr(settings, field.name) for field in fields(Hyperparameters)}
-    )
-    chosen = {field.name: getattr(settings, field.name) for field in fields(Choices)}
-    head = None if settings.head is None else tuple(name for name in settings.head.split(",") if name)
-    choices = Choices(**{**chosen, "head": head})
+    hyperparameters = Hyperparameters(**{name: getattr(settings, name) for name in Hyperparameters.model_fields})
+    choices = Choices(**{name: getattr(settings, name) for name in Choices.model_fields})
     task = load_task(
         settings.task, rank, settings.size, _first(settings.seed_partition, settings.seed), settings.task_options,
         choices, init_seed=_first(settings.seed_init, settings.seed),
@@ -104,7 +101,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         task, settings.algorithm, hyperparameters, rank=rank, seed=_first(settings.seed_batches, settings.seed),
         keep=settings.keep, evaluate_on=settings.evaluate_on,
         steady=isinstance(graph, Topology) and settings.participation == 1, compute=compute,
-        protection=protection, unprotected=unprotected,
+        protection=protection, unprotected=unprotected, options=options_among(algorithm, settings.model_dump()),
     )  # fmt: skip
     facts = {
         "size": settings.size,
@@ -122,7 +119,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         "evaluated_class_counts": class_counts(task, settings.evaluate_on),
         "settings": settings.model_dump(mode="json", exclude={"rank"}),
     }
-    private = privacy_notes(protection, settings, graph, learner.body_parameters) if protection else []
+    private = privacy_notes(protection, settings, graph, learner.shared_values) if protection else []
     return Assembly(
         learner=learner,
         topology=meeting if learner.shares else take_part(Isolated(settings.size), settings),

@@ -12,7 +12,7 @@ from dpeer.training import ALGORITHMS, Learner, Task, find_algorithm
 _ALWAYS = ("body_lr", "lr_decay", "momentum", "body_epochs", "batch_size")
 _LARGE = 20.0
 """Inputs of a table beyond this are most likely not scaled."""
-_IF_SET = ("weight_decay", "grad_clip", "local_steps", "quantize", "wire_dtype", "participation")
+_IF_SET = ("lr_schedule", "weight_decay", "grad_clip", "local_steps", "quantize", "wire_dtype", "participation")
 
 
 def notes(task: Task, learner: Learner, settings: Settings, said: Collection[str]) -> list[str]:
@@ -34,7 +34,7 @@ def notes(task: Task, learner: Learner, settings: Settings, said: Collection[str
         others = [name for name, value in preset.values.items() if getattr(settings, name) != value]
         lines.append(f"preset {settings.preset}: {preset.words(*others)}; {preset.remark}")
     changed = [name for name in _IF_SET if getattr(settings, name) != Settings.model_fields[name].default]
-    lines.append(", ".join(_value(name, settings) for name in (*_ALWAYS, *changed, *algorithm.options)))
+    lines.append(", ".join(_value(name, settings) for name in (*_ALWAYS, *changed, *_known(algorithm.settings()))))
     lines += _computing(learner)
     if settings.participation < 1:
         lines.append(_participation(settings, learner))
@@ -47,11 +47,16 @@ def notes(task: Task, learner: Learner, settings: Settings, said: Collection[str
             f"{algorithm.leaves} leaves this peer with {settings.algorithm}, the task's head ({', '.join(task.head)}) "
             "included"
         )
-    unused = {name for other in ALGORITHMS.values() for name in other.options} - {*algorithm.options}
+    unused = {name for other in ALGORITHMS.values() for name in other.settings()} - {*algorithm.settings()}
     if not learner.shares:
         unused |= {"quantize", "wire_dtype"}
     no_effect = sorted(unused & {*said})
     return [*lines, *(f"{_value(name, settings)} has no effect with {settings.algorithm}" for name in no_effect)]
+
+
+def _known(names: Collection[str]) -> list[str]:
+    """Those that are settings of all federations; an algorithm from outside has options that are not."""
+    return [name for name in names if name in Settings.model_fields]
 
 
 def _computing(learner: Learner) -> list[str]:

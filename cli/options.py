@@ -21,6 +21,7 @@ GRAPH = (
 TRAINING = (
     "task", "partition", "test_split", "validation", "model", "head", "augment", "standardize", "algorithm", "preset",
     "rounds", "seed", "seed_partition", "seed_init", "seed_batches", "participation", "body_lr", "head_lr", "lr_decay",
+    "lr_schedule",
     "momentum", "weight_decay", "grad_clip", "rho", "sam", "body_epochs", "head_epochs", "local_steps", "batch_size",
     "quantize", "wire_dtype", "finetune_epochs", "ditto_lambda", "sparsity", "prune_rate", "privacy", "target_epsilon",
     "noise_multiplier", "clip_norm", "delta", "dp_adversary", "dp_min_honest", "dp_adjacency", "sparsify",

@@ -11,6 +11,7 @@ from dpeer.cli.fresh import fresh_topology
 from dpeer.cli.presets import PRESETS, find_preset
 from dpeer.exceptions import ConfigurationError
 from dpeer.topology import WEIGHTS, size_of
+from dpeer.training.schedules import PATTERN
 
 SamOn = Literal["body", "head", "both"]
 Seconds = Annotated[float, Field(gt=0)]
@@ -107,6 +108,11 @@ class Settings(BaseModel):
         0.05, gt=0, description="learning rate of the head in round 0 (dfedmdc, dfedsmdc, fedrep, fedrod)"
     )
     lr_decay: float = Field(0.995, gt=0, le=1, description="both learning rates are multiplied by it every round")
+    lr_schedule: Annotated[str, Field(pattern=PATTERN)] = Field(
+        "exponential",
+        description="how learning rates change: exponential (times lr-decay every round), step:N (times lr-decay every "
+        "N rounds), or cosine (to zero over the rounds)",
+    )
     momentum: float = Field(0.9, ge=0, lt=1, description="momentum of SGD, zero again at the start of each phase")
     weight_decay: float = Field(0.0, ge=0, description="weight decay, off by default")
     grad_clip: float | None = Field(

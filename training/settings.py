@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from dpeer.sections import Mark, Section, setting
+from dpeer.training.schedules import PATTERN
 
 SamOn = Literal["body", "head", "both"]
 """Which phases of DFedSMDC take SAM steps."""
@@ -131,7 +132,20 @@ class StepSettings(Section):
         gt=0,
     )
     lr_decay: float = setting(
-        0.995, "both learning rates are multiplied by it every round", mark=Mark.SHARED, group=_TRAINING, gt=0, le=1
+        0.995,
+        "both learning rates are multiplied by it every round (lr-schedule)",
+        mark=Mark.SHARED,
+        group=_TRAINING,
+        gt=0,
+        le=1,
+    )
+    lr_schedule: str = setting(
+        "exponential",
+        "how learning rates change: exponential (times lr-decay every round), step:N (times lr-decay every N rounds), "
+        "or cosine (to zero over the rounds)",
+        mark=Mark.SHARED,
+        group=_TRAINING,
+        pattern=PATTERN,
     )
     momentum: float = setting(
         0.9,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -15,7 +15,7 @@ from dpeer.cli.compare.statistics import first_reached
 from dpeer.cli.folders import rank_folder
 from dpeer.exceptions import ConfigurationError
 from dpeer.peer.records import has_diverged
-from dpeer.training import Algorithm, Hyperparameters, find_algorithm
+from dpeer.training import Algorithm, Hyperparameters, find_algorithm, make_options, options_among
 
 Measure = Literal["accuracy", "accuracy_trained"]
 """After mixing, or the same peer after local training and before mixing."""
@@ -107,21 +107,21 @@ class Result:
         for peer, lines in zip(self.peers, self._lines, strict=True):
             active = sum(line["active"] for line in lines if rounds is None or line["round"] < rounds)
             total += active * self._a_round(peer)
-            if rounds in (None, self.summary["rounds"]) and "finetune_epochs" in self._algorithm.options:
-                total += self._seen(peer, self._hyperparameters.finetune_epochs)
+            if rounds in (None, self.summary["rounds"]) and "finetune_epochs" in self._algorithm.settings():
+                total += self._seen(peer, self._algorithm.options.finetune_epochs)
         return total
 
     def _a_round(self, peer: Mapping[str, Any]) -> int:
         """Gradients that a peer computes in a round: those of an epoch of each phase, times what the phases train."""
         h, gradients, samples = self._hyperparameters, self._algorithm.gradients, peer["training_samples"]
-        body = round(gradients(replace(h, body_epochs=1, head_epochs=0)))
-        head = round(gradients(replace(h, body_epochs=0, head_epochs=1)))
-        if h.rho == 0 and "rho" in self._algorithm.options:  # then a SAM step is a plain one
+        body = round(gradients(h.model_copy(update={"body_epochs": 1, "head_epochs": 0})))
+        head = round(gradients(h.model_copy(update={"body_epochs": 0, "head_epochs": 1})))
+        if getattr(self._algorithm.options, "rho", None) == 0:  # then a SAM step is a plain one
             body, head = min(body, 1), min(head, 1)
         if not peer["head_parameters"]:
             head = 0  # a phase that has nothing to train is left out
         # Dis-PFL looks for new weights by the gradient of one more minibatch.
-        screened = min(h.batch_size, samples) if "prune_rate" in self._algorithm.options else 0
+        screened = min(h.batch_size, samples) if "prune_rate" in self._algorithm.settings() else 0
         return body * self._seen(peer, h.body_epochs) + head * self._seen(peer, h.head_epochs) + screened
 
     def _seen(self, peer: Mapping[str, Any], epochs: int) -> int:
@@ -133,13 +133,14 @@ class Result:
         return whole * samples + rest * h.batch_size
 
     @cached_property
-    def _algorithm(self) -> type[Algorithm]:
-        return find_algorithm(str(self.summary["algorithm"]))
+    def _algorithm(self) -> Algorithm:
+        found = find_algorithm(str(self.summary["algorithm"]))
+        return found(make_options(found, options_among(found, self.peers[0]["settings"])))
 
     @cached_property
     def _hyperparameters(self) -> Hyperparameters:
         settings = self.peers[0]["settings"]  # all peers of a comparison are set alike
-        return Hyperparameters(**{item.name: settings[item.name] for item in fields(Hyperparameters)})
+        return Hyperparameters(**{name: settings[name] for name in Hyperparameters.model_fields if name in settings})
 
     @property
     def sent(self) -> float:

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from dpeer.exceptions import CheckpointError
-from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task
+from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task, find_algorithm, options_among
 from dpeer.training.models.scaling import standardize
 
 Make = Callable[..., Task]
@@ -28,15 +28,21 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> Learner:
+    """A learner whose hyperparameters and options are among the settings; a decay may be one that explodes."""
+    h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
+    return Learner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
+
+
 @pytest.fixture
 def peers(make_task: Make) -> Peers:
     def make(case: str, keep: Any = "last", **changes: Any) -> list[Learner]:
         algorithm, settings = CASES[case]
-        h = Hyperparameters(**{"body_epochs": 2, "batch_size": 16, "lr_decay": 0.9, "rounds": 4} | settings | changes)
+        said = {"body_epochs": 2, "batch_size": 16, "lr_decay": 0.9, "rounds": 4} | settings | changes
         tasks = [make_task(rank, samples=30) for rank in range(SIZE)]
         for task in tasks:
             task.validation = task.test
-        return [Learner(task, algorithm, h, rank=rank, seed=0, keep=keep) for rank, task in enumerate(tasks)]
+        return [made(task, algorithm, said, rank=rank, seed=0, keep=keep) for rank, task in enumerate(tasks)]
 
     return make
 

@@ -9,9 +9,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from dpeer.training.flat import Flat
-from dpeer.training.payload import Payload
 from dpeer.training.buffers import BufferPool
+from dpeer.training.flat import Exchanged
+from dpeer.training.payload import Payload
 
 Weigh = Callable[[Collection[int]], Mapping[int, float]]
 """Gives the weights of these ranks and the own."""
@@ -23,7 +23,7 @@ class Codec(ABC):
     A round calls `release` and `mix_sound`.
     """
 
-    _body: Flat
+    _body: Exchanged
 
     @cached_property
     def buffers(self) -> BufferPool:
@@ -74,6 +74,12 @@ class Codec(ABC):
         sound = {rank: payload for rank, payload in received.items() if rank not in refused}
         self.mix(sound, weigh(sound))
         return refused
+
+    def rebase(self) -> None:  # noqa: B027 - most count from nothing
+        """Count the next update from the body as it is now, where updates are counted from what mixing gave.
+
+        What has changed the body since must be a function of what peers have released.
+        """
 
     def state(self) -> Mapping[str, Tensor]:
         """What a resumed run needs besides the body, between two rounds; by name."""

@@ -10,7 +10,7 @@ from torch import Tensor
 from dpeer.training import payload
 from dpeer.training.codecs.base import Codec, Weigh
 from dpeer.training.device import host
-from dpeer.training.flat import Flat
+from dpeer.training.flat import Exchanged
 from dpeer.training.mixing import mix
 from dpeer.training.payload import Payload
 from dpeer.training.settings import WireDtype
@@ -27,7 +27,7 @@ class Dense(Codec):
         dtype: As what values travel.
     """
 
-    def __init__(self, body: Flat, rank: int, dtype: WireDtype = "float32") -> None:
+    def __init__(self, body: Exchanged, rank: int, dtype: WireDtype = "float32") -> None:
         self._body, self._rank, self._dtype = body, rank, dtype
         self._released: list[Tensor] | None = None
 

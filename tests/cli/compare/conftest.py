@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 
 from dpeer.cli.compare.results import Result
 from dpeer.training import Hyperparameters
+from dpeer.training.settings import OptionSettings
 
 Write = Callable[..., Path]
 
@@ -44,7 +44,12 @@ def write_cell(tmp_path: Path) -> Write:
         **hyperparameters: Any,
     ) -> Path:
         folder, size, rounds = tmp_path / name, len(accuracy), len(accuracy[0])
-        settings = {**asdict(Hyperparameters()), "rounds": rounds, **hyperparameters}
+        settings = {
+            **Hyperparameters().model_dump(),
+            **OptionSettings().model_dump(),
+            "rounds": rounds,
+            **hyperparameters,
+        }
         sent = 0
         for rank, values in enumerate(accuracy):
             own = folder / f"rank-{rank}"

@@ -12,7 +12,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.cli.compare.results import Result
 from dpeer.exceptions import ConfigurationError
-from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task
+from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task, find_algorithm, options_among
 
 Made = Callable[..., Result]
 RNG = np.random.default_rng(3)
@@ -100,8 +100,10 @@ def task(samples: int, head: tuple[str, ...] = ("2",)) -> Task:
     return Task(model=nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3)), head=head, train=data, test=data)
 
 
-def counted(algorithm: str, samples: int, h: Hyperparameters, head: tuple[str, ...] = ("2",)) -> int:
-    learner = Learner(task(samples, head), algorithm, h, rank=0, seed=0)
+def counted(algorithm: str, samples: int, values: dict[str, Any], head: tuple[str, ...] = ("2",)) -> int:
+    h = Hyperparameters(**{name: value for name, value in values.items() if name in Hyperparameters.model_fields})
+    options = options_among(find_algorithm(algorithm), values)
+    learner = Learner(task(samples, head), algorithm, h, rank=0, seed=0, options=options)
     for number in range(h.rounds):
         learner.train(number)
         payload = learner.release(number)
@@ -126,7 +128,7 @@ def counted(algorithm: str, samples: int, h: Hyperparameters, head: tuple[str, .
 def test_samples_processed_are_the_gradients_that_learners_count(
     algorithm: str, values: dict[str, Any], result: Made
 ) -> None:
-    h = Hyperparameters(**{"batch_size": 8, "rounds": 2, **values})
+    h = {"batch_size": 8, "rounds": 2, **values}
     sizes = (21, 16, 3)
     found = result([[0.5] * 2] * 3, algorithm=algorithm, samples=sizes, **{"batch_size": 8, **values})
     assert found.samples() == sum(counted(algorithm, samples, h) for samples in sizes)
@@ -134,7 +136,7 @@ def test_samples_processed_are_the_gradients_that_learners_count(
 
 def test_a_phase_without_parameters_processes_nothing(result: Made) -> None:
     found = result([[0.5]], algorithm="dfedsmdc", samples=[21], head_parameters=0, batch_size=8)
-    assert found.samples() == counted("dfedsmdc", 21, Hyperparameters(batch_size=8, rounds=1), head=())
+    assert found.samples() == counted("dfedsmdc", 21, {"batch_size": 8, "rounds": 1}, head=())
 
 
 def test_who_sits_a_round_out_processes_nothing_in_it(result: Made) -> None:
