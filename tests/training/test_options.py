@@ -93,7 +93,7 @@ def test_an_unknown_name_names_the_nearest() -> None:
 
 
 def test_one_without_a_default_is_asked_for() -> None:
-    with pytest.raises(AlgorithmError, match="^Needy needs --algorithm-option gamma=VALUE: it has no default$"):
+    with pytest.raises(AlgorithmError, match=r"^Needy needs --algorithm-option gamma=VALUE: it has no default$"):
         make_options(Needy, {})
 
 
@@ -116,7 +116,8 @@ def test_built_in_options_are_the_settings_of_that_name() -> None:
             assert getattr(algorithm().options, name) == defaults[name]
             assert about.words == OptionSettings.model_fields[name].description
     assert stated == set(OptionSettings.model_fields)
-    for name, bad in {"rho": -0.1, "sparsity": 1.0, "prune_rate": 1.5, "ditto_lambda": -1, "finetune_epochs": 0}.items():
+    beyond = {"rho": -0.1, "sparsity": 1.0, "prune_rate": 1.5, "ditto_lambda": -1, "finetune_epochs": 0}
+    for name, bad in beyond.items():
         algorithm = next(a for a in ALGORITHMS.values() if name in about_options(a))
         with pytest.raises(AlgorithmError, match=f"{name}={bad}: input should be"):
             make_options(algorithm, {name: bad})
@@ -131,7 +132,9 @@ def test_of_all_settings_those_that_are_its_options() -> None:
 def test_the_hash_is_of_the_file_a_class_is_in(tmp_path: Path) -> None:
     assert source_hash(Mine) == hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
     path = tmp_path / "a.py"
-    text = "from dpeer.training import Algorithm\nclass A(Algorithm):\n    shares='body'\n    def train(self, peer): ...\n"
+    text = (
+        "from dpeer.training import Algorithm\nclass A(Algorithm):\n    shares='body'\n    def train(self, peer): ...\n"
+    )
     path.write_text(text)
     assert source_hash(find_algorithm(f"{path}:A")) == hashlib.sha256(text.encode()).hexdigest()
     assert source_hash(type("Typed", (Mine,), {"__module__": "nowhere"})) is None
