@@ -7,17 +7,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import Tensor
-
 from dpeer.exceptions import TaskError
 from dpeer.privacy import Protection, Unprotected
 from dpeer.training import payload, store
 from dpeer.training.algorithms import Algorithm, find_algorithm
 from dpeer.training.algorithms.own import blamed, extras_of, new_algorithm
 from dpeer.training.checkpoints import Checkpoints
-from dpeer.training.codecs import Private, Weigh
+from dpeer.training.codecs import Weigh
 from dpeer.training.codecs.choosing import choose_codec
-from dpeer.training.device import HOST, Compute, host
+from dpeer.training.description import Description
+from dpeer.training.device import HOST, Compute
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.payload import Payload
@@ -29,7 +28,7 @@ from dpeer.training.task import Task, claim
 from dpeer.training.trainer import Trainer
 
 
-class Learner:
+class Learner(Description):
     """Trains, releases, mixes and evaluates one peer's model; implements `dpeer.peer`'s protocol of that name.
 
     All methods but `interrupt` and `room` are called from one thread at a time, in the round loop's order: train,
@@ -103,89 +102,6 @@ class Learner:
         self._checkpoints = Checkpoints(made, self._trainer, self._snapshots, self._selection, protection)
         self._digest = payload.digest(self._trainer.shared.data, frozen)
         self._mixed = False
-
-    # What the handshake and the logs need.
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """What a payload holds: ``{"dtype", "count", "parameters": [{"name", "shape", "offset"}, ...]}``.
-
-        With "extras", by name how many there are, where the algorithm has any.
-        """
-        return self._trainer.shared.manifest
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 (hex) of the bytes of extras and initial body, and of frozen parameters outside the head if any."""
-        return self._digest
-
-    @property
-    def payload_bytes(self) -> int:
-        """The most bytes that one payload may have."""
-        return self._codec.payload_bytes if self.shares else 0
-
-    def room(self) -> memoryview | None:
-        """Writable memory to put together a neighbor's payload in, of `payload_bytes`; None to take it as it came.
-
-        It is page-locked where the body is on a GPU. It may be given out again when nothing refers to it any more. Any
-        thread may call this.
-        """
-        return self._codec.room()
-
-    @property
-    def shares(self) -> bool:
-        """Whether anything leaves the peer at all."""
-        return self._algorithm.shares != "nothing"
-
-    @property
-    def body_parameters(self) -> int:
-        """How many trained parameters neighbors get."""
-        return self._trainer.body.count
-
-    @property
-    def shared_values(self) -> int:
-        """How many values neighbors get: the body's parameters and the algorithm's extras."""
-        return self._trainer.shared.count
-
-    @property
-    def head_parameters(self) -> int:
-        """How many trained parameters stay at home."""
-        return self._algorithm.at_home(self._trainer)
-
-    @property
-    def gradients(self) -> int:
-        """For how many samples a gradient has been computed since the learner was made."""
-        return self._trainer.gradients
-
-    @property
-    def best_round(self) -> int | None:
-        """The round of the best model so far; None without ``keep="best"`` or before the first."""
-        return self._selection.best_round
-
-    @property
-    def privacy(self) -> dict[str, Any] | None:
-        """What the peer's releases have cost so far, plain JSON values with "epsilon" and "delta"; None without DP."""
-        return self._codec.spent if isinstance(self._codec, Private) else None
-
-    @property
-    def num_samples(self) -> int:
-        """How many training samples this peer has."""
-        return self._trainer.num_samples
-
-    @property
-    def body(self) -> Tensor:
-        """A copy of the body as it is now, shape (body_parameters,), on the host; for consensus distances."""
-        return host(self._trainer.body.data)
-
-    @property
-    def compute(self) -> Compute:
-        """On which device and how."""
-        return self._trainer.compute
-
-    @property
-    def has_images(self) -> bool:
-        """Whether the model's inputs are images, which `Compute.channels_last` is about."""
-        return self._trainer.data.has_images
 
     @contextmanager
     def _calling(self, purpose: Purpose, number: int) -> Iterator[None]:
