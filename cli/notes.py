@@ -34,7 +34,7 @@ def notes(task: Task, learner: Learner, settings: Settings, said: Collection[str
         others = [name for name, value in preset.values.items() if getattr(settings, name) != value]
         lines.append(f"preset {settings.preset}: {preset.words(*others)}; {preset.remark}")
     changed = [name for name in _IF_SET if getattr(settings, name) != Settings.model_fields[name].default]
-    lines.append(", ".join(_value(name, settings) for name in (*_ALWAYS, *changed, *_known(algorithm.settings()))))
+    lines.append(", ".join(_value(name, settings) for name in (*_ALWAYS, *changed, *algorithm.settings())))
     lines += _computing(learner)
     if settings.participation < 1:
         lines.append(_participation(settings, learner))
@@ -52,11 +52,6 @@ def notes(task: Task, learner: Learner, settings: Settings, said: Collection[str
         unused |= {"quantize", "wire_dtype"}
     no_effect = sorted(unused & {*said})
     return [*lines, *(f"{_value(name, settings)} has no effect with {settings.algorithm}" for name in no_effect)]
-
-
-def _known(names: Collection[str]) -> list[str]:
-    """Those that are settings of all federations; an algorithm from outside has options that are not."""
-    return [name for name in names if name in Settings.model_fields]
 
 
 def _computing(learner: Learner) -> list[str]:

@@ -127,6 +127,19 @@ def test_of_all_settings_those_that_are_its_options() -> None:
     values = OptionSettings().model_dump() | {"body_lr": 1.0}
     assert options_among(find_algorithm("dfedsam"), values) == {"rho": 0.05}
     assert options_among(find_algorithm("dfedavgm"), values) == {}
+    assert find_algorithm("dfedsmdc").settings() == ("head_lr", "head_epochs", "rho", "sam")
+
+
+def test_a_name_alone_does_not_make_an_option_a_setting() -> None:
+    class Named(Mine):
+        @dataclass(frozen=True)
+        class Options:
+            rho: float = 0.7
+            size: int = 1
+
+    assert options_among(Named, OptionSettings().model_dump() | {"size": 8}) == {}
+    assert Named.settings() == ()
+    assert list(about_options(Named)) == ["rho", "size"]
 
 
 def test_the_hash_is_of_the_file_a_class_is_in(tmp_path: Path) -> None:

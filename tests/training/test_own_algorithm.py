@@ -94,7 +94,7 @@ def test_what_it_says_of_itself(printed: str) -> None:
     found = find_algorithm(printed)
     assert (found.name, found.shares, found.leaves) == ("FedProx", "body", "the body")
     assert found.summary == "First the head, then the body, which is pulled back; the body is shared."
-    assert found.settings() == ("head_lr", "head_epochs", "mu")
+    assert found.settings() == ("head_lr", "head_epochs")
     assert about_options(found)["mu"].words == "how strongly the body is pulled back"
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from dpeer.training.algorithms.options import about_options
+from dpeer.training.algorithms.options import flagged_options
 from dpeer.training.codecs import Codec
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.split import Shares, Split
@@ -71,8 +71,8 @@ class Algorithm(ABC):
 
     @classmethod
     def settings(cls) -> tuple[str, ...]:
-        """The names of all settings that matter to it, but not to all algorithms: `uses` and its options."""
-        return (*cls.uses, *about_options(cls))
+        """The names of all settings that matter to it, but not to all algorithms: `uses`, and options with a flag."""
+        return (*cls.uses, *flagged_options(cls))
 
     def extras(self, split: Split) -> Mapping[str, int]:
         """Values that travel and are mixed beside the body, in ``peer.extras``: how many there are, by name.

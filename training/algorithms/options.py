@@ -40,11 +40,13 @@ class About:
         words: What it is, for listings.
         mark: `Mark.SHARED` where it is equal on all peers, `Mark.OWN` where it is each peer's own affair.
         field: How its values are checked, besides by its type; None where any of the type will do.
+        has_flag: Whether it is one of `OptionSettings`, and so a setting with a flag of its own.
     """
 
     words: str = ""
     mark: Mark = Mark.SHARED
     field: FieldInfo | None = None
+    has_flag: bool = False
 
 
 def option(default: Any, words: str = "", *, shared: bool = True, **limits: Any) -> Any:
@@ -65,7 +67,7 @@ def option(default: Any, words: str = "", *, shared: bool = True, **limits: Any)
 def from_setting(name: str) -> Any:
     """A field of a built-in algorithm's `Options` that is stated in `OptionSettings`."""
     field = OptionSettings.model_fields[name]
-    about = About(field.description or "", meaning_of(field).mark, field)
+    about = About(field.description or "", meaning_of(field).mark, field, has_flag=True)
     return dataclasses.field(default=field.default, metadata={_KEY: about})
 
 
@@ -75,9 +77,17 @@ def about_options(algorithm: type[Algorithm]) -> dict[str, About]:
     return {field.name: field.metadata.get(_KEY, About()) for field in fields}
 
 
-def options_among(algorithm: type[Algorithm], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of some values that are for options of the algorithm."""
-    return {name: values[name] for name in about_options(algorithm) if name in values}
+def flagged_options(algorithm: type[Algorithm]) -> tuple[str, ...]:
+    """The names of an algorithm's options that are settings with a flag of their own."""
+    return tuple(name for name, about in about_options(algorithm).items() if about.has_flag)
+
+
+def options_among(algorithm: type[Algorithm], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some settings that are options of the algorithm.
+
+    An option that merely has the name of a setting, in a class of a user's own, is none of them.
+    """
+    return {name: settings[name] for name in flagged_options(algorithm) if name in settings}
 
 
 def make_options(algorithm: type[Algorithm], values: Mapping[str, Any], where: str = "--algorithm-option") -> Any:
