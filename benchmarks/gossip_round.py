@@ -66,18 +66,18 @@ class Idle(Learner):
 
 
 class Landing(Idle):
-    """One that has pieces put together in a slot, as quantized bodies and those on a GPU are."""
+    """One that has pieces put together in a buffer of the pool, as quantized bodies and those on a GPU are."""
 
     def room(self) -> memoryview:
-        """A slot."""
-        return self._codec.slots.take()
+        """A buffer of the pool."""
+        return self._codec.buffers.take()
 
 
 def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
     """Whole peers.
 
     Options: `listen`, "tcp" or "ipc"; `topology` and `degree`, of the graph from which the case's neighbors are;
-    `piece_bytes`, of the transport; `lands`, to copy pieces into a slot before they are mixed.
+    `piece_bytes`, of the transport; `lands`, to copy pieces into a pooled buffer before they are mixed.
     """
     keep_heap()
     freeze_heap()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +16,7 @@ from dpeer.cli.options import setting_options
 from dpeer.cli.topology.options import json_option, print_table
 from dpeer.federation.config import from_flags
 from dpeer.federation.presets import PRESETS
+from dpeer.federation.settings import Settings
 
 if TYPE_CHECKING:
     from dpeer.training import Algorithm, Hyperparameters
@@ -37,28 +37,31 @@ def algorithms(as_json: bool, **flags: Any) -> None:
     # Only what is said here counts: a listing does not depend on the folder it is made in.
     settings = from_flags(flags)
 
-    from dpeer.training import ALGORITHMS, Hyperparameters  # torch is imported only now: mistakes above show at once
+    # torch is imported only now: mistakes above show at once
+    from dpeer.training import ALGORITHMS, Hyperparameters, make_options, options_among
 
-    common = Hyperparameters(**{field.name: getattr(settings, field.name) for field in fields(Hyperparameters)})
+    common = Hyperparameters(**{name: getattr(settings, name) for name in Hyperparameters.model_fields})
     said = settings.model_fields_set
     used = {
-        name: replace(common, **{key: value for key, value in algorithm.defaults.items() if key not in said})
+        name: common.model_copy(update={key: value for key, value in algorithm.defaults.items() if key not in said})
         for name, algorithm in ALGORITHMS.items()
     }
-    listed = [_described(algorithm, used[name]) for name, algorithm in ALGORITHMS.items()]
+    values = settings.model_dump()
+    made = [algorithm(make_options(algorithm, options_among(algorithm, values))) for algorithm in ALGORITHMS.values()]
+    listed = [_described(algorithm, used[algorithm.name]) for algorithm in made]
     if as_json:
         click.echo(json.dumps(listed, allow_nan=False))
         return
     console = Console(highlight=False)
     _print_costs(listed)
-    console.print(_epochs(common, used))
+    console.print(_epochs(settings, used))
     console.print("Messages: those to each neighbor in a round, whatever their size.\n")
     _print_blocks([(entry["name"], entry["summary"], entry["paper"]) for entry in listed])
     console.print("\nThe papers' values: --preset NAME sets these where you give none.\n")
     _print_blocks([(name, preset.words(), preset.remark) for name, preset in PRESETS.items()])
 
 
-def _described(algorithm: type[Algorithm], h: Hyperparameters) -> dict[str, Any]:
+def _described(algorithm: Algorithm, h: Hyperparameters) -> dict[str, Any]:
     return {
         "name": algorithm.name,
         "summary": algorithm.summary,
@@ -67,7 +70,7 @@ def _described(algorithm: type[Algorithm], h: Hyperparameters) -> dict[str, Any]
         "messages": 0 if algorithm.shares == "nothing" else 1,
         "gradients": algorithm.gradients(h),
         "defaults": dict(algorithm.defaults),
-        "options": list(algorithm.options),
+        "options": list(algorithm.settings()),
     }
 
 
@@ -83,12 +86,12 @@ def _print_costs(listed: list[dict[str, Any]]) -> None:
     print_table(table)
 
 
-def _epochs(common: Hyperparameters, used: Mapping[str, Hyperparameters]) -> str:
+def _epochs(settings: Settings, used: Mapping[str, Hyperparameters]) -> str:
     """What the numbers of gradients are made with."""
-    everyone = {name: getattr(common, name) for name in EPOCHS}
+    everyone = {name: getattr(settings, name) for name in EPOCHS}
     apart = ""
     for algorithm, h in used.items():
-        own = {name: getattr(h, name) for name, value in everyone.items() if getattr(h, name) != value}
+        own = {name: value for name, value in h if name in everyone and value != everyone[name]}
         apart += f"; {algorithm}'s own: {_values(own)}" if own else ""
     return (
         f"\nGradients: computed for each sample in a round, at {_values(everyone)}{apart}. "

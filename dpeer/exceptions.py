@@ -6,6 +6,7 @@
         * :exc:`TopologyError`: the graph or its weights do not exist for this size or these parameters
         * :exc:`PartitionError`: the data cannot be divided among the peers as asked
         * :exc:`TaskError`: a task cannot be loaded, or its model or data cannot be used
+        * :exc:`AlgorithmError`: a user's own algorithm cannot be loaded, or an option of one cannot be what was given
         * :exc:`AddressError`: an address cannot be parsed, bound (port in use) or must not be bound
         * :exc:`OutputError`: the output folder holds another run, or cannot be written
         * :exc:`CheckpointError`: nothing to resume from, or the checkpoint is damaged or of another run
@@ -67,6 +68,10 @@ class PartitionError(ConfigurationError):
 
 class TaskError(ConfigurationError):
     """A task that cannot be loaded, or whose model or data cannot be used."""
+
+
+class AlgorithmError(ConfigurationError):
+    """An algorithm of a user's own that cannot be loaded or used, or an option of one that cannot be what was given."""
 
 
 class AddressError(ConfigurationError):

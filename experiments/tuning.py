@@ -30,8 +30,8 @@ class Axis:
 
     def of(self, variant: Variant) -> tuple[str, ...]:
         """Those of the settings that mean something to a row and that it does not set itself."""
-        own = find_algorithm(variant.algorithm).options
-        others = {name for algorithm in ALGORITHMS.values() for name in algorithm.options} - {*own}
+        own = find_algorithm(variant.algorithm).settings()
+        others = {name for algorithm in ALGORITHMS.values() for name in algorithm.settings()} - {*own}
         nothing = {*others, *variant.changes, *(names(GraphSettings, WireSettings) if variant.alone else ())}
         return tuple(name for name in self.names if name not in nothing)
 

@@ -19,6 +19,7 @@ from dpeer.federation.settings import (
 from dpeer.sections import names
 from dpeer.topology.settings import GraphSettings
 from dpeer.training import find_algorithm
+from dpeer.training.algorithms.options import about_options
 from dpeer.training.settings import TaskSettings
 
 RESERVED: Mapping[str, str] = {
@@ -78,16 +79,20 @@ def parse_variant(text: str) -> Variant:
         ConfigurationError: It is no KEY=VALUE, a setting that all rows must share, or one is given twice.
     """
     where = f"--algorithms {text!r}"
-    algorithm, *parts = text.split(":")
-    find_algorithm(algorithm)
+    name, *parts = text.split(":")
+    if parts and "=" not in parts[0]:  # FILE.py:CLASS or MODULE:CLASS
+        name += f":{parts.pop(0)}"
+    algorithm = find_algorithm(name)
     changes: dict[str, Any] = {}
+    options: dict[str, Any] = {}
     for part in parts:
         key, value = parse_option(part, where=where, example="rho=0.1")
-        name = setting_name(key, where, of_a_row=True)
-        if name in changes:
+        own = key in about_options(algorithm) and key not in Settings.model_fields
+        field = key if own else setting_name(key, where, of_a_row=True)
+        if field in changes or field in options:
             raise ConfigurationError(f"{where}: {key!r} is given twice")
-        changes[name] = value
-    return Variant(text, algorithm, changes)
+        (options if own else changes)[field] = value
+    return Variant(text, name, {**changes, **({"algorithm_options": options} if options else {})})
 
 
 def setting_name(key: str, where: str, *, of_a_row: bool = False) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
@@ -15,6 +15,7 @@ from dpeer.federation.defaults import with_defaults
 from dpeer.federation.fingerprint import divided, fingerprint, named
 from dpeer.federation.graph import build_graph, take_part
 from dpeer.federation.notes import notes
+from dpeer.federation.options import options_of, with_options
 from dpeer.federation.protection import privacy_notes, promise, protect
 from dpeer.federation.settings import Settings
 from dpeer.privacy import Unprotected
@@ -67,16 +68,13 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     builtin = BUILTIN_TASKS.get(settings.task)
     algorithm = find_algorithm(settings.algorithm)  # a wrong name shows before data are read
     said = settings.model_fields_set
-    settings = with_defaults(settings)
+    settings = with_options(with_defaults(settings), said)
+    options = options_of(settings)
     graph = build_graph(settings)
     guarantee = promise(settings, graph)
     compute = Compute(find_device(settings.device, rank), settings.amp, settings.channels_last)
-    hyperparameters = Hyperparameters(
-        **{field.name: getattr(settings, field.name) for field in fields(Hyperparameters)}
-    )
-    chosen = {field.name: getattr(settings, field.name) for field in fields(Choices)}
-    head = None if settings.head is None else tuple(name for name in settings.head.split(",") if name)
-    choices = Choices(**{**chosen, "head": head})
+    hyperparameters = Hyperparameters(**{name: getattr(settings, name) for name in Hyperparameters.model_fields})
+    choices = Choices(**{name: getattr(settings, name) for name in Choices.model_fields})
     task = load_task(
         settings.task, rank, settings.size, _first(settings.seed_partition, settings.seed), settings.task_options,
         choices, init_seed=_first(settings.seed_init, settings.seed),
@@ -96,7 +94,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         task, settings.algorithm, hyperparameters, rank=rank, seed=_first(settings.seed_batches, settings.seed),
         keep=settings.keep, evaluate_on=settings.evaluate_on,
         steady=isinstance(graph, Topology) and settings.participation == 1, compute=compute,
-        protection=protection, unprotected=unprotected,
+        protection=protection, unprotected=unprotected, options=asdict(options),
     )  # fmt: skip
     way = (settings.partition or builtin.partition) if builtin else None
     facts = {
@@ -115,11 +113,11 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         "evaluated_class_counts": class_counts(task, settings.evaluate_on),
         "settings": settings.model_dump(mode="json", exclude={"rank"}),
     }
-    private = privacy_notes(protection, settings, graph, learner.body_parameters) if protection else []
+    private = privacy_notes(protection, settings, graph, learner.shared_values) if protection else []
     return PeerParts(
         learner=learner,
         topology=meeting if learner.shares else take_part(Isolated(settings.size), settings),
-        fingerprint=fingerprint(settings, graph, guarantee)
+        fingerprint=fingerprint(settings, graph, options, guarantee)
         | divided(task, way, settings, private=guarantee is not None)
         | named(task.names, algorithm.shares),
         facts=facts,

@@ -7,42 +7,53 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dpeer.federation.settings import Settings, shared
+from dpeer.federation.settings import Settings, default_of, shared
 from dpeer.privacy import Guarantee
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.topology import AnyTopology
-from dpeer.training import Task
+from dpeer.training import ALGORITHMS, Task, find_algorithm, shared_options, source_hash
 from dpeer.training.settings import OptionSettings
 
 _FIRST = ("size", "algorithm", "rounds", "seed")
 _ELSEWHERE = {*_FIRST, *PrivacySettings.model_fields, *OptionSettings.model_fields}
+_LATER = ("lr_schedule",)
+"""Settings that earlier versions had not: at their defaults nothing is said of them, so that earlier runs go on."""
 
 
-def fingerprint(settings: Settings, graph: AnyTopology, guarantee: Guarantee | None = None) -> dict[str, Any]:
+def fingerprint(
+    settings: Settings, graph: AnyTopology, options: Any, guarantee: Guarantee | None = None
+) -> dict[str, Any]:
     """What must be equal on all peers, in the order in which differences are named.
 
     Args:
         settings: All values as they are used.
         graph: What follows from the settings of the graph; its edges and weights are compared.
+        options: The algorithm's; those that it shares are compared.
         guarantee: What follows from the settings of privacy; None without it.
     """
+    algorithm = find_algorithm(settings.algorithm)
     return {
         "size": settings.size,
         "topology": settings.topology.partition(":")[0],  # a file may lie elsewhere on every host
         **{f"topology {name}": value for name, value in graph.parameters.items()},
         "weights": graph.weights_rule,
         "edges": graph.digest,
-        "algorithm": settings.algorithm,
+        "algorithm": algorithm.name,  # its file may lie elsewhere on every host
+        **({} if ALGORITHMS.get(algorithm.name) is algorithm else {"algorithm's source": source_hash(algorithm)}),
         "rounds": settings.rounds,
         "seed": settings.seed,
         "seed partition": settings.seed if settings.seed_partition is None else settings.seed_partition,
-        **{name: getattr(settings, name) for name in shared() if name not in _ELSEWHERE},
-        **{name: getattr(settings, name) for name in shared(OptionSettings)},
+        **{name: getattr(settings, name) for name in shared() if not _left_out(name, settings)},
+        **shared_options(options),
         "privacy": settings.privacy,
         "clip_norm": guarantee.clip_norm if guarantee else None,
         "noise_multiplier": guarantee.noise_multiplier if guarantee else None,
         **({name: getattr(settings, name) for name in shared(PrivacySettings)} if guarantee else {}),
     }
+
+
+def _left_out(name: str, settings: Settings) -> bool:
+    return name in _ELSEWHERE or (name in _LATER and getattr(settings, name) == default_of(name))
 
 
 def divided(task: Task, partition: str | None, settings: Settings, *, private: bool) -> dict[str, Any]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from dpeer.federation.options import options_of
 from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import Settings
 from dpeer.topology import Isolated, Participation
 from dpeer.training import ALGORITHMS, Learner, Task, find_algorithm
+from dpeer.training.algorithms.options import about_options
 
 _ALWAYS = ("body_lr", "lr_decay", "momentum", "body_epochs", "batch_size")
 _LARGE = 20.0
 """Inputs of a table beyond this are most likely not scaled."""
-_IF_SET = ("weight_decay", "grad_clip", "local_steps", "quantize", "wire_dtype", "participation")
+_IF_SET = ("lr_schedule", "weight_decay", "grad_clip", "local_steps", "quantize", "wire_dtype", "participation")
 
 
 def notes(task: Task, learner: Learner, settings: Settings, said: Collection[str]) -> list[str]:
@@ -34,7 +36,9 @@ def notes(task: Task, learner: Learner, settings: Settings, said: Collection[str
         others = [name for name, value in preset.values.items() if getattr(settings, name) != value]
         lines.append(f"preset {settings.preset}: {preset.words(*others)}; {preset.remark}")
     changed = [name for name in _IF_SET if getattr(settings, name) != Settings.model_fields[name].default]
-    lines.append(", ".join(_value(name, settings) for name in (*_ALWAYS, *changed, *algorithm.options)))
+    lines.append(
+        ", ".join(_value(name, settings) for name in (*_ALWAYS, *changed, *algorithm.settings())) + _own(learner)
+    )
     lines += _computing(learner)
     if settings.participation < 1:
         lines.append(_participation(settings, learner))
@@ -47,11 +51,17 @@ def notes(task: Task, learner: Learner, settings: Settings, said: Collection[str
             f"{algorithm.leaves} leaves this peer with {settings.algorithm}, the task's head ({', '.join(task.head)}) "
             "included"
         )
-    unused = {name for other in ALGORITHMS.values() for name in other.options} - {*algorithm.options}
+    unused = {name for other in ALGORITHMS.values() for name in other.settings()} - {*algorithm.settings()}
     if not learner.shares:
         unused |= {"quantize", "wire_dtype"}
     no_effect = sorted(unused & {*said})
     return [*lines, *(f"{_value(name, settings)} has no effect with {settings.algorithm}" for name in no_effect)]
+
+
+def _own(settings: Settings) -> list[str]:
+    """The options of the algorithm that have no flag."""
+    options, about = options_of(settings), about_options(find_algorithm(settings.algorithm))
+    return [f"{name} {getattr(options, name)}" for name, one in about.items() if not one.has_flag]
 
 
 def _computing(learner: Learner) -> list[str]:

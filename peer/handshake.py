@@ -54,6 +54,11 @@ def _manifest_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], the
     here, there = _entries(ours), _entries(theirs)
     name = _first_difference(here, there)
     if name is None:
+        if ours.get("extras") != theirs.get("extras"):
+            return (
+                f"values beside the body: {_short(ours.get('extras', _ABSENT))} here, "
+                f"{_short(theirs.get('extras', _ABSENT))} at {them}: use the same algorithm on both"
+            )
         name = _first_difference(ours, theirs) or "manifest"
         here, there = dict(ours), dict(theirs)
     return (

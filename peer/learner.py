@@ -56,6 +56,10 @@ class Learner(Protocol):
     def best_round(self) -> int | None:
         """The round whose model `write_model` writes, where the best is kept; None where it is the last."""
 
+    @property
+    def gradients(self) -> int:
+        """For how many samples a gradient has been computed so far in this process."""
+
     def room(self) -> memoryview | None:
         """Writable memory of `payload_bytes` bytes, to put together a payload in that comes in pieces.
 

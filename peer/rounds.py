@@ -34,6 +34,7 @@ async def run_rounds(
     for number in range(start, rounds):
         graph = session.gossip.begin(number)
         last = number == rounds - 1
+        computed = learner.gradients
         evaluating = (number + 1) % evaluate_every == 0 or last
         watch = Stopwatch()
 
@@ -73,6 +74,7 @@ async def run_rounds(
                 train_seconds=train_seconds,
                 exchange_seconds=exchange_seconds,
                 mix_seconds=mix_seconds,
+                samples=learner.gradients - computed,
                 active=graph.active,
                 epsilon=privacy["epsilon"] if privacy else None,
                 delta=privacy["delta"] if privacy else None,

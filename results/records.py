@@ -45,6 +45,8 @@ class RoundRecord:
     train_seconds: float
     exchange_seconds: float
     mix_seconds: float
+    samples: int
+    """For how many samples a gradient was computed in the round."""
     epsilon: float | None = None
     delta: float | None = None
     active: bool = True

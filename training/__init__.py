@@ -7,22 +7,45 @@ from typing import TYPE_CHECKING
 from dpeer.lazy import lazily
 
 if TYPE_CHECKING:
-    from dpeer.training.algorithms import ALGORITHMS, Algorithm, find_algorithm
+    from dpeer.training.algorithms import (
+        ALGORITHMS,
+        Algorithm,
+        find_algorithm,
+        make_options,
+        option,
+        options_among,
+        shared_options,
+        source_hash,
+    )
     from dpeer.training.counts import class_counts
     from dpeer.training.evaluation import Evaluation
+    from dpeer.training.gradients import plain, proximal, sam
     from dpeer.training.hyperparameters import Hyperparameters
     from dpeer.training.learner import Learner
     from dpeer.training.loading import load_task
     from dpeer.training.models import MODELS, build_model
     from dpeer.training.partitions import partition, partition_pools
+    from dpeer.training.sgd import momentum, projected
     from dpeer.training.task import Task
     from dpeer.training.tasks import BUILTIN_TASKS, BuiltinTask, Choices
     from dpeer.training.tasks.reading import forget
+    from dpeer.training.trainer import Trainer
 
 _PLACES = {
     "ALGORITHMS": "dpeer.training.algorithms",
     "Algorithm": "dpeer.training.algorithms",
     "find_algorithm": "dpeer.training.algorithms",
+    "make_options": "dpeer.training.algorithms",
+    "option": "dpeer.training.algorithms",
+    "options_among": "dpeer.training.algorithms",
+    "shared_options": "dpeer.training.algorithms",
+    "source_hash": "dpeer.training.algorithms",
+    "momentum": "dpeer.training.sgd",
+    "plain": "dpeer.training.gradients",
+    "projected": "dpeer.training.sgd",
+    "proximal": "dpeer.training.gradients",
+    "sam": "dpeer.training.gradients",
+    "Trainer": "dpeer.training.trainer",
     "class_counts": "dpeer.training.counts",
     "Evaluation": "dpeer.training.evaluation",
     "Hyperparameters": "dpeer.training.hyperparameters",
@@ -52,11 +75,22 @@ __all__ = [
     "Hyperparameters",
     "Learner",
     "Task",
+    "Trainer",
     "build_model",
     "class_counts",
     "find_algorithm",
     "forget",
     "load_task",
+    "make_options",
+    "momentum",
+    "option",
+    "options_among",
     "partition",
     "partition_pools",
+    "plain",
+    "projected",
+    "proximal",
+    "sam",
+    "shared_options",
+    "source_hash",
 ]

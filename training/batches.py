@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from dpeer.training.randomness import Purpose, stream
 from dpeer.training.task import Collate
 
 _PHASES: dict[Phase, int] = {"head": 0, "body": 1, "model": 2, "personal": 3, "finetune": 4, "screen": 5}
+"""The numbers of built-in algorithms' phases; any other phase has its hash."""
 
 
 def batch_order(count: int, seed: int, rank: int, number: int, phase: Phase, epoch: int) -> torch.Tensor:
@@ -32,13 +34,21 @@ def batch_order(count: int, seed: int, rank: int, number: int, phase: Phase, epo
         phase: What is trained.
         epoch: The pass over the data within the phase, from 0.
     """
-    generator = stream(seed, Purpose.BATCHES, rank, number, _PHASES[phase], epoch)
+    generator = stream(seed, Purpose.BATCHES, rank, number, _key(phase), epoch)
     return torch.from_numpy(generator.permutation(count))
+
+
+def _key(phase: Phase) -> int:
+    """What stands for a phase in the key of a stream; a hash has 64 bits, the first one set, and so is no other."""
+    known = _PHASES.get(phase)
+    if known is not None:
+        return known
+    return int.from_bytes(hashlib.sha256(phase.encode()).digest()[:8]) | 2**63
 
 
 def augmenting(seed: int, rank: int, number: int, phase: Phase, epoch: int) -> np.random.Generator:
     """What an epoch's minibatches are augmented with, in their order; arguments as in `batch_order`."""
-    return stream(seed, Purpose.AUGMENT, rank, number, _PHASES[phase], epoch)
+    return stream(seed, Purpose.AUGMENT, rank, number, _key(phase), epoch)
 
 
 class Batches:

@@ -25,15 +25,16 @@ def describe(error: BaseException) -> str:
 
 
 @contextmanager
-def blame(what: str, hint: Callable[[], str] = lambda: "") -> Iterator[None]:
-    """Report whatever a user's code raises as one TaskError; its traceback stays attached for ``--debug``.
+def blame(what: str, hint: Callable[[], str] = lambda: "", kind: type[DpeerError] = TaskError) -> Iterator[None]:
+    """Report whatever a user's code raises as one error; its traceback stays attached for ``--debug``.
 
     Args:
         what: The start of the message: whose code it was and what it was doing.
         hint: Asked what would be right, if that can be told; for the end of the message.
+        kind: What is raised: the fault of a task, if not of something else.
 
     Raises:
-        TaskError: The block raised something that is not dpeer's own.
+        DpeerError: Of the class `kind`: the block raised something that is not dpeer's own.
     """
     try:
         yield
@@ -41,7 +42,7 @@ def blame(what: str, hint: Callable[[], str] = lambda: "") -> Iterator[None]:
         raise
     except Exception as error:
         advice = hint()
-        raise TaskError(f"{what}: {describe(error)}{f' ({advice})' if advice else ''}") from error
+        raise kind(f"{what}: {describe(error)}{f' ({advice})' if advice else ''}") from error
 
 
 def lone_sample_hint(model: nn.Module, samples: int, batch_size: int) -> str:

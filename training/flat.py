@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -10,14 +10,25 @@ from torch import Tensor
 from dpeer.training.device import CPU
 from dpeer.training.split import Named
 
-Phase = Literal["head", "body", "model", "personal", "finetune", "screen"]
-"""What is being trained: the parts of the model, or all of it ("model"; "personal" and "finetune" where an algorithm
-does so a second time in a round; "screen" where it only looks at a gradient)."""
+Phase = str
+"""What is being trained: "head", "body" or "model", or any other name where an algorithm trains once more in a round.
+Each has random streams of its own."""
 
 
 def new_vector(count: int, device: torch.device = CPU) -> Tensor:
     """A vector of zeros, float32 and on that device whatever a user's set_default_dtype or set_default_device says."""
     return torch.zeros(count, dtype=torch.float32, device=device)
+
+
+class Exchanged(Protocol):
+    """Values that peers exchange, shape (count,), float32."""
+
+    data: Tensor
+    count: int
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What the vector holds, in plain JSON values; offsets count elements."""
 
 
 class Flat:

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import Tensor
-
-from dpeer.exceptions import CheckpointError, TaskError
+from dpeer.exceptions import TaskError
 from dpeer.privacy import Protection, Unprotected
 from dpeer.training import payload, store
-from dpeer.training.algorithms import find_algorithm
-from dpeer.training.codecs import Private, Weigh
+from dpeer.training.algorithms import Algorithm, find_algorithm
+from dpeer.training.algorithms.own import blamed, extras_of, new_algorithm
+from dpeer.training.checkpoints import Checkpoints
+from dpeer.training.codecs import Weigh
 from dpeer.training.codecs.choosing import choose_codec
-from dpeer.training.device import HOST, Compute, host
+from dpeer.training.description import Description
+from dpeer.training.device import HOST, Compute
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.hyperparameters import Hyperparameters
-from dpeer.training.judge import Judge
 from dpeer.training.payload import Payload
 from dpeer.training.randomness import GlobalGenerators, Purpose
-from dpeer.training.saved import LAST
-from dpeer.training.snapshots import Snapshots
+from dpeer.training.selection import ModelSelection
+from dpeer.training.snapshots import Snapshots, Stateful
 from dpeer.training.split import frozen_alike, split
 from dpeer.training.task import Task, claim
 from dpeer.training.trainer import Trainer
 
-_FORMAT = 1
 
-
-class Learner:
+class Learner(Description):
     """Trains, releases, mixes and evaluates one peer's model; implements `dpeer.peer`'s protocol of that name.
 
     All methods but `interrupt` and `room` are called from one thread at a time, in the round loop's order: train,
@@ -39,7 +36,7 @@ class Learner:
 
     Args:
         task: The model and the data, as a task factory returned them.
-        algorithm: Its name, one of `ALGORITHMS`.
+        algorithm: Its name, one of `ALGORITHMS`, or what else `find_algorithm` takes, such as a class.
         hyperparameters: The numbers that steer training.
         rank: This peer.
         seed: The federation's seed, not negative; equal on all peers.
@@ -50,9 +47,11 @@ class Learner:
         compute: On which device, where the model and the data are moved to, and how.
         protection: Differential privacy for what leaves the peer; None sends bodies as they are.
         unprotected: Where it is written down that bodies left as they are.
+        options: The algorithm's options, by name; its defaults for those that are not given.
 
     Raises:
-        UnknownName: No such algorithm.
+        UnknownName: No such algorithm, or option of it.
+        AlgorithmError: A class that cannot be used as an algorithm, or an option that cannot be what was given.
         TaskError: The model cannot be trained by it, or ``keep="best"`` without validation data.
         ConfigurationError: The algorithm has a way of its own to send bodies and cannot quantize or protect them.
     """
@@ -60,7 +59,7 @@ class Learner:
     def __init__(
         self,
         task: Task,
-        algorithm: str,
+        algorithm: str | type[Algorithm],
         hyperparameters: Hyperparameters | None = None,
         *,
         rank: int,
@@ -71,6 +70,7 @@ class Learner:
         compute: Compute = HOST,
         protection: Protection | None = None,
         unprotected: Unprotected | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         for option, value, other in (("keep", keep, "last"), ("evaluate-on", evaluate_on, "test")):
             if value in ("best", "validation") and task.validation is None:
@@ -78,100 +78,30 @@ class Learner:
                     f"--{option} {value} needs validation data: hold some out with --validation 0.1 (your own task: "
                     f"give it `validation=`), or use --{option} {other}"
                 )
-        self._algorithm = find_algorithm(algorithm)()
+        made = self._algorithm = new_algorithm(find_algorithm(algorithm), options or {})
         claim(task.model)
-        parts = split(task.model, task.head, self._algorithm.shares, algorithm)
+        parts = split(task.model, task.head, made.shares, made.name)
         frozen = frozen_alike(task.model, task.head) if self.shares else {}
         h = hyperparameters or Hyperparameters()
         self._generators = GlobalGenerators(seed, rank, compute.device, draws=task.draws)
         with compute.reporting():
             if not compute.on_host:
                 task.model.to(compute.device)  # parameters stay the same objects
-            self._trainer = Trainer(task, parts, h, rank=rank, seed=seed, compute=compute, generators=self._generators)
-            self._judge = Judge(task, keep, evaluate_on, compute)
-        self._rank, self._seed = rank, seed
-        self._model = task.model
-        self._algorithm.start(self._trainer)
+            self._trainer = Trainer(
+                task, parts, h, rank=rank, seed=seed, compute=compute, generators=self._generators,
+                extras=extras_of(made, parts),
+            )  # fmt: skip
+            self._selection = ModelSelection(task, keep, evaluate_on, compute)
+        self._rank, self._model = rank, task.model
+        with blamed(made, "start"):
+            made.start(self._trainer)
         self._protection, self._unprotected = protection, unprotected
-        self._codec = choose_codec(self._algorithm, self._trainer, protection, steady=steady)
-        self._snapshots = Snapshots(self._trainer, {"algorithm": self._algorithm, "codec": self._codec})
-        self._digest = payload.digest(self._trainer.body.data, frozen)
+        self._codec = choose_codec(made, self._trainer, protection, steady=steady)
+        kept: dict[str, Stateful] = {"algorithm": made, "codec": self._codec, "extras": self._trainer.extras}
+        self._snapshots = Snapshots(self._trainer, kept)
+        self._checkpoints = Checkpoints(made, self._trainer, self._snapshots, self._selection, protection)
+        self._digest = payload.digest(self._trainer.shared.data, frozen)
         self._mixed = False
-
-    # What the handshake and the logs need.
-
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """What a payload holds: ``{"dtype", "count", "parameters": [{"name", "shape", "offset"}, ...]}``."""
-        return self._trainer.body.manifest
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 (hex) of the initial body's bytes, and of the frozen parameters outside the head if there are any."""
-        return self._digest
-
-    @property
-    def payload_bytes(self) -> int:
-        """The most bytes that one payload may have."""
-        return self._codec.payload_bytes if self.shares else 0
-
-    def room(self) -> memoryview | None:
-        """Writable memory to put together a neighbor's payload in, of `payload_bytes`; None to take it as it came.
-
-        It is page-locked where the body is on a GPU. It may be given out again when nothing refers to it any more. Any
-        thread may call this.
-        """
-        return self._codec.room()
-
-    @property
-    def shares(self) -> bool:
-        """Whether anything leaves the peer at all."""
-        return self._algorithm.shares != "nothing"
-
-    @property
-    def body_parameters(self) -> int:
-        """How many trained parameters neighbors get."""
-        return self._trainer.body.count
-
-    @property
-    def head_parameters(self) -> int:
-        """How many trained parameters stay at home."""
-        return self._algorithm.at_home(self._trainer)
-
-    @property
-    def gradients(self) -> int:
-        """For how many samples a gradient has been computed since the learner was made."""
-        return self._trainer.gradients
-
-    @property
-    def best_round(self) -> int | None:
-        """The round of the best model so far; None without ``keep="best"`` or before the first."""
-        return self._judge.best_round
-
-    @property
-    def privacy(self) -> dict[str, Any] | None:
-        """What the peer's releases have cost so far, plain JSON values with "epsilon" and "delta"; None without DP."""
-        return self._codec.spent if isinstance(self._codec, Private) else None
-
-    @property
-    def num_samples(self) -> int:
-        """How many training samples this peer has."""
-        return self._trainer.num_samples
-
-    @property
-    def body(self) -> Tensor:
-        """A copy of the body as it is now, shape (body_parameters,), on the host; for consensus distances."""
-        return host(self._trainer.body.data)
-
-    @property
-    def compute(self) -> Compute:
-        """On which device and how."""
-        return self._trainer.compute
-
-    @property
-    def has_images(self) -> bool:
-        """Whether the model's inputs are images, which `Compute.channels_last` is about."""
-        return self._trainer.data.has_images
 
     @contextmanager
     def _calling(self, purpose: Purpose, number: int) -> Iterator[None]:
@@ -199,9 +129,9 @@ class Learner:
             Interrupted: `interrupt` was called; the model is as after the last whole minibatch.
             TaskError: The task's model, loss or data raised.
         """
-        self._trainer.number, self._trainer.loss = number, None
+        self._trainer.begin(number)
         self._mixed = False
-        with self._calling(Purpose.TRAIN, number):
+        with self._calling(Purpose.TRAIN, number), blamed(self._algorithm, "train"):
             self._algorithm.train(self._trainer)
         return self._trainer.loss
 
@@ -229,12 +159,12 @@ class Learner:
         """
         with self._calling(Purpose.EVALUATE, self._trainer.number):
             with self._predicting():
-                found = self._judge.test()
-            if self._judge.keeps_best and (self._mixed or not self.shares):
+                found = self._selection.test()
+            if self._selection.keeps_best and (self._mixed or not self.shares):
                 with self._predicting():
-                    better = self._judge.is_best(self._trainer.number)
+                    better = self._selection.is_best(self._trainer.number)
                 if better:
-                    self._judge.best = self._snapshots.take()
+                    self._selection.best = self._snapshots.take()
         return found
 
     @contextmanager
@@ -263,7 +193,7 @@ class Learner:
         if row.keys() != received.keys() | {self._rank}:
             raise ValueError(f"weights are for ranks {sorted(row)}, bodies from {sorted(received)} and own")
         self._codec.mix(received, row)
-        self._mixed = True
+        self._after_mixing()
 
     def mix_sound(self, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
         """Mix as `mix` does, of any payloads those that `check` lets pass.
@@ -276,12 +206,22 @@ class Learner:
             Whose payload was left out, and why.
         """
         refused = self._codec.mix_sound(received, weigh)
-        self._mixed = True
+        self._after_mixing()
         return refused
+
+    def _after_mixing(self) -> None:
+        """The algorithm's turn. What it then changes is the next update's, unless it looks at nothing private."""
+        self._mixed = True
+        if type(self._algorithm).mixed is Algorithm.mixed:
+            return
+        with self._calling(Purpose.MIXED, self._trainer.number), blamed(self._algorithm, "mixed"):
+            self._algorithm.mixed(self._trainer)
+        if not self._algorithm.mixed_uses_data:
+            self._codec.rebase()
 
     def sit_out(self, number: int) -> None:
         """Let round `number` go by without this peer."""
-        self._trainer.number, self._trainer.loss = number, None
+        self._trainer.begin(number)
         self._algorithm.sit_out()
 
     def finish(self, number: int) -> float | None:
@@ -294,8 +234,8 @@ class Learner:
             Interrupted: `interrupt` was called; nothing has changed.
             TaskError: The task's model, loss or data raised.
         """
-        self._trainer.number, self._trainer.loss = number, None
-        with self._calling(Purpose.FINISH, number):
+        self._trainer.begin(number)
+        with self._calling(Purpose.FINISH, number), blamed(self._algorithm, "finish"):
             self._algorithm.finish(self._trainer)
         return self._trainer.loss
 
@@ -305,32 +245,13 @@ class Learner:
 
     # Files.
 
-    @property
-    def _identity(self) -> dict[str, Any]:
-        return {
-            "format": _FORMAT,
-            "algorithm": self._algorithm.name,
-            "rank": self._rank,
-            "seed": self._seed,
-            "body": self._trainer.body.manifest,
-            "head": self._trainer.head.manifest,
-            "quantize": self._trainer.hyperparameters.quantize,
-            "wire_dtype": self._trainer.hyperparameters.wire_dtype,
-            **self._algorithm.plan(self._trainer),
-        }
-
     def save(self, directory: Path) -> None:
         """Write everything that a resumed run needs, into an existing, empty folder.
 
         Raises:
             OSError: The folder cannot be written.
         """
-        best = self._judge.best
-        states = {LAST: self._snapshots.take()} | ({"best": best} if best is not None else {})
-        rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self.best_round}
-        rest |= {"best_loss": self._judge.best_loss if best is not None else None}
-        rest |= {"releases": None if self._protection is None else self._protection.ledger.releases}
-        store.save(directory, states, self._identity | rest)
+        self._checkpoints.save(directory)
 
     def load(self, directory: Path) -> None:
         """Take up the state that `save` left in the folder; the learner is as it was then, to the bit.
@@ -338,27 +259,7 @@ class Learner:
         Raises:
             CheckpointError: The files are missing, damaged, or of another run, task or algorithm.
         """
-        states, rest = store.load(directory, self._identity)
-        try:
-            number, best_round = int(rest["round"]), rest["best_round"]
-            last, best = states[LAST], states.get("best")
-            best_loss = math.inf if best is None else float(rest["best_loss"])
-            charged = int(rest.get("releases") or 0)
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"the checkpoint in {directory} is damaged: {error!r}") from error
-        if charged and self._protection is None:
-            raise CheckpointError(
-                f"the checkpoint in {directory} is of a private run: go on with its --privacy client, or start over "
-                "with --overwrite"
-            )
-        if self._protection is not None and self._protection.ledger.releases < charged:
-            raise CheckpointError(
-                f"the checkpoint in {directory} has {charged} private releases, the ledger fewer: restore the ledger "
-                "as it was last (an older copy will not do): what was released has to be counted"
-            )
-        self._snapshots.put(last)
-        self._trainer.number = number
-        self._judge.best, self._judge.best_loss, self._judge.best_round = best, best_loss, best_round
+        self._checkpoints.load(directory)
         self._mixed = True  # a checkpoint is of the end of a round
 
     def write_model(self, path: Path) -> None:
@@ -369,7 +270,7 @@ class Learner:
         Raises:
             OSError: The file cannot be written.
         """
-        best = self._judge.best
+        best = self._selection.best
         current = None if best is None else self._snapshots.take()
         if best is not None:
             self._snapshots.put(best)

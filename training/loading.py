@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
-import importlib
-import importlib.util
 import inspect
-import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import fields, replace
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 from dpeer.exceptions import ConfigurationError, DpeerError, TaskError, UnknownName
 from dpeer.training.errors import describe
+from dpeer.training.given import given as handed_over
+from dpeer.training.importing import imported
 from dpeer.training.partitions import check_spec
 from dpeer.training.randomness import LOCK, seed_globals
 from dpeer.training.task import Task
 from dpeer.training.tasks import BUILTIN_TASKS, Choices
-
-_files: dict[Path, ModuleType] = {}
 
 
 def load_task(
@@ -68,73 +62,30 @@ def load_task(
             factory = BUILTIN_TASKS[spec].factory()
             way = choices.partition or BUILTIN_TASKS[spec].partition
             check_spec(way)
-            bound = replace(choices, partition=way)
+            bound = choices.model_copy(update={"partition": way})
             return replace(_made(spec, factory, place, init_seed, {"choices": bound}, given), draws=False)
         _check_own(spec, choices)
+        if (factory := handed_over(spec)) is not None:
+            task = _made(spec, factory, place, init_seed, {}, given)
+            return task if choices.head_prefixes is None else replace(task, head=choices.head_prefixes)
         where, _, name = spec.rpartition(":")
-        path = Path(where) if where.endswith(".py") or "/" in where else None
-        with _on_path(path.resolve().parent if path else Path.cwd()):
-            module = _import(spec, where, path)
+        with imported(f"task {spec!r}", where, TaskError) as module:
             task = _made(spec, _attribute(spec, module, name), place, init_seed, {}, given)
-        return task if choices.head is None else replace(task, head=choices.head)
+        return task if choices.head_prefixes is None else replace(task, head=choices.head_prefixes)
 
 
 def _check_own(spec: str, choices: Choices) -> None:
     """Refuse what only built-in tasks leave to choose; the head is a user's own task's to choose, too."""
-    chosen = next((f for f in fields(Choices) if f.name != "head" and getattr(choices, f.name) != f.default), None)
+    others = ((name, field.default) for name, field in Choices.model_fields.items() if name != "head")
+    chosen = next((name for name, default in others if getattr(choices, name) != default), None)
     if chosen is None:
         return
-    value = getattr(choices, chosen.name)
-    said = f"--{chosen.name.replace('_', '-')}" + ("" if value is True else f" {value}")
+    value = getattr(choices, chosen)
+    said = f"--{chosen.replace('_', '-')}" + ("" if value is True else f" {value}")
     raise ConfigurationError(
         f"{said} is for built-in tasks ({', '.join(BUILTIN_TASKS)}): {spec!r} brings its own data and model; pass it "
         "a --task-option, and use dpeer.training.partition and dpeer.training.build_model in the factory"
     )
-
-
-@contextmanager
-def _on_path(folder: Path) -> Iterator[None]:
-    """Let the user's modules import their siblings, as they can when run as a script.
-
-    First on the path while they are imported; afterwards last, for imports inside functions.
-    """
-    entry = str(folder)
-    sys.path.insert(0, entry)
-    try:
-        yield
-    finally:
-        sys.path.remove(entry)
-        if entry not in sys.path:
-            sys.path.append(entry)
-
-
-def _import(spec: str, where: str, path: Path | None) -> ModuleType:
-    if path is not None and not path.is_file():
-        raise TaskError(f"task {spec!r}: there is no file {str(path)!r} (the current folder is {Path.cwd()})")
-    try:
-        return importlib.import_module(where) if path is None else _import_file(path.resolve())
-    # A script without a main guard may well exit.
-    except (Exception, SystemExit) as error:
-        raise TaskError(f"task {spec!r} cannot be imported: {describe(error)}") from error
-
-
-def _import_file(path: Path) -> ModuleType:
-    """Import a file under a name of its own, once: neither its stem nor its folder needs to be unique."""
-    if path in _files:
-        return _files[path]
-    name = f"dpeer_task_{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-    found = importlib.util.spec_from_file_location(name, path)
-    if found is None or found.loader is None:
-        raise ImportError(f"not a Python file: {path}")
-    module = importlib.util.module_from_spec(found)
-    sys.modules[name] = module  # dataclasses and pickle look a class's module up by name
-    try:
-        found.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    _files[path] = module
-    return module
 
 
 def _attribute(spec: str, module: ModuleType, name: str) -> Callable[..., Any]:
@@ -159,7 +110,7 @@ def _made(
 ) -> Task:
     for reserved in bound.keys() & options.keys():
         raise TaskError(f"task {spec!r}: {reserved!r} is not a task option")
-    if bound and (word := next((f.name for f in fields(Choices) if f.name in options), None)):
+    if bound and (word := next((name for name in Choices.model_fields if name in options), None)):
         raise TaskError(f"task {spec!r}: {word!r} is not a task option; use --{word.replace('_', '-')}")
     if bound:
         taken = [p.name for p in inspect.signature(factory).parameters.values() if p.kind is p.KEYWORD_ONLY]

@@ -40,6 +40,7 @@ class Purpose(IntEnum):
     SUBSET = 7
     AUGMENT = 8
     SPARSIFY = 9
+    MIXED = 10
 
 
 def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
@@ -100,7 +101,7 @@ class GlobalGenerators:
         Raises:
             TaskError: The task draws, and has said that it does not.
         """
-        kind = Purpose.TRAIN if purpose is Purpose.FINISH else purpose  # it trains, too
+        kind = Purpose.TRAIN if purpose in (Purpose.FINISH, Purpose.MIXED) else purpose  # they may train, too
         if self._draws.get(kind) is False:
             with self._watched(kind):
                 yield

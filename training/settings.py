@@ -8,6 +8,7 @@ from pydantic import BeforeValidator
 
 from dpeer.sections import Mark, Section, setting
 from dpeer.training.given import reference
+from dpeer.training.schedules import PATTERN
 
 Named = Annotated[str, BeforeValidator(reference)]
 """The name of something, or the very thing, which gets one."""
@@ -136,7 +137,20 @@ class StepSettings(Section):
         gt=0,
     )
     lr_decay: float = setting(
-        0.995, "both learning rates are multiplied by it every round", mark=Mark.SHARED, group=_TRAINING, gt=0, le=1
+        0.995,
+        "both learning rates are multiplied by it every round (lr-schedule)",
+        mark=Mark.SHARED,
+        group=_TRAINING,
+        gt=0,
+        le=1,
+    )
+    lr_schedule: str = setting(
+        "exponential",
+        "how learning rates change: exponential (times lr-decay every round), step:N (times lr-decay every N rounds), "
+        "or cosine (to zero over the rounds)",
+        mark=Mark.SHARED,
+        group=_TRAINING,
+        pattern=PATTERN,
     )
     momentum: float = setting(
         0.9,

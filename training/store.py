@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -121,12 +122,15 @@ def save(directory: Path, states: Mapping[str, State], rest: Mapping[str, Any]) 
     (directory / REST).write_text(json.dumps(rest) + "\n", encoding="utf-8")
 
 
-def load(directory: Path, expected: Mapping[str, Any]) -> tuple[dict[str, State], dict[str, Any]]:
+def load(
+    directory: Path, expected: Mapping[str, Any], assumed: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[dict[str, State], dict[str, Any]]:
     """Read what `save` wrote.
 
     Args:
         directory: The folder.
         expected: Values that must be the same as when it was written.
+        assumed: What those were that an older checkpoint does not say.
 
     Returns:
         The states by name, and the JSON values.
@@ -136,6 +140,7 @@ def load(directory: Path, expected: Mapping[str, Any]) -> tuple[dict[str, State]
     """
     try:
         rest = json.loads((directory / REST).read_text(encoding="utf-8"))
+        rest = {**assumed, **rest}
         for key, value in expected.items():
             if rest[key] != value:
                 raise CheckpointError(

@@ -2,37 +2,30 @@
 
 from __future__ import annotations
 
-import math
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from dpeer.exceptions import Interrupted, TaskError
-from dpeer.training.augmentation import augmented
-from dpeer.training.batches import Batches, augmenting, batch_order, predict
+from dpeer.exceptions import TaskError
+from dpeer.training.batches import Batches, predict
 from dpeer.training.device import HOST, Compute
 from dpeer.training.errors import batch_hint, blame, lone_sample_hint
-from dpeer.training.flat import Flat, Phase, new_vector
+from dpeer.training.extras import Extended, Extras
+from dpeer.training.flat import Exchanged, Flat, Phase, new_vector
+from dpeer.training.gradients import Gradient, plain
 from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.minibatches import Batch, Minibatches
 from dpeer.training.randomness import GlobalGenerators
-from dpeer.training.sgd import Momentum, clip_gradient, sam_gradient
+from dpeer.training.schedules import factor
+from dpeer.training.sgd import Momentum, Optimizer, Step, clip_gradient
 from dpeer.training.split import Split
 from dpeer.training.task import Loss, Task
 from dpeer.training.untrained import Untrained
-
-
-class Batch(NamedTuple):
-    """A minibatch of the peer's training data."""
-
-    inputs: Any
-    targets: Any
-    size: int
 
 
 class Trainer:
@@ -46,17 +39,19 @@ class Trainer:
         seed: The federation's seed, for the batch order.
         compute: Where and how; the model is there already.
         generators: What the task may draw from; if None, as for any task of which nothing is known.
+        extras: How many values travel beside the body, by name.
 
     Attributes:
         body: The parameters that are shared; all of them, or none, for algorithms that do not divide the model.
         head: The parameters that stay at home.
         model: All trainable parameters, body first; the same memory.
+        extras: What travels and is mixed beside the body, by name; vectors of zeros at first, to be changed in place.
+        shared: What travels and is mixed: extras and body; the same memory.
         module: The task's model.
         untrained: What else of it changes.
         task: As given.
         data: The training data.
         number: The round, from 0; the learner sets it.
-        loss: Sample-weighted mean of the (unperturbed) minibatch losses of the last epoch; None before the first.
         gradients: For how many samples a gradient of the loss has been computed so far in this process.
     """
 
@@ -70,25 +65,30 @@ class Trainer:
         seed: int,
         compute: Compute = HOST,
         generators: GlobalGenerators | None = None,
+        extras: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self.hyperparameters = hyperparameters
         self.task, self.module, self.compute = task, task.model, compute
         shared = sum(parameter.numel() for _, parameter in split.body)
         total = shared + sum(parameter.numel() for _, parameter in split.head)
-        data, grad = new_vector(total, compute.device), new_vector(total, compute.device)
+        beside = sum(extras.values())
+        # Extras, body and head, so that what travels is one vector, and so is what is trained.
+        everything, grad = new_vector(beside + total, compute.device), new_vector(total, compute.device)
+        data = everything[beside:]
         self.body = Flat("body" if split.head else "model", split.body, data[:shared], grad[:shared])
         self.head = Flat("head" if split.body else "model", split.head, data[shared:], grad[shared:])
         self.model = Flat("model", [*split.body, *split.head], data, grad)
+        self.extras = Extras(extras, everything[:beside])
+        together = everything[: beside + shared]
+        self.shared: Exchanged = Extended(self.extras, self.body, together) if extras else self.body
         self.untrained = Untrained(task.model, self.body, self.head)
         self.number = 0
-        self.loss: float | None = None
         self.gradients = 0
         self.data = Batches("train", task.train, task.collate, compute)
         self.rank, self.seed = rank, seed
         self._objective: Loss = compute.own(task.loss or cross_entropy, task.model)
         self._generators = generators or GlobalGenerators(seed, rank, compute.device)
-        self._noted: deque[tuple[Tensor, int]] = deque()
-        self._stop = threading.Event()
+        self._minibatches = Minibatches(self.data, task.augment, hyperparameters, rank=rank, seed=seed)
 
     @property
     def num_samples(self) -> int:
@@ -97,7 +97,11 @@ class Trainer:
 
     def interrupt(self) -> None:
         """Make training raise before its next minibatch. Any thread may call this."""
-        self._stop.set()
+        self._minibatches.interrupt()
+
+    def begin(self, number: int) -> None:
+        """A round begins, in which nothing has been trained so far."""
+        self.number, self._minibatches.loss = number, None
 
     def fit(
         self,
@@ -105,23 +109,23 @@ class Trainer:
         *,
         epochs: int,
         lr: float,
-        rho: float = 0.0,
+        gradient: Gradient = plain,
+        step: Step | None = None,
         phase: Phase | None = None,
-        adjust: Callable[[], object] | None = None,
-        project: Callable[[], object] | None = None,
+        beside: Sequence[tuple[Flat, float]] = (),
     ) -> None:
         """Train some parameters on the peer's data while the others stay as they are.
 
-        Momentum starts at zero. An empty part is left alone: there is nothing to train.
+        On each minibatch: gradient, `grad_clip`, step. An empty part is left alone: there is nothing to train.
 
         Args:
             part: `body`, `head` or `model`.
             epochs: Passes over the data.
             lr: Learning rate at round 0; it is decayed to this round's here.
-            rho: Radius of SAM's perturbation of `part`; 0 for plain SGD.
+            gradient: What a step is made with; see `dpeer.training.gradients`.
+            step: Makes the optimizer, one for each call; `momentum` if None, which starts at zero.
             phase: Decides about the order of the samples; the part's own if None.
-            adjust: Called before each step, to add to ``part.grad``.
-            project: Called after each step, to put ``part.data`` back to where it may be.
+            beside: Other parameters that are stepped along, each with its learning rate; `gradient` leaves theirs, too.
 
         Raises:
             Interrupted: `interrupt` was called; the parameters are as after the last whole minibatch.
@@ -129,25 +133,25 @@ class Trainer:
         """
         if not part.count:
             return
-        h = self.hyperparameters
-        lr = self.decayed(lr)
-        optimizer = Momentum(part, h.momentum, h.weight_decay)
-        kept = torch.empty_like(part.data) if rho else None
+        clip, make = self.hyperparameters.grad_clip, step or self.momentum
+        stepped = [(flat, make(flat), self.decayed(rate)) for flat, rate in ((part, lr), *beside)]
         with self.training(part):
             for batch in self.minibatches(phase or part.phase, epochs):
-                loss = self.gradient(part, batch) if kept is None else self._sam_gradient(part, batch, rho, kept)
-                if adjust is not None:
-                    adjust()
-                if h.grad_clip is not None:
-                    clip_gradient(part, h.grad_clip)
-                optimizer.step(lr)
-                if project is not None:
-                    project()
+                loss = gradient(self, part, batch)
+                for flat, optimizer, rate in stepped:
+                    if clip is not None:
+                        clip_gradient(flat, clip)
+                    optimizer.step(rate)
                 self.note(loss, batch)
 
+    def momentum(self, flat: Flat) -> Optimizer:
+        """SGD with the momentum and weight decay of the hyperparameters, from zero momentum."""
+        return Momentum(flat, self.hyperparameters.momentum, self.hyperparameters.weight_decay)
+
     def decayed(self, lr: float) -> float:
-        """A learning rate of round 0 as it is in this round."""
-        return lr * self.hyperparameters.lr_decay**self.number
+        """A learning rate of round 0 as it is in this round, by `lr_schedule`."""
+        h = self.hyperparameters
+        return lr * factor(h.lr_schedule, self.number, decay=h.lr_decay, rounds=h.rounds)
 
     @contextmanager
     def training(self, part: Flat) -> Iterator[None]:
@@ -162,39 +166,17 @@ class Trainer:
             yield
 
     def minibatches(self, phase: Phase, epochs: int) -> Iterator[Batch]:
-        """The peer's data, `epochs` times, each time in another order; or as many minibatches as `local_steps` says.
-
-        They are augmented where the task says how.
-
-        Raises:
-            Interrupted: `interrupt` was called.
-            TaskError: The data cannot be read or augmented.
-        """
-        h, augment = self.hyperparameters, self.task.augment
-        an_epoch = math.ceil(self.num_samples / h.batch_size)
-        steps = epochs * an_epoch if h.local_steps is None else math.ceil(h.local_steps * epochs / h.body_epochs)
-        self._noted = deque(maxlen=an_epoch)
-        for step in range(steps):
-            epoch, index = divmod(step, an_epoch)
-            if not index:
-                order = batch_order(self.num_samples, self.seed, self.rank, self.number, phase, epoch)
-                chunks = torch.split(self.data.located(order), h.batch_size)
-                if augment is not None:
-                    generator = augmenting(self.seed, self.rank, self.number, phase, epoch)
-            if self._stop.is_set():
-                raise Interrupted("training was asked to stop")
-            inputs, targets = self.data.take(chunks[index])
-            if augment is not None:
-                inputs = self.compute.lay_out(augmented(augment, inputs, generator))
-            yield Batch(inputs, targets, len(chunks[index]))
-        if self._noted:
-            weights = torch.tensor([count for _, count in self._noted], dtype=torch.float64, device="cpu")
-            losses = torch.stack([loss for loss, _ in self._noted]).cpu().double()
-            self.loss = (losses @ weights / weights.sum()).item()
+        """This round's minibatches: see `Minibatches.of`."""
+        return self._minibatches.of(self.number, phase, epochs)
 
     def note(self, loss: Tensor, batch: Batch) -> None:
         """Remember the loss of a minibatch: `loss` becomes the mean over the last epoch's."""
-        self._noted.append((loss, batch.size))
+        self._minibatches.note(loss, batch)
+
+    @property
+    def loss(self) -> float | None:
+        """Sample-weighted mean of the (unperturbed) minibatch losses of the last epoch; None where there was none."""
+        return self._minibatches.loss
 
     def gradient(self, part: Flat, batch: Batch) -> Tensor:
         """Compute the minibatch's gradient into ``part.grad``; return its loss, a scalar."""
@@ -208,16 +190,20 @@ class Trainer:
         self.gradients += batch.size
         return loss.detach()
 
-    def _sam_gradient(self, part: Flat, batch: Batch, rho: float, kept: Tensor) -> Tensor:
-        """SAM's gradient and the loss. The second pass draws the same as the first, and moves no running statistics."""
+    def repeating(self) -> Callable[[], AbstractContextManager[None]]:
+        """What begins a block in which the task draws what it will draw from now on once more.
+
+        The block moves no running statistics: it is the second look at a minibatch.
+        """
         rewind = self._generators.rewinding()
 
-        def again() -> None:
+        @contextmanager
+        def repeated() -> Iterator[None]:
             rewind()
             with self.untrained.kept():
-                self.gradient(part, batch)
+                yield
 
-        return sam_gradient(part, lambda: self.gradient(part, batch), rho, kept, again)
+        return repeated
 
     def outputs(self, batch: Batch) -> Any:
         """What the model makes of a minibatch; to be called, as `objective` is, within `Compute.autocast`."""

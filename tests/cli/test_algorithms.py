@@ -63,7 +63,7 @@ def test_json_lists_every_algorithm_as_it_describes_itself(listed: Command) -> N
             "messages": 0 if name == "local" else 1,
             "gradients": GRADIENTS[name],
             "defaults": dict(algorithm.defaults),
-            "options": list(algorithm.options),
+            "options": list(algorithm.settings()),
         }
 
 

@@ -29,6 +29,7 @@ class VectorLearner:
 
     best_round = None
     privacy = None
+    gradients = 0
 
     def __init__(self, rank, width=5, manifest=None, digest="same"):
         self.rank = rank
@@ -56,6 +57,7 @@ class VectorLearner:
 
     def train(self, number):
         self.on_train(number)
+        self.gradients += 10 * (self.rank + 1)
         if number == self.fail:
             raise RuntimeError("the data went away")
         if number == self.hold:
@@ -106,6 +108,7 @@ class VectorLearner:
         self.sat_out.append(number)
 
     def finish(self, number):
+        self.gradients += 5
         self.finished = number
 
     def interrupt(self):

@@ -42,6 +42,7 @@ def test_one_round_apart_is_fine(theirs):
         ),
         ({"manifest": {**MANIFEST, "dtype": "float16"}}, ["dtype", "float32", "float16"]),
         ({"manifest": {}}, ["conv.weight", "not set"]),
+        ({"manifest": {**MANIFEST, "count": 9, "extras": {"c": 3}}}, ["values beside the body", "{'c': 3}", "not set"]),
         ({"manifest": {**MANIFEST, "parameters": "junk"}}, ["conv.weight"]),
         ({"digest": "xyz"}, ["initial body", "abc", "xyz", "frozen parameters included", "before touching data"]),
         ({"next_round": 6}, ["round: 4 here, 6 at rank 1"]),

@@ -56,6 +56,9 @@ async def test_who_sits_out_neither_trains_nor_exchanges_and_says_so(federation,
         assert 0 < len(took_part) < ROUNDS, "the seed is one for which everyone sits out sometimes"
         entries = [json.loads(line) for line in (tmp_path / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()]
         assert [entry["round"] for entry in entries if entry["active"]] == took_part
+        samples = [10 * (rank + 1) * (number in took_part) for number in range(ROUNDS)]
+        samples[-1] += 5  # what is done after the last round is of that round
+        assert [entry["samples"] for entry in entries] == samples
         for entry in entries:
             if not entry["active"]:
                 assert entry["train_loss"] is None

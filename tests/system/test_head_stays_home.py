@@ -104,7 +104,7 @@ class Reference:
         self.bodies: list[bytes] = []
         self.heads: list[NDArray[np.float32]] = []
         tasks = [load_task(str(folder / "small.py") + ":task", rank, SIZE, SEED) for rank in range(SIZE)]
-        h = Hyperparameters(body_epochs=2, batch_size=8, rho=0.05)
+        h = Hyperparameters(body_epochs=2, batch_size=8)
         learners = [Learner(task, algorithm, h, rank=rank, seed=SEED) for rank, task in enumerate(tasks)]
         models = [task.model for task in tasks]
         self._note_heads(models)

@@ -13,7 +13,7 @@ import pytest
 
 from dpeer.privacy import Guarantee
 from dpeer.training import Learner
-from dpeer.training.judge import Judge
+from dpeer.training.selection import ModelSelection
 
 SIZE = 3
 PRIVATE = ("--privacy", "client", "--noise-multiplier", 2, "--clip-norm", 0.5)
@@ -57,8 +57,8 @@ def test_the_best_models_summary_says_what_the_whole_run_has_spent(
     task: str, schedule: tuple[str, ...], simulate: Callable[..., None], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    is_best = Judge.is_best  # noise decides which model is the best: here it is an early one
-    monkeypatch.setattr(Judge, "is_best", lambda judge, number: number < 2 and is_best(judge, number))
+    is_best = ModelSelection.is_best  # noise decides which model is the best: here it is an early one
+    monkeypatch.setattr(ModelSelection, "is_best", lambda selection, number: number < 2 and is_best(selection, number))
     path = tmp_path / "small.py"
     path.write_text(path.read_text().replace("test=Data(", "validation=Data(rank, 9), test=Data("))
     options = ("--task", task, *schedule, "--size", SIZE, "--rounds", 5, "--keep", "best", "--body-lr", 2)

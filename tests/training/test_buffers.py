@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from dpeer.exceptions import Interrupted, TaskError
-from dpeer.training import Hyperparameters, Learner, Task
+from dpeer.training import Hyperparameters, Learner, Task, find_algorithm, options_among
 
 Make = Callable[..., Task]
 Peer = Callable[..., Learner]
@@ -38,6 +38,12 @@ class Normed(nn.Module):
         return found
 
 
+def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> Learner:
+    """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
+    h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
+    return Learner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
+
+
 @pytest.fixture
 def peer(make_task: Make) -> Peer:
     def make(algorithm: str, *, samples: int = 50, model: Callable[[], nn.Module] = Normed, **changes: Any) -> Learner:
@@ -45,7 +51,7 @@ def peer(make_task: Make) -> Peer:
         torch.manual_seed(0)
         task = Task(model(), ("norm", "fc"), found.train, found.test)
         settings: dict[str, Any] = {"body_epochs": 1, "batch_size": 16, "finetune_epochs": 2}
-        return Learner(task, algorithm, Hyperparameters(**settings | changes), rank=0, seed=0)
+        return made(task, algorithm, settings | changes, rank=0, seed=0)
 
     return make
 

@@ -3,7 +3,6 @@
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,9 +19,8 @@ from dpeer.training.batches import batch_order
 from dpeer.training.sparsity import erk_densities
 
 SIZE, SAMPLES, SEED = 4, 22, 9
-H = Hyperparameters(
-    body_lr=0.1, momentum=0.9, lr_decay=0.9, body_epochs=2, batch_size=8, sparsity=0.5, prune_rate=0.7, rounds=5
-)
+H = Hyperparameters(body_lr=0.1, momentum=0.9, lr_decay=0.9, body_epochs=2, batch_size=8, rounds=5)
+SPARSITY, PRUNE_RATE = 0.5, 0.7
 LAYERS = {"body.weight": (9, 6), "body.bias": (9,), "fc.weight": (3, 9), "fc.bias": (3,)}
 COUNT = 93
 Named = dict[str, Tensor]
@@ -53,9 +51,10 @@ def data(rank: int) -> tuple[Tensor, Tensor]:
     return torch.tensor(inputs, dtype=torch.float32), torch.tensor(labels)
 
 
-def learner(rank: int = 0, h: Hyperparameters = H, algorithm: str = "dis-pfl") -> Learner:
+def learner(rank: int = 0, algorithm: str = "dis-pfl", h: Hyperparameters = H, sparsity: float = SPARSITY) -> Learner:
     dataset = TensorDataset(*data(rank))
-    return Learner(Task(net(), ("fc",), dataset, dataset), algorithm, h, rank=rank, seed=SEED)
+    options = {"sparsity": sparsity, "prune_rate": PRUNE_RATE} if algorithm == "dis-pfl" else {}
+    return Learner(Task(net(), ("fc",), dataset, dataset), algorithm, h, rank=rank, seed=SEED, options=options)
 
 
 def layers_of(flat: Tensor) -> Named:
@@ -102,7 +101,7 @@ class Plain:
         rows = batch_order(SAMPLES, SEED, self.rank, number, "screen", 0)[: H.batch_size]
         self.model.zero_grad()
         cross_entropy(self.model(self.x[rows]), self.y[rows]).backward()
-        share = H.prune_rate / 2 * (1 + math.cos(math.pi * number / H.rounds))
+        share = PRUNE_RATE / 2 * (1 + math.cos(math.pi * number / H.rounds))
         return {name: self.exchange(name, p, share) for name, p in self.model.named_parameters()}
 
     def exchange(self, name: str, parameter: Tensor, share: float) -> Tensor:
@@ -186,7 +185,7 @@ def test_every_layer_keeps_its_number_of_weights(gossip: Callable[..., None]) ->
         return [[int(mask.sum()) for mask in read(ours.release(0) or [])[0].values()] for ours in learners]
 
     start = held()
-    densities = erk([*LAYERS.values()], 1 - H.sparsity)
+    densities = erk([*LAYERS.values()], 1 - SPARSITY)
     assert start[0] == [int(d * math.prod(shape)) for d, shape in zip(densities, LAYERS.values(), strict=True)]
     for number in range(6):  # one more than planned: then nothing is exchanged any more, nothing breaks
         gossip(learners, 1, start=number)
@@ -210,9 +209,9 @@ def test_masks_settle_when_the_planned_rounds_are_over() -> None:
 
 
 def test_holding_everything_is_dfedavgm(gossip: Callable[..., None]) -> None:
-    h = Hyperparameters(body_epochs=2, batch_size=8, sparsity=0.0)
-    sparse = [learner(rank, h) for rank in range(SIZE)]
-    dense = [learner(rank, h, "dfedavgm") for rank in range(SIZE)]
+    h = Hyperparameters(body_epochs=2, batch_size=8)
+    sparse = [learner(rank, h=h, sparsity=0.0) for rank in range(SIZE)]
+    dense = [learner(rank, "dfedavgm", h) for rank in range(SIZE)]
     gossip(sparse, 3)
     gossip(dense, 3)
     for a, b in zip(sparse, dense, strict=True):
@@ -224,10 +223,10 @@ def test_holding_everything_is_dfedavgm(gossip: Callable[..., None]) -> None:
 
 def test_no_sparsity_holds_everything_and_too_much_is_refused() -> None:
     for sparsity in (0.0, 1e-9):
-        _, values = learner(h=replace(H, sparsity=sparsity)).release(0) or []
+        _, values = learner(sparsity=sparsity).release(0) or []
         assert memoryview(values).nbytes == 4 * COUNT
     with pytest.raises(TaskError, match=r"--sparsity 0\.95 leaves nothing of 'fc.bias'") as caught:
-        learner(h=replace(H, sparsity=0.95))
+        learner(sparsity=0.95)
     assert caught.value.exit_code == 2
 
 

@@ -186,7 +186,7 @@ def test_diverging_is_told_by_the_loss(make_task: Make) -> None:
 
 
 def test_training_nothing_has_no_loss(make_task: Make) -> None:
-    idle = Hyperparameters(body_epochs=0, head_epochs=0)
+    idle = Hyperparameters().model_copy(update={"body_epochs": 0, "head_epochs": 0})
     assert Learner(make_task(), "dfedmdc", idle, rank=0, seed=0).train(0) is None
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from dpeer.training import Hyperparameters, Learner, Task
+from dpeer.training import Hyperparameters, Learner, Task, find_algorithm, options_among
 from dpeer.training.batches import batch_order
 
 Vector = NDArray[np.float64]
@@ -42,12 +43,15 @@ def data(rank: int) -> tuple[Vector, Vector]:
     return x, x @ rng.normal(size=WIDTH) + 0.5 * rank
 
 
-def learner(rank: int, algorithm: str, h: Hyperparameters) -> Learner:
+def learner(rank: int, algorithm: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Learner:
+    named = {name: value for name, value in settings.items() if name in Hyperparameters.model_fields}
+    h = Hyperparameters().model_copy(update=named)  # epochs may be none
+    options = options_among(find_algorithm(algorithm), settings)
     torch.manual_seed(SEED)
     x, y = data(rank)
     dataset = TensorDataset(torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32))
     task = Task(model=Linear(), head=("v",), train=dataset, test=dataset, loss=half_square)
-    return Learner(task, algorithm, h, rank=rank, seed=SEED)
+    return Learner(task, algorithm, h, rank=rank, seed=SEED, options=options)
 
 
 class Peer:
@@ -58,8 +62,8 @@ class Peer:
         own: The vector that predicts, where an algorithm has one beside `w`.
     """
 
-    def __init__(self, rank: int, start: Vector, h: Hyperparameters) -> None:
-        self.rank, self.h, self.w = rank, h, start.copy()
+    def __init__(self, rank: int, start: Vector, settings: Mapping[str, Any]) -> None:
+        self.rank, self.h, self.w = rank, SimpleNamespace(**settings), start.copy()
         self.own: Vector | None = None
         self.x, self.y = data(rank)
         self.x = np.hstack([self.x, self.x, np.ones((SAMPLES, 1))])
@@ -189,10 +193,10 @@ def vector(tensors: Mapping[str, Tensor]) -> Vector:
 @pytest.mark.parametrize("case", CASES)
 def test_recursion(case: str, batch_size: int, weights: Vector, gossip: Callable[..., None], tmp_path: Path) -> None:
     local_round, shared, changes = CASES[case]
-    h = Hyperparameters(
-        body_lr=0.04, head_lr=0.07, momentum=0.8, lr_decay=0.9, body_epochs=3, head_epochs=2,
-        batch_size=batch_size, rho=0.4, **changes,
-    )  # fmt: skip
+    h = {
+        "body_lr": 0.04, "head_lr": 0.07, "momentum": 0.8, "lr_decay": 0.9, "body_epochs": 3, "head_epochs": 2,
+        "batch_size": batch_size, "rho": 0.4, **changes,
+    }  # fmt: skip
     learners = [learner(rank, case.split()[0], h) for rank in range(SIZE)]
     start = vector(learners[0]._model.state_dict())
     peers = [Peer(rank, start, h) for rank in range(SIZE)]
@@ -211,7 +215,7 @@ def test_recursion(case: str, batch_size: int, weights: Vector, gossip: Callable
             for ours, peer in zip(learners, peers, strict=True):
                 ours.finish(last)
                 if case == "fedbabu":
-                    peer.own = peer.steps(peer.w, last, "finetune", ALL, h.finetune_epochs, h.body_lr)
+                    peer.own = peer.steps(peer.w, last, "finetune", ALL, peer.h.finetune_epochs, peer.h.body_lr)
         for ours, peer in zip(learners, peers, strict=True):
             # What goes on being trained and shared, what the file holds, and what is evaluated.
             np.testing.assert_allclose(vector(ours._model.state_dict()), peer.w, rtol=0, atol=2e-5)
@@ -223,7 +227,7 @@ def test_recursion(case: str, batch_size: int, weights: Vector, gossip: Callable
 
 def test_what_predicts_is_not_what_is_shared(gossip: Callable[..., None]) -> None:
     """Else the test above would not tell them apart."""
-    h = Hyperparameters(body_lr=0.04, batch_size=6)
+    h = {"body_lr": 0.04, "batch_size": 6}
     for algorithm in ("ditto", "fedbabu"):
         ours = learner(0, algorithm, h)
         gossip([ours], 2, weights=np.eye(1))
@@ -235,7 +239,7 @@ def test_what_predicts_is_not_what_is_shared(gossip: Callable[..., None]) -> Non
 
 def test_fedbabu_keeps_the_head_and_goes_on_from_what_was_shared(gossip: Callable[..., None]) -> None:
     """Stopping in between for the fine-tuning changes nothing of the rounds after it."""
-    h = Hyperparameters(body_lr=0.04, batch_size=6)
+    h = {"body_lr": 0.04, "batch_size": 6}
     stopped, straight = learner(0, "fedbabu", h), learner(0, "fedbabu", h)
     head = straight._trainer.head.data.clone()
     gossip([straight], 4, weights=np.eye(1))
@@ -250,7 +254,7 @@ def test_fedbabu_keeps_the_head_and_goes_on_from_what_was_shared(gossip: Callabl
 
 def test_train_loss_is_the_unperturbed_loss_of_the_last_epoch() -> None:
     """With a learning rate too small to matter, every minibatch loss is that of the start."""
-    h = Hyperparameters(body_lr=1e-12, head_lr=1e-12, batch_size=6, rho=5.0)
+    h = {"body_lr": 1e-12, "head_lr": 1e-12, "batch_size": 6, "rho": 5.0}
     ours = learner(0, "dfedsmdc", h)
     x, y = data(0)
     w = np.concatenate([p.detach().double().numpy().reshape(-1) for p in ours._model.parameters()])
@@ -260,16 +264,16 @@ def test_train_loss_is_the_unperturbed_loss_of_the_last_epoch() -> None:
 
 def test_head_trains_with_the_old_body_and_body_with_the_new_head() -> None:
     """Whichever phase is switched off shows whose state the other one used."""
-    both = learner(0, "dfedmdc", Hyperparameters())
-    head_only = learner(0, "dfedmdc", Hyperparameters(body_epochs=0))
+    both = learner(0, "dfedmdc")
+    head_only = learner(0, "dfedmdc", {"body_epochs": 0})
     old_body = both.body
     both.train(0)
     head_only.train(0)
     assert torch.equal(both._trainer.head.data, head_only._trainer.head.data)
     assert torch.equal(head_only.body, old_body)
 
-    from_new_head = learner(0, "dfedmdc", Hyperparameters(head_epochs=0))
-    from_old_head = learner(0, "dfedmdc", Hyperparameters(head_epochs=0))
+    from_new_head = learner(0, "dfedmdc", {"head_epochs": 0})
+    from_old_head = learner(0, "dfedmdc", {"head_epochs": 0})
     from_new_head._trainer.head.data.copy_(both._trainer.head.data)
     from_new_head.train(0)
     from_old_head.train(0)
@@ -278,7 +282,7 @@ def test_head_trains_with_the_old_body_and_body_with_the_new_head() -> None:
 
 
 def test_what_is_not_trained_gets_no_gradient() -> None:
-    ours = learner(0, "dfedmdc", Hyperparameters())
+    ours = learner(0, "dfedmdc")
     seen: list[tuple[bool, bool]] = []
     net = ours._model
     net.register_forward_hook(lambda *_: seen.append((net.u.weight.requires_grad, net.v.weight.requires_grad)))

@@ -1,5 +1,6 @@
 """Every algorithm, stopped and continued in another process's learner, gives the bits of a run in one go."""
 
+import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from dpeer.exceptions import CheckpointError
-from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task
+from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task, find_algorithm, options_among
 from dpeer.training.models.scaling import standardize
 
 Make = Callable[..., Task]
@@ -28,15 +29,21 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> Learner:
+    """A learner whose hyperparameters and options are among the settings; a decay may be one that explodes."""
+    h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
+    return Learner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
+
+
 @pytest.fixture
 def peers(make_task: Make) -> Peers:
     def make(case: str, keep: Any = "last", **changes: Any) -> list[Learner]:
         algorithm, settings = CASES[case]
-        h = Hyperparameters(**{"body_epochs": 2, "batch_size": 16, "lr_decay": 0.9, "rounds": 4} | settings | changes)
+        said = {"body_epochs": 2, "batch_size": 16, "lr_decay": 0.9, "rounds": 4} | settings | changes
         tasks = [make_task(rank, samples=30) for rank in range(SIZE)]
         for task in tasks:
             task.validation = task.test
-        return [Learner(task, algorithm, h, rank=rank, seed=0, keep=keep) for rank, task in enumerate(tasks)]
+        return [made(task, algorithm, said, rank=rank, seed=0, keep=keep) for rank, task in enumerate(tasks)]
 
     return make
 
@@ -210,3 +217,35 @@ def test_the_number_of_rounds_is_part_of_dis_pfl(peers: Peers, tmp_path: Path) -
     refused(peers("dis-pfl", rounds=5)[0], folder, "its number of rounds, by which masks settle, is 4, this run's is 5")
     other = saved(peers("dfedavgm"), tmp_path / "other")[0]
     peers("dfedavgm", rounds=5)[0].load(other)
+
+
+@pytest.mark.parametrize("case", ["dfedsmdc", "dis-pfl", "ditto"])
+def test_a_checkpoint_of_an_older_dpeer_is_taken_up(case: str, peers: Peers, gossip: Gossip, tmp_path: Path) -> None:
+    """It says nothing of schedules, of which there was one, and of options, which the fingerprint compared."""
+    first, resumed = peers(case), peers(case)
+    gossip(first, 2)
+    for fresh, folder in zip(resumed, saved(first, tmp_path), strict=True):
+        rest = json.loads((folder / "learner.json").read_text())
+        older = {key: value for key, value in rest.items() if key != "lr_schedule" and not key.startswith("option ")}
+        assert len(older) < len(rest) - 1
+        (folder / "learner.json").write_text(json.dumps(older))
+        fresh.load(folder)
+    for a, b in zip(first, resumed, strict=True):
+        assert_same(a, b, tmp_path)
+    refused(peers(case, lr_schedule="step:2")[0], tmp_path / "0", 'its lr_schedule is "exponential"')
+
+
+@pytest.mark.parametrize(
+    ("case", "name", "was", "other"),
+    [("dfedsmdc", "rho", "0.05", 0.5), ("dfedsmdc", "sam", '"body"', "both"), ("ditto", "ditto_lambda", "0.75", 1.0)],
+)
+def test_an_option_that_peers_share_is_part_of_the_run(
+    case: str, name: str, was: str, other: Any, peers: Peers, tmp_path: Path
+) -> None:
+    folder = saved(peers(case), tmp_path)[0]
+    refused(peers(case, **{name: other})[0], folder, f"its option {name} is {was}, this run's is ")
+
+
+def test_a_peers_own_option_is_not(peers: Peers, tmp_path: Path) -> None:
+    folder = saved(peers("fedbabu"), tmp_path)[0]
+    peers("fedbabu", finetune_epochs=7)[0].load(folder)

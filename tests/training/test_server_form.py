@@ -10,15 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from dpeer.training import Hyperparameters, Learner, Task
+from dpeer.training import Hyperparameters, Learner, Task, find_algorithm, options_among
 from dpeer.training.batches import batch_order
 
 Make = Callable[..., Task]
 Gossip = Callable[..., None]
 CLIENTS, SEED = 4, 11
-H = Hyperparameters(
-    body_lr=0.08, head_lr=0.03, momentum=0.9, lr_decay=0.9, body_epochs=2, head_epochs=1, batch_size=16, rho=0.1
-)
+H = Hyperparameters(body_lr=0.08, head_lr=0.03, momentum=0.9, lr_decay=0.9, body_epochs=2, head_epochs=1, batch_size=16)
 FULL = np.full((CLIENTS, CLIENTS), 1 / CLIENTS)
 
 
@@ -28,9 +26,10 @@ def sizes(rank: int) -> int:
 
 @pytest.fixture
 def peers(make_task: Make) -> Callable[..., list[Learner]]:
-    def make(algorithm: str, h: Hyperparameters = H) -> list[Learner]:
+    def make(algorithm: str, rho: float = 0.1) -> list[Learner]:
+        options = options_among(find_algorithm(algorithm), {"rho": rho})
         tasks = [make_task(rank, samples=sizes(rank)) for rank in range(CLIENTS)]
-        return [Learner(task, algorithm, h, rank=rank, seed=SEED) for rank, task in enumerate(tasks)]
+        return [Learner(task, algorithm, H, rank=rank, seed=SEED, options=options) for rank, task in enumerate(tasks)]
 
     return make
 
@@ -85,8 +84,7 @@ def test_full_graph_and_uniform_weights_are_the_servers_form(
 def test_the_same_rounds_by_another_name_to_the_bit(
     one: str, other: str, changes: dict[str, Any], peers: Callable[..., list[Learner]], gossip: Gossip
 ) -> None:
-    h = Hyperparameters(**{**vars(H), **changes})
-    a, b = peers(one, h), peers(other, h)
+    a, b = peers(one, **changes), peers(other, **changes)
     for learners in (a, b):
         gossip(learners, 3)
     for x, y in zip(a, b, strict=True):

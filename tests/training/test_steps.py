@@ -11,16 +11,22 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from dpeer.exceptions import Interrupted
-from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task, find_algorithm
+from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task, find_algorithm, options_among
 from dpeer.training.batches import batch_order
 
 Make = Callable[..., Task]
 SEED, RANK = 3, 2
 
 
+def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> Learner:
+    """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
+    h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
+    return Learner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
+
+
 def learner(task: Task, algorithm: str, **changes: Any) -> Learner:
     settings: dict[str, Any] = {"body_lr": 0.1, "head_lr": 0.2, "momentum": 0.9, "lr_decay": 0.9, "batch_size": 16}
-    return Learner(task, algorithm, Hyperparameters(**settings | changes), rank=RANK, seed=SEED)
+    return made(task, algorithm, settings | changes, rank=RANK, seed=SEED)
 
 
 class Plain:
@@ -252,7 +258,7 @@ def test_gradients_are_counted_as_foretold(make_task: Make, algorithm: str, chan
     ours = learner(task, algorithm, body_epochs=3, head_epochs=2, **changes)
     forward: list[int] = []
     task.model.register_forward_hook(lambda _, given, __: forward.append(len(given[0])))
-    foretold = find_algorithm(algorithm).gradients(ours._trainer.hyperparameters) * 50
+    foretold = ours._algorithm.gradients(ours._trainer.hyperparameters) * 50
     assert ours.gradients == 0
     for number in range(2):
         ours.train(number)
@@ -268,7 +274,7 @@ OPTIONS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_options_are_the_hyperparameters_that_matter_to_an_algorithm(make_task: Make, algorithm: str) -> None:
+def test_its_settings_are_those_that_matter_to_an_algorithm(make_task: Make, algorithm: str) -> None:
     def outcome(**changes: Any) -> tuple[Tensor, float]:
         ours = learner(make_task(RANK, samples=30), algorithm, body_epochs=1, **changes)
         ours.train(0)
@@ -283,7 +289,7 @@ def test_options_are_the_hyperparameters_that_matter_to_an_algorithm(make_task: 
         other, other_loss = outcome(**{name: value})
         if not torch.equal(other, model) or other_loss != loss:
             matter.add(name)
-    assert matter == set(find_algorithm(algorithm).options)
+    assert matter == set(find_algorithm(algorithm).settings())
 
 
 def test_an_interrupted_finish_has_changed_nothing(make_task: Make) -> None:

@@ -1,10 +1,10 @@
-"""The algorithms, by the name that ``--algorithm`` takes."""
+"""The algorithms, by what ``--algorithm`` takes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dpeer.exceptions import UnknownName
+from dpeer.exceptions import AlgorithmError, UnknownName
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.dfedavgm import DFedAvgM
 from dpeer.training.algorithms.dfedmdc import DFedMDC
@@ -19,6 +19,9 @@ from dpeer.training.algorithms.fedrep import FedRep
 from dpeer.training.algorithms.fedrod import FedRoD
 from dpeer.training.algorithms.fedsam import FedSAM
 from dpeer.training.algorithms.local import Local
+from dpeer.training.algorithms.options import make_options, option, options_among, shared_options
+from dpeer.training.algorithms.own import check_algorithm, load_algorithm, source_hash
+from dpeer.training.given import given
 
 _ALL: tuple[type[Algorithm], ...] = (
     Local,
@@ -40,15 +43,30 @@ ALGORITHMS: Mapping[str, type[Algorithm]] = {algorithm.name: algorithm for algor
 """Every algorithm by its name; each peer has an instance of its own."""
 
 
-def find_algorithm(name: str) -> type[Algorithm]:
-    """The algorithm of this name.
+def find_algorithm(algorithm: str | type[Algorithm]) -> type[Algorithm]:
+    """The algorithm that is meant.
+
+    Args:
+        algorithm: The name of a built-in one, ``path/to/file.py:CLASS``, ``package.module:CLASS``, or a class.
 
     Raises:
-        UnknownName: There is none; the error names the nearest.
+        UnknownName: There is no built-in one of that name; the error names the nearest.
+        AlgorithmError: A class cannot be imported or used as an algorithm.
     """
-    if name not in ALGORITHMS:
-        raise UnknownName("algorithm", name, ALGORITHMS)
-    return ALGORITHMS[name]
+    if isinstance(algorithm, str):
+        algorithm = given(algorithm) or algorithm
+    if not isinstance(algorithm, str):
+        return check_algorithm(algorithm, getattr(algorithm, "__name__", repr(algorithm)))
+    if algorithm in ALGORITHMS:
+        return ALGORITHMS[algorithm]
+    if ":" in algorithm:
+        return load_algorithm(algorithm)
+    if algorithm.endswith(".py"):
+        raise AlgorithmError(f"algorithm {algorithm!r} names no class; write {algorithm + ':CLASS'!r}")
+    raise UnknownName("algorithm", algorithm, ALGORITHMS)
 
 
-__all__ = ["ALGORITHMS", "Algorithm", "find_algorithm"]
+__all__ = [
+    "ALGORITHMS", "Algorithm", "find_algorithm", "make_options", "option", "options_among", "shared_options",
+    "source_hash",
+]  # fmt: skip

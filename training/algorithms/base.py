@@ -4,27 +4,46 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from torch import Tensor
 
+from dpeer.training.algorithms.options import flagged_options
 from dpeer.training.codecs import Codec
 from dpeer.training.hyperparameters import Hyperparameters
-from dpeer.training.split import Shares
+from dpeer.training.split import Shares, Split
 from dpeer.training.trainer import Trainer
+
+_LEAVES = {"model": "the whole model", "body": "the body", "nothing": "nothing"}
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """What an algorithm without options has as its `Options`."""
 
 
 class Algorithm(ABC):
     """One peer's algorithm; the learner releases and mixes whatever it shares.
 
+    A class needs `shares` and `train`; all else has a default. See "Write your own" in docs/algorithms.md.
+
+    Args:
+        options: An instance of the class's `Options`; one with their defaults if None.
+
     Attributes:
-        name: What ``--algorithm`` calls it.
-        summary: One line about it.
+        name: What ``--algorithm`` calls it; by default the name of the class.
+        summary: One line about it; by default the first one of the class's docstring.
         paper: Where it is from.
         shares: "model", "body" or "nothing".
-        leaves: What of it leaves the peer, in words.
+        leaves: What of it leaves the peer, in words; by default what `shares` says.
         defaults: Hyperparameters of its own, where nobody says otherwise.
-        options: Hyperparameters that matter to it, but not to all algorithms.
+        uses: Hyperparameters that matter to it, but not to all algorithms.
+        mixed_uses_data: Whether `mixed` may look at the peer's data, its head, or anything else that is not a function
+            of what peers have released. Under differential privacy, what `mixed` changes is then a part of the next
+            update, which is clipped and noised; where it is False, the next update is counted from what `mixed` left.
+        Options: A frozen dataclass of what only it can be set with; see `dpeer.training.algorithms.options`.
+        options: An instance of `Options`: what it was made with.
     """
 
     name: ClassVar[str]
@@ -33,7 +52,38 @@ class Algorithm(ABC):
     shares: ClassVar[Shares]
     leaves: ClassVar[str]
     defaults: ClassVar[Mapping[str, Any]] = {}
-    options: ClassVar[tuple[str, ...]] = ()
+    uses: ClassVar[tuple[str, ...]] = ()
+    mixed_uses_data: ClassVar[bool] = True
+
+    Options: ClassVar[type[Any]] = NoOptions
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        said = vars(cls)
+        for name, value in (("name", cls.__name__), ("summary", _first_line(cls)), ("paper", "")):
+            if name not in said:
+                setattr(cls, name, value)
+        if "shares" in said and "leaves" not in said:
+            cls.leaves = _LEAVES.get(str(said["shares"]), "")
+
+    def __init__(self, options: Any = None) -> None:
+        self.options: Any = self.Options() if options is None else options
+
+    @classmethod
+    def settings(cls) -> tuple[str, ...]:
+        """The names of all settings that matter to it, but not to all algorithms: `uses`, and options with a flag."""
+        return (*cls.uses, *flagged_options(cls))
+
+    def extras(self, split: Split) -> Mapping[str, int]:
+        """Values that travel and are mixed beside the body, in ``peer.extras``: how many there are, by name.
+
+        Control variates and moments, for example. They are float32, start at zero, and must be equally many on all
+        peers. An algorithm that shares nothing has none.
+
+        Args:
+            split: The model's trainable parameters, divided.
+        """
+        return {}
 
     def start(self, peer: Trainer) -> None:  # noqa: B027 - most have nothing to prepare
         """Prepare for the first round; called once, with the model as the task made it.
@@ -45,6 +95,12 @@ class Algorithm(ABC):
     @abstractmethod
     def train(self, peer: Trainer) -> None:
         """Run the local steps of round ``peer.number``."""
+
+    def mixed(self, peer: Trainer) -> None:  # noqa: B027
+        """Do what is left to do after round ``peer.number`` has been mixed; not called where nothing was.
+
+        It may train: see `mixed_uses_data` for what that means under differential privacy.
+        """
 
     def sit_out(self) -> None:  # noqa: B027
         """A round goes by without the peer."""
@@ -69,7 +125,7 @@ class Algorithm(ABC):
         return None
 
     def state(self) -> Mapping[str, Tensor]:
-        """What a resumed run needs besides body and head, between two rounds; by name."""
+        """What a resumed run needs besides body, extras and head, between two rounds; by name."""
         return {}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027
@@ -83,7 +139,11 @@ class Algorithm(ABC):
         """What a run must not change when it is resumed, besides what no run may; plain JSON values."""
         return {}
 
-    @staticmethod
-    @abstractmethod
-    def gradients(h: Hyperparameters) -> float:
-        """How many gradients of the loss are computed for a sample in a round of whole epochs."""
+    def gradients(self, h: Hyperparameters) -> float:
+        """How many gradients of the loss are computed for a sample in a round of whole epochs, for listings."""
+        return h.body_epochs
+
+
+def _first_line(cls: type) -> str:
+    text = (cls.__doc__ or "").strip()
+    return text.splitlines()[0] if text else ""

@@ -27,7 +27,7 @@ class DFedMDC(Algorithm):
     )
     shares = "body"
     leaves = "the body"
-    options = ("head_lr", "head_epochs")
+    uses = ("head_lr", "head_epochs")
 
     def train(self, peer: Trainer) -> None:
         """Head steps with the old body, then body steps with the new head."""
@@ -35,7 +35,6 @@ class DFedMDC(Algorithm):
         peer.fit(peer.head, epochs=h.head_epochs, lr=h.head_lr)
         peer.fit(peer.body, epochs=h.body_epochs, lr=h.body_lr)
 
-    @staticmethod
-    def gradients(h: Hyperparameters) -> float:
+    def gradients(self, h: Hyperparameters) -> float:
         """See `Algorithm.gradients`."""
         return h.head_epochs + h.body_epochs

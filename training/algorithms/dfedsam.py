@@ -15,7 +15,11 @@ SAM: Foret et al., Sharpness-Aware Minimization, ICLR 2021. Momentum applies to 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.algorithms.options import from_setting
+from dpeer.training.gradients import sam
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.trainer import Trainer
 
@@ -28,14 +32,18 @@ class DFedSAM(Algorithm):
     paper = "Shi et al.: Improving the Model Consistency of Decentralized Federated Learning, ICML 2023"
     shares = "model"
     leaves = "the whole model"
-    options = ("rho",)
+
+    @dataclass(frozen=True)
+    class Options:
+        """See `OptionSettings`."""
+
+        rho: float = from_setting("rho")
 
     def train(self, peer: Trainer) -> None:
         """K SAM steps on the whole model."""
         h = peer.hyperparameters
-        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, rho=h.rho)
+        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, gradient=sam(self.options.rho))
 
-    @staticmethod
-    def gradients(h: Hyperparameters) -> float:
+    def gradients(self, h: Hyperparameters) -> float:
         """See `Algorithm.gradients`."""
         return 2 * h.body_epochs

@@ -18,8 +18,13 @@ SAM: Foret et al., Sharpness-Aware Minimization, ICLR 2021. Momentum applies to 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.algorithms.options import from_setting
+from dpeer.training.gradients import plain, sam
 from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.settings import SamOn
 from dpeer.training.trainer import Trainer
 
 
@@ -33,16 +38,23 @@ class DFedSMDC(Algorithm):
     )
     shares = "body"
     leaves = "the body"
-    options = ("head_lr", "head_epochs", "rho", "sam")
+    uses = ("head_lr", "head_epochs")
+
+    @dataclass(frozen=True)
+    class Options:
+        """See `OptionSettings`."""
+
+        rho: float = from_setting("rho")
+        sam: SamOn = from_setting("sam")  # noqa: RUF009 - it makes a field
 
     def train(self, peer: Trainer) -> None:
         """Head steps with the old body, then body steps with the new head."""
-        h = peer.hyperparameters
-        peer.fit(peer.head, epochs=h.head_epochs, lr=h.head_lr, rho=h.rho if h.sam in ("head", "both") else 0.0)
-        peer.fit(peer.body, epochs=h.body_epochs, lr=h.body_lr, rho=h.rho if h.sam in ("body", "both") else 0.0)
+        h, where, perturbed = peer.hyperparameters, self.options.sam, sam(self.options.rho)
+        on_head, on_body = (perturbed if where in (part, "both") else plain for part in ("head", "body"))
+        peer.fit(peer.head, epochs=h.head_epochs, lr=h.head_lr, gradient=on_head)
+        peer.fit(peer.body, epochs=h.body_epochs, lr=h.body_lr, gradient=on_body)
 
-    @staticmethod
-    def gradients(h: Hyperparameters) -> float:
+    def gradients(self, h: Hyperparameters) -> float:
         """See `Algorithm.gradients`."""
         head, body = h.head_epochs, h.body_epochs
-        return {"body": head + 2 * body, "head": 2 * head + body, "both": 2 * (head + body)}[h.sam]
+        return {"body": head + 2 * body, "head": 2 * head + body, "both": 2 * (head + body)}[self.options.sam]

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -24,9 +25,11 @@ from torch import Tensor
 
 from dpeer.exceptions import TaskError
 from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.algorithms.options import from_setting
 from dpeer.training.codecs import Codec, Masked
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.randomness import Purpose, stream
+from dpeer.training.sgd import projected
 from dpeer.training.sparsity import erk_densities, exchanged
 from dpeer.training.trainer import Trainer
 
@@ -41,7 +44,13 @@ class DisPFL(Algorithm):
     paper = "Dai et al.: DisPFL: Towards Communication-Efficient Personalized Federated Learning, ICML 2022"
     shares = "model"
     leaves = "what is held of the model"
-    options = ("sparsity", "prune_rate")
+
+    @dataclass(frozen=True)
+    class Options:
+        """See `OptionSettings`."""
+
+        sparsity: float = from_setting("sparsity")
+        prune_rate: float = from_setting("prune_rate")
 
     def start(self, peer: Trainer) -> None:
         """Draw the mask, the same on all peers.
@@ -50,14 +59,14 @@ class DisPFL(Algorithm):
             TaskError: Nothing would be left of a layer.
         """
         layers = [parameter.shape for _, parameter, _ in peer.model.layout]
-        densities = erk_densities(layers, 1 - peer.hyperparameters.sparsity)
+        densities = erk_densities(layers, 1 - self.options.sparsity)
         held = torch.zeros(peer.model.count, dtype=torch.bool, device="cpu")
         for index, ((name, parameter, here), density) in enumerate(zip(peer.model.layout, densities, strict=True)):
             order = stream(peer.seed, Purpose.MASK, index).permutation(parameter.numel())
             number = int(density * parameter.numel() + _ROUNDING)
             if parameter.numel() and not number:
                 raise TaskError(
-                    f"--sparsity {peer.hyperparameters.sparsity:g} leaves nothing of {name!r}: small layers are kept "
+                    f"--sparsity {self.options.sparsity:g} leaves nothing of {name!r}: small layers are kept "
                     "whole first; choose less"
                 )
             held[here][torch.from_numpy(order[:number])] = True
@@ -70,8 +79,9 @@ class DisPFL(Algorithm):
     def train(self, peer: Trainer) -> None:
         """Sparse SGD steps, then another mask."""
         h, held = peer.hyperparameters, self._codec.held
-        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, project=lambda: peer.model.data.mul_(held))
-        share = h.prune_rate / 2 * (1 + math.cos(math.pi * peer.number / h.rounds))
+        sparse = projected(peer.momentum, lambda weights: weights.mul_(held))
+        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, step=sparse)
+        share = self.options.prune_rate / 2 * (1 + math.cos(math.pi * peer.number / h.rounds))
         gradient = self._screened(peer)
         self._codec.next = torch.cat(
             [exchanged(held[here], peer.model.data[here], gradient[here], share) for _, _, here in peer.model.layout]
@@ -88,7 +98,6 @@ class DisPFL(Algorithm):
         """How fast masks settle depends on the number of rounds."""
         return {"number of rounds, by which masks settle,": peer.hyperparameters.rounds}
 
-    @staticmethod
-    def gradients(h: Hyperparameters) -> float:
+    def gradients(self, h: Hyperparameters) -> float:
         """See `Algorithm.gradients`; and one minibatch more."""
         return h.body_epochs

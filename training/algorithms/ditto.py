@@ -11,10 +11,13 @@ k, with w the model as it came from the last mixing:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from torch import Tensor
 
 from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.algorithms.options import from_setting
+from dpeer.training.gradients import proximal
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.trainer import Trainer
 
@@ -27,7 +30,12 @@ class Ditto(Algorithm):
     paper = "Li et al.: Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021"
     shares = "model"
     leaves = "its shared model"
-    options = ("ditto_lambda",)
+
+    @dataclass(frozen=True)
+    class Options:
+        """See `OptionSettings`."""
+
+        ditto_lambda: float = from_setting("ditto_lambda")
 
     _personal: Tensor
 
@@ -40,12 +48,9 @@ class Ditto(Algorithm):
         h, part = peer.hyperparameters, peer.model
         received = part.data.clone()
         peer.fit(part, epochs=h.body_epochs, lr=h.body_lr)
-
-        def pull() -> None:
-            part.grad.add_(part.data - received, alpha=h.ditto_lambda)
-
+        pulled = proximal(self.options.ditto_lambda, received)
         with peer.holding(self._personal):
-            peer.fit(part, epochs=h.body_epochs, lr=h.body_lr, phase="personal", adjust=pull)
+            peer.fit(part, epochs=h.body_epochs, lr=h.body_lr, gradient=pulled, phase="personal")
             self._personal = part.data.clone()
 
     def predictor(self, peer: Trainer) -> Tensor | None:
@@ -64,7 +69,6 @@ class Ditto(Algorithm):
         """See `Algorithm.restore`."""
         self._personal.copy_(state["personal"].view(self._personal.shape))
 
-    @staticmethod
-    def gradients(h: Hyperparameters) -> float:
+    def gradients(self, h: Hyperparameters) -> float:
         """See `Algorithm.gradients`."""
         return 2 * h.body_epochs

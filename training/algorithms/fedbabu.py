@@ -13,10 +13,13 @@ learning rate as it is in the last round. Until then the head is random, and so 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.algorithms.options import from_setting
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.trainer import Trainer
 
@@ -35,9 +38,15 @@ class FedBABU(Algorithm):
     paper = "Oh, Kim, Yun: FedBABU: Toward Enhanced Representation for Federated Image Classification, ICLR 2022"
     shares = "body"
     leaves = "the body"
-    options = ("finetune_epochs",)
 
-    def __init__(self) -> None:
+    @dataclass(frozen=True)
+    class Options:
+        """See `OptionSettings`."""
+
+        finetune_epochs: int = from_setting("finetune_epochs")
+
+    def __init__(self, options: Any = None) -> None:
+        super().__init__(options)
         self._tuned: Tensor | None = None
         self._untrained: Mapping[str, Tensor] | None = None
 
@@ -62,7 +71,7 @@ class FedBABU(Algorithm):
         """Fine-tune a copy of the whole model."""
         h = peer.hyperparameters
         with peer.holding(peer.model.data.clone(), peer.untrained.copies()):
-            peer.fit(peer.model, epochs=h.finetune_epochs, lr=h.body_lr, phase="finetune")
+            peer.fit(peer.model, epochs=self.options.finetune_epochs, lr=h.body_lr, phase="finetune")
             self._tuned, self._untrained = peer.model.data.clone(), peer.untrained.copies()
 
     def predictor(self, peer: Trainer) -> Tensor | None:
@@ -89,7 +98,6 @@ class FedBABU(Algorithm):
         beside = {name.removeprefix(_BESIDE): value for name, value in state.items() if name.startswith(_BESIDE)}
         self._untrained = beside or None
 
-    @staticmethod
-    def gradients(h: Hyperparameters) -> float:
+    def gradients(self, h: Hyperparameters) -> float:
         """See `Algorithm.gradients`; the fine-tuning in the end is not of a round."""
         return h.body_epochs

@@ -27,9 +27,9 @@ from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.errors import blame
 from dpeer.training.flat import Flat
 from dpeer.training.hyperparameters import Hyperparameters
-from dpeer.training.sgd import Momentum, clip_gradient
+from dpeer.training.minibatches import Batch
 from dpeer.training.split import is_under
-from dpeer.training.trainer import Batch, Trainer
+from dpeer.training.trainer import Trainer
 
 _ABSENT = -1e9
 """The log of no samples: finite, so that no product of it with zero is NaN, and far below what exp can tell from it."""
@@ -43,7 +43,7 @@ class FedRoD(Algorithm):
     paper = "Chen, Chao: On Bridging Generic and Personalized Federated Learning for Image Classification, ICLR 2022"
     shares = "model"
     leaves = "the generic model"
-    options = ("head_lr",)
+    uses = ("head_lr",)
 
     def start(self, peer: Trainer) -> None:
         """Find the head, copy it, and count the classes."""
@@ -55,21 +55,12 @@ class FedRoD(Algorithm):
     def train(self, peer: Trainer) -> None:
         """Both steps on every minibatch."""
         h = peer.hyperparameters
-        generic = Momentum(peer.model, h.momentum, h.weight_decay)
-        personal = Momentum(self._own, h.momentum, h.weight_decay)
-        with peer.training(peer.model):
-            for batch in peer.minibatches("model", h.body_epochs):
-                loss = self._gradients(peer, batch)
-                for part in (peer.model, self._own):
-                    if h.grad_clip is not None:
-                        clip_gradient(part, h.grad_clip)
-                generic.step(peer.decayed(h.body_lr))
-                personal.step(peer.decayed(h.head_lr))
-                peer.note(loss, batch)
+        personal = self._own, h.head_lr
+        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, gradient=self._gradients, beside=[personal])
 
-    def _gradients(self, peer: Trainer, batch: Batch) -> Tensor:
-        """Compute both gradients; return the personal loss."""
-        peer.model.grad.zero_()
+    def _gradients(self, peer: Trainer, part: Flat, batch: Batch) -> Tensor:
+        """Compute both gradients, of the generic model and of the personal head; return the personal loss."""
+        part.grad.zero_()
         self._own.grad.zero_()
         with torch.enable_grad():
             with peer.compute.autocast():
@@ -121,8 +112,7 @@ class FedRoD(Algorithm):
         """See `Algorithm.restore`."""
         self._own.data.copy_(state["personal"].view(self._own.data.shape))
 
-    @staticmethod
-    def gradients(h: Hyperparameters) -> float:
+    def gradients(self, h: Hyperparameters) -> float:
         """See `Algorithm.gradients`; the personal head's are computed in the same pass."""
         return h.body_epochs
 

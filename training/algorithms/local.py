@@ -24,7 +24,6 @@ class Local(Algorithm):
         h = peer.hyperparameters
         peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr)
 
-    @staticmethod
-    def gradients(h: Hyperparameters) -> float:
+    def gradients(self, h: Hyperparameters) -> float:
         """See `Algorithm.gradients`."""
         return h.body_epochs

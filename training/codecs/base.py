@@ -9,9 +9,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from dpeer.training.flat import Flat
+from dpeer.training.buffers import BufferPool
+from dpeer.training.flat import Exchanged
 from dpeer.training.payload import Payload
-from dpeer.training.slots import Slots
 
 Weigh = Callable[[Collection[int]], Mapping[int, float]]
 """Gives the weights of these ranks and the own."""
@@ -23,13 +23,13 @@ class Codec(ABC):
     A round calls `release` and `mix_sound`.
     """
 
-    _body: Flat
+    _body: Exchanged
 
     @cached_property
-    def slots(self) -> Slots:
+    def buffers(self) -> BufferPool:
         """Room for payloads, sent or received."""
         there = self._body.data.device.type == "cuda"
-        return Slots(self.payload_bytes, pinned=there and torch.cuda.is_available())
+        return BufferPool(self.payload_bytes, pinned=there and torch.cuda.is_available())
 
     @property
     @abstractmethod
@@ -38,7 +38,7 @@ class Codec(ABC):
 
     def room(self) -> memoryview | None:
         """Memory to put together a payload in; None if it may have been cut, at multiples of a megabyte."""
-        return self.slots.take()
+        return self.buffers.take()
 
     @abstractmethod
     def release(self, number: int) -> Payload | None:
@@ -74,6 +74,12 @@ class Codec(ABC):
         sound = {rank: payload for rank, payload in received.items() if rank not in refused}
         self.mix(sound, weigh(sound))
         return refused
+
+    def rebase(self) -> None:  # noqa: B027 - most count from nothing
+        """Count the next update from the body as it is now, where updates are counted from what mixing gave.
+
+        What has changed the body since must be a function of what peers have released.
+        """
 
     def state(self) -> Mapping[str, Tensor]:
         """What a resumed run needs besides the body, between two rounds; by name."""

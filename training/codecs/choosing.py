@@ -14,14 +14,14 @@ def choose_codec(algorithm: Algorithm, trainer: Trainer, protection: Protection 
 
     Args:
         algorithm: What trains.
-        trainer: Its body is what travels.
+        trainer: Its body, with the algorithm's extras, is what travels.
         protection: Differential privacy for what leaves the peer.
         steady: Whether the peer exchanges with the same neighbors in every round.
 
     Raises:
         ConfigurationError: What is asked for does not go together.
     """
-    h, body, rank = trainer.hyperparameters, trainer.body, trainer.rank
+    h, body, rank = trainer.hyperparameters, trainer.shared, trainer.rank
     own = algorithm.codec(trainer)
     if algorithm.shares == "nothing":
         return own or Dense(body, rank, h.wire_dtype)
@@ -41,4 +41,9 @@ def choose_codec(algorithm: Algorithm, trainer: Trainer, protection: Protection 
         return own or Dense(body, rank, h.wire_dtype)
     if own is not None:
         raise ConfigurationError(f"{quantizes} cannot be used with {sends}")
+    if trainer.extras:
+        raise ConfigurationError(
+            f"{quantizes} cannot be used with {algorithm.name}, which sends more than a body "
+            f"({', '.join(trainer.extras)}): values of another size would share its scales"
+        )
     return Quantized(body, rank, h.quantize, steady=steady)

@@ -10,7 +10,7 @@ from torch import Tensor
 from dpeer.training import payload
 from dpeer.training.codecs.base import Codec, Weigh
 from dpeer.training.device import host
-from dpeer.training.flat import Flat
+from dpeer.training.flat import Exchanged
 from dpeer.training.mixing import mix
 from dpeer.training.payload import Payload
 from dpeer.training.settings import WireDtype
@@ -27,13 +27,13 @@ class Dense(Codec):
         dtype: As what values travel.
     """
 
-    def __init__(self, body: Flat, rank: int, dtype: WireDtype = "float32") -> None:
+    def __init__(self, body: Exchanged, rank: int, dtype: WireDtype = "float32") -> None:
         self._body, self._rank, self._dtype = body, rank, dtype
         self._released: list[Tensor] | None = None
 
     def room(self) -> memoryview | None:
         """A GPU copies from page-locked memory; for the host's sums pieces are as good, and a copy is saved."""
-        return None if self._body.data.device.type == "cpu" else self.slots.take()
+        return None if self._body.data.device.type == "cpu" else self.buffers.take()
 
     @property
     def payload_bytes(self) -> int:
@@ -42,7 +42,7 @@ class Dense(Codec):
 
     def release(self, number: int) -> Payload | None:
         """One buffer of little-endian floats."""
-        room = self.slots.take()
+        room = self.buffers.take()
         payload.write(self._body.data, self._dtype, room)
         self._released = self._values([room])
         return [room.toreadonly()]

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpeer.training import payload
 from dpeer.training.codecs.base import Codec
-from dpeer.training.flat import Flat, new_vector
+from dpeer.training.flat import Exchanged, new_vector
 from dpeer.training.payload import Payload
 
 
@@ -30,7 +30,7 @@ class Masked(Codec):
         next: Those that it will hold after the next mixing.
     """
 
-    def __init__(self, body: Flat, rank: int, held: Tensor) -> None:
+    def __init__(self, body: Exchanged, rank: int, held: Tensor) -> None:
         self._body, self._rank = body, rank
         self.held, self.next = held, held
         body.data.mul_(held)

@@ -13,7 +13,7 @@ from dpeer.privacy import Clipped, Protection, Vector, privatize
 from dpeer.training import payload
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.device import host
-from dpeer.training.flat import Flat
+from dpeer.training.flat import Exchanged
 from dpeer.training.payload import Payload
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.settings import WireDtype
@@ -33,7 +33,9 @@ class Private(Dense):
         dtype: As what values travel; z is what they are rounded to, noise and all.
     """
 
-    def __init__(self, body: Flat, rank: int, protection: Protection, seed: int, dtype: WireDtype = "float32") -> None:
+    def __init__(
+        self, body: Exchanged, rank: int, protection: Protection, seed: int, dtype: WireDtype = "float32"
+    ) -> None:
         super().__init__(body, rank, dtype)
         self._protection, self._seed = protection, seed
         self._base = self._own_values()
@@ -88,15 +90,22 @@ class Private(Dense):
         if self._released is None:
             raise ValueError("nothing was released: the own part of the mix must not be the body without noise")
         finite = super()._add(received, row)
-        self._base = self._own_values()
+        self.rebase()
         return finite
+
+    def rebase(self) -> None:
+        """See `Codec.rebase`."""
+        self._base = self._own_values()
 
     def _own_values(self) -> Vector:
         values: Vector = host(self._body.data).numpy()
         return values
 
     def state(self) -> Mapping[str, Tensor]:
-        """The base, where it is not the body (a round that was charged but never sent has not been mixed)."""
+        """The base, where it is not the body.
+
+        A round that was charged but never sent has not been mixed, and an algorithm may change what mixing gave.
+        """
         base = torch.from_numpy(self._base)
         return {} if torch.equal(base, self._body.data.cpu()) else {"base": base}
 

@@ -36,7 +36,7 @@ from torch import Tensor
 
 from dpeer.training import payload
 from dpeer.training.codecs.base import Codec
-from dpeer.training.flat import Flat, new_vector
+from dpeer.training.flat import Exchanged, new_vector
 from dpeer.training.payload import Payload
 
 FRESH_EVERY = 10
@@ -62,7 +62,7 @@ class Quantized(Codec):
         ValueError: Another number of bits.
     """
 
-    def __init__(self, body: Flat, rank: int, bits: int, *, steady: bool) -> None:
+    def __init__(self, body: Exchanged, rank: int, bits: int, *, steady: bool) -> None:
         if bits not in (4, 8, 16):
             raise ValueError(f"{bits} bits: values can be quantized to 4, 8 or 16")
         self._body, self._rank, self._bits = body, rank, bits

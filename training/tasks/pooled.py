@@ -77,7 +77,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
     held = TensorDataset(*division.train.rows(part.validation)) if len(part.validation) else None
     return Task(
         model=net,
-        head=(last_linear(net),) if choices.head is None else choices.head,
+        head=(last_linear(net),) if choices.head_prefixes is None else choices.head_prefixes,
         train=TensorDataset(*train),
         test=TensorDataset(*division.test.rows(part.test)),
         validation=held,

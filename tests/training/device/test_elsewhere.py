@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import ALGORITHMS, Evaluation, Hyperparameters, Learner, Task
+from dpeer.training import ALGORITHMS, Evaluation, Hyperparameters, Learner, Task, find_algorithm, options_among
 from dpeer.training.device import HOST, Compute
 
 Make = Callable[..., Task]
@@ -27,6 +27,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "fedper quantize=4": ("fedper", {"quantize": 4}),
     "dfedsmdc sam=both, clipped": ("dfedsmdc", {"sam": "both", "grad_clip": 0.5, "weight_decay": 0.01}),
 }
+
+
+def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> Learner:
+    """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
+    h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
+    return Learner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
 
 
 class Net(nn.Module):
@@ -45,12 +51,12 @@ class Net(nn.Module):
 
 def peers(make_task: Make, case: str, *computes: Compute, **task: Any) -> list[Learner]:
     algorithm, settings = CASES[case]
-    h = Hyperparameters(**{"body_epochs": 1, "batch_size": 16, "rounds": 3} | settings)
+    said = {"body_epochs": 1, "batch_size": 16, "rounds": 3} | settings
     found = []
     for rank, compute in enumerate(computes or (HOST,) * SIZE):
         ours = make_task(rank, samples=20, **task)
         ours.validation = ours.test
-        found.append(Learner(ours, algorithm, h, rank=rank, seed=0, keep="best", compute=compute))
+        found.append(made(ours, algorithm, said, rank=rank, seed=0, keep="best", compute=compute))
     return found
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dpeer.exceptions import TaskError
-from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task
+from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task, find_algorithm, options_among
 from dpeer.training.device import HOST, Compute, find_device
 from dpeer.training.models.small import DigitsNet
 
@@ -28,6 +28,12 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> Learner:
+    """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
+    h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
+    return Learner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
+
+
 @pytest.fixture
 def gpu() -> Compute:
     return Compute(find_device("cuda", 0))
@@ -35,12 +41,12 @@ def gpu() -> Compute:
 
 def peers(make_task: Make, case: str, *computes: Compute, **task: Any) -> list[Learner]:
     algorithm, settings = CASES[case]
-    h = Hyperparameters(**{"body_epochs": 2, "batch_size": 16, "rounds": 4} | settings)
+    said = {"body_epochs": 2, "batch_size": 16, "rounds": 4} | settings
     tasks = [make_task(rank, samples=40, **{key: value() for key, value in task.items()}) for rank in range(SIZE)]
     for one in tasks:
         one.validation = one.test
     return [
-        Learner(one, algorithm, h, rank=rank, seed=0, keep="best", compute=compute)
+        made(one, algorithm, said, rank=rank, seed=0, keep="best", compute=compute)
         for rank, (one, compute) in enumerate(zip(tasks, computes or (HOST,) * SIZE, strict=True))
     ]
 

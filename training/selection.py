@@ -15,7 +15,7 @@ from dpeer.training.store import State
 from dpeer.training.task import Task
 
 
-class Judge:
+class ModelSelection:
     """Measures the task's model as it is.
 
     Args:

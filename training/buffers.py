@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 
-class Slots:
+class BufferPool:
     """Room for payloads of one size.
 
-    A slot is free as soon as nobody refers to it: no socket that still sends from it, no neighbor of the same process
-    that still reads it, no tensor that looks into it. So nobody ever waits for a slot, and none is overwritten too
+    A buffer is free as soon as nobody refers to it: no socket that still sends from it, no neighbor of the same process
+    that still reads it, no tensor that looks into it. So nobody ever waits for a buffer, and none is overwritten too
     early: while all are in use there is one more. How many that can be is bounded by how far neighbors can be apart.
 
     Args:
@@ -28,7 +28,7 @@ class Slots:
         self._free: deque[NDArray[np.uint8]] = deque()
 
     def take(self) -> memoryview:
-        """A slot, writable, with whatever was in it before; any thread may call this."""
+        """A buffer, writable, with whatever was in it before; any thread may call this."""
         try:
             memory = self._free.pop()
         except IndexError:

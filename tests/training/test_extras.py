@@ -1,0 +1,169 @@
+"""Values that travel beside the body: mixed with W, counted, compared, kept, clipped and noised as the body is."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dpeer.exceptions import CheckpointError, ConfigurationError
+from dpeer.privacy import Guarantee, Ledger, Protection
+from dpeer.training import Algorithm, Hyperparameters, Learner, Task, Trainer
+from dpeer.training.split import Split
+
+Make = Callable[..., Task]
+SIZE = 4
+H = Hyperparameters(body_epochs=1, head_epochs=1, batch_size=16)
+RNG = np.random.default_rng(5)
+GIVEN = RNG.normal(size=(3, SIZE, 7)).astype(np.float32)
+"""What each peer adds to its extras in each round."""
+
+
+class Plain(Algorithm):
+    """The body alone."""
+
+    shares = "body"
+
+    def train(self, peer: Trainer) -> None:
+        peer.fit(peer.head, epochs=1, lr=0.1)
+        peer.fit(peer.body, epochs=1, lr=0.1)
+
+
+class Tracking(Plain):
+    """The same with two vectors beside it."""
+
+    def extras(self, split: Split) -> Mapping[str, int]:
+        assert [name for name, _ in split.head] == ["fc.weight", "fc.bias"]
+        return {"control": 5, "moment": 2}
+
+    def train(self, peer: Trainer) -> None:
+        super().train(peer)
+        added = torch.from_numpy(GIVEN[peer.number, peer.rank])
+        peer.extras["control"].add_(added[:5])
+        peer.extras["moment"].add_(added[5:])
+
+
+def of(learner: Learner) -> np.ndarray:
+    extras = learner._trainer.extras
+    return np.concatenate([extras["control"].double().numpy(), extras["moment"].double().numpy()])
+
+
+@pytest.fixture
+def peers(make_task: Make) -> Callable[..., list[Learner]]:
+    def make(algorithm: type[Algorithm] = Tracking, h: Hyperparameters = H, **more: Any) -> list[Learner]:
+        return [Learner(make_task(rank), algorithm, h, rank=rank, seed=0, **more) for rank in range(SIZE)]
+
+    return make
+
+
+def weights() -> np.ndarray:
+    w = np.eye(SIZE) * 0.5
+    for i in range(SIZE):
+        w[i, (i + 1) % SIZE] += 0.3
+        w[i, i - 1] += 0.2
+    return w
+
+
+def test_they_start_at_zero_and_are_mixed_with_w_while_the_body_knows_nothing_of_them(peers: Any, gossip: Any) -> None:
+    ours, without, w = peers(), peers(Plain), weights()
+    expected = np.zeros((SIZE, 7))
+    assert all((of(learner) == 0).all() for learner in ours)
+    for number in range(3):
+        gossip(ours, 1, start=number, weights=w)
+        gossip(without, 1, start=number, weights=w)
+        expected = w @ (expected + GIVEN[number])
+        np.testing.assert_allclose([of(learner) for learner in ours], expected, rtol=0, atol=1e-6)
+    for one, other in zip(ours, without, strict=True):
+        torch.testing.assert_close(one.body, other.body, rtol=0, atol=1e-6)
+        torch.testing.assert_close(one._trainer.head.data, other._trainer.head.data, rtol=0, atol=1e-6)
+
+
+def test_they_are_bytes_of_the_payload_and_not_parameters(peers: Any) -> None:
+    ours, without = peers()[0], peers(Plain)[0]
+    assert ours.payload_bytes == without.payload_bytes + 4 * 7
+    assert (ours.body_parameters, ours.head_parameters) == (without.body_parameters, without.head_parameters)
+    assert ours.shared_values == ours.body_parameters + 7
+    ours.train(0)
+    sent = np.concatenate([np.frombuffer(buffer, "<f4") for buffer in ours.release(0) or []])
+    assert np.array_equal(sent, np.concatenate([GIVEN[0, 0], ours.body.numpy()]))
+    assert ours.body.shape == (ours.body_parameters,), "consensus is of bodies alone"
+    assert ours.check(1, [sent[7:].tobytes()]) == "wrong-size"
+
+
+def test_peers_with_others_or_without_do_not_fit(peers: Any) -> None:
+    class Fewer(Tracking):
+        def extras(self, split: Split) -> Mapping[str, int]:
+            return {"control": 4, "moment": 3}
+
+    ours, without, fewer = (peers(algorithm)[0] for algorithm in (Tracking, Plain, Fewer))
+    assert ours.manifest["extras"] == {"control": 5, "moment": 2}
+    assert ours.manifest["count"] == 7 + without.manifest["count"]
+    assert "extras" not in without.manifest
+    offsets = [[entry["offset"] for entry in one.manifest["parameters"]] for one in (ours, without)]
+    assert offsets[0] == [offset + 7 for offset in offsets[1]]
+    assert ours.manifest != fewer.manifest
+    assert ours.digest != without.digest
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_resumed_run_has_them_to_the_bit(dtype: Any, peers: Any, gossip: Any, tmp_path: Path) -> None:
+    h = H.model_copy(update={"wire_dtype": dtype})
+    whole, first, resumed = peers(h=h), peers(h=h), peers(h=h)
+    gossip(whole, 3, weights=weights())
+    gossip(first, 2, weights=weights())
+    for rank, (one, other) in enumerate(zip(first, resumed, strict=True)):
+        (tmp_path / str(rank)).mkdir()
+        one.save(tmp_path / str(rank))
+        other.load(tmp_path / str(rank))
+        assert np.array_equal(of(one), of(other))
+        assert of(one).any()
+    gossip(resumed, 1, start=2, weights=weights())
+    for one, other in zip(whole, resumed, strict=True):
+        assert torch.equal(one._trainer.shared.data, other._trainer.shared.data)
+        assert torch.equal(one._trainer.head.data, other._trainer.head.data)
+    with pytest.raises(CheckpointError, match="its algorithm is"):
+        peers(Plain)[0].load(tmp_path / "0")
+
+
+def test_quantizing_them_is_refused(peers: Any) -> None:
+    said = r"--quantize 8 cannot be used with Tracking, which sends more than a body \(control, moment\)"
+    with pytest.raises(ConfigurationError, match=said):
+        peers(h=H.model_copy(update={"quantize": 8}))
+
+
+# Under differential privacy.
+
+
+def private(make_task: Make, folder: Path, sigma: float, clip: float, algorithm: type[Algorithm] = Tracking) -> Learner:
+    protection = Protection(Guarantee(sigma, clip, 1e-5), Ledger(folder, {}, resume=False), None)
+    return Learner(make_task(), algorithm, H, rank=0, seed=0, protection=protection)
+
+
+def test_they_are_clipped_with_the_body_as_one_vector(make_task: Make, tmp_path: Path) -> None:
+    ours = private(make_task, tmp_path / "ours", 1e-7, 0.05)
+    start = ours._trainer.shared.data.double().numpy().copy()
+    ours.train(0)
+    update = ours._trainer.shared.data.double().numpy() - start
+    assert np.linalg.norm(update[:7]) > 0.05
+    assert np.linalg.norm(update[7:]) > 0.05
+    sent = np.frombuffer((ours.release(0) or [])[0], "<f4").astype(np.float64)
+    expected = update * 0.05 / np.linalg.norm(update)
+    np.testing.assert_allclose(sent - start, expected, rtol=0, atol=1e-6)
+    ours.mix({}, {0: 1.0})
+    np.testing.assert_array_equal(ours._trainer.shared.data.double().numpy(), sent)
+
+
+def test_each_of_them_is_noised_as_much_as_a_parameter(make_task: Make, tmp_path: Path) -> None:
+    class Wide(Plain):
+        def extras(self, split: Split) -> Mapping[str, int]:
+            return {"c": 4000}
+
+    ours = private(make_task, tmp_path / "ours", 2.0, 0.5, Wide)
+    ours.train(0)
+    sent = np.frombuffer((ours.release(0) or [])[0], "<f4").astype(np.float64)
+    noise = sent[:4000]  # nothing was added to them
+    assert abs(noise.mean()) < 5 * 1.0 / np.sqrt(4000)
+    assert noise.std() == pytest.approx(2.0 * 0.5, rel=0.06)
+    assert len(set(noise)) > 1000

@@ -1,0 +1,105 @@
+"""Learning rates by round against torch's own schedulers, and phases against the numbers of their streams."""
+
+import hashlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+
+from dpeer.exceptions import CheckpointError
+from dpeer.training import Hyperparameters, Learner, Task
+from dpeer.training.batches import augmenting, batch_order
+from dpeer.training.schedules import PATTERN, factor
+
+Make = Callable[..., Task]
+ROUNDS = 12
+Scheduler = torch.optim.lr_scheduler
+THEIRS: dict[str, Callable[[torch.optim.Optimizer], Scheduler.LRScheduler]] = {
+    "exponential": lambda o: Scheduler.ExponentialLR(o, 0.8),
+    "step:1": lambda o: Scheduler.ExponentialLR(o, 0.8),
+    "step:5": lambda o: Scheduler.StepLR(o, 5, 0.8),
+    "cosine": lambda o: Scheduler.CosineAnnealingLR(o, ROUNDS),
+}
+
+
+@pytest.mark.parametrize("schedule", THEIRS)
+def test_rates_are_those_of_torchs_schedulers(schedule: str, make_task: Make) -> None:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.3)
+    theirs = THEIRS[schedule](optimizer)
+    h = Hyperparameters(lr_schedule=schedule, lr_decay=0.8, rounds=ROUNDS)
+    ours = Learner(make_task(), "dfedavgm", h, rank=0, seed=0)
+    for number in range(ROUNDS):
+        ours._trainer.begin(number)
+        assert ours._trainer.decayed(0.3) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-9)
+        optimizer.step()
+        theirs.step()
+
+
+def test_the_default_is_what_it_was_to_the_bit() -> None:
+    assert Hyperparameters().lr_schedule == "exponential"
+    for number in range(100):
+        assert 0.05 * factor("exponential", number, decay=0.995, rounds=7) == 0.05 * 0.995**number
+
+
+def test_the_schedule_steers_the_steps(make_task: Make) -> None:
+    """After the last round's rate is zero nothing moves; half the rounds on it is half the rate."""
+    h = Hyperparameters(lr_schedule="cosine", rounds=2, body_epochs=1, batch_size=1000, momentum=0.0)
+    moved = []
+    for number in (0, 1, 2):
+        ours = Learner(make_task(), "dfedavgm", h, rank=0, seed=0)
+        before = ours.body
+        ours.train(number)
+        moved.append((ours.body - before).norm().item())
+    assert moved[1] == pytest.approx(moved[0] / 2, rel=1e-5)
+    assert moved[2] == 0.0
+
+
+@pytest.mark.parametrize("text", ["linear", "step", "step:0", "step:-1", "step:2.5", "cosine:3", "", "Cosine"])
+def test_what_is_no_schedule_is_refused(text: str) -> None:
+    with pytest.raises(ValidationError, match="lr_schedule"):
+        Hyperparameters(lr_schedule=text)
+    assert not re.match(PATTERN, text)
+
+
+def test_a_cosine_ends_with_its_rounds_and_others_do_not(make_task: Make, tmp_path: Path) -> None:
+    def learner(schedule: str, rounds: int) -> Learner:
+        return Learner(make_task(), "dfedmdc", Hyperparameters(lr_schedule=schedule, rounds=rounds), rank=0, seed=0)
+
+    for schedule in ("exponential", "step:3", "cosine"):
+        (tmp_path / schedule).mkdir()
+        learner(schedule, 4).save(tmp_path / schedule)
+        learner(schedule, 4).load(tmp_path / schedule)
+    learner("exponential", 5).load(tmp_path / "exponential")
+    learner("step:3", 5).load(tmp_path / "step:3")
+    with pytest.raises(CheckpointError, match="its number of rounds, with which the cosine schedule ends, is 4, this"):
+        learner("cosine", 5).load(tmp_path / "cosine")
+    with pytest.raises(CheckpointError, match='its lr_schedule is "exponential", this run\'s is "cosine"'):
+        learner("cosine", 4).load(tmp_path / "exponential")
+    with pytest.raises(CheckpointError, match='its lr_schedule is "cosine", this run\'s is "exponential"'):
+        learner("exponential", 4).load(tmp_path / "cosine")
+
+
+# Phases.
+
+
+def stream(purpose: int, phase: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(3, spawn_key=(purpose, 1, 2, phase, 4)))
+
+
+def test_known_phases_have_their_numbers_and_all_others_their_hashes() -> None:
+    for number, phase in enumerate(("head", "body", "model", "personal", "finetune", "screen")):
+        assert batch_order(50, 3, 1, 2, phase, 4).tolist() == stream(0, number).permutation(50).tolist()
+        assert augmenting(3, 1, 2, phase, 4).random() == stream(8, number).random()
+    for phase in ("warm up", "körper", ""):
+        number = int.from_bytes(hashlib.sha256(phase.encode()).digest()[:8], "big") | 2**63
+        assert batch_order(50, 3, 1, 2, phase, 4).tolist() == stream(0, number).permutation(50).tolist()
+        assert augmenting(3, 1, 2, phase, 4).random() == stream(8, number).random()
+
+
+def test_other_names_have_other_orders() -> None:
+    orders = {tuple(batch_order(50, 0, 0, 0, phase, 0).tolist()) for phase in ("a", "b", "head", "body", "c" * 99)}
+    assert len(orders) == 5

@@ -1,0 +1,168 @@
+"""The options of an algorithm: what only it can be set with, stated as a frozen dataclass in its class.
+
+    class Mine(Algorithm):
+        @dataclass(frozen=True)
+        class Options:
+            mu: float = option(0.1, "how strongly the body is pulled back", ge=0)
+            k: int = 3
+
+A field that is not made by `option` is an option all the same. Unless it says ``shared=False``, an option is equal on
+all peers. Options of built-in algorithms that have a flag of their own are stated in
+`dpeer.training.settings.OptionSettings`; `from_setting` refers to them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
+
+from dpeer.exceptions import AlgorithmError, UnknownName
+from dpeer.sections import Mark, meaning_of
+from dpeer.training.errors import describe
+from dpeer.training.settings import OptionSettings
+
+if TYPE_CHECKING:
+    from dpeer.training.algorithms.base import Algorithm
+
+_KEY = "dpeer"
+
+
+@dataclasses.dataclass(frozen=True)
+class About:
+    """What an option is besides its type and default.
+
+    Attributes:
+        words: What it is, for listings.
+        mark: `Mark.SHARED` where it is equal on all peers, `Mark.OWN` where it is each peer's own affair.
+        field: How its values are checked, besides by its type; None where any of the type will do.
+        has_flag: Whether it is one of `OptionSettings`, and so a setting with a flag of its own.
+    """
+
+    words: str = ""
+    mark: Mark = Mark.SHARED
+    field: FieldInfo | None = None
+    has_flag: bool = False
+
+
+def option(default: Any, words: str = "", *, shared: bool = True, **limits: Any) -> Any:
+    """A field of an algorithm's `Options`.
+
+    Args:
+        default: Its value where nobody says otherwise; a callable makes one.
+        words: What it is, for listings.
+        shared: Whether it must be equal on all peers; if not, it is each peer's own affair.
+        limits: What its values are limited to, as arguments of pydantic's `Field`: ``ge=0``, ``lt=1``, ``pattern=...``.
+    """
+    about = About(words, Mark.SHARED if shared else Mark.OWN, Field(None, **limits))
+    if callable(default):
+        return dataclasses.field(default_factory=default, metadata={_KEY: about})
+    return dataclasses.field(default=default, metadata={_KEY: about})
+
+
+def from_setting(name: str) -> Any:
+    """A field of a built-in algorithm's `Options` that is stated in `OptionSettings`."""
+    field = OptionSettings.model_fields[name]
+    about = About(field.description or "", meaning_of(field).mark, field, has_flag=True)
+    return dataclasses.field(default=field.default, metadata={_KEY: about})
+
+
+def about_options(algorithm: type[Algorithm]) -> dict[str, About]:
+    """What each option of an algorithm is, by name, in the order in which they are stated."""
+    fields = dataclasses.fields(algorithm.Options)
+    return {field.name: field.metadata.get(_KEY, About()) for field in fields}
+
+
+def flagged_options(algorithm: type[Algorithm]) -> tuple[str, ...]:
+    """The names of an algorithm's options that are settings with a flag of their own."""
+    return tuple(name for name, about in about_options(algorithm).items() if about.has_flag)
+
+
+def options_among(algorithm: type[Algorithm], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some settings that are options of the algorithm.
+
+    An option that merely has the name of a setting, in a class of a user's own, is none of them.
+    """
+    return {name: settings[name] for name in flagged_options(algorithm) if name in settings}
+
+
+def make_options(algorithm: type[Algorithm], values: Mapping[str, Any], where: str = "--algorithm-option") -> Any:
+    """An algorithm's `Options` with these values, and with its defaults for the others.
+
+    Args:
+        algorithm: Whose.
+        values: By name. A whole number will do where the option is a float; nothing else is converted.
+        where: Where they were given, for messages.
+
+    Raises:
+        UnknownName: The algorithm has no option of that name; the error names the nearest.
+        AlgorithmError: A value is of another type or beyond the option's limits, or one without a default is missing.
+    """
+    known = about_options(algorithm)
+    for name in values:
+        if name not in known:
+            raise UnknownName(f"option of {algorithm.name}", name, known or ["(none)"], where)
+    try:
+        checked = _model(algorithm).model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        if first["type"] == "missing":
+            raise AlgorithmError(f"{algorithm.name} needs {where} {name}=VALUE: it has no default") from error
+        message = first["msg"].removeprefix("Value error, ").lower()
+        raise AlgorithmError(f"{where} {name}={values[name]}: {message} ({algorithm.name})") from error
+    given = {name: getattr(checked, name) for name in values}
+    try:
+        return algorithm.Options(**given)
+    except (ValueError, TypeError) as error:  # of a __post_init__
+        raise AlgorithmError(f"{where}: {algorithm.name} refuses its options: {describe(error)}") from error
+
+
+def check_options(algorithm: type[Algorithm]) -> None:
+    """Refuse `Options` that options cannot be made from.
+
+    Raises:
+        AlgorithmError: It is no frozen dataclass, or the type of an option cannot be checked.
+    """
+    # A class that merely inherits from a dataclass has no such parameters of its own.
+    parameters = vars(algorithm.Options).get("__dataclass_params__") if isinstance(algorithm.Options, type) else None
+    if parameters is None or not parameters.frozen:
+        raise AlgorithmError(
+            f"algorithm {algorithm.name}: its Options must be a frozen dataclass: put @dataclass(frozen=True) above it"
+        )
+    try:
+        _model(algorithm)
+    except Exception as error:
+        raise AlgorithmError(f"algorithm {algorithm.name}: its Options cannot be checked: {describe(error)}") from error
+
+
+def shared_options(options: Any) -> dict[str, Any]:
+    """Those of an algorithm's options that must be equal on all peers, by name, as plain JSON values.
+
+    Args:
+        options: An instance of `Options`, such as ``algorithm.options``.
+    """
+    shared = {
+        field.name: getattr(options, field.name)
+        for field in dataclasses.fields(options)
+        if field.metadata.get(_KEY, About()).mark is Mark.SHARED
+    }
+    plain: dict[str, Any] = to_jsonable_python(shared, fallback=repr)
+    return plain
+
+
+def _model(algorithm: type[Algorithm]) -> type[BaseModel]:
+    """A pydantic model that checks values for the options."""
+    hints = get_type_hints(algorithm.Options, include_extras=True)
+    fields: dict[str, Any] = {}
+    for field in dataclasses.fields(algorithm.Options):
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        # What is not given keeps the dataclass's own default, so any will do here.
+        plain = Field() if required else Field(None)
+        fields[field.name] = hints[field.name], field.metadata.get(_KEY, About()).field or plain
+    config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+    return create_model(f"{algorithm.__name__}Options", __config__=config, **fields)

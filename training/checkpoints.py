@@ -1,0 +1,108 @@
+"""What of a learner is saved between two rounds, and of which runs it is taken up again."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+from dpeer.exceptions import CheckpointError
+from dpeer.privacy import Protection
+from dpeer.training import store
+from dpeer.training.algorithms import Algorithm, shared_options
+from dpeer.training.schedules import ends_with_the_run
+from dpeer.training.selection import ModelSelection
+from dpeer.training.snapshots import Snapshots
+from dpeer.training.trainer import Trainer
+
+_FORMAT = 1
+
+
+class Checkpoints:
+    """A learner's checkpoints.
+
+    Args:
+        algorithm: What trains.
+        trainer: What it steers.
+        snapshots: Copies of all that changes.
+        selection: Which model is the best so far.
+        protection: What has been released under differential privacy; None without.
+    """
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        trainer: Trainer,
+        snapshots: Snapshots,
+        selection: ModelSelection,
+        protection: Protection | None,
+    ) -> None:
+        self._algorithm, self._trainer, self._snapshots = algorithm, trainer, snapshots
+        self._selection, self._protection = selection, protection
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {f"option {name}": value for name, value in shared_options(self._algorithm.options).items()}
+
+    @property
+    def _identity(self) -> dict[str, Any]:
+        """What must be the same when a run is resumed, in the order in which differences are named."""
+        trainer, h = self._trainer, self._trainer.hyperparameters
+        ending = {"number of rounds, with which the cosine schedule ends,": h.rounds}
+        return {
+            "format": _FORMAT,
+            "algorithm": self._algorithm.name,
+            "rank": trainer.rank,
+            "seed": trainer.seed,
+            "body": trainer.shared.manifest,
+            "head": trainer.head.manifest,
+            "quantize": h.quantize,
+            "wire_dtype": h.wire_dtype,
+            "lr_schedule": h.lr_schedule,
+            **(ending if ends_with_the_run(h.lr_schedule) else {}),
+            **self._options,
+            **self._algorithm.plan(trainer),
+        }
+
+    def save(self, directory: Path) -> None:
+        """Write everything that a resumed run needs, into an existing, empty folder.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        best = self._selection.best
+        states = {"last": self._snapshots.take()} | ({"best": best} if best is not None else {})
+        rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self._selection.best_round}
+        rest |= {"best_loss": self._selection.best_loss if best is not None else None}
+        rest |= {"releases": None if self._protection is None else self._protection.ledger.releases}
+        store.save(directory, states, self._identity | rest)
+
+    def load(self, directory: Path) -> None:
+        """Take up the state that `save` left in the folder.
+
+        Raises:
+            CheckpointError: The files are missing, damaged, or of another run, task or algorithm.
+        """
+        # An older dpeer had one schedule, and left options to the fingerprint.
+        states, rest = store.load(directory, self._identity, {"lr_schedule": "exponential", **self._options})
+        try:
+            number, best_round = int(rest["round"]), rest["best_round"]
+            last, best = states["last"], states.get("best")
+            best_loss = math.inf if best is None else float(rest["best_loss"])
+            charged = int(rest.get("releases") or 0)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"the checkpoint in {directory} is damaged: {error!r}") from error
+        if charged and self._protection is None:
+            raise CheckpointError(
+                f"the checkpoint in {directory} is of a private run: go on with its --privacy client, or start over "
+                "with --overwrite"
+            )
+        if self._protection is not None and self._protection.ledger.releases < charged:
+            raise CheckpointError(
+                f"the checkpoint in {directory} has {charged} private releases, the ledger fewer: restore the ledger "
+                "as it was last (an older copy will not do): what was released has to be counted"
+            )
+        self._snapshots.put(last)
+        self._trainer.number = number
+        self._selection.best, self._selection.best_loss = best, best_loss
+        self._selection.best_round = best_round

@@ -1,0 +1,104 @@
+"""What a learner says of itself, without anything changing: for the handshake, the logs and the files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from dpeer.training.algorithms import Algorithm
+from dpeer.training.codecs import Codec, Private
+from dpeer.training.device import Compute, host
+from dpeer.training.selection import ModelSelection
+from dpeer.training.trainer import Trainer
+
+
+class Description:
+    """The properties of a `Learner`, which sets what they are about."""
+
+    _algorithm: Algorithm
+    _trainer: Trainer
+    _codec: Codec
+    _selection: ModelSelection
+    _digest: str
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What a payload holds: ``{"dtype", "count", "parameters": [{"name", "shape", "offset"}, ...]}``.
+
+        With "extras", by name how many there are, where the algorithm has any.
+        """
+        return self._trainer.shared.manifest
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the bytes of extras and initial body, and of frozen parameters outside the head if any."""
+        return self._digest
+
+    @property
+    def payload_bytes(self) -> int:
+        """The most bytes that one payload may have."""
+        return self._codec.payload_bytes if self.shares else 0
+
+    def room(self) -> memoryview | None:
+        """Writable memory to put together a neighbor's payload in, of `payload_bytes`; None to take it as it came.
+
+        It is page-locked where the body is on a GPU. It may be given out again when nothing refers to it any more. Any
+        thread may call this.
+        """
+        return self._codec.room()
+
+    @property
+    def shares(self) -> bool:
+        """Whether anything leaves the peer at all."""
+        return self._algorithm.shares != "nothing"
+
+    @property
+    def body_parameters(self) -> int:
+        """How many trained parameters neighbors get."""
+        return self._trainer.body.count
+
+    @property
+    def shared_values(self) -> int:
+        """How many values neighbors get: the body's parameters and the algorithm's extras."""
+        return self._trainer.shared.count
+
+    @property
+    def head_parameters(self) -> int:
+        """How many trained parameters stay at home."""
+        return self._algorithm.at_home(self._trainer)
+
+    @property
+    def gradients(self) -> int:
+        """For how many samples a gradient has been computed since the learner was made."""
+        return self._trainer.gradients
+
+    @property
+    def best_round(self) -> int | None:
+        """The round of the best model so far; None without ``keep="best"`` or before the first."""
+        return self._selection.best_round
+
+    @property
+    def privacy(self) -> dict[str, Any] | None:
+        """What the peer's releases have cost so far, plain JSON values with "epsilon" and "delta"; None without DP."""
+        return self._codec.spent if isinstance(self._codec, Private) else None
+
+    @property
+    def num_samples(self) -> int:
+        """How many training samples this peer has."""
+        return self._trainer.num_samples
+
+    @property
+    def body(self) -> Tensor:
+        """A copy of the body as it is now, shape (body_parameters,), on the host; for consensus distances."""
+        return host(self._trainer.body.data)
+
+    @property
+    def compute(self) -> Compute:
+        """On which device and how."""
+        return self._trainer.compute
+
+    @property
+    def has_images(self) -> bool:
+        """Whether the model's inputs are images, which `Compute.channels_last` is about."""
+        return self._trainer.data.has_images

@@ -1,0 +1,90 @@
+"""A peer's training data, minibatch by minibatch, and what the losses on them were."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from dpeer.exceptions import Interrupted
+from dpeer.training.augmentation import augmented
+from dpeer.training.batches import Batches, augmenting, batch_order
+from dpeer.training.flat import Phase
+from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.task import Augment
+
+
+class Batch(NamedTuple):
+    """A minibatch of the peer's training data."""
+
+    inputs: Any
+    targets: Any
+    size: int
+
+
+class Minibatches:
+    """Shuffled passes over the training data; the order depends on seed, rank, round, phase and pass alone.
+
+    Args:
+        data: The training data.
+        augment: How the task changes inputs at random; None where it does not.
+        hyperparameters: Their size, and how many there are.
+        rank: The peer.
+        seed: The federation's seed.
+
+    Attributes:
+        loss: Sample-weighted mean of the losses noted in the last pass; None before the first.
+    """
+
+    def __init__(
+        self, data: Batches, augment: Augment | None, hyperparameters: Hyperparameters, *, rank: int, seed: int
+    ) -> None:
+        self._data, self._augment, self._hyperparameters = data, augment, hyperparameters
+        self._rank, self._seed = rank, seed
+        self._noted: deque[tuple[Tensor, int]] = deque()
+        self._stop = threading.Event()
+        self.loss: float | None = None
+
+    def interrupt(self) -> None:
+        """Give no more minibatches. Any thread may call this."""
+        self._stop.set()
+
+    def of(self, number: int, phase: Phase, epochs: int) -> Iterator[Batch]:
+        """The data of a round, `epochs` times, each time in another order; or as many as `local_steps` says.
+
+        They are augmented where the task says how.
+
+        Raises:
+            Interrupted: `interrupt` was called.
+            TaskError: The data cannot be read or augmented.
+        """
+        h, count = self._hyperparameters, len(self._data)
+        an_epoch = math.ceil(count / h.batch_size)
+        steps = epochs * an_epoch if h.local_steps is None else math.ceil(h.local_steps * epochs / h.body_epochs)
+        self._noted = deque(maxlen=an_epoch)
+        for step in range(steps):
+            epoch, index = divmod(step, an_epoch)
+            if not index:
+                order = batch_order(count, self._seed, self._rank, number, phase, epoch)
+                chunks = torch.split(self._data.located(order), h.batch_size)
+                if self._augment is not None:
+                    generator = augmenting(self._seed, self._rank, number, phase, epoch)
+            if self._stop.is_set():
+                raise Interrupted("training was asked to stop")
+            inputs, targets = self._data.take(chunks[index])
+            if self._augment is not None:
+                inputs = self._data.compute.lay_out(augmented(self._augment, inputs, generator))
+            yield Batch(inputs, targets, len(chunks[index]))
+        if self._noted:
+            weights = torch.tensor([size for _, size in self._noted], dtype=torch.float64, device="cpu")
+            losses = torch.stack([loss for loss, _ in self._noted]).cpu().double()
+            self.loss = (losses @ weights / weights.sum()).item()
+
+    def note(self, loss: Tensor, batch: Batch) -> None:
+        """Remember the loss on a minibatch, a scalar: `loss` becomes the mean over the last pass's."""
+        self._noted.append((loss, batch.size))
