@@ -39,7 +39,7 @@ from dpeer.federation.heap import freeze_heap, keep_heap
 from dpeer.peer import Limits, Peer, PeerConfig, ZeroMQTransport
 from dpeer.peer import Worker as TensorThread
 from dpeer.topology import build
-from dpeer.training import Learner, Task
+from dpeer.training import Task, TorchLearner
 from dpeer.training.evaluation import Evaluation
 
 RESNET18 = 11_173_962
@@ -54,7 +54,7 @@ class Vector(nn.Module):
         self.head = nn.Parameter(torch.zeros(1))
 
 
-class Idle(Learner):
+class Idle(TorchLearner):
     """A learner with nothing to learn: it releases, checks and mixes as any other."""
 
     def train(self, number: int) -> None:

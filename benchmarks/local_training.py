@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from dpeer.training import Hyperparameters, Learner, Task
+from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.batches import batch_order
 from dpeer.training.models.small import DigitsNet
 
@@ -79,9 +79,9 @@ def random_images(shape: tuple[int, ...], samples: int) -> TensorDataset:
     return TensorDataset(images, torch.randint(0, 10, (samples,), generator=generator))
 
 
-def _learner(model: type[nn.Module], data: TensorDataset, algorithm: str) -> Learner:
+def _learner(model: type[nn.Module], data: TensorDataset, algorithm: str) -> TorchLearner:
     torch.manual_seed(0)
-    return Learner(Task(model=model(), head=("head",), train=data, test=data), algorithm, H, rank=0, seed=0)
+    return TorchLearner(Task(model=model(), head=("head",), train=data, test=data), algorithm, H, rank=0, seed=0)
 
 
 def _local_training(

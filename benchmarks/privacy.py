@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from dpeer.federation.heap import keep_heap
 from dpeer.privacy import Guarantee, Ledger, Protection
 from dpeer.privacy.noise import Values, noised
-from dpeer.training import Hyperparameters, Learner, Task, build_model
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_model
 
 ROW = {0: 0.5, 1: 0.5}
 
@@ -98,7 +98,7 @@ def measure(model: str, samples: int, repetitions: int, folder: Path) -> dict[st
     h = Hyperparameters(body_epochs=2, head_epochs=1, body_lr=0.01)
     protection = Protection(Guarantee(1.0, 1.0, 1e-5), Ledger(folder / "privacy", {}, resume=False))
     ways = {
-        name: Learner(task(model, samples), "dfedmdc", h, rank=0, seed=0, protection=given)
+        name: TorchLearner(task(model, samples), "dfedmdc", h, rank=0, seed=0, protection=given)
         for name, given in (("plain", None), ("private", protection))
     }
     count = ways["plain"].body_parameters

@@ -41,7 +41,7 @@ from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.files import rank_folder
 from dpeer.results.reading import read_peer_summary
 from dpeer.topology import build
-from dpeer.training import Hyperparameters, Learner, Task, build_model
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_model
 from dpeer.training.saved import saved_body
 
 BATCH, BODY_EPOCHS = 128, 2
@@ -85,7 +85,7 @@ def in_turn(run: Run) -> tuple[float, str]:
     for rank in range(run.size):
         torch.manual_seed(0)
         own = task(rank, run.size, 0, model=run.model, samples=run.samples)
-        learners.append(Learner(own, "dfedmdc", h, rank=rank, seed=0))
+        learners.append(TorchLearner(own, "dfedmdc", h, rank=rank, seed=0))
     began = time.perf_counter()
     for number in range(run.rounds):
         released = {}

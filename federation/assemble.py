@@ -27,8 +27,8 @@ from dpeer.training import (
     BUILTIN_TASKS,
     Choices,
     Hyperparameters,
-    Learner,
     Task,
+    TorchLearner,
     class_counts,
     find_algorithm,
     load_task,
@@ -41,7 +41,7 @@ from dpeer.training.payload import little_endian
 class PeerParts:
     """Everything one peer is made of, before it is connected to anything."""
 
-    learner: Learner
+    learner: TorchLearner
     topology: Graphs
     fingerprint: dict[str, Any]
     facts: dict[str, Any]
@@ -90,7 +90,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
             settings, guarantee, folder, resume=resume, data=content, new_data=new_data,
             receivers=lambda number: meeting.at(number, rank).out_neighbors,
         )  # fmt: skip
-    learner = Learner(
+    learner = TorchLearner(
         task, settings.algorithm, hyperparameters, rank=rank, seed=_first(settings.seed_batches, settings.seed),
         keep=settings.keep, evaluate_on=settings.evaluate_on,
         steady=isinstance(graph, Topology) and settings.participation == 1, compute=compute,

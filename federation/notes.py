@@ -8,7 +8,7 @@ from dpeer.federation.options import options_of
 from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import Settings
 from dpeer.topology import Isolated, Participation
-from dpeer.training import ALGORITHMS, Learner, Task, find_algorithm
+from dpeer.training import ALGORITHMS, Task, TorchLearner, find_algorithm
 from dpeer.training.algorithms.options import about_options
 
 _ALWAYS = ("body_lr", "lr_decay", "momentum", "body_epochs", "batch_size")
@@ -17,7 +17,7 @@ _LARGE = 20.0
 _IF_SET = ("lr_schedule", "weight_decay", "grad_clip", "local_steps", "quantize", "wire_dtype", "participation")
 
 
-def notes(task: Task, learner: Learner, settings: Settings, said: Collection[str]) -> list[str]:
+def notes(task: Task, learner: TorchLearner, settings: Settings, said: Collection[str]) -> list[str]:
     """The lines.
 
     Args:
@@ -36,9 +36,8 @@ def notes(task: Task, learner: Learner, settings: Settings, said: Collection[str
         others = [name for name, value in preset.values.items() if getattr(settings, name) != value]
         lines.append(f"preset {settings.preset}: {preset.words(*others)}; {preset.remark}")
     changed = [name for name in _IF_SET if getattr(settings, name) != Settings.model_fields[name].default]
-    lines.append(
-        ", ".join(_value(name, settings) for name in (*_ALWAYS, *changed, *algorithm.settings())) + _own(learner)
-    )
+    used = [_value(name, settings) for name in (*_ALWAYS, *changed, *algorithm.settings())]
+    lines.append(", ".join([*used, *_own(settings)]))
     lines += _computing(learner)
     if settings.participation < 1:
         lines.append(_participation(settings, learner))
@@ -64,7 +63,7 @@ def _own(settings: Settings) -> list[str]:
     return [f"{name} {getattr(options, name)}" for name, one in about.items() if not one.has_flag]
 
 
-def _computing(learner: Learner) -> list[str]:
+def _computing(learner: TorchLearner) -> list[str]:
     """Where and how, if not on the CPU in float32, and what that does to the results."""
     compute, lines = learner.compute, []
     if not compute.on_host:
@@ -92,7 +91,7 @@ def _value(name: str, settings: Settings) -> str:
     return f"{name.replace('_', '-')} {value:g}" if isinstance(value, float) else f"{name.replace('_', '-')} {value}"
 
 
-def _participation(settings: Settings, learner: Learner) -> str:
+def _participation(settings: Settings, learner: TorchLearner) -> str:
     drawn = Participation(Isolated(settings.size), settings.participation, settings.seed)
     if drawn.count == settings.size:
         return f"participation {settings.participation:g} of {settings.size} peers is all of them"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dpeer.training.evaluation import Evaluation
     from dpeer.training.gradients import plain, proximal, sam
     from dpeer.training.hyperparameters import Hyperparameters
-    from dpeer.training.learner import Learner
+    from dpeer.training.learner import TorchLearner
     from dpeer.training.loading import load_task
     from dpeer.training.models import MODELS, build_model
     from dpeer.training.partitions import partition, partition_pools
@@ -49,7 +49,7 @@ _PLACES = {
     "class_counts": "dpeer.training.counts",
     "Evaluation": "dpeer.training.evaluation",
     "Hyperparameters": "dpeer.training.hyperparameters",
-    "Learner": "dpeer.training.learner",
+    "TorchLearner": "dpeer.training.learner",
     "load_task": "dpeer.training.loading",
     "MODELS": "dpeer.training.models",
     "build_model": "dpeer.training.models",
@@ -73,8 +73,8 @@ __all__ = [
     "Choices",
     "Evaluation",
     "Hyperparameters",
-    "Learner",
     "Task",
+    "TorchLearner",
     "Trainer",
     "build_model",
     "class_counts",

@@ -14,7 +14,7 @@ from dpeer.training.trainer import Trainer
 
 
 class Description:
-    """The properties of a `Learner`, which sets what they are about."""
+    """The properties of a `TorchLearner`, which sets what they are about."""
 
     _algorithm: Algorithm
     _trainer: Trainer

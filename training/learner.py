@@ -28,8 +28,8 @@ from dpeer.training.task import Task, claim
 from dpeer.training.trainer import Trainer
 
 
-class Learner(Description):
-    """Trains, releases, mixes and evaluates one peer's model; implements `dpeer.peer`'s protocol of that name.
+class TorchLearner(Description):
+    """Trains, releases, mixes and evaluates one peer's model; implements the `Learner` protocol of dpeer.peer.
 
     All methods but `interrupt` and `room` are called from one thread at a time, in the round loop's order: train,
     release, evaluate, mix, evaluate, save. The task's model becomes the learner's own.

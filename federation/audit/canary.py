@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
-from dpeer.training import Hyperparameters, Learner, Task
+from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.mixing import mix
 from dpeer.training.payload import encode, views
 from dpeer.training.randomness import Purpose, stream
@@ -123,7 +123,7 @@ def view(setting: Setting, rounds: int, update: Array) -> View:
     with tempfile.TemporaryDirectory(prefix="dpeer-audit-", dir=place) as folder:
         ledger = Ledger(Path(folder), {}, resume=False)
         protection = Protection(setting.guarantee, ledger, sparsifier=setting.sparsifier)
-        victim = Learner(task(update), "dfedmdc", h, rank=0, seed=_SEED, protection=protection)
+        victim = TorchLearner(task(update), "dfedmdc", h, rank=0, seed=_SEED, protection=protection)
         base = torch.zeros(COORDINATES)
         for number in range(rounds):
             strayed[number] = (victim.body - base).double().numpy()

@@ -11,6 +11,7 @@ import pytest
 
 from dpeer.federation.fingerprint import fingerprint
 from dpeer.federation.graph import build_graph
+from dpeer.federation.options import options_of
 from dpeer.federation.presets import PRESETS
 from dpeer.federation.settings import Settings
 from dpeer.peer.handshake import mismatch
@@ -167,7 +168,7 @@ def test_help_names_the_command_and_needs_no_torch(dpeer: Command, tmp_path: Pat
 
 def hello(rank: int, **values: Any) -> Hello:
     settings = Settings(**values)
-    agreed = fingerprint(settings, build_graph(settings))
+    agreed = fingerprint(settings, build_graph(settings), options_of(settings))
     return Hello(rank=rank, next_round=0, fingerprint=agreed, manifest={}, digest="")
 
 
@@ -188,8 +189,10 @@ def hello(rank: int, **values: Any) -> Hello:
 )
 def test_peers_that_differ_in_it_refuse_each_other_and_name_it(name: str, default: object, other: object) -> None:
     schedule = Schedule(build("ring", 8), 0, 20)
-    assert mismatch(hello(0), hello(1), schedule) is None
-    problem = mismatch(hello(0), hello(1, **{name: other}), schedule)
+    uses = {"ditto_lambda": "ditto", "sparsity": "dis-pfl", "prune_rate": "dis-pfl"}
+    both = {"algorithm": uses[name]} if name in uses else {}
+    assert mismatch(hello(0, **both), hello(1, **both), schedule) is None
+    problem = mismatch(hello(0, **both), hello(1, **both, **{name: other}), schedule)
     assert problem is not None
     for part in (name, f"{default!r} here", f"{other!r} at rank 1"):
         assert part in problem

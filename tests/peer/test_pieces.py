@@ -21,7 +21,7 @@ from dpeer.peer.membership import Status
 from dpeer.peer.session import Session
 from dpeer.peer.transports import Arrival
 from dpeer.topology import build
-from dpeer.training import Learner, Task
+from dpeer.training import Task, TorchLearner
 from dpeer.training.evaluation import Evaluation
 
 PATIENT = LivenessConfig(heartbeat=0.05, suspect_after=60.0, dead_after=120.0, departure_grace=0.3)
@@ -88,7 +88,7 @@ class Vector(nn.Module):
         self.body, self.head = nn.Parameter(torch.zeros(count)), nn.Parameter(torch.zeros(1))
 
 
-class Drawing(Learner):
+class Drawing(TorchLearner):
     """A real learner: only what it trains to is drawn."""
 
     def __init__(self, rank, count):

@@ -67,7 +67,7 @@ def test_what_a_peer_writes_is_what_is_read() -> None:
     record = RoundRecord(
         round=4, accuracy=0.5, test_loss=1.5, metrics={"accuracy": 0.5}, accuracy_trained=0.25, train_loss=0.75,
         bytes_sent=10, bytes_received=20, heard=[1], missed=[], train_seconds=1.0, exchange_seconds=1.0,
-        mix_seconds=1.0, epsilon=2.0, delta=1e-5, privacy={"epsilon": 2.0},
+        mix_seconds=1.0, samples=7, epsilon=2.0, delta=1e-5, privacy={"epsilon": 2.0},
     )  # fmt: skip
     line = Line.of(record.as_dict())
     assert (line.round, line.accuracy, line.accuracy_trained, line.test_loss) == (4, 0.5, 0.25, 1.5)

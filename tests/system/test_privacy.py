@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dpeer.privacy import Guarantee
-from dpeer.training import Learner
+from dpeer.training import TorchLearner
 from dpeer.training.selection import ModelSelection
 
 SIZE = 3
@@ -76,14 +76,14 @@ def test_all_neighbors_get_the_same_bytes_which_are_those_of_the_ledger(
     task: str, schedule: tuple[str, ...], simulate: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard: dict[tuple[int, int], list[bytes]] = {}
-    mix = Learner.mix_sound
+    mix = TorchLearner.mix_sound
 
-    def listening(learner: Learner, received: Any, weigh: Any) -> dict[int, str]:
+    def listening(learner: TorchLearner, received: Any, weigh: Any) -> dict[int, str]:
         for rank, payload in received.items():
             heard.setdefault((rank, learner._trainer.number), []).append(b"".join(map(bytes, payload)))
         return mix(learner, received, weigh)
 
-    monkeypatch.setattr(Learner, "mix_sound", listening)
+    monkeypatch.setattr(TorchLearner, "mix_sound", listening)
     simulate("--task", task, *schedule, "--size", 4, "--topology", "full", "--rounds", 2, *PRIVATE, "--out", "run")
     assert len(heard) == 4 * 2
     for (rank, number), copies in heard.items():

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from dpeer.training import Learner, Task
+from dpeer.training import Task, TorchLearner
 
 MakeTask = Callable[..., Task]
 Gossip = Callable[..., None]
@@ -58,7 +58,7 @@ def gossip() -> Gossip:
     """Run rounds of train, release and mix by hand; W defaults to a ring with weights 1/3."""
 
     def run(
-        learners: Sequence[Learner],
+        learners: Sequence[TorchLearner],
         rounds: int,
         *,
         start: int = 0,

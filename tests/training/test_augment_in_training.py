@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import Dataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task
+from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner
 from dpeer.training.batches import batch_order
 from dpeer.training.randomness import Purpose
 
@@ -25,9 +25,9 @@ def noise(inputs: Tensor, generator: Generator) -> Tensor:
     return inputs + torch.from_numpy(generator.normal(size=tuple(inputs.shape)).astype(np.float32))
 
 
-def learner(task: Task, algorithm: str, **changes: Any) -> Learner:
+def learner(task: Task, algorithm: str, **changes: Any) -> TorchLearner:
     settings: dict[str, Any] = {"body_epochs": 2, "batch_size": 16, "rounds": 4}
-    return Learner(task, algorithm, Hyperparameters(**settings | changes), rank=RANK, seed=SEED)
+    return TorchLearner(task, algorithm, Hyperparameters(**settings | changes), rank=RANK, seed=SEED)
 
 
 def expected(task: Task, phase: Any, number: int, epochs: int) -> list[Tensor]:

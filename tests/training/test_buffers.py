@@ -11,10 +11,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from dpeer.exceptions import Interrupted, TaskError
-from dpeer.training import Hyperparameters, Learner, Task, find_algorithm, options_among
+from dpeer.training import Hyperparameters, Task, TorchLearner, find_algorithm, options_among
 
 Make = Callable[..., Task]
-Peer = Callable[..., Learner]
+Peer = Callable[..., TorchLearner]
 
 
 class Normed(nn.Module):
@@ -38,15 +38,17 @@ class Normed(nn.Module):
         return found
 
 
-def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> Learner:
+def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> TorchLearner:
     """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
-    return Learner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
+    return TorchLearner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
 
 
 @pytest.fixture
 def peer(make_task: Make) -> Peer:
-    def make(algorithm: str, *, samples: int = 50, model: Callable[[], nn.Module] = Normed, **changes: Any) -> Learner:
+    def make(
+        algorithm: str, *, samples: int = 50, model: Callable[[], nn.Module] = Normed, **changes: Any
+    ) -> TorchLearner:
         found = make_task(samples=samples)
         torch.manual_seed(0)
         task = Task(model(), ("norm", "fc"), found.train, found.test)
@@ -56,7 +58,7 @@ def peer(make_task: Make) -> Peer:
     return make
 
 
-def state(learner: Learner) -> dict[str, Tensor]:
+def state(learner: TorchLearner) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in learner._model.state_dict().items()}
 
 
@@ -64,7 +66,7 @@ def same(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def rounds(learner: Learner, first: int, last: int) -> None:
+def rounds(learner: TorchLearner, first: int, last: int) -> None:
     for number in range(first, last):
         learner.train(number)
         learner.release(number)

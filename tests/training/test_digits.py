@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from dpeer.training import Learner, load_task
+from dpeer.training import TorchLearner, load_task
 from dpeer.training.tasks.digits import digits
 
 
@@ -32,7 +32,7 @@ def test_peers_share_no_sample_and_one_initialisation() -> None:
     for part in ("train", "test"):
         together = np.concatenate([task.indices[part] for task in tasks])
         assert len(together) == len(np.unique(together)) > 0
-    digests = {Learner(task, "dfedmdc", rank=rank, seed=1).digest for rank, task in enumerate(tasks)}
+    digests = {TorchLearner(task, "dfedmdc", rank=rank, seed=1).digest for rank, task in enumerate(tasks)}
     assert len(digests) == 1
 
 
@@ -40,7 +40,7 @@ def test_peers_share_no_sample_and_one_initialisation() -> None:
 def test_collaboration_beats_training_alone(gossip: Callable[..., None]) -> None:
     accuracy = {}
     for algorithm in ("local", "dfedmdc", "dfedsmdc"):
-        learners = [Learner(load_task("digits", rank, 8, 0), algorithm, rank=rank, seed=0) for rank in range(8)]
+        learners = [TorchLearner(load_task("digits", rank, 8, 0), algorithm, rank=rank, seed=0) for rank in range(8)]
         gossip(learners, 20, workers=2)
         accuracy[algorithm] = np.mean([learner.evaluate().accuracy for learner in learners])
     assert accuracy["dfedmdc"] >= 0.96, accuracy

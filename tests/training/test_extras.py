@@ -10,7 +10,7 @@ import torch
 
 from dpeer.exceptions import CheckpointError, ConfigurationError
 from dpeer.privacy import Guarantee, Ledger, Protection
-from dpeer.training import Algorithm, Hyperparameters, Learner, Task, Trainer
+from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, Trainer
 from dpeer.training.split import Split
 
 Make = Callable[..., Task]
@@ -45,15 +45,15 @@ class Tracking(Plain):
         peer.extras["moment"].add_(added[5:])
 
 
-def of(learner: Learner) -> np.ndarray:
+def of(learner: TorchLearner) -> np.ndarray:
     extras = learner._trainer.extras
     return np.concatenate([extras["control"].double().numpy(), extras["moment"].double().numpy()])
 
 
 @pytest.fixture
-def peers(make_task: Make) -> Callable[..., list[Learner]]:
-    def make(algorithm: type[Algorithm] = Tracking, h: Hyperparameters = H, **more: Any) -> list[Learner]:
-        return [Learner(make_task(rank), algorithm, h, rank=rank, seed=0, **more) for rank in range(SIZE)]
+def peers(make_task: Make) -> Callable[..., list[TorchLearner]]:
+    def make(algorithm: type[Algorithm] = Tracking, h: Hyperparameters = H, **more: Any) -> list[TorchLearner]:
+        return [TorchLearner(make_task(rank), algorithm, h, rank=rank, seed=0, **more) for rank in range(SIZE)]
 
     return make
 
@@ -136,9 +136,11 @@ def test_quantizing_them_is_refused(peers: Any) -> None:
 # Under differential privacy.
 
 
-def private(make_task: Make, folder: Path, sigma: float, clip: float, algorithm: type[Algorithm] = Tracking) -> Learner:
+def private(
+    make_task: Make, folder: Path, sigma: float, clip: float, algorithm: type[Algorithm] = Tracking
+) -> TorchLearner:
     protection = Protection(Guarantee(sigma, clip, 1e-5), Ledger(folder, {}, resume=False), None)
-    return Learner(make_task(), algorithm, H, rank=0, seed=0, protection=protection)
+    return TorchLearner(make_task(), algorithm, H, rank=0, seed=0, protection=protection)
 
 
 def test_they_are_clipped_with_the_body_as_one_vector(make_task: Make, tmp_path: Path) -> None:

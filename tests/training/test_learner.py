@@ -13,22 +13,22 @@ from safetensors.torch import load_file
 from torch import nn
 
 from dpeer.exceptions import CheckpointError, Interrupted, TaskError, UnknownName
-from dpeer.training import Hyperparameters, Learner, Task
+from dpeer.training import Hyperparameters, Task, TorchLearner
 
 Make = Callable[..., Task]
 H = Hyperparameters(body_epochs=2, batch_size=16)
 
 
 @pytest.fixture
-def make(make_task: Make) -> Callable[..., Learner]:
-    def learner(rank: int = 0, algorithm: str = "dfedmdc", **changes: Any) -> Learner:
+def make(make_task: Make) -> Callable[..., TorchLearner]:
+    def learner(rank: int = 0, algorithm: str = "dfedmdc", **changes: Any) -> TorchLearner:
         keep = changes.pop("keep", "last")
-        return Learner(make_task(rank, **changes), algorithm, H, rank=rank, seed=0, keep=keep)
+        return TorchLearner(make_task(rank, **changes), algorithm, H, rank=rank, seed=0, keep=keep)
 
     return learner
 
 
-def everything(learner: Learner) -> torch.Tensor:
+def everything(learner: TorchLearner) -> torch.Tensor:
     return torch.cat([p.detach().reshape(-1) for p in learner._model.parameters()])
 
 
@@ -39,18 +39,18 @@ def payload_of(values: Any) -> list[bytes]:
 # What travels.
 
 
-def test_the_learner_is_what_the_round_loop_expects(make: Callable[..., Learner]) -> None:
+def test_the_learner_is_what_the_round_loop_expects(make: Callable[..., TorchLearner]) -> None:
     protocol = pytest.importorskip("dpeer.peer.learner")
     learner: protocol.Learner = make()
     assert all(hasattr(learner, name) for name in vars(protocol.Learner) if not name.startswith("_"))
 
 
-def test_unknown_algorithm_names_the_nearest(make: Callable[..., Learner]) -> None:
+def test_unknown_algorithm_names_the_nearest(make: Callable[..., TorchLearner]) -> None:
     with pytest.raises(UnknownName, match="unknown algorithm 'dfedmcd': did you mean 'dfedmdc'"):
         make(algorithm="dfedmcd")
 
 
-def test_all_peers_start_alike(make: Callable[..., Learner]) -> None:
+def test_all_peers_start_alike(make: Callable[..., TorchLearner]) -> None:
     a, b = make(0), make(1)
     assert a.digest == b.digest == hashlib.sha256(a.body.numpy().tobytes()).hexdigest()
     assert a.manifest == b.manifest == json.loads(json.dumps(a.manifest))
@@ -66,7 +66,7 @@ def test_all_peers_start_alike(make: Callable[..., Learner]) -> None:
     assert a.digest == b.digest
 
 
-def test_a_released_payload_never_changes(make: Callable[..., Learner]) -> None:
+def test_a_released_payload_never_changes(make: Callable[..., TorchLearner]) -> None:
     learner = make()
     learner.train(0)
     (buffer,) = learner.release(0) or []
@@ -81,7 +81,7 @@ def test_a_released_payload_never_changes(make: Callable[..., Learner]) -> None:
     assert bytes(buffer) == before
 
 
-def test_local_shares_nothing(make: Callable[..., Learner]) -> None:
+def test_local_shares_nothing(make: Callable[..., TorchLearner]) -> None:
     learner = make(algorithm="local")
     assert not learner.shares
     assert learner.payload_bytes == 0
@@ -95,7 +95,7 @@ def test_local_shares_nothing(make: Callable[..., Learner]) -> None:
     assert torch.equal(everything(learner), before)
 
 
-def test_nothing_of_the_head_is_released(make: Callable[..., Learner]) -> None:
+def test_nothing_of_the_head_is_released(make: Callable[..., TorchLearner]) -> None:
     learner = make(algorithm="dfedsmdc")
     for number in range(3):
         learner.train(number)
@@ -124,11 +124,11 @@ def test_nothing_of_the_head_is_released(make: Callable[..., Learner]) -> None:
         (payload_of([np.inf, -np.inf, *np.ones(54)]), "not-finite"),
     ],
 )
-def test_check(make: Callable[..., Learner], payload: Any, reason: str | None) -> None:
+def test_check(make: Callable[..., TorchLearner], payload: Any, reason: str | None) -> None:
     assert make().check(1, payload) == reason
 
 
-def test_mix_sums_in_rank_order_with_the_own_released_body(make: Callable[..., Learner]) -> None:
+def test_mix_sums_in_rank_order_with_the_own_released_body(make: Callable[..., TorchLearner]) -> None:
     rng = np.random.default_rng(0)
     others = {rank: rng.normal(size=56).astype(np.float32) for rank in (3, 0, 7)}
     row = {0: 0.1, 2: 0.3, 3: 0.25, 7: 0.35}
@@ -148,7 +148,7 @@ def test_mix_sums_in_rank_order_with_the_own_released_body(make: Callable[..., L
     np.testing.assert_allclose(learner.body.numpy(), exact, rtol=0, atol=1e-6)
 
 
-def test_mix_gives_the_same_bits_however_a_payload_is_cut(make: Callable[..., Learner]) -> None:
+def test_mix_gives_the_same_bits_however_a_payload_is_cut(make: Callable[..., TorchLearner]) -> None:
     values = np.random.default_rng(1).normal(size=56).astype(np.float32).tobytes()
     unaligned = memoryview(b"." + values)[1:]
     results = []
@@ -161,7 +161,7 @@ def test_mix_gives_the_same_bits_however_a_payload_is_cut(make: Callable[..., Le
     assert torch.equal(results[0], results[2])
 
 
-def test_mix_leaves_the_head_alone_and_refuses_other_ranks(make: Callable[..., Learner]) -> None:
+def test_mix_leaves_the_head_alone_and_refuses_other_ranks(make: Callable[..., TorchLearner]) -> None:
     learner = make(0)
     head = learner._trainer.head.data.clone()
     learner.release(0)
@@ -178,7 +178,7 @@ def test_mix_leaves_the_head_alone_and_refuses_other_ranks(make: Callable[..., L
 
 def test_diverging_is_told_by_the_loss(make_task: Make) -> None:
     wild = Hyperparameters(body_lr=1e30, head_lr=1e30, batch_size=16)
-    learner = Learner(make_task(), "dfedmdc", wild, rank=0, seed=0)
+    learner = TorchLearner(make_task(), "dfedmdc", wild, rank=0, seed=0)
     losses = [learner.train(number) for number in range(2)]
     assert isinstance(losses[-1], float)
     assert not math.isfinite(losses[-1])
@@ -187,10 +187,10 @@ def test_diverging_is_told_by_the_loss(make_task: Make) -> None:
 
 def test_training_nothing_has_no_loss(make_task: Make) -> None:
     idle = Hyperparameters().model_copy(update={"body_epochs": 0, "head_epochs": 0})
-    assert Learner(make_task(), "dfedmdc", idle, rank=0, seed=0).train(0) is None
+    assert TorchLearner(make_task(), "dfedmdc", idle, rank=0, seed=0).train(0) is None
 
 
-def test_sharing_everything_with_an_empty_head(make: Callable[..., Learner]) -> None:
+def test_sharing_everything_with_an_empty_head(make: Callable[..., TorchLearner]) -> None:
     learner = make(head=())
     assert (learner.body_parameters, learner.head_parameters) == (83, 0)
     assert learner.train(0) is not None
@@ -206,7 +206,7 @@ def test_interrupt_stops_between_two_minibatches(make_task: Make) -> None:
             learner.interrupt()
         return nn.functional.cross_entropy(outputs, targets)
 
-    learner = Learner(make_task(loss=loss), "dfedsmdc", H, rank=0, seed=0)
+    learner = TorchLearner(make_task(loss=loss), "dfedsmdc", H, rank=0, seed=0)
     with pytest.raises(Interrupted):
         learner.train(0)
     # 4 head steps, then one SAM step of two gradients: the step under way is finished, none is begun.
@@ -247,7 +247,7 @@ class Counting(nn.Module):
 def test_a_resumed_run_continues_with_the_same_bits(
     make_task: Make, gossip: Callable[..., None], tmp_path: Path, algorithm: str, kind: str
 ) -> None:
-    def peers() -> list[Learner]:
+    def peers() -> list[TorchLearner]:
         found = []
         for rank in range(3):
             task = make_task(rank, dropout=0.5 * (kind == "dropout"))
@@ -255,7 +255,7 @@ def test_a_resumed_run_continues_with_the_same_bits(
             if kind == "batchnorm":
                 task = Task(Counting(), ("norm", "fc"), task.train, task.test, validation=task.test)
             task.validation = task.test
-            found.append(Learner(task, algorithm, H, rank=rank, seed=0, keep="best"))
+            found.append(TorchLearner(task, algorithm, H, rank=rank, seed=0, keep="best"))
         return found
 
     whole, first, resumed = peers(), peers(), peers()
@@ -277,11 +277,11 @@ def test_a_resumed_run_continues_with_the_same_bits(
 
 
 def test_load_of_what_is_missing_damaged_or_of_another_run(
-    make: Callable[..., Learner], make_task: Make, tmp_path: Path
+    make: Callable[..., TorchLearner], make_task: Make, tmp_path: Path
 ) -> None:
     make().save(tmp_path)
 
-    def refused(message: str, learner: Learner | None = None) -> None:
+    def refused(message: str, learner: TorchLearner | None = None) -> None:
         with pytest.raises(CheckpointError, match=message) as caught:
             (learner or make()).load(tmp_path)
         assert "\n" not in str(caught.value)
@@ -311,7 +311,7 @@ def test_load_of_what_is_missing_damaged_or_of_another_run(
 
 
 def test_write_model_loads_into_the_users_own_model(
-    make: Callable[..., Learner], make_task: Make, tmp_path: Path
+    make: Callable[..., TorchLearner], make_task: Make, tmp_path: Path
 ) -> None:
     learner = make()
     learner.train(0)
@@ -325,7 +325,7 @@ def test_write_model_loads_into_the_users_own_model(
 def test_write_model_with_tied_head(make_task: Make, tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(6, 3), nn.Linear(3, 3), nn.Linear(3, 3))
     model[2].weight = model[1].weight
-    learner = Learner(make_task(model=model, head=("1", "2")), "dfedmdc", H, rank=0, seed=0)
+    learner = TorchLearner(make_task(model=model, head=("1", "2")), "dfedmdc", H, rank=0, seed=0)
     learner.train(0)
     assert model[2].weight is model[1].weight
     learner.write_model(tmp_path / "m")
@@ -333,7 +333,7 @@ def test_write_model_with_tied_head(make_task: Make, tmp_path: Path) -> None:
     assert torch.equal(saved["1.weight"], saved["2.weight"])
 
 
-def test_keep_best_needs_validation_data(make: Callable[..., Learner]) -> None:
+def test_keep_best_needs_validation_data(make: Callable[..., TorchLearner]) -> None:
     with pytest.raises(TaskError, match="--keep best needs validation data"):
         make(keep="best")
 
@@ -341,7 +341,7 @@ def test_keep_best_needs_validation_data(make: Callable[..., Learner]) -> None:
 def test_keep_best_writes_the_best_mixed_model(make_task: Make, tmp_path: Path) -> None:
     task = make_task()
     task.validation = task.test
-    learner = Learner(task, "dfedmdc", H, rank=0, seed=0, keep="best")
+    learner = TorchLearner(task, "dfedmdc", H, rank=0, seed=0, keep="best")
     losses, bodies = [], []
     for number in range(6):
         learner.train(number)
@@ -366,7 +366,7 @@ def test_a_round_that_is_sat_out_can_be_the_one_whose_model_is_kept(make_task: M
     """Where not every round is evaluated, the model of an earlier one may first be measured then."""
     task = make_task()
     task.validation = task.test
-    learner = Learner(task, "dfedmdc", H, rank=0, seed=0, keep="best")
+    learner = TorchLearner(task, "dfedmdc", H, rank=0, seed=0, keep="best")
     learner.train(0)
     learner.release(0)
     learner.mix({}, {0: 1.0})
@@ -375,7 +375,7 @@ def test_a_round_that_is_sat_out_can_be_the_one_whose_model_is_kept(make_task: M
     assert learner.best_round == 1
 
 
-def test_what_is_left_for_the_end_tells_its_loss(make: Callable[..., Learner]) -> None:
+def test_what_is_left_for_the_end_tells_its_loss(make: Callable[..., TorchLearner]) -> None:
     losses = {}
     for algorithm in ("fedbabu", "dfedmdc"):
         learner = make(algorithm=algorithm)
@@ -387,7 +387,7 @@ def test_what_is_left_for_the_end_tells_its_loss(make: Callable[..., Learner]) -
     assert whole < body, "fine-tuning goes on from there, with the head too"
 
 
-def test_a_model_fine_tuned_for_an_earlier_end_predicts_no_more(make: Callable[..., Learner]) -> None:
+def test_a_model_fine_tuned_for_an_earlier_end_predicts_no_more(make: Callable[..., TorchLearner]) -> None:
     learner = make(algorithm="fedbabu")
     learner.train(0)
     shared = learner.evaluate()
@@ -400,7 +400,7 @@ def test_a_model_fine_tuned_for_an_earlier_end_predicts_no_more(make: Callable[.
 # Side by side.
 
 
-def test_learners_in_threads_give_the_same_bits(make: Callable[..., Learner], gossip: Callable[..., None]) -> None:
+def test_learners_in_threads_give_the_same_bits(make: Callable[..., TorchLearner], gossip: Callable[..., None]) -> None:
     alone, together = [make(rank) for rank in range(4)], [make(rank) for rank in range(4)]
     gossip(alone, 3)
     with ThreadPoolExecutor(4) as pool:

@@ -11,7 +11,7 @@ import torch
 
 from dpeer.exceptions import CheckpointError, ConfigurationError
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
-from dpeer.training import Hyperparameters, Learner, Task
+from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.codecs import Dense
 from dpeer.training.flat import Flat
 from dpeer.training.settings import WireDtype
@@ -145,17 +145,17 @@ def test_the_own_part_of_the_sum_is_what_was_released(dtype: WireDtype) -> None:
 
 
 @pytest.fixture
-def peer(make_task: Make, tmp_path: Path) -> Callable[..., Learner]:
-    def make(dtype: WireDtype = "bfloat16", *, resume: bool = False) -> Learner:
+def peer(make_task: Make, tmp_path: Path) -> Callable[..., TorchLearner]:
+    def make(dtype: WireDtype = "bfloat16", *, resume: bool = False) -> TorchLearner:
         ledger = Ledger(tmp_path / "privacy", {}, resume=resume)
         protection = Protection(Guarantee(3.0, 0.05, 1e-5), ledger, None, Sparsifier.parse(None))
         h = Hyperparameters(body_epochs=1, batch_size=16, wire_dtype=dtype)
-        return Learner(make_task(0), "dfedmdc", h, rank=0, seed=0, protection=protection)
+        return TorchLearner(make_task(0), "dfedmdc", h, rank=0, seed=0, protection=protection)
 
     return make
 
 
-def test_a_private_release_is_rounded_once_for_all(peer: Callable[..., Learner], tmp_path: Path) -> None:
+def test_a_private_release_is_rounded_once_for_all(peer: Callable[..., TorchLearner], tmp_path: Path) -> None:
     learner = peer()
     folder = tmp_path / "checkpoint"
     folder.mkdir()
@@ -184,7 +184,7 @@ def test_a_private_release_is_rounded_once_for_all(peer: Callable[..., Learner],
     assert torch.equal(learner.body, again.body)
 
 
-def test_a_ledger_of_other_floats_is_not_gone_on_with(peer: Callable[..., Learner]) -> None:
+def test_a_ledger_of_other_floats_is_not_gone_on_with(peer: Callable[..., TorchLearner]) -> None:
     learner = peer("float32")
     learner.train(0)
     learner.release(0)
@@ -207,4 +207,4 @@ def test_halves_are_refused_where_no_floats_travel(
 ) -> None:
     h = Hyperparameters(quantize=quantize, wire_dtype=dtype)
     with pytest.raises(ConfigurationError, match=f"--wire-dtype {dtype} {said}"):
-        Learner(make_task(), algorithm, h, rank=0, seed=0)
+        TorchLearner(make_task(), algorithm, h, rank=0, seed=0)

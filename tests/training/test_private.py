@@ -12,10 +12,10 @@ from scipy.stats import norm
 from dpeer.exceptions import CheckpointError, ConfigurationError
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
 from dpeer.privacy.noise import grid
-from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task
+from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner
 
 Make = Callable[..., Task]
-Peer = Callable[..., Learner]
+Peer = Callable[..., TorchLearner]
 H = Hyperparameters(body_epochs=2, batch_size=16)
 COUNT = 6 * 8 + 8
 
@@ -33,20 +33,20 @@ def peer(make_task: Make, tmp_path: Path) -> Peer:
         rank: int = 0, *, sigma: float = 1e-7, clip_norm: float = 0.05, budget: float | None = None,
         resume: bool = False,
         algorithm: str = "dfedmdc", sparsify: str | None = None, name: str = "privacy", **hyper: Any,
-    ) -> Learner:  # fmt: skip
+    ) -> TorchLearner:  # fmt: skip
         ledger = Ledger(tmp_path / f"{name}-{rank}", {}, resume=resume)
         protection = Protection(Guarantee(sigma, clip_norm, 1e-5), ledger, budget, Sparsifier.parse(sparsify))
         h = Hyperparameters(**{"body_epochs": 2, "batch_size": 16, **hyper})
-        return Learner(make_task(rank), algorithm, h, rank=rank, seed=0, protection=protection)
+        return TorchLearner(make_task(rank), algorithm, h, rank=rank, seed=0, protection=protection)
 
     return make
 
 
-def plain(make_task: Make, rank: int = 0, algorithm: str = "dfedmdc") -> Learner:
-    return Learner(make_task(rank), algorithm, H, rank=rank, seed=0)
+def plain(make_task: Make, rank: int = 0, algorithm: str = "dfedmdc") -> TorchLearner:
+    return TorchLearner(make_task(rank), algorithm, H, rank=rank, seed=0)
 
 
-def body(learner: Learner) -> np.ndarray:
+def body(learner: TorchLearner) -> np.ndarray:
     return learner.body.double().numpy()
 
 
@@ -91,7 +91,7 @@ def test_two_runs_with_the_same_seed_have_unrelated_noise(make_task: Make, tmp_p
         task = make_task(model=torch.nn.Sequential(torch.nn.Linear(6, 4000), torch.nn.Linear(4000, 3)), head=("1",))
         task.model.load_state_dict(state)
         protection = Protection(Guarantee(1.0, 1.0, 1e-5), Ledger(tmp_path / str(run), {}, resume=False))
-        learner = Learner(task, "dfedmdc", H, rank=0, seed=0, protection=protection)
+        learner = TorchLearner(task, "dfedmdc", H, rank=0, seed=0, protection=protection)
         start = body(learner)
         learner.train(0)
         noises.append(floats(learner.release(0)) - start)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.training import Hyperparameters, Learner, Task
+from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.codecs.quantized import FRESH_EVERY, Quantized
 from dpeer.training.flat import Flat
 
@@ -30,14 +30,14 @@ def net() -> nn.Module:
 
 
 @pytest.fixture
-def peers(make_task: Make) -> Callable[..., list[Learner]]:
+def peers(make_task: Make) -> Callable[..., list[TorchLearner]]:
     def make(
         bits: int | None, *, algorithm: str = "dfedavgm", steady: bool = True, size: int = SIZE, **changes: Any
-    ) -> list[Learner]:
+    ) -> list[TorchLearner]:
         settings: dict[str, Any] = {"body_lr": 0.1, "body_epochs": 2, "batch_size": 16, "lr_decay": 0.9}
         h = Hyperparameters(**settings | {"quantize": bits} | changes)
         tasks = [make_task(rank, model=net(), head=("2",)) for rank in range(size)]
-        return [Learner(task, algorithm, h, rank=i, seed=0, steady=steady) for i, task in enumerate(tasks)]
+        return [TorchLearner(task, algorithm, h, rank=i, seed=0, steady=steady) for i, task in enumerate(tasks)]
 
     return make
 
@@ -74,7 +74,7 @@ def sent_by(payload: Sequence[Any], bits: int) -> Floats:
 
 
 @pytest.mark.parametrize("bits", [4, 8, 16])
-def test_rounds_are_those_of_a_computation_in_numpy(bits: int, peers: Callable[..., list[Learner]]) -> None:
+def test_rounds_are_those_of_a_computation_in_numpy(bits: int, peers: Callable[..., list[TorchLearner]]) -> None:
     learners = peers(bits)
     start = learners[0].body.numpy().copy()
     y = [start.copy() for _ in learners]
@@ -132,7 +132,7 @@ def test_nobody_is_remembered_where_neighbors_change() -> None:
     assert codec.state() == {}
 
 
-def test_four_bits_do_round(peers: Callable[..., list[Learner]], gossip: Gossip) -> None:
+def test_four_bits_do_round(peers: Callable[..., list[TorchLearner]], gossip: Gossip) -> None:
     """Else the test above would not tell quantization from none."""
     coarse, plain = peers(4), peers(None)
     gossip(coarse, 2)
@@ -140,7 +140,7 @@ def test_four_bits_do_round(peers: Callable[..., list[Learner]], gossip: Gossip)
     assert (coarse[0].body - plain[0].body).abs().max() > 1e-3
 
 
-def test_sixteen_bits_stay_close_to_no_quantization(peers: Callable[..., list[Learner]], gossip: Gossip) -> None:
+def test_sixteen_bits_stay_close_to_no_quantization(peers: Callable[..., list[TorchLearner]], gossip: Gossip) -> None:
     fine, plain = peers(16), peers(None)
     gossip(fine, 6)
     gossip(plain, 6)
@@ -152,13 +152,13 @@ def test_sixteen_bits_stay_close_to_no_quantization(peers: Callable[..., list[Le
 def test_payloads_shrink_as_said(bits: int, share: float, make_task: Make) -> None:
     model = nn.Sequential(nn.Linear(6, 3000), nn.Linear(3000, 3))
     task = make_task(model=model, head=())
-    ours = Learner(task, "dfedavgm", Hyperparameters(quantize=bits), rank=0, seed=0)
+    ours = TorchLearner(task, "dfedavgm", Hyperparameters(quantize=bits), rank=0, seed=0)
     size = sum(memoryview(part).nbytes for part in ours.release(0) or [])
     assert size == ours.payload_bytes
     assert size / (4 * ours.body_parameters) == pytest.approx(share, rel=0.05)
 
 
-def test_payloads_never_change(peers: Callable[..., list[Learner]]) -> None:
+def test_payloads_never_change(peers: Callable[..., list[TorchLearner]]) -> None:
     ours = peers(8, size=1)[0]
     ours.train(0)
     payload = ours.release(0) or []
@@ -176,7 +176,7 @@ def test_payloads_never_change(peers: Callable[..., list[Learner]]) -> None:
 class Lossy:
     """Rounds of a ring in which a rank does not hear another one in some rounds."""
 
-    def __init__(self, learners: list[Learner], lost: Sequence[tuple[int, int, int]] = ()) -> None:
+    def __init__(self, learners: list[TorchLearner], lost: Sequence[tuple[int, int, int]] = ()) -> None:
         self.learners, self.lost = learners, set(lost)
         self.reasons: dict[tuple[int, int, int], str | None] = {}
 
@@ -204,7 +204,7 @@ class Lossy:
 
 
 def test_a_neighbor_that_missed_a_change_is_told_so_until_the_next_fresh_round(
-    peers: Callable[..., list[Learner]],
+    peers: Callable[..., list[TorchLearner]],
 ) -> None:
     settled = {"lr_decay": 0.6, "body_epochs": 1}
     missed, heard = Lossy(peers(8, **settled), [(3, 1, 0)]), Lossy(peers(8, **settled))
@@ -222,7 +222,7 @@ def test_a_neighbor_that_missed_a_change_is_told_so_until_the_next_fresh_round(
     assert missed.spread < 1.5 * heard.spread + 1e-4
 
 
-def test_a_lost_first_and_a_lost_fresh_round_are_got_over(peers: Callable[..., list[Learner]]) -> None:
+def test_a_lost_first_and_a_lost_fresh_round_are_got_over(peers: Callable[..., list[TorchLearner]]) -> None:
     settled = {"lr_decay": 0.6, "body_epochs": 1}
     lossy = Lossy(peers(8, **settled), [(0, 2, 1), (FRESH_EVERY, 3, 2)])
     lossy.run(2 * FRESH_EVERY + 5)
@@ -232,7 +232,7 @@ def test_a_lost_first_and_a_lost_fresh_round_are_got_over(peers: Callable[..., l
     assert lossy.spread < 0.01
 
 
-def test_where_neighbors_change_nothing_is_ever_stale(peers: Callable[..., list[Learner]]) -> None:
+def test_where_neighbors_change_nothing_is_ever_stale(peers: Callable[..., list[TorchLearner]]) -> None:
     lost = [(number, rank, (rank + 1) % SIZE) for number, rank in [(0, 1), (1, 0), (3, 1), (4, 1), (5, 3)]]
     lossy = Lossy(peers(8, steady=False, lr_decay=0.6, body_epochs=1), lost)
     lossy.run(20)
@@ -278,7 +278,7 @@ HEADER, SCALES, CODES = struct.pack("<qq", -1, 0), np.ones(BLOCKS, "<f4").tobyte
     ],
 )
 def test_damaged_payloads_are_refused_and_never_raise(
-    payload: Any, reason: str | None, peers: Callable[..., list[Learner]]
+    payload: Any, reason: str | None, peers: Callable[..., list[TorchLearner]]
 ) -> None:
     ours = peers(8, size=1)[0]
     before = ours.body
@@ -286,14 +286,14 @@ def test_damaged_payloads_are_refused_and_never_raise(
     assert torch.equal(ours.body, before)
 
 
-def test_what_has_diverged_is_not_finite(peers: Callable[..., list[Learner]]) -> None:
+def test_what_has_diverged_is_not_finite(peers: Callable[..., list[TorchLearner]]) -> None:
     for value in (math.nan, math.inf):
         ours, other = peers(8, size=2)
         ours._trainer.body.data[5] = value
         assert other.check(0, ours.release(0) or []) == "not-finite"
 
 
-def test_a_payload_of_other_bits_is_refused(peers: Callable[..., list[Learner]]) -> None:
+def test_a_payload_of_other_bits_is_refused(peers: Callable[..., list[TorchLearner]]) -> None:
     payloads = {bits: peers(bits, size=1)[0].release(0) for bits in (4, 8, 16, None)}
     for bits in (4, 8, 16):
         other = peers(bits, size=2)[1]
@@ -302,7 +302,7 @@ def test_a_payload_of_other_bits_is_refused(peers: Callable[..., list[Learner]])
         }
 
 
-def test_nothing_to_say_is_said(peers: Callable[..., list[Learner]]) -> None:
+def test_nothing_to_say_is_said(peers: Callable[..., list[TorchLearner]]) -> None:
     """A change of zero everywhere has a scale of zero."""
     for bits in (4, 8, 16):
         ours, other = peers(bits, size=2)
@@ -322,7 +322,7 @@ def test_nothing_to_say_is_said(peers: Callable[..., list[Learner]]) -> None:
 def test_a_resumed_run_continues_with_the_same_bits(
     lost: Sequence[tuple[int, int, int]],
     restarted: Sequence[int],
-    peers: Callable[..., list[Learner]],
+    peers: Callable[..., list[TorchLearner]],
     tmp_path: Path,
 ) -> None:
     whole, stopped = Lossy(peers(8), lost), Lossy(peers(8), lost)
@@ -342,7 +342,7 @@ def test_a_resumed_run_continues_with_the_same_bits(
         assert torch.equal(a.body, b.body)
 
 
-def test_only_the_body_is_quantized(peers: Callable[..., list[Learner]], gossip: Gossip) -> None:
+def test_only_the_body_is_quantized(peers: Callable[..., list[TorchLearner]], gossip: Gossip) -> None:
     """With a personal head at home the payload has the body alone."""
     learners = peers(8, algorithm="dfedmdc", head_lr=0.1)
     gossip(learners, 2)
@@ -350,7 +350,7 @@ def test_only_the_body_is_quantized(peers: Callable[..., list[Learner]], gossip:
     assert learners[0].payload_bytes == 16 + 2 * 4 + 6 * 150 + 150
 
 
-def test_what_cannot_be_quantized_says_so(peers: Callable[..., list[Learner]]) -> None:
+def test_what_cannot_be_quantized_says_so(peers: Callable[..., list[TorchLearner]]) -> None:
     with pytest.raises(ConfigurationError, match=r"--quantize 8\b.*dis-pfl") as caught:
         peers(8, algorithm="dis-pfl")
     assert "\n" not in str(caught.value)

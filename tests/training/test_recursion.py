@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from dpeer.training import Hyperparameters, Learner, Task, find_algorithm, options_among
+from dpeer.training import Hyperparameters, Task, TorchLearner, find_algorithm, options_among
 from dpeer.training.batches import batch_order
 
 Vector = NDArray[np.float64]
@@ -43,7 +43,7 @@ def data(rank: int) -> tuple[Vector, Vector]:
     return x, x @ rng.normal(size=WIDTH) + 0.5 * rank
 
 
-def learner(rank: int, algorithm: str, settings: Mapping[str, Any] = MappingProxyType({})) -> Learner:
+def learner(rank: int, algorithm: str, settings: Mapping[str, Any] = MappingProxyType({})) -> TorchLearner:
     named = {name: value for name, value in settings.items() if name in Hyperparameters.model_fields}
     h = Hyperparameters().model_copy(update=named)  # epochs may be none
     options = options_among(find_algorithm(algorithm), settings)
@@ -51,7 +51,7 @@ def learner(rank: int, algorithm: str, settings: Mapping[str, Any] = MappingProx
     x, y = data(rank)
     dataset = TensorDataset(torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32))
     task = Task(model=Linear(), head=("v",), train=dataset, test=dataset, loss=half_square)
-    return Learner(task, algorithm, h, rank=rank, seed=SEED, options=options)
+    return TorchLearner(task, algorithm, h, rank=rank, seed=SEED, options=options)
 
 
 class Peer:

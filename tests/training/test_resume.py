@@ -10,12 +10,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from dpeer.exceptions import CheckpointError
-from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task, find_algorithm, options_among
+from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, find_algorithm, options_among
 from dpeer.training.models.scaling import standardize
 
 Make = Callable[..., Task]
 Gossip = Callable[..., None]
-Peers = Callable[..., list[Learner]]
+Peers = Callable[..., list[TorchLearner]]
 SIZE = 3
 
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -29,15 +29,15 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> Learner:
+def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> TorchLearner:
     """A learner whose hyperparameters and options are among the settings; a decay may be one that explodes."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
-    return Learner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
+    return TorchLearner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
 
 
 @pytest.fixture
 def peers(make_task: Make) -> Peers:
-    def make(case: str, keep: Any = "last", **changes: Any) -> list[Learner]:
+    def make(case: str, keep: Any = "last", **changes: Any) -> list[TorchLearner]:
         algorithm, settings = CASES[case]
         said = {"body_epochs": 2, "batch_size": 16, "lr_decay": 0.9, "rounds": 4} | settings | changes
         tasks = [make_task(rank, samples=30) for rank in range(SIZE)]
@@ -48,7 +48,7 @@ def peers(make_task: Make) -> Peers:
     return make
 
 
-def saved(learners: Sequence[Learner], folder: Path) -> list[Path]:
+def saved(learners: Sequence[TorchLearner], folder: Path) -> list[Path]:
     found = []
     for rank, ours in enumerate(learners):
         found.append(folder / str(rank))
@@ -57,7 +57,7 @@ def saved(learners: Sequence[Learner], folder: Path) -> list[Path]:
     return found
 
 
-def assert_same(one: Learner, other: Learner, folder: Path) -> None:
+def assert_same(one: TorchLearner, other: TorchLearner, folder: Path) -> None:
     assert torch.equal(one._trainer.model.data, other._trainer.model.data)
     assert one.evaluate() == other.evaluate()
     assert one.best_round == other.best_round
@@ -143,7 +143,7 @@ def test_what_is_kept_is_of_use(peers: Peers, gossip: Gossip, tmp_path: Path) ->
         assert learners[0].evaluate() != forgetful[0].evaluate()
 
 
-def refused(learner: Learner, folder: Path, message: str) -> None:
+def refused(learner: TorchLearner, folder: Path, message: str) -> None:
     with pytest.raises(CheckpointError, match=message) as caught:
         learner.load(folder)
     assert "\n" not in str(caught.value)
@@ -161,7 +161,7 @@ def test_checkpoints_of_another_algorithm_are_refused(algorithm: str, peers: Pee
 def test_a_model_with_other_buffers_names_the_settings_that_make_them(make_task: Make, tmp_path: Path) -> None:
     tasks = [make_task(), make_task()]
     standardize(tasks[1].model, tasks[1].train.tensors[0])
-    plain, scaled = (Learner(task, "dfedmdc", rank=0, seed=0) for task in tasks)
+    plain, scaled = (TorchLearner(task, "dfedmdc", rank=0, seed=0) for task in tasks)
     folders = saved([plain, scaled], tmp_path)
     for ours, folder, which in ((plain, folders[1], "it"), (scaled, folders[0], "this one")):
         said = f"{which} alone has the buffer 'input_mean' \\(--standardize, .*use what the run began with"

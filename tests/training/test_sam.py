@@ -10,7 +10,7 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from dpeer.training import Hyperparameters, Learner, Task, find_algorithm, options_among
+from dpeer.training import Hyperparameters, Task, TorchLearner, find_algorithm, options_among
 
 RHO, LR = 0.7, 1.0
 Values = dict[str, Tensor]
@@ -35,13 +35,13 @@ def data() -> tuple[Tensor, Tensor]:
     return torch.randn(12, 5), torch.randint(0, 3, (12,))
 
 
-def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> Learner:
+def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> TorchLearner:
     """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
-    return Learner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
+    return TorchLearner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
 
 
-def learner(algorithm: str, **changes: Any) -> Learner:
+def learner(algorithm: str, **changes: Any) -> TorchLearner:
     """One step a phase, without momentum and with learning rate 1: a step is the gradient."""
     settings = {"body_lr": LR, "head_lr": LR, "momentum": 0.0, "batch_size": 12, "rho": RHO, **changes}
     task = Task(net(), ("2",), TensorDataset(*data()), TensorDataset(*data()))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from dpeer.training import Hyperparameters, Learner, Task, find_algorithm, options_among
+from dpeer.training import Hyperparameters, Task, TorchLearner, find_algorithm, options_among
 from dpeer.training.batches import batch_order
 
 Make = Callable[..., Task]
@@ -25,11 +25,13 @@ def sizes(rank: int) -> int:
 
 
 @pytest.fixture
-def peers(make_task: Make) -> Callable[..., list[Learner]]:
-    def make(algorithm: str, rho: float = 0.1) -> list[Learner]:
+def peers(make_task: Make) -> Callable[..., list[TorchLearner]]:
+    def make(algorithm: str, rho: float = 0.1) -> list[TorchLearner]:
         options = options_among(find_algorithm(algorithm), {"rho": rho})
         tasks = [make_task(rank, samples=sizes(rank)) for rank in range(CLIENTS)]
-        return [Learner(task, algorithm, H, rank=rank, seed=SEED, options=options) for rank, task in enumerate(tasks)]
+        return [
+            TorchLearner(task, algorithm, H, rank=rank, seed=SEED, options=options) for rank, task in enumerate(tasks)
+        ]
 
     return make
 
@@ -58,7 +60,7 @@ def server_loop(tasks: list[Task], rounds: int, base: Callable[[str], bool]) -> 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedper"])
 def test_full_graph_and_uniform_weights_are_the_servers_form(
-    algorithm: str, make_task: Make, peers: Callable[..., list[Learner]], gossip: Gossip
+    algorithm: str, make_task: Make, peers: Callable[..., list[TorchLearner]], gossip: Gossip
 ) -> None:
     tasks = [make_task(rank, samples=sizes(rank)) for rank in range(CLIENTS)]
     expected = server_loop(tasks, 2, lambda name: algorithm == "fedavg" or not name.startswith("fc."))
@@ -82,7 +84,7 @@ def test_full_graph_and_uniform_weights_are_the_servers_form(
     ],
 )
 def test_the_same_rounds_by_another_name_to_the_bit(
-    one: str, other: str, changes: dict[str, Any], peers: Callable[..., list[Learner]], gossip: Gossip
+    one: str, other: str, changes: dict[str, Any], peers: Callable[..., list[TorchLearner]], gossip: Gossip
 ) -> None:
     a, b = peers(one, **changes), peers(other, **changes)
     for learners in (a, b):

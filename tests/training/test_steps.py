@@ -11,20 +11,20 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from dpeer.exceptions import Interrupted
-from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task, find_algorithm, options_among
+from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, find_algorithm, options_among
 from dpeer.training.batches import batch_order
 
 Make = Callable[..., Task]
 SEED, RANK = 3, 2
 
 
-def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> Learner:
+def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> TorchLearner:
     """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
-    return Learner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
+    return TorchLearner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
 
 
-def learner(task: Task, algorithm: str, **changes: Any) -> Learner:
+def learner(task: Task, algorithm: str, **changes: Any) -> TorchLearner:
     settings: dict[str, Any] = {"body_lr": 0.1, "head_lr": 0.2, "momentum": 0.9, "lr_decay": 0.9, "batch_size": 16}
     return made(task, algorithm, settings | changes, rank=RANK, seed=SEED)
 
@@ -87,7 +87,7 @@ class Plain:
         cross_entropy(self.model(self.x[rows]), self.y[rows]).backward(inputs=moving)
 
 
-def assert_close(ours: Learner, plain: Plain) -> None:
+def assert_close(ours: TorchLearner, plain: Plain) -> None:
     for name, value in plain.model.state_dict().items():
         torch.testing.assert_close(ours._model.state_dict()[name].double(), value, rtol=0, atol=1e-5)
 

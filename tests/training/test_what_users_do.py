@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import Subset, TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Hyperparameters, Learner, Task
+from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.metrics import classification_metrics
 from dpeer.training.split import split
 
@@ -19,8 +19,10 @@ Make = Callable[..., Task]
 H = Hyperparameters(body_epochs=1, batch_size=16)
 
 
-def learner(task: Task, algorithm: str = "dfedmdc", **changes: Any) -> Learner:
-    return Learner(task, algorithm, changes.pop("hyperparameters", H), rank=changes.pop("rank", 0), seed=0, **changes)
+def learner(task: Task, algorithm: str = "dfedmdc", **changes: Any) -> TorchLearner:
+    return TorchLearner(
+        task, algorithm, changes.pop("hyperparameters", H), rank=changes.pop("rank", 0), seed=0, **changes
+    )
 
 
 def body_of(task: Task) -> Tensor:
@@ -125,7 +127,7 @@ class Teacher(nn.Module):
 
 
 def test_frozen_parameters_that_change_are_in_the_checkpoint(make_task: Make, tmp_path: Path) -> None:
-    def fresh() -> Learner:
+    def fresh() -> TorchLearner:
         torch.manual_seed(3)
         return learner(make_task(model=Teacher()))
 

@@ -44,7 +44,7 @@ class Private(Dense):
 
     @property
     def spent(self) -> dict[str, Any]:
-        """See `Learner.privacy`."""
+        """See `TorchLearner.privacy`."""
         return {**self._protection.spent(self._met), "sent_again": self._again}
 
     def release(self, number: int) -> Payload | None:

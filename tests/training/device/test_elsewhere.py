@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, Subset, TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training import ALGORITHMS, Evaluation, Hyperparameters, Learner, Task, find_algorithm, options_among
+from dpeer.training import ALGORITHMS, Evaluation, Hyperparameters, Task, TorchLearner, find_algorithm, options_among
 from dpeer.training.device import HOST, Compute
 
 Make = Callable[..., Task]
@@ -29,10 +29,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> Learner:
+def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> TorchLearner:
     """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
-    return Learner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
+    return TorchLearner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
 
 
 class Net(nn.Module):
@@ -49,7 +49,7 @@ class Net(nn.Module):
         return out
 
 
-def peers(make_task: Make, case: str, *computes: Compute, **task: Any) -> list[Learner]:
+def peers(make_task: Make, case: str, *computes: Compute, **task: Any) -> list[TorchLearner]:
     algorithm, settings = CASES[case]
     said = {"body_epochs": 1, "batch_size": 16, "rounds": 3} | settings
     found = []
@@ -60,7 +60,7 @@ def peers(make_task: Make, case: str, *computes: Compute, **task: Any) -> list[L
     return found
 
 
-def rounds(learners: list[Learner], count: int, start: int = 0) -> list[Any]:
+def rounds(learners: list[TorchLearner], count: int, start: int = 0) -> list[Any]:
     """Rounds in this thread, everyone hearing everyone; all that comes out of them."""
     seen: list[Any] = []
     for number in range(start, start + count):
@@ -75,7 +75,7 @@ def rounds(learners: list[Learner], count: int, start: int = 0) -> list[Any]:
     return seen
 
 
-def files(learners: list[Learner], folder: Path) -> list[bytes]:
+def files(learners: list[TorchLearner], folder: Path) -> list[bytes]:
     for rank, ours in enumerate(learners):
         (folder / str(rank)).mkdir(parents=True)
         ours.save(folder / str(rank))
@@ -127,7 +127,7 @@ def test_peers_of_one_federation_may_be_anywhere(case: str, make_task: Make, els
 
 @pytest.mark.parametrize("algorithm", ["dfedmdc", "dfedsmdc", "fedbabu", "local"])
 def test_dropout_buffers_and_frozen_parameters(algorithm: str, make_task: Make, tmp_path: Path, elsewhere: Any) -> None:
-    def made(compute: Compute) -> list[Learner]:
+    def made(compute: Compute) -> list[TorchLearner]:
         torch.manual_seed(1)
         return peers(make_task, algorithm, compute, model=Net(), head=("norm", "fc"))
 
@@ -169,7 +169,7 @@ class Named(nn.Module):
 
 
 def evaluated(compute: Compute, task: Task) -> tuple[float | None, Evaluation]:
-    ours = Learner(task, "dfedmdc", Hyperparameters(body_epochs=1), rank=0, seed=0, compute=compute)
+    ours = TorchLearner(task, "dfedmdc", Hyperparameters(body_epochs=1), rank=0, seed=0, compute=compute)
     return ours.train(0), ours.evaluate()
 
 
@@ -208,7 +208,9 @@ def test_a_loss_with_weights_is_each_peers_own(make_task: Make, elsewhere: Any) 
 def test_only_a_peers_own_rows_are_put_there(make_task: Make, elsewhere: Any) -> None:
     pool = TensorDataset(torch.arange(60.0).view(10, 6), torch.arange(10) % 3)
     task = make_task(train=Subset(pool, [7, 2]), test=Subset(pool, [1]))
-    inputs, targets = Learner(task, "local", rank=0, seed=0, compute=Compute(elsewhere.device))._trainer.data._tensors
+    inputs, targets = TorchLearner(
+        task, "local", rank=0, seed=0, compute=Compute(elsewhere.device)
+    )._trainer.data._tensors
     assert elsewhere.of(inputs) == elsewhere.of(targets) == elsewhere.device
     assert inputs[:, 0].tolist() == [42.0, 12.0]
     assert elsewhere.of(pool.tensors[0]).type == "cpu"
@@ -245,7 +247,7 @@ def test_a_tensor_that_a_model_keeps_to_itself_is_named(make_task: Make, elsewhe
             out: Tensor = self.fc(self.body(x) * self.mask)
             return out
 
-    ours = Learner(make_task(model=Careless()), "local", rank=0, seed=0, compute=Compute(elsewhere.device))
+    ours = TorchLearner(make_task(model=Careless()), "local", rank=0, seed=0, compute=Compute(elsewhere.device))
     with pytest.raises(TaskError, match=r"model failed on a training batch.*same device"):
         ours.train(0)
 
@@ -254,4 +256,4 @@ def test_a_task_leaves_its_model_on_the_host(make_task: Make, elsewhere: Any) ->
     task = make_task()
     task.model.to(elsewhere.device)
     with pytest.raises(TaskError, match="leave the model on the cpu: --device moves it"):
-        Learner(task, "local", rank=0, seed=0, compute=Compute(elsewhere.device))
+        TorchLearner(task, "local", rank=0, seed=0, compute=Compute(elsewhere.device))

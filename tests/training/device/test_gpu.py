@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from dpeer.exceptions import TaskError
-from dpeer.training import ALGORITHMS, Hyperparameters, Learner, Task, find_algorithm, options_among
+from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, find_algorithm, options_among
 from dpeer.training.device import HOST, Compute, find_device
 from dpeer.training.models.small import DigitsNet
 
@@ -28,10 +28,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> Learner:
+def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> TorchLearner:
     """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
-    return Learner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
+    return TorchLearner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def gpu() -> Compute:
     return Compute(find_device("cuda", 0))
 
 
-def peers(make_task: Make, case: str, *computes: Compute, **task: Any) -> list[Learner]:
+def peers(make_task: Make, case: str, *computes: Compute, **task: Any) -> list[TorchLearner]:
     algorithm, settings = CASES[case]
     said = {"body_epochs": 2, "batch_size": 16, "rounds": 4} | settings
     tasks = [make_task(rank, samples=40, **{key: value() for key, value in task.items()}) for rank in range(SIZE)]
@@ -51,7 +51,7 @@ def peers(make_task: Make, case: str, *computes: Compute, **task: Any) -> list[L
     ]
 
 
-def rounds(learners: list[Learner], count: int, start: int = 0) -> list[Any]:
+def rounds(learners: list[TorchLearner], count: int, start: int = 0) -> list[Any]:
     seen: list[Any] = []
     for number in range(start, start + count):
         seen += [ours.train(number) for ours in learners]
@@ -65,7 +65,7 @@ def rounds(learners: list[Learner], count: int, start: int = 0) -> list[Any]:
     return seen
 
 
-def close(one: Learner, other: Learner, share: float = 1.0) -> None:
+def close(one: TorchLearner, other: TorchLearner, share: float = 1.0) -> None:
     """Equal to 1e-3, but for a share of the values (a mask may turn on the last bits of two weights)."""
     a, b = (ours._trainer.model.data.cpu() for ours in (one, other))
     assert ((a - b).abs() <= 1e-3).float().mean() >= share
@@ -143,10 +143,10 @@ def test_convolutions(amp: Any, channels_last: bool, gpu: Compute) -> None:
         torch.rand(64, 3, 8, 8, generator=generator), torch.randint(0, 10, (64,), generator=generator)
     )
 
-    def trained(compute: Compute) -> Learner:
+    def trained(compute: Compute) -> TorchLearner:
         torch.manual_seed(0)
         task = Task(model=DigitsNet((3, 8, 8)), head=("head",), train=data, test=data)
-        ours = Learner(task, "dfedsmdc", Hyperparameters(body_epochs=2), rank=0, seed=0, compute=compute)
+        ours = TorchLearner(task, "dfedsmdc", Hyperparameters(body_epochs=2), rank=0, seed=0, compute=compute)
         assert torch.isfinite(torch.tensor(ours.train(0)))
         ours.evaluate()
         return ours
@@ -168,12 +168,12 @@ import torch
 from torch import nn
 from torch.utils.data import TensorDataset
 from dpeer.exceptions import TaskError
-from dpeer.training import Learner, Task
+from dpeer.training import TorchLearner, Task
 from dpeer.training.device import Compute
 data = TensorDataset(torch.randn(8, 4), torch.full((8,), 9))
 task = Task(model=nn.Linear(4, 3), head=(), train=data, test=data)
 try:
-    Learner(task, "local", rank=0, seed=0, compute=Compute(torch.device("cuda", 0))).train(0)
+    TorchLearner(task, "local", rank=0, seed=0, compute=Compute(torch.device("cuda", 0))).train(0)
 except TaskError as error:
     print("TaskError:", error)
 """
@@ -187,4 +187,4 @@ def test_memory_that_runs_out_is_one_line(make_task: Make, gpu: Compute) -> None
         return outputs.sum() + torch.empty(2**50, device=outputs.device).sum()
 
     with pytest.raises(TaskError, match="out of memory"):
-        Learner(make_task(loss=greedy), "local", rank=0, seed=0, compute=gpu).train(0)
+        TorchLearner(make_task(loss=greedy), "local", rank=0, seed=0, compute=gpu).train(0)

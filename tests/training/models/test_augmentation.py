@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Learner
+from dpeer.training import TorchLearner
 from dpeer.training.datasets import Data, Pool
 from dpeer.training.datasets.mnist import mnist
 from dpeer.training.tasks.augmentation import augment_images, crop_and_flip
@@ -157,5 +157,5 @@ def test_what_is_no_image_cannot_be_cropped(shape: tuple[int, ...]) -> None:
 
 def test_a_learner_takes_such_a_task() -> None:
     task = digits_task(0, 4, 0, choices=Choices(partition="iid", augment=True))
-    learner = Learner(task, "dfedmdc", rank=0, seed=0)
+    learner = TorchLearner(task, "dfedmdc", rank=0, seed=0)
     assert learner.train(0) is not None

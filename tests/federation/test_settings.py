@@ -1,0 +1,135 @@
+"""What every setting is to a federation: its mark, held against what it does to the handshake."""
+
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel, Field
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation.assemble import assemble
+from dpeer.federation.settings import RankSettings, Settings, aside, option_names, shared
+from dpeer.sections import Mark, marked, meaning_of
+from dpeer.training.settings import OptionSettings
+
+PRIVATE: dict[str, Any] = {"privacy": "client", "noise_multiplier": 2.0}
+AVERAGED: dict[str, Any] = {
+    "dp_adversary": "aggregate", "dp_min_honest": 2, "topology": "full", "weights": "uniform", "size": 4,
+}  # fmt: skip
+
+OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
+    "topology": ("full", {}), "size": (5, {}), "weights": ("uniform", {}), "grid_shape": ("1x4", {"topology": "grid"}),
+    "degree": (2, {"topology": "random-regular", "size": 6}), "rewire": (0.9, {"topology": "small-world", "size": 9}),
+    "edge_probability": (0.9, {"topology": "erdos-renyi", "size": 6}), "fresh_neighbors": ("2", {}),
+    "graph_seed": (5, {"topology": "random-regular", "size": 8, "degree": 3}),
+    "task": ("mine.py:task", {}), "task_options": ({"shift": 1.0}, {"task": "mine.py:task"}),
+    "partition": ("iid", {}), "test_split": ("shared", {}), "validation": (0.2, {}), "model": ("mlp", {}),
+    "head": ("features.7,head", {}), "augment": (True, {}), "standardize": (True, {}), "algorithm": ("dfedmdc", {}),
+    "algorithm_options": ({"rho": 0.2}, {}), "preset": ("paper-cifar", {}), "seed": (3, {}), "seed_partition": (3, {}),
+    "seed_init": (3, {}), "seed_batches": (3, {}), "participation": (0.5, {}), "rounds": (7, {}), "body_lr": (0.2, {}),
+    "head_lr": (0.2, {}), "lr_decay": (0.9, {}), "lr_schedule": ("cosine", {}), "momentum": (0.1, {}),
+    "weight_decay": (0.1, {}), "grad_clip": (1.0, {}), "body_epochs": (2, {}), "head_epochs": (2, {}),
+    "local_steps": (3, {}), "batch_size": (8, {}), "rho": (0.2, {}), "sam": ("head", {}),
+    "finetune_epochs": (2, {"algorithm": "fedbabu"}), "ditto_lambda": (0.1, {"algorithm": "ditto"}),
+    "sparsity": (0.2, {"algorithm": "dis-pfl"}), "prune_rate": (0.2, {"algorithm": "dis-pfl"}), "quantize": (8, {}),
+    "wire_dtype": ("bfloat16", {}), "privacy": ("none", {"privacy": "client", "noise_multiplier": 2.0}),
+    "target_epsilon": (3.0, {"privacy": "client", "target_epsilon": 8.0}), "noise_multiplier": (3.0, PRIVATE),
+    "clip_norm": (2.0, PRIVATE), "delta": (1e-6, PRIVATE), "dp_adversary": ("neighbor", PRIVATE | AVERAGED),
+    "dp_min_honest": (3, PRIVATE | AVERAGED), "dp_adjacency": ("zero-out", PRIVATE),
+    "sparsify": ("random:0.5", PRIVATE), "evaluate_every": (2, {}), "evaluate_on": ("validation", {"validation": 0.2}),
+    "keep": ("best", {"validation": 0.2}), "out": (Path("elsewhere"), {}), "device": ("auto", {}), "amp": ("bf16", {}),
+    "channels_last": (True, {}), "log_level": ("debug", {}), "wait": (5.0, {}), "dead_after": (5.0, {}),
+    "threads": (1, {}), "base_port": (7000, {}), "insecure": (True, {}), "workers": (1, {}),
+}  # fmt: skip
+"""By setting, a value that is not its default, and settings in which it matters."""
+
+MINE = """
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from dpeer.training import Task
+
+
+def task(rank, size, seed, shift=0.0):
+    data = TensorDataset(torch.randn(12, 4) + shift, torch.arange(12) % 2)
+    return Task(model=nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 2)), head=("1",), train=data, test=data)
+"""
+
+
+def agreed(tmp_path: Path, **values: Any) -> dict[str, Any]:
+    """All that peers compare when they shake hands."""
+    (tmp_path / "mine.py").write_text(MINE)
+    for name, value in values.items():
+        if isinstance(value, str) and value.startswith("mine.py"):
+            values[name] = str(tmp_path / value)
+    settings = Settings(**{"size": 4, "rounds": 4, "out": tmp_path / "run", **values})
+    parts = assemble(settings, 0)
+    return {**parts.fingerprint, "manifest": parts.learner.manifest, "first weights": parts.learner.digest}
+
+
+def test_every_setting_has_another_value_here() -> None:
+    """A new one has to be added, so that its mark is put to the test."""
+    assert {*OTHER} == {*option_names()}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_a_setting_is_to_a_federation_what_its_mark_says(name: str, tmp_path: Path) -> None:
+    mark = meaning_of(Settings.model_fields[name]).mark
+    value, where = OTHER[name]
+    needless = {"dp_adversary": "dp_min_honest", "privacy": "noise_multiplier"}.get(name)
+    given = {key: one for key, one in where.items() if key != needless}
+    before = agreed(tmp_path / "before", **where)
+    after = agreed(tmp_path / "after", **{**given, name: value})
+    compared = {key for key in {*before, *after} if before.get(key) != after.get(key)}
+    if mark in (Mark.SHARED, Mark.FOLLOWS):
+        assert compared, f"two peers that differ in {name} would not notice"
+    elif name == "task":
+        assert compared == {"manifest", "first weights", "partition", "test split", "division of the samples"}
+    else:
+        assert not compared, f"two peers that differ in {name} would refuse each other"
+    if mark is Mark.SHARED and name not in ("size", "privacy", "algorithm"):
+        assert name in compared
+
+
+@pytest.fixture(autouse=True)
+def make_folders(tmp_path: Path) -> None:
+    for name in ("before", "after"):
+        (tmp_path / name).mkdir()
+
+
+def test_a_rank_may_set_what_is_its_own_affair_and_nothing_else() -> None:
+    own = {*marked(Settings.__mro__[1], Mark.OWN, Mark.ASIDE)}
+    of_rank = {*RankSettings.model_fields} - {"address", "bind"}
+    assert of_rank <= own
+    assert own - of_rank == {"seed_batches", "workers", "base_port", "insecure"}
+
+
+def test_what_a_rank_sets_is_checked_like_the_setting_itself() -> None:
+    assert Settings(rank={1: {"batch_size": 4}}).of_rank(1).batch_size == 4  # type: ignore[dict-item]
+    assert Settings(rank={1: {"batch_size": 4}}).of_rank(0).batch_size == 32  # type: ignore[dict-item]
+    for wrong in ({"batch_size": 0}, {"batch_size": "4"}, {"body_lr": 0.1}, {"keep": "first"}, {"device": "gpu"}):
+        with pytest.raises(ConfigurationError):
+            Settings(rank={1: wrong})  # type: ignore[dict-item]
+
+
+def test_marks_divide_the_settings() -> None:
+    assert {"rho", "sam", "body_lr", "quantize", "standardize"} <= {*shared()}
+    assert {"workers", "threads", "log_level", "out", "wait", "insecure"} <= {*aside()}
+    assert shared(OptionSettings) == ("rho", "sam", "ditto_lambda", "sparsity", "prune_rate")
+    assert not {*shared()} & {*aside()}
+
+
+def test_a_field_without_a_mark_is_refused() -> None:
+    class Forgotten(BaseModel):
+        plain: int = Field(3)
+
+    with pytest.raises(TypeError, match=r"dpeer.sections.setting"):
+        marked(Forgotten, Mark.SHARED)
+
+
+def test_values_of_literals_are_those_that_are_tried() -> None:
+    for name, (value, _) in OTHER.items():
+        choices = get_args(Settings.model_fields[name].annotation)
+        if choices and all(isinstance(choice, str) for choice in choices):
+            assert value in choices
