@@ -24,6 +24,7 @@ from dpeer.peer import LivenessConfig, Network, Outcome, Peer, PeerConfig, Worke
 from dpeer.peer.logs import close_logger, peer_logger
 from dpeer.results.files import DISAGREEMENT, rank_folder
 from dpeer.training import forget
+from dpeer.training.randomness import undisturbed
 
 T = TypeVar("T")
 
@@ -65,6 +66,7 @@ class Simulation:
         network = Network()
         logs = []
         resources = ExitStack()
+        resources.enter_context(undisturbed())  # the script that has called draws on as if nothing had been
         try:
             for rank in range(self._settings.size):
                 if self._stopping:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -87,6 +88,18 @@ def test_every_line_is_told_as_it_comes(small: Callable[..., dpeer.Settings]) ->
     for line in told:
         (same,) = [entry for entry in run.metrics(line["rank"]) if entry["round"] == line["round"]]
         assert line == {"rank": line["rank"], **same}
+
+
+def test_a_run_leaves_the_scripts_own_generators_and_threads_alone(small: Callable[..., dpeer.Settings]) -> None:
+    torch.manual_seed(5)
+    np.random.seed(5)
+    random.seed(5)
+    expected = torch.rand(1).item(), np.random.random(), random.random(), torch.get_num_threads()
+    torch.manual_seed(5)
+    np.random.seed(5)
+    random.seed(5)
+    dpeer.run(small(rounds=1))
+    assert (torch.rand(1).item(), np.random.random(), random.random(), torch.get_num_threads()) == expected
 
 
 def test_what_the_listener_raises_ends_the_run(small: Callable[..., dpeer.Settings]) -> None:

@@ -68,6 +68,18 @@ def _states(device: torch.device) -> tuple[Any, ...]:
     return *torches, (kind, np.asarray(key).tobytes(), *rest), random.getstate()
 
 
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Whatever is drawn or seeded within it, afterwards the global generators of the host are as they were."""
+    torches, numpys, pythons = torch.get_rng_state(), np.random.get_state(legacy=True), random.getstate()
+    try:
+        yield
+    finally:
+        torch.set_rng_state(torches)
+        np.random.set_state(numpys)
+        random.setstate(pythons)
+
+
 class GlobalGenerators:
     """One learner's use of the process's global generators.
 
