@@ -10,7 +10,8 @@ import click
 from dpeer.cli.grouping import GroupedCommand
 from dpeer.cli.local_run import local_run
 from dpeer.cli.options import baseline_option, run_options
-from dpeer.federation.settings import HostSettings, SimulationSettings, option_names
+from dpeer.federation.sections import HostSettings, SimulationSettings
+from dpeer.federation.settings import option_names
 
 
 @click.command(cls=GroupedCommand)

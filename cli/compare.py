@@ -12,7 +12,8 @@ from rich.console import Console
 from dpeer.cli.grouping import GroupedCommand, GroupedOption
 from dpeer.cli.options import setting_options
 from dpeer.cores import own_cores
-from dpeer.federation.settings import HostSettings, LogSettings, SimulationSettings, option_names
+from dpeer.federation.sections import HostSettings, LogSettings, SimulationSettings
+from dpeer.federation.settings import option_names
 
 _OURS = ("topology", "partition", "algorithm", "seed", "validation", "evaluate_on", "keep", "out")
 """Settings that have an option of their own here, or none."""

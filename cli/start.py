@@ -19,7 +19,8 @@ from dpeer.cores import own_cores
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation import addresses, config, folders
 from dpeer.federation.graph import build_graph
-from dpeer.federation.settings import Settings, SimulationSettings, option_names
+from dpeer.federation.sections import SimulationSettings
+from dpeer.federation.settings import Settings, option_names
 from dpeer.peer.peer import dialled
 from dpeer.results.costs import privacy_line
 from dpeer.results.files import rank_folder

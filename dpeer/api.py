@@ -8,19 +8,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
-import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpeer.exceptions import ConfigurationError, PeerFailed
 from dpeer.extras import check_libraries
+from dpeer.federation.beside import Beside
 from dpeer.federation.child import check_not_a_peer
 from dpeer.federation.own_data import check_own_data
-from dpeer.federation.running import Mode, Runner, run_federation
+from dpeer.federation.running import Mode, run_federation
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent
 from dpeer.results.files import MODEL, SUMMARY, rank_folder
@@ -137,7 +135,7 @@ def run(
         _check_importable(settings)
     check_own_data(settings)
     view = _Told(on_record) if on_record is not None else Silent()
-    drive = _Beside()
+    drive = Beside()
     result = run_federation(
         settings, mode, resume=resume, overwrite=overwrite, new_data=new_data,
         open_view=lambda settings, mode: view, drive=drive,
@@ -179,43 +177,3 @@ def _check_importable(settings: Settings) -> None:
                 f"{what} {name.rpartition(':')[2]!r} cannot be imported by the peers' processes: define it at the top "
                 "of a file, or use mode='simulate'"
             )
-
-
-class _Beside:
-    """Runs on a thread with an event loop of its own, while this thread waits and listens for Ctrl-C.
-
-    Attributes:
-        interrupted: Whether Ctrl-C came.
-    """
-
-    def __init__(self) -> None:
-        self.interrupted = False
-
-    def __call__(self, runner: Runner) -> None:
-        failures: list[BaseException] = []
-        loops: list[asyncio.AbstractEventLoop] = []
-        begun, ended = threading.Event(), threading.Event()
-
-        def work() -> None:
-            try:
-                with asyncio.Runner() as loop:
-                    loops.append(loop.get_loop())
-                    begun.set()
-                    loop.run(runner.run())
-            except BaseException as error:
-                failures.append(error)
-            finally:
-                begun.set()
-                ended.set()
-
-        threading.Thread(target=work, name="dpeer.run").start()
-        begun.wait()
-        while not ended.is_set():
-            try:
-                ended.wait()  # not Thread.join: interrupted, it takes a thread that runs for one that has ended
-            except KeyboardInterrupt:
-                self.interrupted = True
-                with suppress(RuntimeError):  # the run has just ended
-                    loops[0].call_soon_threadsafe(runner.stop)
-        if failures:
-            raise failures[0]

@@ -8,14 +8,8 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.config import parse_option
-from dpeer.federation.settings import (
-    HostSettings,
-    LogSettings,
-    MeasureSettings,
-    Settings,
-    SimulationSettings,
-    option_names,
-)
+from dpeer.federation.sections import HostSettings, LogSettings, MeasureSettings, SimulationSettings
+from dpeer.federation.settings import Settings, option_names
 from dpeer.sections import names
 from dpeer.topology.settings import GraphSettings
 from dpeer.training import find_algorithm

@@ -16,7 +16,8 @@ from dpeer.federation.fingerprint import divided, fingerprint, named
 from dpeer.federation.graph import build_graph, take_part
 from dpeer.federation.notes import notes
 from dpeer.federation.options import options_of, with_options
-from dpeer.federation.protection import privacy_notes, promise, protect
+from dpeer.federation.privacy_notes import privacy_notes
+from dpeer.federation.protection import promise, protect
 from dpeer.federation.settings import Settings
 from dpeer.privacy import Unprotected
 from dpeer.privacy.history import FOLDER

@@ -1,9 +1,79 @@
-"""What the help of the commands says."""
+"""What the help of the commands says, and which options there are."""
 
-from dpeer.federation.settings import Settings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dpeer.cli.cluster import cluster
+from dpeer.cli.compare import compare
+from dpeer.cli.simulate import simulate
+from dpeer.cli.start import start
+from dpeer.federation.settings import Settings, option_names
+from dpeer.sections import meaning_of
 from dpeer.training import MODELS
+
+Command = Callable[..., Any]
+KEYS = {"task_options": "--task-option", "algorithm_options": "--algorithm-option"}
+
+
+def flag(name: str) -> str:
+    return KEYS.get(name, f"--{name.replace('_', '-')}")
+
+
+def headings(text: str) -> dict[str, list[str]]:
+    """The options that a help lists below each of its headings."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if line and not line.startswith(" ") and line.endswith(":"):
+            found[line[:-1]] = []
+        elif line.startswith("  -") and found:
+            found[[*found][-1]].append(line.split()[0].rstrip(","))
+    return found
 
 
 def test_the_help_names_every_model() -> None:
     text = Settings.model_fields["model"].description or ""
     assert text.rpartition(": ")[2].split(", ") == sorted(MODELS)
+
+
+@pytest.mark.parametrize(
+    ("command", "lacks"),
+    [
+        ("start", {"workers"}),
+        ("cluster", {"workers", "wait", "threads", "base_port", "insecure"}),
+        ("simulate", {"wait", "dead_after", "threads", "base_port", "insecure"}),
+    ],
+)
+def test_every_setting_is_listed_once_below_its_heading(command: str, lacks: set[str], dpeer: Command) -> None:
+    listed = headings(dpeer(command, "--help").out)
+    flags = [one for options in listed.values() for one in options]
+    assert len(flags) == len({*flags})
+    for name in option_names():
+        meaning = meaning_of(Settings.model_fields[name])
+        heading = "Most used" if meaning.first else meaning.group
+        assert (flag(name) in listed.get(heading, [])) == (name not in lacks), name
+
+
+def test_what_most_people_need_comes_first(dpeer: Command) -> None:
+    for command in ("start", "cluster", "simulate"):
+        (first, options), *_ = headings(dpeer(command, "--help").out).items()
+        assert first == "Most used"
+        expected = {
+            "--topology", "--size", "--task", "--task-option", "--partition", "--algorithm", "--rounds", "--out",
+            "--federation", "--resume",
+        }  # fmt: skip
+        assert {*options} == expected | ({"--rank"} if command == "start" else set())
+
+
+def test_no_option_is_without_a_heading() -> None:
+    for command in (start, cluster, simulate, compare):
+        assert {one.name for one in command.params if getattr(one, "group", None) == "Other options"} <= {"out"}
+
+
+def test_options_are_completed(dpeer: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_DPEER_COMPLETE", "bash_complete")
+    for words, number, expected in (("dpeer start --top", 2, "--topology"), ("dpeer start --keep ", 3, "best")):
+        monkeypatch.setenv("COMP_WORDS", words)
+        monkeypatch.setenv("COMP_CWORD", str(number))
+        assert f"plain,{expected}" in dpeer().out.split()

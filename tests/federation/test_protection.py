@@ -9,7 +9,8 @@ import pytest
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError, OutputError
 from dpeer.federation.folders import check
 from dpeer.federation.graph import build_graph
-from dpeer.federation.protection import planned_releases, privacy_notes, promise, protect
+from dpeer.federation.privacy_notes import privacy_notes
+from dpeer.federation.protection import planned_releases, promise, protect
 from dpeer.federation.settings import Settings
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 

@@ -1,0 +1,103 @@
+"""The settings of running a federation: what is measured and kept, and how peers are run on a host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from dpeer.sections import Mark, Section, setting
+
+_RUN, _HOST = "The run", "This host"
+
+Seconds = Annotated[float, Field(gt=0)]
+Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")]
+
+
+class MeasureSettings(Section):
+    """What is measured and kept."""
+
+    evaluate_every: int = setting(1, "evaluate in every n-th round and the last", mark=Mark.OWN, group=_RUN, ge=1)
+    evaluate_on: Literal["test", "validation"] = setting(
+        "test",
+        "what accuracies are measured on; choose hyperparameters on validation",
+        mark=Mark.OWN,
+        group=_RUN,
+    )
+    keep: Literal["last", "best"] = setting(
+        "last", "which model to keep; best needs validation data", mark=Mark.OWN, group=_RUN
+    )
+    out: Path = setting(Path("dpeer-run"), "folder for results", mark=Mark.ASIDE, group=_RUN, first=True, strict=False)
+
+
+class ComputeSettings(Section):
+    """On what a peer computes."""
+
+    device: Device = setting(
+        "cpu",
+        "where to train: cpu, cuda:N, cuda (this host's GPUs by rank in turn), or auto: cuda if any",
+        mark=Mark.ASIDE,
+        group=_HOST,
+    )
+    amp: Literal["bf16"] | None = setting(
+        None,
+        "compute the model's outputs in bfloat16; parameters and mixing stay float32",
+        mark=Mark.OWN,
+        group=_HOST,
+    )
+    channels_last: bool = setting(
+        False, "give images to convolutions with the channels last in memory", mark=Mark.OWN, group=_HOST
+    )
+
+
+class LogSettings(Section):
+    """What a run says of itself."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = setting(
+        "info", "how much is logged", mark=Mark.ASIDE, group=_RUN
+    )
+
+
+class HostSettings(Section):
+    """How one peer is run on its host."""
+
+    wait: Seconds = setting(300.0, "seconds to wait for neighbors before the first round", mark=Mark.ASIDE, group=_HOST)
+    dead_after: Seconds = setting(
+        15.0,
+        "seconds of silence after which rounds go on without a neighbor",
+        mark=Mark.ASIDE,
+        group=_HOST,
+    )
+    threads: int | None = setting(
+        None,
+        "torch threads (default: all cores; their share if all peers are on this host)",
+        mark=Mark.ASIDE,
+        group=_HOST,
+        ge=1,
+    )
+    base_port: int = setting(
+        7700,
+        "without a federation file rank R listens at this port + R",
+        mark=Mark.ASIDE,
+        group=_HOST,
+        of_rank=False,
+        ge=1,
+        le=65535,
+    )
+    insecure: bool = setting(
+        False, "allow unencrypted connections from other hosts", mark=Mark.ASIDE, group=_HOST, of_rank=False
+    )
+
+
+class SimulationSettings(Section):
+    """How all peers are run in one process."""
+
+    workers: int | None = setting(
+        None,
+        "threads that train the peers of a simulation (default: one a core); same bits",
+        mark=Mark.ASIDE,
+        group=_HOST,
+        of_rank=False,
+        ge=1,
+    )
