@@ -60,7 +60,9 @@ def _list(context: click.Context, parameter: click.Parameter, value: str | None)
     help="An accuracy between 0 and 1: what it took to reach it is shown as well.",
 )
 @click.option(
-    "--reference", help="Row that the others are compared with.  [default: dfedmdc, else the first that shares]"
+    "--reference",
+    **_OF_COMPARISON,
+    help="Row that the others are compared with.  [default: dfedmdc, else the first that shares]",
 )
 @click.option(
     "--grid",
@@ -80,7 +82,7 @@ def _list(context: click.Context, parameter: click.Parameter, value: str | None)
     type=float,
     help="Share of the training samples held out for that; your own task brings its own.  [default: 0.2]",
 )
-@click.option("--small", is_flag=True, help="With the settings of the file's table [small].")
+@click.option("--small", **_OF_COMPARISON, is_flag=True, help="With the settings of the file's table [small].")
 @click.option(
     "--jobs",
     **_OF_COMPARISON,

@@ -156,6 +156,7 @@ def make_cell(
     if "fresh_neighbors" in variant.changes:
         given.pop("topology", None)  # its graphs are of its own making
     values = {**base, **given, **variant.changes, "algorithm": variant.algorithm, "seed": seed, "out": folder}
+    values["algorithm_options"] = variant.options_among(base)
     try:
         settings = Settings.model_validate(values)
     except InvalidSettings as error:

@@ -79,6 +79,9 @@ def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping
         raise error.told_of(given, path) from error
     _check_data(settings.task, conditions)
     variants = [parse_variant(text) for text in plan.algorithms]
+    known = {name for variant in variants for name in variant.options}
+    if strange := next((name for name in base.get("algorithm_options", {}) if name not in known), None):
+        raise UnknownName("option", strange, sorted(known) or ["(none)"], "--algorithm-option, which no row knows")
     labels = [variant.label for variant in variants]
     if twice := next((label for label in labels if labels.count(label) > 1), None):
         raise ConfigurationError(f"--algorithms: {twice!r} is named twice")

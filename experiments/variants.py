@@ -60,6 +60,17 @@ class Variant:
         return frozenset({*self.changes, *self.unused_graph})
 
     @property
+    def options(self) -> frozenset[str]:
+        """The names of its algorithm's options."""
+        return frozenset(about_options(find_algorithm(self.algorithm)))
+
+    def options_among(self, base: Mapping[str, Any]) -> dict[str, Any]:
+        """Its algorithm's options: those that all rows are given, as far as it has them, and its own."""
+        common = base.get("algorithm_options") or {}
+        own = self.changes.get("algorithm_options", {})
+        return {**{name: value for name, value in common.items() if name in self.options}, **own}
+
+    @property
     def unused_graph(self) -> frozenset[str]:
         """The settings of graphs that mean nothing to it: all of them, where its peers share nothing."""
         return frozenset(names(GraphSettings)) - {"size"} if self.alone else frozenset()

@@ -145,6 +145,16 @@ def test_runs_that_differ_in_their_seed_are_one_line(dpeer: Command, make_run: A
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_how_a_run_was_computed_makes_no_line_of_its_own(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    """Two seeds with other `--workers` were two lines once."""
+    for seed, values in enumerate(({"workers": 1}, {"workers": 2}, {"threads": 3, "log_level": "debug", "wait": 9.0})):
+        make_run(f"run{seed}", seed=seed, **values)
+    make_run("other", seed=0, weights="uniform")
+    dpeer("report", "run0", "run1", "run2", "other")
+    assert [line["seeds"] for line in read_page().results()] == ["3", "1"]
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_the_same_seed_twice_is_two_lines(dpeer: Command, make_run: Any, read_page: Any) -> None:
     make_run("old/a")
     make_run("new/a", (0.9, 0.9, 0.9))

@@ -135,6 +135,10 @@ def test_a_row_of_a_comparison_may_be_an_algorithm_of_ones_own(
     assert "mine.py Prox mu=0.9" in " ".join(printed.split())
     asked = [json.loads(path.read_text()) for path in (tmp_path / "made").glob("*/cell.json")]
     assert {"mu": 0.9} in [cell.get("algorithm_options") for cell in asked]
-    wrong = dpeer(*common, "--algorithms", f"local,{mine}:nu=3")
-    assert wrong.wait() == 2
-    assert "'nu'" in wrong.output
+    for words in (("--algorithms", f"local,{mine}:nu=3"), ("--algorithms", rows, "--algorithm-option", "nu=3")):
+        wrong = dpeer(*common, *words)
+        assert wrong.wait() == 2
+        assert "'nu'" in wrong.output
+    dpeer(*common, "--algorithms", f"local,{mine}", "--algorithm-option", "mu=0.3", "--out", "common").succeed()
+    asked = [json.loads(path.read_text()) for path in (tmp_path / "common").glob("*/cell.json")]
+    assert sorted(json.dumps(cell.get("algorithm_options")) for cell in asked) == ["null", '{"mu": 0.3}']
