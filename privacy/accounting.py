@@ -120,7 +120,7 @@ _epsilon = epsilon
 
 
 def _safe(multiplier: float, epsilon: float, reached: Callable[[float], float], step: float) -> float:
-    """The first from here on, in growing steps, that is within epsilon: a root may lie a digit below it."""
+    """The first multiplier from this one on, in growing steps, that is within epsilon: a root may be a little low."""
     while reached(multiplier) > epsilon:
         multiplier *= 1.0 + step
         step *= 2.0
@@ -129,7 +129,7 @@ def _safe(multiplier: float, epsilon: float, reached: Callable[[float], float], 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without dp-accounting's line for each Renyi order that it leaves out: fewer orders only raise the bound."""
+    """Within it dp-accounting does not log the Renyi orders that it leaves out: fewer orders only raise the bound."""
     log = logging.getLogger("absl")
     level = log.level
     log.setLevel(logging.ERROR)

@@ -115,12 +115,12 @@ def _factor(prefix: str | None) -> int:
 
 
 def number(value: float | None) -> str:
-    """Four decimals, or a dash."""
+    """A number with four decimals; a dash for None."""
     return "-" if value is None else f"{value:.4f}"
 
 
 def size(count: int) -> str:
-    """Bytes for people: 1.2 MB (powers of ten)."""
+    """A number of bytes for people: 1.2 MB (powers of ten)."""
     value = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000:
