@@ -27,7 +27,7 @@ class Watcher(Protocol):
     """Is told when runs of a comparison begin and end."""
 
     def begin(self, what: str, missing: int, total: int) -> AbstractContextManager[Callable[[str], None]]:
-        """Show the progress of runs within a block, which is given a function to call with the name of each that has ended.
+        """Show the progress of runs, within a block that is given a function to call with each ended run's name.
 
         Args:
             what: What the runs are for, such as "runs".

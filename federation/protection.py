@@ -1,4 +1,4 @@
-"""From settings to the privacy that a peer runs with; imports no torch."""
+"""Making a peer's privacy from settings; imports no torch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from dpeer.topology import ChangingTopology, Participation, Topology
 
 
 def promise(settings: Settings, graph: Topology | ChangingTopology) -> Guarantee | None:
-    """What a run with these settings promises; None without privacy. Equal on all peers.
+    """The guarantee of a run with these settings, equal on all peers; None without privacy.
 
     Raises:
         ConfigurationError: The settings do not say enough, or ask for what is not sound.
@@ -64,13 +64,13 @@ def protect(
     new_data: bool = False,
     receivers: Callable[[int], Sequence[int]] = lambda number: (),
 ) -> Protection | None:
-    """The privacy of one peer, with its ledger in this folder.
+    """Make the privacy of one peer, with its ledger in this folder.
 
     Args:
         settings: As this rank uses them.
         guarantee: What `promise` gave.
         folder: The rank's privacy folder.
-        resume: Whether the run in it is gone on with.
+        resume: Whether the run in the folder is continued.
         data: SHA-256 (hex) of the peer's data; None where nobody knows.
         new_data: Whether the data are others than those of earlier runs in the folder.
         receivers: The ranks that a round's release may be sent to.
@@ -114,13 +114,13 @@ def _used_up(protection: Protection, folder: Path) -> str:
 def privacy_notes(
     protection: Protection, settings: Settings, graph: Topology | ChangingTopology, parameters: int
 ) -> list[str]:
-    """What the user is told at the start.
+    """Notes to the user at the start.
 
     Args:
         protection: The peer's.
         settings: All values.
-        graph: Who gossips with whom.
-        parameters: Of the body.
+        graph: The graph.
+        parameters: The number of parameters of the body.
     """
     guarantee, planned = protection.guarantee, planned_releases(settings, graph)
     fitting = max(protection.fitting(planned), protection.ledger.releases)
@@ -162,7 +162,7 @@ def privacy_notes(
 
 
 def _earlier(protection: Protection, fitting: int) -> str:
-    """What runs before this one in the same folder add to it."""
+    """A note on what earlier runs in the same folder have spent."""
     runs = protection.ledger.earlier
     if not all(run.protects for run in runs):
         return (
@@ -185,12 +185,12 @@ def planned_releases(settings: Settings, graph: Topology | ChangingTopology) -> 
 
 @lru_cache(maxsize=4)
 def _most_active(graphs: Participation, rounds: int) -> int:
-    """Counted once for all peers of a process."""
+    """The same, counted once for all peers of a process."""
     return max(sum(graphs.at(number, rank).active for number in range(rounds)) for rank in range(graphs.size))
 
 
 def _share(settings: Settings, graph: Topology | ChangingTopology) -> float:
-    """The share of the peer that is hidden worst in anybody's average."""
+    """The share of the peer that is hidden worst in any peer's average."""
     if not isinstance(graph, Topology) or settings.participation < 1:
         raise ConfigurationError(
             "--dp-adversary aggregate needs the same average in every round: use a fixed --topology and "

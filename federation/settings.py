@@ -31,7 +31,7 @@ Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")]
 
 
 class MeasureSettings(Section):
-    """What is measured and kept."""
+    """What is measured, and which model is kept."""
 
     evaluate_every: int = setting(1, "evaluate in every n-th round and the last", mark=Mark.OWN, group=_RUN, ge=1)
     evaluate_on: Literal["test", "validation"] = setting(
@@ -47,7 +47,7 @@ class MeasureSettings(Section):
 
 
 class ComputeSettings(Section):
-    """On what a peer computes."""
+    """The device, precision and memory layout that a peer computes with."""
 
     device: Device = setting(
         "cpu",
@@ -67,7 +67,7 @@ class ComputeSettings(Section):
 
 
 class LogSettings(Section):
-    """What a run says of itself."""
+    """What a run logs."""
 
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "how much is logged", mark=Mark.ASIDE, group=_RUN
@@ -137,7 +137,7 @@ class _AllSettings(
 
 
 class Addresses(Section):
-    """Where one peer is."""
+    """The address of one peer."""
 
     address: str | None = Field(None, description="where its neighbors reach it; without one it only dials out")
     bind: str | None = Field(None, description="where it listens, if that is not `address` (containers, NAT)")
@@ -156,7 +156,7 @@ def _of_rank() -> dict[str, Any]:
 if TYPE_CHECKING:
 
     class RankSettings(Addresses):
-        """What type checkers see; the model that is made below has every setting of `_of_rank`."""
+        """The model as type checkers see it; the one that is made below has every setting of `_of_rank`."""
 
         task_options: dict[str, Any]
 
@@ -170,7 +170,7 @@ else:
 
 
 class Settings(_AllSettings):
-    """A federation and how it trains. Defaults are the generic ones; they suit small models."""
+    """All settings of a federation. The defaults suit small models."""
 
     rank: dict[Annotated[int, Field(strict=False)], RankSettings] = Field(default_factory=dict)
 
@@ -216,13 +216,13 @@ class Settings(_AllSettings):
 
 
 def default_of(name: str) -> Any:
-    """A setting's value where nobody says otherwise; None for what is no setting."""
+    """A setting's default; None for a name that is no setting."""
     field = Settings.model_fields.get(name)
     return None if field is None else field.get_default(call_default_factory=True)
 
 
 def option_names(*but: type[Section]) -> tuple[str, ...]:
-    """The names of all settings that are given one by one, in the order of the help, but for those of some sections."""
+    """The names of all settings, in the order of the help, except those of some sections."""
     left_out = {name for section in but for name in section.model_fields}
     return tuple(name for name in _AllSettings.model_fields if name not in left_out)
 
