@@ -14,7 +14,7 @@ from dpeer.federation.settings import Settings
 
 _IPC = re.compile(r"ipc://(?P<path>/[^\x00\n]+)")
 _LONGEST_PATH = 103
-"""Of a Unix socket, where it is shortest (macOS; Linux has 107)."""
+"""The longest path of a Unix socket in bytes: macOS's limit (Linux has 107)."""
 _TCP = re.compile(r"tcp://(?P<host>\[[0-9a-fA-F:]+\]|[^:/\s\[\]]+):(?P<port>\d{1,5})")
 
 

@@ -23,7 +23,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 _MOST = 1e15
-"""Of bytes, and of bits per second: beyond it somebody has mistyped a unit."""
+"""The most bytes, and the most bits per second: beyond that somebody has mistyped a unit."""
 
 _LONGEST = 1e9
 """Seconds: thirty years."""

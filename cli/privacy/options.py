@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 EXAMPLES = {"noise_multiplier": "5", "target_epsilon": "10", "rounds": "20", "size": "8", "parameters": "60000"}
 
 DELTA = 1e-5
-"""Of up to 10,000 peers; with --size it is `default_delta`."""
+"""The delta where no --size is given: right for up to 10,000 peers. With --size it is `default_delta`."""
 
 _MOST = 10**12
 

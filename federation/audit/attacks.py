@@ -34,7 +34,7 @@ _SHORT = 200
 
 _SMALL = (0.0, 0.1, 0.9)
 _LENGTHS = (0.0, 0.5, 0.999, 1.001, 1.02, 1.1, 1.5, 10.0, 1e3, 1e6, 1e30, float("inf"), float("nan"))
-"""Of updates, in clip norms."""
+"""The lengths of the updates that are tried, in clip norms."""
 
 _WIDE = 200_003
 """Values of a body whose noise is drawn in several blocks, by several threads."""
