@@ -35,7 +35,7 @@ class Case:
 
     @property
     def degree(self) -> float:
-        """Neighbors of a peer, on average."""
+        """The number of neighbors of a peer, on average."""
         return sum(map(len, self.neighbors)) / self.size
 
 
@@ -63,11 +63,11 @@ class Laps:
         self._laps: list[tuple[float, float, float]] = []
 
     def lap(self) -> None:
-        """A round is over."""
+        """Note that a round is over."""
         self._laps.append((time.perf_counter(), cpu_seconds(), resident_mb()))
 
     def figures(self, bytes_a_round: int) -> Figures:
-        """Of all rounds but the first few."""
+        """The figures of all rounds but the first few."""
         laps = self._laps[WARM_UP - 1 :]
         return Figures(
             seconds=laps[-1][0] - laps[0][0],
@@ -136,7 +136,7 @@ def run(worker: Worker, case: Case) -> list[Figures]:
 
 
 def _all(pipes: list[Connection]) -> list[Any]:
-    """What each of them says next; the end of any one, which the others would wait for, raises EOFError."""
+    """The next message of each process; raises EOFError if one has ended, since the others would wait for it."""
     said: dict[Connection, Any] = {}
     while len(said) < len(pipes):
         for pipe in wait([pipe for pipe in pipes if pipe not in said]):

@@ -66,7 +66,7 @@ class Idle(TorchLearner):
 
 
 class Landing(Idle):
-    """One that has pieces put together in a buffer of the pool, as quantized bodies and those on a GPU are."""
+    """An idle learner that has pieces put together in a buffer, as quantized bodies and those on a GPU are."""
 
     def room(self) -> memoryview:
         """A buffer of the pool."""
@@ -126,7 +126,7 @@ async def _peer(rank: int, case: Case, introduce: Introduce, address: str) -> Fi
 
 
 def task(parameters: int) -> Task:
-    """One whose body has so many parameters."""
+    """A task whose body has so many parameters."""
     torch.manual_seed(0)
     data = TensorDataset(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
     return Task(model=Vector(parameters), head=("head",), train=data, test=data)

@@ -131,7 +131,7 @@ def _sam(name: str, make: type[nn.Module], shape: tuple[int, ...], samples: int,
 
 
 def _compare(ours: Callable[[int], object], baseline: Callable[[int], object], repeats: int) -> dict[str, Any]:
-    """Both in turn, which goes first alternating; a repetition's ratio is of two runs right after each other."""
+    """Time both in turn, the first one alternating; a repetition's ratio is of two runs right after each other."""
     times: dict[int, list[float]] = {0: [], 1: []}
     for number in range(-2, repeats):
         runs = (ours, baseline)

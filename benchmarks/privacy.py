@@ -57,7 +57,7 @@ def draw_statistical(size: int) -> NDArray[np.float32]:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long it takes."""
+    """The seconds that a call takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began

@@ -44,7 +44,7 @@ class Point:
     Attributes:
         at: Its place on the panel's axis.
         case: What is measured.
-        bytes_needed: Roughly, of all processes.
+        bytes_needed: The memory of all processes, roughly.
     """
 
     at: int

@@ -49,7 +49,7 @@ BATCH, BODY_EPOCHS = 128, 2
 
 @dataclass(frozen=True)
 class Run:
-    """What is trained.
+    """The federation that is trained.
 
     Attributes:
         model: Its name.

@@ -34,7 +34,7 @@ class Row:
         baseline: The baseline's, with its name.
         value: What the target is about.
         target: Its bound.
-        unit: Of both.
+        unit: The unit of value and target.
         at_least: Whether it is a lower bound.
     """
 
@@ -104,7 +104,7 @@ def _run(program: str, *arguments: object) -> Any:
 
 
 def machine() -> dict[str, Any]:
-    """Where and when."""
+    """A line on the machine and the date."""
     import torch
     import zmq
 

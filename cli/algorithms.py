@@ -1,4 +1,4 @@
-"""`dpeer algorithms`: what there is to train with, what leaves the peer, and what a round costs."""
+"""`dpeer algorithms`: the algorithms, what leaves the peer with each, and what a round costs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _print_costs(listed: list[dict[str, Any]]) -> None:
 
 
 def _epochs(settings: Settings, used: Mapping[str, Hyperparameters]) -> str:
-    """What the numbers of gradients are made with."""
+    """A line on the epochs from which the numbers of gradients are computed."""
     everyone = {name: getattr(settings, name) for name in EPOCHS}
     apart = ""
     for algorithm, h in used.items():
@@ -100,7 +100,7 @@ def _epochs(settings: Settings, used: Mapping[str, Hyperparameters]) -> str:
 
 
 def _print_blocks(entries: list[tuple[str, str, str]]) -> None:
-    """A name with two paragraphs beside it, for each."""
+    """Print each name with two paragraphs beside it."""
     grid = Table.grid(padding=(0, 2, 0, 0))
     grid.add_column(no_wrap=True)
     grid.add_column()

@@ -1,4 +1,4 @@
-"""How a comparison's progress and tables are printed."""
+"""Printing a comparison's progress and tables."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from dpeer.experiments.tables import Table
 
 
 class ProgressLines:
-    """A bar on a terminal, else a line for each run.
+    """Shows a comparison's progress: a bar on a terminal, else a line for each run.
 
     Args:
-        out: Where the runs lie.
-        console: Where progress is shown.
+        out: The comparison's folder.
+        console: The console that progress is shown on.
     """
 
     def __init__(self, out: Path, console: Console) -> None:

@@ -1,4 +1,4 @@
-"""What a running federation looks like on a terminal: a table and a progress bar, redrawn in place."""
+"""A running federation on a terminal: a table and a progress bar, redrawn in place."""
 
 from __future__ import annotations
 
@@ -121,5 +121,5 @@ class LiveTable(Printer, AbstractContextManager["LiveTable"]):
 
 
 def missed(entry: Mapping[str, Any]) -> str:
-    """Which neighbors the round had to do without."""
+    """The neighbors whose bodies a round lacks, as text."""
     return ", ".join(map(str, entry.get("missed", ()))) or "-"

@@ -67,7 +67,7 @@ def local_run(
 
 
 def _opened(console: Console) -> OpenView:
-    """Progress of a run on the console, under a line that says what is run."""
+    """Open the view of a run on the console, under a line that says what is run."""
 
     def open_(settings: Settings, mode: Mode) -> LiveTable | PlainLines:
         title = f"{mode}: {settings.size} peers, {settings.topology}, {settings.algorithm} on {settings.task}"

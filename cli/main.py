@@ -1,4 +1,4 @@
-"""The command group: what there is to call, and how errors end."""
+"""The group of all commands, and how errors end a command."""
 
 from __future__ import annotations
 

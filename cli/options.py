@@ -21,7 +21,7 @@ _KEYS = {"task_options": "--task-option", "algorithm_options": "--algorithm-opti
 
 
 def setting_options(*names: str) -> Callable[[F], F]:
-    """Options for these settings. One that is not given is None, so that the federation file can speak."""
+    """Options for these settings. An option that is not given is None, so that the federation file's value counts."""
 
     def decorate(command: F) -> F:
         for name in reversed(names):

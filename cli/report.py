@@ -1,4 +1,4 @@
-"""`dpeer report`: what runs came to, on one page."""
+"""`dpeer report`: the results of runs, on one page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a running federation looks like where there is no terminal: plain lines."""
+"""A running federation where there is no terminal: plain lines."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dpeer.results.units import number, size
 
 
 class Printer:
-    """What both views print in lines."""
+    """The lines that both views print."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
         self._diverged: set[int] = set()
 
     def notes(self, notes: Sequence[str]) -> None:
-        """Print them."""
+        """Print the notes."""
         for note in notes:
             self._print(f"rank 0: {note}")
 
@@ -93,7 +93,7 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
             self._print(", ".join(parts))
 
     def _left(self, reached: int) -> str:
-        """How long the rest will take, if that is worth saying."""
+        """The time that the rest of the run will take, as text; empty if it is too early or too short to say."""
         now = time.monotonic()
         if self._first is None:
             self._first = (reached, now)

@@ -1,4 +1,4 @@
-"""Which of the processor's cores this process may use."""
+"""The processor's cores that this process may use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def own_cores() -> list[int]:
-    """Their numbers, in order: those of its affinity (`taskset`, a batch system); all, where there is no such thing."""
+    """The cores' numbers in order: those of the process's affinity (`taskset`, a batch system), or else all cores."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))
     return list(range(os.cpu_count() or 1))

@@ -1,4 +1,4 @@
-"""Libraries that not everybody has."""
+"""Libraries that come with optional dependencies."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ def check_libraries(what: str, extra: str, **libraries: str) -> None:
     """Check that what something needs is installed.
 
     Args:
-        what: What needs it, for the message.
-        extra: The optional dependencies that bring it.
-        libraries: What it is called, by the module that is imported.
+        what: The name of what needs them, for the message.
+        extra: The group of optional dependencies that has them.
+        libraries: The libraries' names, by the module that is imported.
 
     Raises:
-        ConfigurationError: It is not, and how to install it.
+        ConfigurationError: A library is not installed; the message says how to install it.
     """
     try:
         for module in libraries:

@@ -1,4 +1,4 @@
-"""How a setting is stated: once, in the package that means it, with all that the rest of dpeer has to know of it.
+"""Stating settings: each once, in the package that uses it, with all that the rest of dpeer has to know about it.
 
 A section is a pydantic model whose fields are made by `setting`. The federation's settings are all sections together;
 command-line options and their help, the keys of a federation file and of its tables ``[rank.N]``, the fingerprint that
@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 
 class Mark(StrEnum):
-    """What a setting is to a federation."""
+    """Whether the peers of a federation must agree on a setting, and whether it has an effect on results."""
 
     SHARED = "shared"
     """Equal on all peers: they compare it when they shake hands."""
@@ -34,10 +34,10 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a setting is besides its type, default and words.
+    """What is stated of a setting besides its type, default and description.
 
     Attributes:
-        mark: What it is to a federation.
+        mark: Whether peers must agree on it, and whether it has an effect on results.
         group: The heading under which a command's help lists it.
         first: Whether it is one of those that most people need.
         of_rank: Whether a federation file may set it for one rank alone.
@@ -64,9 +64,9 @@ def setting(
     """A field of a section.
 
     Args:
-        default: Its value where nobody says otherwise; a callable makes one.
-        words: What it is, for the help.
-        mark: What it is to a federation.
+        default: Its value where none is given; a callable makes one.
+        words: Its description, for the help.
+        mark: Whether peers must agree on it, and whether it has an effect on results.
         group: The heading under which a command's help lists it.
         first: Whether it is one of those that most people need.
         of_rank: Whether a federation file may set it for one rank alone; by default it may where it is a peer's own.
@@ -79,7 +79,7 @@ def setting(
 
 
 def meaning_of(field: FieldInfo) -> Meaning:
-    """What `setting` was told about a field.
+    """The meaning that `setting` was given for a field.
 
     Raises:
         TypeError: The field was not made by `setting`.

@@ -1,1 +1,1 @@
-"""Many runs side by side: which there are, choosing hyperparameters, statistics and tables."""
+"""Comparisons of many runs: making the runs, choosing hyperparameters, statistics and tables."""

@@ -1,4 +1,4 @@
-"""The runs of a comparison: which there are, where each lies, and whether it has been made."""
+"""The cells of a comparison, each of which is one run: its settings, its folder, and whether it has been made."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LONGEST = 150
 
 @dataclass(frozen=True)
 class Condition:
-    """What all rows of one table have in common besides the settings that never change.
+    """The settings that all rows of one table have in common, besides those that never change.
 
     Attributes:
         values: The varied settings, by field name; None where nothing is said.
@@ -40,13 +40,13 @@ class Condition:
 
     @property
     def label(self) -> str:
-        """It in words."""
+        """The condition in words."""
         common = [str(self.values[name]) for name in ("topology", "partition") if self.values.get(name) is not None]
         rest = [f"{name.replace('_', '-')} {_plain(value)}" for name, value in self._rest()]
         return ", ".join([*common, *rest])
 
     def name(self, but: Collection[str] = ()) -> str:
-        """It as a part of a folder's name, but for some of its settings."""
+        """The condition as a part of a folder's name, without some of its settings."""
         parts = [] if "topology" in but or self.values.get("topology") is None else [str(self.values["topology"])]
         parts.append(str(self.values.get("partition") or "default"))
         return "-".join([*parts, *(f"{name}{_plain(value)}" for name, value in self._rest() if name not in but)])
@@ -61,13 +61,13 @@ class Condition:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run.
+    """One run of a comparison.
 
     Attributes:
-        variant: The row.
-        condition: The table; the first of those that it serves.
+        variant: The row of the table.
+        condition: The table; the first one, if the run serves several.
         seed: The repetition.
-        settings: All that it runs with.
+        settings: The settings that it runs with.
     """
 
     variant: Variant
@@ -77,12 +77,12 @@ class Cell:
 
     @property
     def folder(self) -> Path:
-        """Where it lies."""
+        """The run folder."""
         return self.settings.out
 
     @property
     def done(self) -> bool:
-        """Whether it has been run to its end."""
+        """Whether the run is done."""
         summary = read_run_summary(self.folder)
         return summary is not None and summary.status == "done"  # else not begun, or killed before its end
 
@@ -125,7 +125,7 @@ class Cell:
         return any(self.folder.glob("rank-*/checkpoint/round-*")) or (self.folder / SUMMARY).exists()
 
     def _asked(self) -> dict[str, Any]:
-        """The settings that differ from the defaults, but for those that are no matter of results."""
+        """The settings that differ from the defaults, without those that have no effect on results."""
         # As they will be used: of two runs, one that was given a default in so many words may be another one.
         settings = with_defaults(self.settings)
         # Who shares nothing knows no graph: its run serves the tables of all graphs.
@@ -145,7 +145,7 @@ def make_cell(
         condition: Its table.
         seed: Its repetition.
         out: The comparison's folder.
-        mark: Ends the folder's name, where several cells differ in nothing of the above.
+        mark: Ends the folder's name, so that cells that agree in all of the above have folders of their own.
 
     Raises:
         ConfigurationError: The settings cannot be used.
@@ -171,7 +171,7 @@ def _plain(value: Any) -> str:
 
 
 def _safe(name: str) -> str:
-    """A file name of it that shells and file systems leave alone; another for every name."""
+    """A name as a file name that shells and file systems leave alone; different names stay different."""
     plain = re.sub(r"[^A-Za-z0-9.,+=_-]", "", name)
     # Colons are in all partitions, and no two of those differ in a colon alone.
     if plain == name.replace(":", "") and len(plain) <= _LONGEST:

@@ -24,10 +24,10 @@ _NAMED = 3
 
 
 class Watcher(Protocol):
-    """Told of runs as they end."""
+    """Is told when runs of a comparison begin and end."""
 
     def begin(self, what: str, missing: int, total: int) -> AbstractContextManager[Callable[[str], None]]:
-        """Runs are going to be made; within the block, what it gives is called with the name of each that has ended.
+        """Show the progress of runs, within a block that is given a function to call with each ended run's name.
 
         Args:
             what: What the runs are for, such as "runs".
@@ -41,10 +41,10 @@ class Compared:
     """What a comparison has found.
 
     Attributes:
-        about: One line about seeds, rounds and intervals.
-        chosen: What was chosen on validation data, a line each; empty without a grid.
+        about: A line about seeds, rounds and intervals.
+        chosen: The hyperparameters chosen on validation data, a line for each row; empty without a grid.
         tables: The tables.
-        files: What was written: the tables, and a line for every peer.
+        files: The files that were written: the tables, and one with a line for every peer.
         left_out: A line on runs in the folder that the tables do not have; None if there are none.
     """
 
@@ -62,7 +62,7 @@ class Comparison:
         experiment: What is compared.
         out: Where runs and tables lie.
         jobs: Runs at a time.
-        watcher: Told of runs as they end.
+        watcher: Is told when runs end.
     """
 
     def __init__(self, experiment: Experiment, out: Path, jobs: int, watcher: Watcher) -> None:
@@ -107,13 +107,13 @@ class Comparison:
         return self._write(shown, lines, remarks, left_out(self._out, found))
 
     def _cell(self, variant: Variant, mark: str, condition: Condition, seed: int) -> Cell:
-        """The run of a row in a table; one run serves all tables that differ in what means nothing to the row."""
+        """The run of a row in a table; one run serves all tables whose differences have no effect on the row."""
         shared = condition.name(variant.settled)
         first = next(other for other in self._of.conditions if other.name(variant.settled) == shared)
         return make_cell(self._of.base, variant, first, seed, self._out, mark=mark)
 
     def _tune(self, condition: Condition) -> tuple[list[tuple[Variant, str]], list[str]] | None:
-        """The rows with what was chosen for them, their folders' mark, and what to say; None if it was stopped."""
+        """Tune the rows; returns the tuned rows, the mark of their folders, and lines to print; None if stopped."""
         e = self._of
         tried: dict[str, list[Trial]] = {
             variant.label: trials(e.base, variant, e.grid, condition, e.tune_seeds, e.validation, self._out)
@@ -135,7 +135,7 @@ class Comparison:
         return rows, remarks
 
     def _make(self, cells: Iterable[Cell], what: str) -> bool:
-        """Run what is missing of the cells; False if it was stopped."""
+        """Run the cells that are missing; returns False if stopped."""
         by_folder: dict[Path, Cell] = {}
         for cell in cells:
             by_folder.setdefault(cell.folder, cell)
@@ -177,7 +177,7 @@ def left_out(out: Path, shown: Collection[Path]) -> str | None:
 
     Args:
         out: The comparison's folder.
-        shown: The folders of the runs that they have.
+        shown: The folders of the runs in the tables.
     """
     ended = {path.parent for path in out.glob("*/summary.json")} & {path.parent for path in out.glob(f"*/{ASKED}")}
     found = sorted(folder.name for folder in ended.difference(shown))
@@ -189,7 +189,7 @@ def left_out(out: Path, shown: Collection[Path]) -> str | None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """Write a file so that the tables of before are there until the new ones are."""
+    """Write a file in one step, so that the earlier tables stay until the new ones are there."""
     draft = path.with_name(f".{path.name}.tmp")
     draft.write_text(text)
     draft.replace(path)

@@ -1,4 +1,4 @@
-"""What a comparison consists of, checked."""
+"""The rows, tables and repetitions of a comparison, checked."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Experiment:
         target: The accuracy for which costs are asked.
         baseline: The label of the row that trains alone.
         reference: The label of the row that the others are compared with.
-        grid: What is chosen on validation data.
-        tune_seeds: The repetitions of that.
-        validation: Share of the training samples held out for that; 0 where the task brings validation data.
+        grid: The hyperparameters that are chosen on validation data, with their values.
+        tune_seeds: The repetitions of that choice.
+        validation: Share of the training samples held out for that choice; 0 where the task brings validation data.
     """
 
     base: Mapping[str, Any]
@@ -108,7 +108,7 @@ def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping
 
 
 def _check_data(task: str, conditions: Sequence[Condition]) -> None:
-    """What can be told of tasks and partitions before hours have gone by."""
+    """Check what can be known of tasks and partitions before any run."""
     for condition in conditions:
         name = condition.values.get("task") or task
         if ":" not in name and name not in BUILTIN_TASKS and not name.endswith(".py"):

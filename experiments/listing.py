@@ -1,4 +1,4 @@
-"""From results to CSV: a line for every peer."""
+"""The results as CSV, with a line for every peer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpeer.experiments.tables import MEASURES, Rows
 
 
 def csv_rows(rows: Rows, condition: Mapping[str, Any], seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """One line a peer: everything that the tables are made of."""
+    """The figures that the tables are made of, a line for each peer."""
     lines = []
     for name, results in rows.items():
         for seed, result in zip(seeds, results, strict=True):

@@ -1,4 +1,4 @@
-"""What a cell has found, read from the files it left."""
+"""The results of a cell, read from its run folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LATE = 10
 
 @dataclass(frozen=True)
 class Cost:
-    """What it took to reach a target."""
+    """The rounds, gradients and bytes that it took to reach a target."""
 
     rounds: int
     samples: int | None
@@ -38,8 +38,8 @@ class Result:
         folder: The cell's folder.
 
     Attributes:
-        rounds: How many there were.
-        peers: What each peer came to, by rank.
+        rounds: The number of rounds.
+        peers: The results of each peer, by rank.
 
     Raises:
         OutputError: Some of its files are missing or damaged.
@@ -73,7 +73,7 @@ class Result:
 
     @property
     def late_rounds(self) -> int:
-        """How many rounds `late` is the mean of."""
+        """The number of rounds that `late` is the mean of."""
         return len(self._late(self._lines[0]))  # all peers evaluate in the same rounds
 
     def _late(self, lines: Sequence[Line]) -> list[Line]:
@@ -90,7 +90,7 @@ class Result:
         ]
 
     def reached(self, measure: Measure, target: float) -> Cost | None:
-        """What it took until the smoothed mean accuracy was at the target; None if it never was."""
+        """The costs until the smoothed mean accuracy reached the target; None if it never did."""
         rounds = first_reached(self.curve(measure), target)
         if rounds is None:
             return None

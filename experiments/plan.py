@@ -1,4 +1,4 @@
-"""What is asked of a comparison, as a file and flags say it."""
+"""Reading an experiment's file and flags."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class Plan(BaseModel):
 
 
 class Asked(NamedTuple):
-    """A file and flags, put together.
+    """An experiment's file and flags, put together.
 
     Attributes:
         settings: What all runs share, by field name, not checked yet.
-        plan: What is the comparison's own.
+        plan: The values that are the comparison's own.
         path: The file, if there is one.
-        given: Those of the settings that are flags.
+        given: The settings that were given as flags.
     """
 
     settings: dict[str, Any]
@@ -123,7 +123,7 @@ def _explained(error: ValidationError, flags: Mapping[str, Any], path: Path | No
 
 
 def _merged(content: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings over others; options of tasks are added to each other."""
+    """Two sets of settings, the second one overriding the first; task options of both are kept."""
     options = [there for values in (content, more) if isinstance(there := values.get("task_options"), Mapping)]
     merged = {**content, **more}
     return (

@@ -31,7 +31,7 @@ _LOOK_EVERY = 0.5
 
 @dataclass(frozen=True)
 class _Ended:
-    """How a cell ended, in what can be sent between processes."""
+    """How a cell ended, in values that can be sent between processes."""
 
     status: str
     error: str | None = None
@@ -43,9 +43,9 @@ def run_cells(cells: Sequence[Cell], jobs: int, tell: Tell) -> bool:
     """Run every cell that is not done; returns whether all are, False if it was stopped by Ctrl-C.
 
     Args:
-        cells: What there has to be.
-        jobs: How many at a time, each on a core of its own: threads of two would get into each other's way.
-        tell: Told each cell that has ended, one line.
+        cells: The cells that have to be there.
+        jobs: How many run at a time, each on a core of its own: two on one core would slow each other down.
+        tell: Called with a line for each cell that has ended.
 
     Raises:
         OutputError: A folder holds another run, or cannot be written; nothing has been run.
@@ -68,7 +68,7 @@ def run_cells(cells: Sequence[Cell], jobs: int, tell: Tell) -> bool:
 
 
 class _Stop:
-    """What Ctrl-C has asked for."""
+    """Handles Ctrl-C: remembers that it came, and passes it on to the workers."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -109,10 +109,10 @@ class _Work:
         self._running: dict[Future[_Ended], Cell] = {}
 
     def run(self, jobs: int) -> bool:
-        """Make all; returns whether they have been.
+        """Make all cells; returns False if stopped.
 
         Raises:
-            CellFailed: One could not be.
+            CellFailed: A cell failed.
         """
         failure: CellFailed | None = None
         while True:
@@ -176,13 +176,13 @@ def _prepare(cores: Any) -> None:
 
 
 def _outlive(parent: int) -> None:
-    """Go when the parent has gone, however it went: nobody is left to be told, and the folder would stay in use."""
+    """End this worker when its parent has ended, in whatever way: else the run folder would stay in use."""
     connection.wait([parent])
     os._exit(1)
 
 
 def _run(settings: Settings) -> _Ended:
-    """Run one cell. A signal that comes before it waits, and stops it; after one that was stopped there is no other."""
+    """Run one cell. A signal that came before stops it at once; after a stopped cell this worker runs no other."""
     global _asked
     if _asked:
         return _Ended("stopped")

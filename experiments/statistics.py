@@ -1,4 +1,4 @@
-"""Numbers over repetitions: pure functions."""
+"""Statistics over repetitions: pure functions."""
 
 from __future__ import annotations
 

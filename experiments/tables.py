@@ -1,4 +1,4 @@
-"""From results to tables: for the terminal and Markdown."""
+"""The tables of a comparison, for the terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MEASURES: Mapping[Measure, str] = {
 
 @dataclass(frozen=True)
 class Table:
-    """Something to show.
+    """A table as text.
 
     Attributes:
         title: One line above it.
@@ -35,7 +35,7 @@ class Table:
     remarks: list[str]
 
     def markdown(self) -> str:
-        """It for a document."""
+        """The table as Markdown."""
         lines = [f"**{self.title}**", "", _line(self.columns), _line(["---", *["---:"] * (len(self.columns) - 1)])]
         lines += [_line(row) for row in self.rows]
         return "\n".join([*lines, *(f"\n{remark}" for remark in self.remarks), ""])
@@ -53,7 +53,7 @@ def accuracy_table(condition: str, measure: Measure, rows: Rows, baseline: str |
     """Accuracies of all rows of one condition, over seeds.
 
     Args:
-        condition: It in words.
+        condition: The condition in words.
         measure: Which of the two accuracies.
         rows: The results.
         baseline: The row that trains alone, if there is one.
@@ -122,7 +122,7 @@ def summarise(
 
 
 def cost_table(condition: str, rows: Rows) -> Table:
-    """What the whole runs took."""
+    """The costs of the whole runs."""
     lines = [
         [name, size(round(fmean(r.sent for r in results))), _samples([r.samples() for r in results])]
         for name, results in rows.items()
@@ -131,7 +131,7 @@ def cost_table(condition: str, rows: Rows) -> Table:
 
 
 def target_table(condition: str, measure: Measure, rows: Rows, target: float) -> Table:
-    """What it took to reach an accuracy, smoothed."""
+    """The costs until the smoothed accuracy reached a target."""
     lines = []
     for name, results in rows.items():
         found = [cost for result in results if (cost := result.reached(measure, target)) is not None]
@@ -160,7 +160,7 @@ def signed(difference: Interval) -> str:
 
 
 def _samples(counts: Sequence[int | None]) -> str:
-    """The mean; a dash where a run of an older version does not say."""
+    """The mean number of gradients; a dash if a run of an older version did not record it."""
     known = [count for count in counts if count is not None]
     return f"{fmean(known):,.0f}" if len(known) == len(counts) else "-"
 

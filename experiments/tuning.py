@@ -29,7 +29,7 @@ class Axis:
     values: tuple[Any, ...]
 
     def of(self, variant: Variant) -> tuple[str, ...]:
-        """Those of the settings that mean something to a row and that it does not set itself."""
+        """The axis's settings that have an effect on a row and that the row does not set itself."""
         own = find_algorithm(variant.algorithm).settings()
         others = {name for algorithm in ALGORITHMS.values() for name in algorithm.settings()} - {*own}
         nothing = {*others, *variant.changes, *(names(GraphSettings, WireSettings) if variant.alone else ())}
@@ -79,7 +79,7 @@ def parse_axis(text: str) -> Axis:
 
 
 def check_grid(grid: Sequence[Axis], variants: Sequence[Variant]) -> None:
-    """Refuse a grid of which something would never be tried.
+    """Refuse a grid with a setting that would never be tried.
 
     Raises:
         ConfigurationError: A setting is on two axes, or means nothing to any row.
@@ -105,14 +105,14 @@ def trials(
     validation: float,
     out: Path,
 ) -> list[Trial]:
-    """What there is to try for a row: every point of the grid, but for settings that mean nothing to it.
+    """The trials of a row: every point of the grid, without settings that have no effect on the row.
 
     Args:
         base: The settings that all cells share.
-        variant: The row; what it sets itself is not tried.
+        variant: The row; settings that it sets itself are not tried.
         grid: The directions.
-        condition: Where it is tried.
-        seeds: Other ones than those of the comparison, so that what is chosen has not seen its test data.
+        condition: The condition under which the row is tried.
+        seeds: Other seeds than the comparison's, so that the choice has not seen its test data.
         validation: Share of each peer's training samples to hold out; 0 where the task brings validation data.
         out: The comparison's folder.
 
@@ -148,7 +148,7 @@ def best(found: Sequence[Trial]) -> Trial:
 
 
 def at_edge(chosen: Mapping[str, Any], grid: Sequence[Axis]) -> list[str]:
-    """Which chosen numbers are the smallest or largest that were tried: better ones may lie beyond."""
+    """The chosen numbers that are the smallest or largest that were tried, beyond which better ones may lie."""
     found = []
     for axis in grid:
         numbers = [value for value in axis.values if isinstance(value, int | float) and not isinstance(value, bool)]

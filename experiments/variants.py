@@ -1,4 +1,4 @@
-"""What is compared: an algorithm and how it is set, as `--algorithms` says it."""
+"""The rows of a comparison: an algorithm with settings of its own, as `--algorithms` says it."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Variant:
     """A row of the table.
 
     Attributes:
-        label: What it is called: the text it was given as.
+        label: The row's name: the text that was given.
         algorithm: The algorithm's name.
-        changes: Settings it has of its own, by field name.
+        changes: Settings that the row has of its own, by field name.
     """
 
     label: str
@@ -51,12 +51,12 @@ class Variant:
 
     @property
     def alone(self) -> bool:
-        """Whether its peers share nothing, so that graphs mean nothing to it."""
+        """Whether the row's peers share nothing, so that graphs have no effect on it."""
         return find_algorithm(self.algorithm).shares == "nothing"
 
     @property
     def settled(self) -> frozenset[str]:
-        """Settings of a condition that make no difference to it: its own ones, and those of graphs that it lacks."""
+        """Settings of a condition without effect on the row: those it sets itself, and of graphs if it uses none."""
         return frozenset({*self.changes, *self.unused_graph})
 
     @property
@@ -72,7 +72,7 @@ class Variant:
 
     @property
     def unused_graph(self) -> frozenset[str]:
-        """The settings of graphs that mean nothing to it: all of them, where its peers share nothing."""
+        """The settings of graphs that have no effect on the row: all of them, where its peers share nothing."""
         return frozenset(names(GraphSettings)) - {"size"} if self.alone else frozenset()
 
 
@@ -105,8 +105,8 @@ def setting_name(key: str, where: str, *, of_a_row: bool = False) -> str:
 
     Args:
         key: What was typed.
-        where: Where, for the message.
-        of_a_row: Whether it is to set one row apart from others, and not one table.
+        where: Where it was typed, for the message.
+        of_a_row: Whether the setting is one row's own, and not one table's.
 
     Raises:
         UnknownName: There is none.

@@ -1,4 +1,4 @@
-"""A run that a comparison can be made of: every file of it is there, and whole."""
+"""Reading runs for a comparison, for which every file has to be there and whole."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dpeer.results.summaries import PeerSummary
 
 @dataclass(frozen=True)
 class WholeRun:
-    """What a run has left that is done.
+    """The files of a run that is done.
 
     Attributes:
-        rounds: How many it had.
-        bytes_sent: By all peers together.
-        peers: What each peer came to, by rank.
+        rounds: The number of rounds.
+        bytes_sent: The bytes that all peers sent together.
+        peers: The summary of each peer, by rank.
         lines: Each peer's rounds in order, by rank; the same rounds for all.
     """
 
@@ -34,7 +34,7 @@ def read_whole(folder: Path) -> WholeRun:
     """Read a run that is done.
 
     Raises:
-        OutputError: Something of it is missing or damaged.
+        OutputError: A file is missing or damaged.
     """
     run = read_run(folder)
     if run is None or run.summary is None or run.summary.rounds is None:

@@ -1,1 +1,1 @@
-"""From settings to running peers: one peer, a process for each peer, or all peers in one process."""
+"""Making running peers from settings: one peer, a process for each peer, or all peers in one process."""

@@ -1,4 +1,4 @@
-"""Where the peers of a federation are, and where one may listen."""
+"""The addresses of a federation's peers, and those at which a peer may listen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpeer.federation.settings import Settings
 
 _IPC = re.compile(r"ipc://(?P<path>/[^\x00\n]+)")
 _LONGEST_PATH = 103
-"""Of a Unix socket, where it is shortest (macOS; Linux has 107)."""
+"""The longest path of a Unix socket in bytes: macOS's limit (Linux has 107)."""
 _TCP = re.compile(r"tcp://(?P<host>\[[0-9a-fA-F:]+\]|[^:/\s\[\]]+):(?P<port>\d{1,5})")
 
 
@@ -42,7 +42,7 @@ def addresses(settings: Settings) -> dict[int, str]:
 
 
 def from_file(settings: Settings) -> bool:
-    """Whether the federation file says where anybody is."""
+    """Whether the federation file has the address of any rank."""
     return any(own.address is not None or own.bind is not None for own in settings.rank.values())
 
 
@@ -67,7 +67,7 @@ def unresolvable(address: str) -> str | None:
 
 
 def listen_address(settings: Settings, rank: int) -> str | None:
-    """Where this rank listens; None if it only dials out.
+    """The address at which this rank listens; None if it only dials out.
 
     Raises:
         AddressError: the address cannot be used, or must not be without encryption.
@@ -90,10 +90,10 @@ def listen_address(settings: Settings, rank: int) -> str | None:
 
 
 def is_ipc(address: str, key: str) -> bool:
-    """Whether it is a path on this host.
+    """Whether an address is a path on this host.
 
     Raises:
-        AddressError: it is, but cannot be a socket's.
+        AddressError: it is, but the path cannot be a socket's.
     """
     match = _IPC.fullmatch(address)
     if match and len(os.fsencode(match["path"])) > _LONGEST_PATH:
@@ -102,7 +102,7 @@ def is_ipc(address: str, key: str) -> bool:
 
 
 def _check_free(address: str, key: str) -> None:
-    """Binding would take the path over from whoever has it, be it a peer or a file of the user's."""
+    """Refuse a path that exists, because binding would take it over from another peer or from a file of the user's."""
     path = Path(address.removeprefix("ipc://"))
     if not path.parent.is_dir():
         raise AddressError(
@@ -137,7 +137,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _bindable(host: str) -> str:
-    """ZeroMQ binds addresses of interfaces, not names."""
+    """The address with the host's name resolved: ZeroMQ binds addresses of interfaces, not names."""
     try:
         ipaddress.ip_address(host.strip("[]"))
     except ValueError:

@@ -46,11 +46,11 @@ class PeerParts:
     topology: Graphs
     fingerprint: dict[str, Any]
     facts: dict[str, Any]
-    """What summary.json says about the run besides its results."""
+    """The entries of summary.json about the run that are not results."""
     notes: list[str]
-    """What the user is told when it starts."""
+    """Lines that the user is told when the peer starts."""
     indices: dict[str, Any] | None
-    """What partition.json says: which samples of common pools the rank holds."""
+    """The content of partition.json: which samples of common pools the rank holds."""
 
 
 def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: bool = False) -> PeerParts:
@@ -59,7 +59,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     Args:
         settings: As this rank uses them (`Settings.of_rank`).
         rank: Which peer.
-        resume: Whether it goes on with an earlier run, and so with what that has released.
+        resume: Whether the peer continues an earlier run, whose releases then are its own.
         new_data: Whether its data are others than those of earlier runs in the same folder.
 
     Raises:

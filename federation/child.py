@@ -1,4 +1,4 @@
-"""A process of `dpeer cluster`: `start`'s peer, told by the launcher where the others are."""
+"""A process of `dpeer cluster`: the same peer as that of `dpeer start`, which gets addresses from the launcher."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def main(values: dict[str, Any], rank: int, resume: bool, new_data: bool, connec
     """Run one rank; exits with the code that `dpeer start` would.
 
     Args:
-        values: What was set of `Settings`, as this rank uses them.
+        values: The fields of `Settings` that were set, as this rank uses them.
         rank: Which peer.
         resume: Continue from the checkpoint.
         new_data: The data are others than those of earlier runs in the folder.

@@ -1,4 +1,4 @@
-"""Settings from files and flags; what cannot be is one line that names the key, the value and what would be right."""
+"""Settings from files and flags; an error is one line that names the key, the value and what would be right."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def parse_option(text: str, where: str = "--task-option", example: str = "data=/
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
-    """What a file says; `what` it is goes into the message where it cannot be read.
+    """The content of a TOML file; `what` names the file's purpose in error messages.
 
     Raises:
         ConfigurationError: There is no such file, or it is not TOML.

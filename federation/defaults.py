@@ -1,4 +1,4 @@
-"""What is used where the user said nothing."""
+"""The values that are used where the user gave none."""
 
 from __future__ import annotations
 

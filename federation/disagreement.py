@@ -1,4 +1,4 @@
-"""How far apart the peers' bodies are, round by round: what only somebody who has all of them can tell."""
+"""The distance between the peers' bodies in each round, which only a process that has all bodies can measure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Disagreement:
         path: The file.
         bodies: Gives a copy of each peer's body, by rank, shape (body_parameters,).
         worker: Where distances are computed and written.
-        every: In which rounds it is measured: those that are evaluated.
+        every: The distance is measured in every so many rounds, as the peers evaluate.
         rounds: How many rounds there are.
         resume: Rounds that an earlier part of the run has written are not written again.
     """
@@ -45,9 +45,9 @@ class Disagreement:
         self._known = read_distances(path).keys() if resume else frozenset[int]()
 
     def record(self, rank: int, number: int) -> None:
-        """A peer has completed a round and not begun the next.
+        """Take note that a peer has completed a round and not begun the next.
 
-        Nothing is written before all peers have, so a round that a resumed run has only in part is left out.
+        The line is written once all peers have completed the round, so a round that only some complete is left out.
         """
         if ((number + 1) % self._every and number + 1 < self._rounds) or number in self._known:
             return

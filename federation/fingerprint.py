@@ -1,4 +1,4 @@
-"""What all peers of a federation compare when they shake hands: it follows from the settings' marks."""
+"""The fingerprint, which peers compare when they shake hands; it is made from the settings and their marks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LATER = ("lr_schedule",)
 def fingerprint(
     settings: Settings, graph: AnyTopology, options: Any, guarantee: Guarantee | None = None
 ) -> dict[str, Any]:
-    """What must be equal on all peers, in the order in which differences are named.
+    """The values that must be equal on all peers, in the order in which differences are named.
 
     Args:
         settings: All values as they are used.
@@ -59,7 +59,7 @@ def _left_out(name: str, settings: Settings) -> bool:
 def divided(task: Task, partition: str | None, settings: Settings, *, private: bool) -> dict[str, Any]:
     """How a common pool is divided: peers that divide it differently would hold each other's samples.
 
-    A private peer says only what its settings are: who holds what follows from everybody's labels, too.
+    A private peer tells only its settings: which rank holds which samples follows from everybody's labels, too.
     """
     if task.division is None:
         return {}
@@ -68,13 +68,13 @@ def divided(task: Task, partition: str | None, settings: Settings, *, private: b
 
 
 def named(names: Mapping[str, Any], shares: str) -> dict[str, Any]:
-    """What peers that read files of their own must mean alike, as hashes: a column's name is nobody else's business.
+    """Hashes of names that must mean the same to peers with files of their own: hashes, since names may be private.
 
-    Who keeps a head of its own may number its classes as it likes.
+    A peer that keeps a head of its own may number its classes as it likes.
 
     Args:
         names: `Task.names`.
-        shares: What of the model the algorithm sends.
+        shares: The part of the model that the algorithm sends.
     """
     wanted = {"nothing": (), "body": ("input columns",), "model": ("input columns", "classes")}[shares]
     return {name: hashlib.sha256(json.dumps(names[name]).encode()).hexdigest()[:16] for name in wanted if name in names}

@@ -127,9 +127,9 @@ def check_together(out: Path, topology: Graphs, rounds: int) -> None:
 
 
 def _holds_run(folder: Path) -> bool:
-    """Whether a round has been completed there; what a mistyped command leaves is nothing that could be lost.
+    """Whether a rank's folder has a completed round, which must not be lost; a mistyped command leaves none.
 
-    Or whether something private has been released: made again, it would be released twice with different noise.
+    A private release counts, too: made again, it would be released twice with different noise.
     """
     metrics = folder / METRICS
     if metrics.exists() and metrics.stat().st_size > 0:
@@ -156,7 +156,7 @@ def has_checkpoint(out: Path) -> bool:
 
 
 def forget_releases(out: Path) -> None:
-    """Remove what a killed simulation of these ranks has released, of which nobody but its own process got anything."""
+    """Remove the releases of a killed simulation of these ranks, which only its own process has got."""
     for folder in out.glob("rank-*"):
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
         (folder / METRICS).unlink(missing_ok=True)

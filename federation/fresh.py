@@ -1,4 +1,4 @@
-"""`--fresh-neighbors K`: another way to ask for the graphs of that name."""
+"""The option `--fresh-neighbors K`, which stands for the topology of that name."""
 
 from __future__ import annotations
 

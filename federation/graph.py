@@ -1,4 +1,4 @@
-"""From settings to a topology; imports no torch."""
+"""Building the topology that settings ask for; imports no torch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def build_graph(settings: Settings) -> Topology | ChangingTopology:
 
 
 def take_part(graph: Graphs, settings: Settings) -> Graphs:
-    """The graphs of a run: those given, of which not everybody need take part in every round."""
+    """The graphs of a run: the given ones, with only some peers in each round where `participation` says so."""
     return graph if settings.participation == 1 else Participation(graph, settings.participation, settings.seed)
 
 

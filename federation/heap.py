@@ -1,4 +1,4 @@
-"""What a peer does about memory: it keeps what was freed, and leaves alone what stays."""
+"""Settings of a peer's heap: freed memory is kept, and lasting objects are hidden from the garbage collector."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import gc
 import sys
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
-"""glibc's numbers for them (malloc.h)."""
+"""glibc's numbers of these settings (malloc.h)."""
 
 
 def keep_heap() -> bool:
-    """Have glibc keep what is freed for the next allocation; returns whether it does (elsewhere: False).
+    """Have glibc keep freed memory for the next allocation; returns whether it does (False with another C library).
 
-    It hands blocks of a megabyte or more back to the system, which has to clear every page again when the next
-    minibatch or the next body needs them: in training small networks up to a third of the time.
+    Else it gives blocks of a megabyte or more back to the system, which has to clear every page again when the next
+    minibatch or the next body needs memory: when small networks are trained, that is up to a third of the time.
     """
     if not sys.platform.startswith("linux"):
         return False
@@ -28,9 +28,9 @@ def keep_heap() -> bool:
 
 
 def freeze_heap() -> None:
-    """Have the garbage collector look no more at what is there by now: libraries, settings, the task.
+    """Exclude all objects that exist by now (libraries, settings, the task) from garbage collection.
 
-    It would find nothing to collect and, in a forked process, unshare every page it looks at.
+    A collection would find none of them to free and, in a forked process, make a private copy of every page it visits.
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""Supervises the processes of `dpeer cluster`: starts them, introduces them to each other, relays what they report."""
+"""The parent of `dpeer cluster`'s processes: starts them, gives them each other's addresses, relays their reports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dpeer.federation.view import View
 
 @dataclass
 class Member:
-    """One process and what it has reported."""
+    """One peer's process, and what it has reported."""
 
     rank: int
     process: BaseProcess
@@ -39,7 +39,7 @@ class Launcher:
 
     Args:
         settings: The federation's.
-        view: Told what happens.
+        view: Is told what happens.
         resume: Continue from the checkpoints.
         new_data: The data are others than those of earlier runs in the folders.
     """
@@ -98,7 +98,7 @@ class Launcher:
         return Member(rank, process, Channel(ours), loop.create_future())
 
     async def _introduce(self) -> None:
-        """Tell everybody where everybody listens, once all do."""
+        """Tell all peers the addresses of all, once all of them listen."""
         addresses = await asyncio.gather(*(member.address for member in self._members))
         known = {str(member.rank): found for member, found in zip(self._members, addresses, strict=True) if found}
         for member in self._members:

@@ -1,4 +1,4 @@
-"""Settings that cannot be, told as one line that names the key, the value and what would be right."""
+"""Wrong settings, reported as one line that names the key, the value and what would be right."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class InvalidSettings(ConfigurationError):  # noqa: N818 - reads as what happene
     """Settings that pydantic has refused.
 
     Args:
-        error: What it found.
-        known: The settings that there are.
-        of_rank: The settings that one rank may have of its own.
+        error: Pydantic's error.
+        known: All settings.
+        of_rank: The settings that a rank may have of its own.
     """
 
     def __init__(self, error: ValidationError, known: Collection[str], of_rank: Collection[str]) -> None:
@@ -34,10 +34,10 @@ class InvalidSettings(ConfigurationError):  # noqa: N818 - reads as what happene
         super().__init__(str(self.told_of({}, None)))
 
     def told_of(self, flags: Mapping[str, Any], path: Path | None) -> ConfigurationError:
-        """The same for somebody who gave flags and a file.
+        """The same error, with each mistake named as the user made it: as a flag, or in the file.
 
         Args:
-            flags: What was given as flags; anything else stands in the file.
+            flags: The settings that were given as flags; all others are in the file.
             path: The federation file; None without one.
         """
         first = self._first

@@ -1,4 +1,4 @@
-"""What a user is told about a peer before it starts."""
+"""Notes to the user about a peer, before it starts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _IF_SET = ("lr_schedule", "weight_decay", "grad_clip", "local_steps", "quantize"
 
 
 def notes(task: Task, learner: TorchLearner, settings: Settings, said: Collection[str]) -> list[str]:
-    """The lines.
+    """The notes, a line each.
 
     Args:
-        task: What is trained.
-        learner: What trains it.
+        task: The peer's task.
+        learner: The peer's learner.
         settings: All values as they are used.
         said: The settings that do not come from a default.
     """
@@ -58,13 +58,13 @@ def notes(task: Task, learner: TorchLearner, settings: Settings, said: Collectio
 
 
 def _own(settings: Settings) -> list[str]:
-    """The options of the algorithm that have no flag."""
+    """A line on the algorithm's options that have no flag."""
     options, about = options_of(settings), about_options(find_algorithm(settings.algorithm))
     return [f"{name} {getattr(options, name)}" for name, one in about.items() if not one.has_flag]
 
 
 def _computing(learner: TorchLearner) -> list[str]:
-    """Where and how, if not on the CPU in float32, and what that does to the results."""
+    """Lines on the device, precision and memory layout, if not the default ones, and on their effect on results."""
     compute, lines = learner.compute, []
     if not compute.on_host:
         lines.append(

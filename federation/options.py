@@ -1,4 +1,4 @@
-"""An algorithm's options, from the flags that are its and from `--algorithm-option`."""
+"""An algorithm's options, from flags of their own and from `--algorithm-option`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpeer.training import find_algorithm, make_options, options_among
 
 
 def with_options(settings: Settings, said: Collection[str]) -> Settings:
-    """The settings with what `--algorithm-option` says of options that have a flag of their own.
+    """The settings, where `--algorithm-option` also sets options that have a flag of their own.
 
     Args:
         settings: All values as they are used.

@@ -1,6 +1,6 @@
 """Imported once by the fork server, so that every peer starts with torch in (shared) memory; runs nothing else.
 
-What is imported is left alone by the garbage collector, so that it stays shared.
+The garbage collector skips the objects that are imported here, so that their memory stays shared.
 """
 
 import sklearn.datasets  # noqa: F401 - what the digits are read with

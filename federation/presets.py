@@ -1,4 +1,4 @@
-"""The papers' values by name: what `--preset` stands for where the user gives no values."""
+"""Presets: papers' values by name, which `--preset` sets where the user gives no others."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from dpeer.exceptions import UnknownName
 
 @dataclass(frozen=True)
 class Preset:
-    """One paper's values.
+    """The values of one paper.
 
     Attributes:
-        values: By setting; anything the user gives wins.
-        remark: What the paper leaves open, or what of it cannot be had here; one line.
+        values: The values by setting; anything the user gives wins.
+        remark: A line on what the paper leaves open, or on what dpeer does otherwise.
     """
 
     values: Mapping[str, Any]

@@ -16,13 +16,13 @@ from dpeer.topology import ChangingTopology, Topology
 def privacy_notes(
     protection: Protection, settings: Settings, graph: Topology | ChangingTopology, parameters: int
 ) -> list[str]:
-    """What the user is told at the start.
+    """Notes to the user at the start.
 
     Args:
         protection: The peer's.
         settings: All values.
-        graph: Who gossips with whom.
-        parameters: Of the body.
+        graph: The graph.
+        parameters: The number of parameters of the body.
     """
     guarantee, planned = protection.guarantee, planned_releases(settings, graph)
     fitting = max(protection.fitting(planned), protection.ledger.releases)
@@ -64,7 +64,7 @@ def privacy_notes(
 
 
 def _earlier(protection: Protection, fitting: int) -> str:
-    """What runs before this one in the same folder add to it."""
+    """A note on what earlier runs in the same folder have spent."""
     runs = protection.ledger.earlier
     if not all(run.protects for run in runs):
         return (

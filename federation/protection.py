@@ -1,4 +1,4 @@
-"""From settings to the privacy that a peer runs with; imports no torch."""
+"""Making a peer's privacy from settings; imports no torch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dpeer.topology import ChangingTopology, Participation, Topology
 
 
 def promise(settings: Settings, graph: Topology | ChangingTopology) -> Guarantee | None:
-    """What a run with these settings promises; None without privacy. Equal on all peers.
+    """The guarantee of a run with these settings, equal on all peers; None without privacy.
 
     Raises:
         ConfigurationError: The settings do not say enough, or ask for what is not sound.
@@ -61,13 +61,13 @@ def protect(
     new_data: bool = False,
     receivers: Callable[[int], Sequence[int]] = lambda number: (),
 ) -> Protection | None:
-    """The privacy of one peer, with its ledger in this folder.
+    """Make the privacy of one peer, with its ledger in this folder.
 
     Args:
         settings: As this rank uses them.
         guarantee: What `promise` gave.
         folder: The rank's privacy folder.
-        resume: Whether the run in it is gone on with.
+        resume: Whether the run in the folder is continued.
         data: SHA-256 (hex) of the peer's data; None where nobody knows.
         new_data: Whether the data are others than those of earlier runs in the folder.
         receivers: The ranks that a round's release may be sent to.
@@ -117,12 +117,12 @@ def planned_releases(settings: Settings, graph: Topology | ChangingTopology) -> 
 
 @lru_cache(maxsize=4)
 def _most_active(graphs: Participation, rounds: int) -> int:
-    """Counted once for all peers of a process."""
+    """The same, counted once for all peers of a process."""
     return max(sum(graphs.at(number, rank).active for number in range(rounds)) for rank in range(graphs.size))
 
 
 def _share(settings: Settings, graph: Topology | ChangingTopology) -> float:
-    """The share of the peer that is hidden worst in anybody's average."""
+    """The share of the peer that is hidden worst in any peer's average."""
     if not isinstance(graph, Topology) or settings.participation < 1:
         raise ConfigurationError(
             "--dp-adversary aggregate needs the same average in every round: use a fixed --topology and "

@@ -22,7 +22,7 @@ Mode = Literal["cluster", "simulate"]
 """A process for each peer, or all peers in this process. The results are the same to the bit."""
 
 OpenView = Callable[[Settings, Mode], AbstractContextManager[View]]
-"""Makes who is told what happens, once it is clear that the run can begin."""
+"""Opens the view that is told what happens, once it is clear that the run can begin."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Result:
 
     Attributes:
         summary: What DIR/summary.json holds; empty if the run was stopped before rounds began.
-        exit_code: That of the first peer that failed on the way, else 0.
-        failure: Which peer that was, and its last error.
+        exit_code: The exit code of the first peer that failed on the way; else 0.
+        failure: That peer's rank and its last error; None if none failed.
     """
 
     summary: dict[str, Any]
@@ -41,7 +41,7 @@ class Result:
 
 
 class Runner(Protocol):
-    """What runs all peers."""
+    """Runs all peers of a federation."""
 
     @property
     def connected(self) -> bool:
@@ -54,7 +54,7 @@ class Runner(Protocol):
         """Stop all peers after their current minibatch."""
 
     def kill(self) -> None:
-        """End at once."""
+        """End all peers at once."""
 
 
 Drive = Callable[[Runner], None]
@@ -84,8 +84,8 @@ def run_federation(
         resume: Continue a stopped run.
         overwrite: Remove an earlier run.
         new_data: The data are others than those of earlier runs in the folder: what these released does not count.
-        open_view: Makes who is told of progress.
-        drive: How the event loop is run, and what stops it.
+        open_view: Opens the view that is told of progress.
+        drive: Runs the event loop, and decides what stops it.
 
     Raises:
         DpeerError: as documented in dpeer.exceptions; nothing of an earlier run has been removed.

@@ -16,7 +16,7 @@ Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")]
 
 
 class MeasureSettings(Section):
-    """What is measured and kept."""
+    """What is measured, and which model is kept."""
 
     evaluate_every: int = setting(1, "evaluate in every n-th round and the last", mark=Mark.OWN, group=_RUN, ge=1)
     evaluate_on: Literal["test", "validation"] = setting(
@@ -32,7 +32,7 @@ class MeasureSettings(Section):
 
 
 class ComputeSettings(Section):
-    """On what a peer computes."""
+    """The device, precision and memory layout that a peer computes with."""
 
     device: Device = setting(
         "cpu",
@@ -52,7 +52,7 @@ class ComputeSettings(Section):
 
 
 class LogSettings(Section):
-    """What a run says of itself."""
+    """What a run logs."""
 
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "how much is logged", mark=Mark.ASIDE, group=_RUN

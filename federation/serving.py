@@ -1,4 +1,4 @@
-"""Running one peer in this process: what `dpeer start` does, and each process of `dpeer cluster`."""
+"""Running one peer in this process, as `dpeer start` and each process of `dpeer cluster` do."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from dpeer.results.files import rank_folder
 from dpeer.training import forget
 
 Report = Callable[[dict[str, Any]], None]
-"""Told what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}}."""
+"""Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}}."""
 
 Meet = Callable[[str | None], Awaitable[Mapping[int, str]]]
-"""Told where this peer listens; returns where everybody does."""
+"""Called with the address at which this peer listens; returns the addresses of all peers, by rank."""
 
 
 class Stopper:
@@ -43,7 +43,7 @@ class Stopper:
             asyncio.get_running_loop().add_signal_handler(number, self._stop_or_exit, 128 + number)
 
     def watch(self, peer: Peer) -> None:
-        """The peer to stop from now on."""
+        """Stop this peer when the request comes, or now if it has come."""
         self._peer = peer
         if self.requested.is_set():
             peer.stop()
@@ -76,14 +76,14 @@ async def serve(
 
     Args:
         settings: As this rank uses them.
-        rank: Which peer.
+        rank: The peer.
         listen: Address to accept connections at.
-        meet: How addresses are found.
-        stopper: Asks for the end.
+        meet: Finds the other peers' addresses.
+        stopper: Asks the peer to stop.
         resume: Continue from the checkpoint.
         new_data: The data are others than those of earlier runs in the folder.
         handler: Where log lines go besides log.jsonl.
-        report: Told what happens on the way.
+        report: Is told what happens on the way.
 
     Raises:
         DpeerError: as documented in dpeer.exceptions; it has been logged.
@@ -142,7 +142,7 @@ async def serve(
 
 
 def _liveness(dead_after: float) -> LivenessConfig:
-    """The heartbeat and suspicion that go with a time after which a silent peer is given up."""
+    """The liveness settings that go with a time after which a silent neighbor is dead."""
     return LivenessConfig(heartbeat=min(1.0, dead_after / 5), suspect_after=dead_after / 3, dead_after=dead_after)
 
 

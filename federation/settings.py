@@ -50,7 +50,7 @@ class _AllSettings(
 
 
 class Addresses(Section):
-    """Where one peer is."""
+    """The address of one peer."""
 
     address: str | None = Field(None, description="where its neighbors reach it; without one it only dials out")
     bind: str | None = Field(None, description="where it listens, if that is not `address` (containers, NAT)")
@@ -69,7 +69,7 @@ def _of_rank() -> dict[str, Any]:
 if TYPE_CHECKING:
 
     class RankSettings(Addresses):
-        """What type checkers see; the model that is made below has every setting of `_of_rank`."""
+        """The model as type checkers see it; the one that is made below has every setting of `_of_rank`."""
 
         task_options: dict[str, Any]
 
@@ -83,7 +83,7 @@ else:
 
 
 class Settings(_AllSettings):
-    """A federation and how it trains. Defaults are the generic ones; they suit small models."""
+    """All settings of a federation. The defaults suit small models."""
 
     rank: dict[Annotated[int, Field(strict=False)], RankSettings] = Field(default_factory=dict)
 
@@ -129,13 +129,13 @@ class Settings(_AllSettings):
 
 
 def default_of(name: str) -> Any:
-    """A setting's value where nobody says otherwise; None for what is no setting."""
+    """A setting's default; None for a name that is no setting."""
     field = Settings.model_fields.get(name)
     return None if field is None else field.get_default(call_default_factory=True)
 
 
 def option_names(*but: type[Section]) -> tuple[str, ...]:
-    """The names of all settings that are given one by one, in the order of the help, but for those of some sections."""
+    """The names of all settings, in the order of the help, except those of some sections."""
     left_out = {name for section in but for name in section.model_fields}
     return tuple(name for name in _AllSettings.model_fields if name not in left_out)
 

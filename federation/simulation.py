@@ -34,7 +34,7 @@ class Simulation:
 
     Args:
         settings: The federation's.
-        view: Told what happens.
+        view: Is told what happens.
         resume: Continue from the checkpoints.
         new_data: The data are others than those of earlier runs in the folders.
     """
@@ -140,7 +140,7 @@ class Simulation:
 
 
 async def _blaming(rank: int, run: Awaitable[T]) -> T:
-    """Run or make a peer; what its task or data made fail is said with its rank, for there are many here."""
+    """Make or run a peer; an error of its task or data gets its rank put in front."""
     try:
         return await run
     except TaskError as error:

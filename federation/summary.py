@@ -1,4 +1,4 @@
-"""DIR/summary.json: what all peers of a run came to."""
+"""DIR/summary.json: the results of all peers of a run."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def _status(peers: Sequence[PeerSummary | None]) -> str:
 
 
 def wall_seconds(out: Path) -> float:
-    """How long an earlier part of the run took, from its summary; 0 if there is none."""
+    """The seconds that an earlier part of the run took, from its summary; 0 if there is none."""
     earlier = read_run_summary(out)
     return 0.0 if earlier is None else earlier.wall_seconds or 0.0
 
 
 def _privacy(peers: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """What the peer that has spent most has spent, without what is about its last update."""
+    """The privacy entry of the peer that has spent most, without the figures of its last update."""
     if not peers:
         return None
     most = max(peers, key=lambda spent: math.inf if spent["epsilon"] is None else spent["epsilon"])

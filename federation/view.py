@@ -1,4 +1,4 @@
-"""Who is told what happens in a federation while it runs."""
+"""Views, which are told what happens in a federation while it runs."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Protocol
 
 
 class View(Protocol):
-    """Told what happens in a federation."""
+    """Is told what happens in a federation."""
 
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
-        """A peer has completed a round: its line of metrics.jsonl."""
+        """Take the line of metrics.jsonl of a round that a peer has completed."""
 
     def status(self, rank: int, status: str) -> None:
-        """A peer has ended (done, stopped, failed)."""
+        """Take note that a peer has ended (done, stopped, failed)."""
 
     def notes(self, notes: Sequence[str]) -> None:
-        """What rank 0 says of itself before it starts."""
+        """Take rank 0's notes to the user, before it starts."""
 
 
 class Silent(AbstractContextManager["Silent"]):

@@ -1,4 +1,4 @@
-"""Says who we are, and judges who shakes hands with us."""
+"""This peer's part in a handshake: what it says of itself, and whether the other side may train with it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dpeer.peer.wire import Hello
 
 
 class Admission:
-    """This peer's part in every handshake.
+    """Makes this peer's hellos, and judges those of others.
 
     Args:
         config: What must be equal on both sides.
         learner: Asked for manifest and digest.
-        members: Who our neighbors are and which of them are there.
-        schedule: In which rounds they are.
+        members: The neighbors, and which of them are there.
+        schedule: In which rounds bodies are exchanged with each.
         size: Number of peers in the federation.
     """
 
@@ -31,33 +31,33 @@ class Admission:
         self._schedule = schedule
         self._size = size
 
-    def hello(self, next_round: int, *, reply: bool) -> Hello:
-        """What we say of ourselves."""
+    def hello(self, current_round: int, *, reply: bool) -> Hello:
+        """What this peer says of itself while it works on round `current_round`."""
         return Hello(
             rank=self._config.rank,
-            next_round=next_round,
+            next_round=current_round,
             reply=reply,
             fingerprint=dict(self._config.fingerprint),
             manifest=dict(self._learner.manifest),
             digest=self._learner.digest,
         )
 
-    def judge(self, hello: Hello, next_round: int, dialled: int | None) -> None:
+    def judge(self, hello: Hello, current_round: int, dialled: int | None) -> None:
         """Let a neighbor in, or raise.
 
         Args:
             hello: What the other side says of itself.
-            next_round: Where we are.
+            current_round: The round that this peer works on.
             dialled: Which rank we dialled on this link; None if we were dialled.
 
         Raises:
-            Refused: it does not fit, and our own run must not begin.
-            ProtocolError: it does not fit, and is turned away.
+            Refused: The other side does not fit, and our own run must not begin.
+            ProtocolError: The other side does not fit, and is turned away.
         """
         if dialled is not None and hello.rank != dialled:
             problem = f"rank: expected {dialled} at its address, found {hello.rank}: check the addresses"
         else:
-            problem = handshake.mismatch(self.hello(next_round, reply=False), hello, self._schedule) or ""
+            problem = handshake.mismatch(self.hello(current_round, reply=False), hello, self._schedule) or ""
         if problem and self._concerns_us(hello.rank, dialled):
             raise Refused(problem)
         if problem:
@@ -68,8 +68,8 @@ class Admission:
     def _concerns_us(self, rank: int, dialled: int | None) -> bool:
         """Whether a mismatch with this rank ends our own run.
 
-        Only before the first round, and only if it can be one of us: once neighbors train together, whoever comes with
-        other settings is turned away, and strangers always are.
+        It does only before the first round, and only if the rank is one of the federation. Once neighbors train
+        together, a peer that comes with other settings is turned away; strangers always are.
         """
         one_of_us = dialled is not None or rank < self._size
         trains_with_us = rank in self._members and self._members[rank].status is not Status.UNSEEN

@@ -1,4 +1,4 @@
-"""Bodies that come in pieces: where each piece goes, and what is whole. Bookkeeping; no I/O."""
+"""Putting together bodies that come in pieces. Bookkeeping; no I/O."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dpeer.peer.wire import Body, Piece
 
 @dataclass
 class Arriving:
-    """A body under way, or just complete.
+    """A body of which not all pieces have come, or whose last one just has.
 
     Attributes:
-        body: As it was announced.
-        wire_bytes: Of its header and all of its buffers.
-        imprint: Of a body that is not kept, all that stays of its bytes; None of one that is.
-        room: Where its bytes go; None to keep the pieces as they came.
-        pieces: Those.
+        body: The body as it was announced.
+        wire_bytes: The bytes of its header and all of its buffers.
+        imprint: Takes in the bytes of a body that is not kept; None for one that is.
+        room: Memory that the bytes are copied to; None to keep the pieces as they came.
+        pieces: The pieces that came, where there is no room.
         got: How many bytes have come.
     """
 
@@ -45,17 +45,17 @@ class Arriving:
 
     @property
     def wanted(self) -> bool:
-        """Whether it is kept."""
+        """Whether the body is kept."""
         return self.imprint is None
 
     @property
     def complete(self) -> bool:
-        """Whether all has come."""
+        """Whether all bytes have come."""
         return self.got == self.body.payload_bytes
 
     @property
     def payload(self) -> Payload:
-        """Its buffers, or their pieces."""
+        """The body's buffers; their pieces where there is no room."""
         if self.room is None:
             return self.pieces
         buffers, start = [], 0
@@ -68,11 +68,10 @@ class Arriving:
 class Assembly:
     """The one body that may be under way on each link.
 
-    Pieces come in order, so there is nothing to sort, and what lacks a piece never looks whole. Nobody sees the bytes
-    of a body that is not.
+    Pieces come in order, so there is nothing to sort. Nobody sees the bytes of a body before its last piece has come.
 
     Args:
-        room: Gives memory for a body, which may be used again once nobody refers to it; None to do without.
+        room: Gives memory for a body, which may be used again once nothing refers to it; None to keep the pieces.
     """
 
     def __init__(self, room: Callable[[], memoryview | None]) -> None:
@@ -80,10 +79,10 @@ class Assembly:
         self._arriving: dict[Link, Arriving] = {}
 
     def begin(self, link: Link, body: Body, wire_bytes: int, *, wanted: bool) -> None:
-        """A body was announced, whose pieces follow on this link.
+        """Expect the pieces of a body that was announced on this link.
 
         Raises:
-            ProtocolError: "incomplete": the one before was never finished. The new one is begun.
+            ProtocolError: "incomplete": pieces of the link's earlier body have not come. The new body is begun.
         """
         earlier = self._arriving.get(link)
         if wanted:
@@ -94,16 +93,16 @@ class Assembly:
             raise ProtocolError("incomplete", f"{earlier.got} of {earlier.body.payload_bytes} bytes of a body came")
 
     def add(self, link: Link, piece: Piece) -> Arriving:
-        """A piece came; returns what it belongs to.
+        """Take in a piece; return the body that it belongs to.
 
         Raises:
-            ProtocolError: "stray": it belongs to nothing that was announced, or is not the next piece.
+            ProtocolError: "stray": the piece is of no body that was announced, or is not the next one.
         """
         arriving = self._arriving.get(link)
         if arriving is None or piece.tag != arriving.body.tag:
             raise ProtocolError("stray", "a piece of a body that was not announced")
         if piece.offset != arriving.got or piece.offset + len(piece.data) > arriving.body.payload_bytes:
-            # What a broken connection had still under way may come late; the body is not given up for it.
+            # A piece that a broken connection had still under way may come late: that is no damage to this body.
             raise ProtocolError("stray", f"a piece at byte {piece.offset}, expected at {arriving.got}")
         arriving.put(piece.data)
         if arriving.complete:
@@ -111,5 +110,5 @@ class Assembly:
         return arriving
 
     def forget(self, link: Link) -> None:
-        """The link is broken, or who spoke on it is gone: what was under way will not be finished."""
+        """Drop the body that is under way on this link, because the link is broken or its peer has gone."""
         self._arriving.pop(link, None)

@@ -4,8 +4,8 @@
     checkpoint/round-00000007/learner/...        whatever the learner saved
     checkpoint/round-00000007/released-0.bin ... the last released body, for neighbors that still need it
 
-A folder is written under another name, flushed to disk, then renamed; so one that has its name is whole. The one
-before is removed only then.
+A folder is written under another name, flushed to disk, then renamed; so a folder that has its name is whole. Only then
+is the earlier checkpoint removed.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ class State:
     """What a peer itself (not its learner) takes up when it resumes."""
 
     next_round: int
+    """The peer's current round: the first that is not completed."""
     fingerprint: Mapping[str, Any]
     receivers: tuple[int, ...] = ()
-    """Whom the released body was for."""
+    """The ranks that the released body was for."""
     released: Frames | None = None
     """The encoded body of round next_round - 1; None if nothing was released."""
     extra: Mapping[str, Any] | None = None
-    """Bookkeeping that goes on, such as who was lost; plain JSON values."""
+    """Bookkeeping that goes on, such as which neighbors were lost; plain JSON values."""
 
 
 def write(folder: Path, state: State, save_learner: Callable[[Path], None]) -> None:

@@ -10,21 +10,21 @@ from typing import Any
 
 @dataclass(frozen=True)
 class LivenessConfig:
-    """When a silent neighbor is given up. All in seconds."""
+    """When a silent neighbor becomes suspect and dead. All in seconds."""
 
     heartbeat: float = 1.0
     """How often this peer says that it is alive. 0 switches liveness off: peers of one process cannot die alone."""
 
     suspect_after: float = 5.0
-    """Silence after which a neighbor is suspect: still waited for, only mentioned."""
+    """Silence after which a neighbor is suspect: it is still waited for and sent to."""
 
     dead_after: float = 15.0
-    """Silence after which rounds go on without the neighbor. Shorter loses less time to a dead peer; longer forgives
-    an overloaded host or a network hiccup, after which the neighbor's rounds in between are missing from the mix."""
+    """Silence after which a neighbor is dead: rounds go on without it. A short time loses less to a peer that crashed.
+    A long one forgives an overloaded host or a network hiccup, instead of missing the bodies of the time in between."""
 
-    departure_grace: float = 2.0
-    """How long a neighbor that was stopped is still waited for, so that stopping all peers at once stops them all in
-    the same round and a resumed run has the same bits as an uninterrupted one."""
+    stop_grace: float = 2.0
+    """How long a neighbor that said goodbye because it was stopped is still waited for, so that stopping all peers at
+    once stops them all in the same round, and a resumed run has the same bits as an uninterrupted one."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class PeerConfig:
     rounds: int
 
     listen: str | None
-    """Address to accept connections at, None to only dial out. tcp://HOST:0 takes a free port."""
+    """Address to accept connections at; None to only dial out. tcp://HOST:0 takes a free port."""
 
     fingerprint: Mapping[str, Any]
     """Everything that must be equal on all peers, by name; plain JSON values. Compared in the handshake."""
@@ -44,13 +44,13 @@ class PeerConfig:
     """Evaluate in every n-th round; the last one always. Evaluation runs twice a round: before and after mixing."""
 
     wait: float = 300.0
-    """Seconds to wait for the own neighbors before the first round."""
+    """Seconds to wait for all neighbors before the first round."""
 
     remind_every: float = 10.0
-    """Seconds between the lines that say for whom we wait."""
+    """Seconds between the lines that name the neighbors that are still missing."""
 
     linger: float = 1.0
-    """Seconds to deliver the last words when leaving; bodies that matter have arrived before."""
+    """Seconds to deliver the goodbye when the peer leaves; bodies that neighbors need have arrived before."""
 
     liveness: LivenessConfig = field(default_factory=LivenessConfig)
 

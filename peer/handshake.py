@@ -1,4 +1,4 @@
-"""Do two peers belong to the same federation? Pure comparison of two hellos; no I/O."""
+"""Whether two peers belong to the same federation: a comparison of two hellos. No I/O."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _entries(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _short(value: Any) -> str:
-    """A value in a message: short, and shortened quickly, however large what came over the wire is."""
+    """A value's text, shortened for a message; quick, however large the value that came over the wire is."""
     return _REPR.repr(value)
 
 

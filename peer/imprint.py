@@ -1,4 +1,4 @@
-"""What is remembered of a body's bytes, to know another body of the same round by. Arithmetic; no I/O."""
+"""Imprints: hashes that tell two different bodies of the same round apart. Arithmetic; no I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WHOLE = WINDOWS * WIDTH
 
 
 class Imprint:
-    """A hash of a payload's size and of what it looks like, taken while its bytes come.
+    """A hash of a payload's size and of some of its bytes, made while they come.
 
     A large payload is looked at through 64 evenly spread windows of 128 bytes, so that a body of a hundred megabytes
     costs the event loop no more than a small one. It does not matter how the bytes are cut into buffers.

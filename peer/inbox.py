@@ -1,4 +1,4 @@
-"""Received bodies, one round of look-ahead: the current round's and the next one's. Of earlier ones an imprint."""
+"""Received bodies, of the current round and of the next; of some earlier ones an imprint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dpeer.peer.imprint import imprint
 from dpeer.peer.learner import Payload
 
 _REMEMBERED = 4
-"""Of how many bodies of each neighbor the imprint outlives the beginning of a round."""
+"""How many imprints of each neighbor's bodies are kept when a round begins."""
 
 
 @dataclass(frozen=True)
@@ -24,28 +24,32 @@ class Received:
 
 @dataclass
 class _First:
-    """What is remembered of the body that was taken in for a rank and round."""
+    """What is remembered of the first body that came of a rank for a round."""
 
     imprint: bytes
     contradicted: bool = False
-    """Whether another body came after it."""
+    """Whether a second body came with other bytes."""
 
 
 class Inbox:
-    """Holds what neighbors sent until the round loop asks for it.
+    """Holds the neighbors' bodies until the round loop asks for them.
 
     A neighbor sends a round's body only once it knows that this peer has reached the round before. So memory is bounded
     by two bodies per neighbor, and the imprints of a few more: a second body for a round is never used, but one with
     other bytes shows that the neighbor has released that round twice.
 
     Args:
-        different: Called with rank and round when a second body differs from the first; once for both.
+        different: Called with rank and round when a second body differs from the first; once for that rank and round.
+
+    Attributes:
+        earliest: The earliest round whose bodies are still of use.
+        dropped: Bodies that came too late, too early, twice, or ("different") a second time and not with the same
+            bytes, counted by these words.
     """
 
     def __init__(self, different: Callable[[int, int], None] = lambda rank, number: None) -> None:
-        self.current = 0
+        self.earliest = 0
         self.dropped: Counter[str] = Counter()
-        """Bodies that came too late, too early, twice, or ("different") a second time and not with the same bytes."""
         self._different = different
         self._rounds: dict[int, dict[int, Received]] = {}
         self._firsts: dict[int, dict[int, _First]] = {}
@@ -54,13 +58,13 @@ class Inbox:
     def wants(self, rank: int, number: int) -> bool:
         """Whether round `number`'s body of this rank is of use.
 
-        One that is not is counted: now, or by `compare` if it is a second one, once it has come and can be looked at.
+        A body that is of no use is counted: here, or if it is a second one by `compare`, once its bytes have come.
         """
         if self._first(rank, number):
             return False
-        if self.current <= number <= self.current + 1:
+        if self.earliest <= number <= self.earliest + 1:
             return True
-        self.dropped["late" if number < self.current else "early"] += 1
+        self.dropped["late" if number < self.earliest else "early"] += 1
         return False
 
     def put(self, rank: int, number: int, received: Received) -> None:
@@ -73,7 +77,7 @@ class Inbox:
             self.wake()
 
     def compare(self, rank: int, number: int, found: bytes) -> None:
-        """A body came that `wants` had no use for, and left this imprint: count it if it is a second one."""
+        """Count a body that `wants` had no use for, if it is a second one; `found` is its imprint."""
         first = self._first(rank, number)
         if first is None:
             return
@@ -86,8 +90,8 @@ class Inbox:
             self._different(rank, number)
 
     def open(self, number: int) -> None:
-        """The round loop starts this round: older bodies are late from now on."""
-        self.current = number
+        """Begin a round: bodies of earlier rounds are late from now on."""
+        self.earliest = number
         for old in [kept for kept in self._rounds if kept < number]:
             self.dropped["late"] += len(self._rounds.pop(old))
         for firsts in self._firsts.values():
@@ -95,20 +99,28 @@ class Inbox:
                 del firsts[old]
 
     def wake(self) -> None:
-        """Something happened that may end a wait: a body came, or a neighbor is no longer awaited."""
+        """Have `collect` look again: a body came, or one that has not may no longer be awaited."""
         self._changed.set()
 
     async def collect(self, number: int, ranks: tuple[int, ...], awaited: Callable[[int], bool]) -> dict[int, Received]:
-        """Round `number`'s bodies of the ranks, as soon as none of the missing ones is awaited any more.
+        """Round `number`'s bodies of the ranks, as soon as none of those that are not here is awaited any more.
 
-        Bodies of the next round stay. Returned in rank order.
+        Bodies of the next round stay.
+
+        Args:
+            number: The round.
+            ranks: Whose bodies are wanted.
+            awaited: Whether a rank's body is still awaited.
+
+        Returns:
+            The bodies that came, by rank in rank order.
         """
         while True:
             self._changed.clear()
             here = self._rounds.get(number, {})
             if not any(rank not in here and awaited(rank) for rank in ranks):
                 self._rounds.pop(number, None)
-                self.current = number + 1
+                self.earliest = number + 1
                 return {rank: here[rank] for rank in sorted(ranks) if rank in here}
             await self._changed.wait()
 

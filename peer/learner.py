@@ -1,4 +1,4 @@
-"""What the round loop needs of whatever trains: the one place where peer/ and training/ meet.
+"""What the round loop needs of a learner: the one place where peer/ and training/ meet.
 
 `peer/` never sees a tensor. A payload is a sequence of buffers whose meaning only the learner knows; a learner
 never sees a socket, a neighbor's state or the event loop.
@@ -46,7 +46,7 @@ class Learner(Protocol):
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of the initial body and of what of the model is frozen outside the head, equal on all peers."""
+        """SHA-256 (hex) of the initial body and of the model's frozen values outside the head; equal on all peers."""
 
     @property
     def payload_bytes(self) -> int:
@@ -61,18 +61,18 @@ class Learner(Protocol):
         """For how many samples a gradient has been computed so far in this process."""
 
     def room(self) -> memoryview | None:
-        """Writable memory of `payload_bytes` bytes, to put together a payload in that comes in pieces.
+        """Writable memory of `payload_bytes` bytes, in which the pieces of a payload are put together.
 
-        It may be given out again as soon as nothing refers to it any more. None if pieces are as good: then the buffers
-        of a payload may have been cut, at multiples of a megabyte. Any thread may call this.
+        The memory may be given out again as soon as nothing refers to it any more. None if the learner can use a
+        payload whose buffers have been cut, at multiples of a megabyte. Any thread may call this.
         """
 
     def start_over(self) -> None:
-        """A new run begins: nothing of an earlier one in the same folder is gone on with."""
+        """Begin a new run, which continues nothing of an earlier one in the same folder."""
 
     @property
     def privacy(self) -> Mapping[str, Any] | None:
-        """What the releases have cost so far, with "epsilon" and "delta", for the own files; None without DP."""
+        """What the releases have cost so far, with "epsilon" and "delta", for this peer's files; None without DP."""
 
     def train(self, number: int) -> float | None:
         """Run round `number`'s local steps; return its training loss (None if nothing was trained).
@@ -82,7 +82,7 @@ class Learner(Protocol):
         """
 
     def release(self, number: int) -> Payload | None:
-        """What the neighbors get this round; None to send nothing: then nothing is mixed either."""
+        """The body that the neighbors get this round; None to send nothing: then nothing is mixed either."""
 
     def evaluate(self) -> Evaluation:
         """Evaluate the model as it is now on the peer's own test data."""
@@ -90,21 +90,21 @@ class Learner(Protocol):
     def mix_sound(
         self, received: Mapping[int, Payload], weigh: Callable[[Collection[int]], Mapping[int, float]]
     ) -> Mapping[int, str]:
-        """Replace the body by the weighted sum of the own released one and those received that may be mixed.
+        """Replace the body by the weighted sum of this peer's released one and those received that may be mixed.
 
         Args:
-            received: Payloads by rank, as they came; without the own.
-            weigh: Gives the weights of the ranks that are left and the own; they sum to one.
+            received: The neighbors' payloads by rank, as they came.
+            weigh: Gives the weights of the ranks that are left and of this peer; they sum to one.
 
         Returns:
-            Whose payload was left out, and why ("not-finite", "wrong-size", ...).
+            The ranks whose payload was left out, and why ("not-finite", "wrong-size", ...).
         """
 
     def sit_out(self, number: int) -> None:
-        """Let round `number` go by: in it the learner neither trains nor releases nor mixes."""
+        """Let round `number` go by, in which the learner neither trains nor releases nor mixes."""
 
     def finish(self, number: int) -> float | None:
-        """Do what is left to do after round `number`, the last, has been mixed: nobody will hear of it.
+        """Do what an algorithm leaves for the end, after round `number`, the last, has been mixed; nothing is sent.
 
         Returns its training loss (None if nothing was trained).
 

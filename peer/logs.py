@@ -1,4 +1,4 @@
-"""A peer's log: log.jsonl in its own folder, and wherever else lines are to go."""
+"""A peer's log: log.jsonl in its rank's folder, and any other handlers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Which neighbors are there: alive, suspect, dead or gone. Bookkeeping with the time passed in; no I/O.
 
 A neighbor is *alive* while it is heard. Silence makes it *suspect*, then *dead*: rounds go on without it. It is *gone*
-when it said goodbye. Whoever is heard again is alive again.
+when it said goodbye. A neighbor that is heard again is alive again. Dead and gone together are called *away*. The other
+words for a peer's progress and absence are in the glossary of docs/design.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dpeer.peer.transports import Link
 
 
 class Status(enum.Enum):
-    """What is known of a neighbor."""
+    """A neighbor's state of liveness."""
 
     UNSEEN = "unseen"  # no handshake yet
     ALIVE = "alive"
@@ -31,31 +32,38 @@ class Neighbor:
     Attributes:
         link: Where to send to; None before the handshake.
         heard_at: Clock time of its last message.
-        progress: The round it is known to have reached (from anything it said).
-        spoken_round: The highest round it mentioned since its last handshake. A body of an earlier round can no
-            longer arrive: links keep order.
-        departure: Why it is dead or gone.
-        left_behind: It died or left, so rounds may have gone on without it, and it has not caught up since. (One that
-            is merely slow can be many rounds behind where graphs change, and is waited for.)
+        gone_at: Clock time of its goodbye.
+        current_round: Its current round, as far as anything it ever said tells; it may be further by now.
+        mentioned: The highest round it mentioned since its last handshake; -1 if none. A body of an earlier round can
+            no longer arrive, because links keep order.
+        why_away: Why it is away, or was the last time: "silent for 15 s", or the reason of its goodbye.
+        left_behind: Whether it was away, so that rounds may have gone on without it, and has not caught up since. (A
+            neighbor that is merely slow is not left behind: it can be many rounds back where graphs change, and is
+            waited for.)
     """
 
     rank: int
     link: Link | None = None
     status: Status = Status.UNSEEN
     heard_at: float = 0.0
-    left_at: float = 0.0
-    progress: int = 0
-    spoken_round: int = -1
-    departure: str = ""
+    gone_at: float = 0.0
+    current_round: int = 0
+    mentioned: int = -1
+    why_away: str = ""
     left_behind: bool = False
+
+    @property
+    def away(self) -> bool:
+        """Whether it is dead or gone."""
+        return self.status in (Status.DEAD, Status.GONE)
 
 
 class Membership:
-    """The neighbors of one peer and what has become of them.
+    """The neighbors of one peer, and how far each of them and the peer itself has come.
 
     Attributes:
-        own_round: The round this peer is at work on.
-        lost: Ranks that a round had to go on without because they died or left, and why; ever, even if they came back.
+        current_round: The round that this peer works on.
+        lost: Ranks that a round has gone on without because they were away, and why; for good, even if they came back.
     """
 
     def __init__(self, ranks: Iterable[int], config: LivenessConfig) -> None:
@@ -63,7 +71,7 @@ class Membership:
         self._neighbors = {rank: Neighbor(rank) for rank in sorted(ranks)}
         self._links: dict[Link, Neighbor] = {}
         self._last_tick: float | None = None
-        self.own_round = 0
+        self.current_round = 0
         self.lost: dict[int, str] = {}
 
     def __getitem__(self, rank: int) -> Neighbor:
@@ -77,57 +85,57 @@ class Membership:
         return list(self._neighbors.values())
 
     def missing(self) -> list[int]:
-        """Ranks that have not completed a handshake, or did and left before their rounds were done."""
+        """Ranks that have not completed a handshake, or have said goodbye since, other than at the end of their run."""
         return [
             neighbor.rank
             for neighbor in self.all()
-            if neighbor.status is Status.UNSEEN or (neighbor.status is Status.GONE and neighbor.departure != "done")
+            if neighbor.status is Status.UNSEEN or (neighbor.status is Status.GONE and neighbor.why_away != "done")
         ]
 
     def by_link(self, link: Link) -> Neighbor | None:
-        """Who completed a handshake on this link."""
+        """The neighbor that completed a handshake on this link; None if nobody did."""
         return self._links.get(link)
 
-    def greet(self, rank: int, link: Link, next_round: int, now: float) -> bool:
-        """A handshake was completed. Returns whether the neighbor had been away (dead or gone)."""
+    def greet(self, rank: int, link: Link, number: int, now: float) -> bool:
+        """Note a handshake, in which the neighbor named `number` as its current round; return whether it was away."""
         neighbor = self._neighbors[rank]
-        away = neighbor.status in (Status.DEAD, Status.GONE)
+        away = neighbor.away
         if neighbor.link is not None and neighbor.link != link:
             self._links.pop(neighbor.link, None)
         self._links[link] = neighbor
         neighbor.link = link
         neighbor.status = Status.ALIVE
         neighbor.heard_at = now
-        neighbor.spoken_round = -1
-        self._reached(neighbor, next_round)
+        neighbor.mentioned = -1
+        self._reached(neighbor, number)
         return away
 
     def heard(self, neighbor: Neighbor, number: int, now: float) -> bool:
-        """The neighbor mentioned a round. Returns whether it is back from the dead."""
+        """Note that the neighbor mentioned a round; return whether it was dead."""
         back = neighbor.status is Status.DEAD
         if neighbor.status is not Status.GONE:
             neighbor.status = Status.ALIVE
         neighbor.heard_at = now
-        neighbor.spoken_round = max(neighbor.spoken_round, number)
+        neighbor.mentioned = max(neighbor.mentioned, number)
         self._reached(neighbor, number)
         return back
 
     def _reached(self, neighbor: Neighbor, number: int) -> None:
-        neighbor.progress = max(neighbor.progress, number)
-        if neighbor.status is Status.ALIVE and neighbor.progress + 1 >= self.own_round:
+        neighbor.current_round = max(neighbor.current_round, number)
+        if neighbor.status is Status.ALIVE and neighbor.current_round + 1 >= self.current_round:
             neighbor.left_behind = False
 
-    def left(self, neighbor: Neighbor, reason: str, now: float) -> None:
-        """The neighbor said goodbye."""
+    def goodbye(self, neighbor: Neighbor, reason: str, now: float) -> None:
+        """Note that the neighbor said goodbye."""
         neighbor.status = Status.GONE
-        neighbor.departure = reason
-        neighbor.left_at = now
+        neighbor.why_away = reason
+        neighbor.gone_at = now
         neighbor.left_behind = True
 
     def tick(self, now: float) -> list[Neighbor]:
-        """Let time pass; returns who has just been declared dead.
+        """Let time pass; return the neighbors that have died of it.
 
-        If this process itself stood still (suspended laptop, stopped container), the silence was ours.
+        Time in which this process itself stood still (a suspended laptop, a stopped container) is no silence of theirs.
         """
         stall = 0.0 if self._last_tick is None else now - self._last_tick - self._config.heartbeat
         self._last_tick = now
@@ -141,47 +149,51 @@ class Membership:
             if silence >= self._config.dead_after:
                 neighbor.status = Status.DEAD
                 neighbor.left_behind = True
-                neighbor.departure = f"silent for {silence:.0f} s"
+                neighbor.why_away = f"silent for {silence:.0f} s"
                 died.append(neighbor)
             elif silence >= self._config.suspect_after:
                 neighbor.status = Status.SUSPECT
         return died
 
     def reachable(self, rank: int) -> bool:
-        """Whether sending to the rank makes sense."""
+        """Whether the rank has shaken hands and is not away, so that sending to it makes sense."""
         neighbor = self._neighbors[rank]
         return neighbor.link is not None and neighbor.status in (Status.ALIVE, Status.SUSPECT)
 
-    def given_up(self, rank: int) -> str | None:
-        """A round has gone on without the rank: remember why, and return it if it is news; None if it is not lost."""
+    def note_lost(self, rank: int) -> str | None:
+        """Note that a round has gone on without the rank: if it is away, it is lost.
+
+        Returns:
+            Why it is away; None if it is not, or was lost for that very reason before.
+        """
         neighbor = self._neighbors[rank]
-        if neighbor.status not in (Status.DEAD, Status.GONE) or self.lost.get(rank) == neighbor.departure:
+        if not neighbor.away or self.lost.get(rank) == neighbor.why_away:
             return None
-        self.lost[rank] = neighbor.departure
-        return neighbor.departure
+        self.lost[rank] = neighbor.why_away
+        return neighbor.why_away
 
     def waited_for(self, rank: int, number: int, now: float) -> bool:
         """Whether round `number` should wait for this rank if it needs something of it.
 
-        One that was left behind and is more than a round behind would hold up everybody while it runs the rounds in
-        between, whose bodies nobody can use any more.
+        A neighbor that was left behind and is more than one round back is not waited for: it would hold up everybody
+        while it runs the rounds in between, whose bodies nobody can use any more.
 
-        One that was stopped is waited for a moment longer: when a whole federation is being stopped, everybody's own
-        stop must come before they draw conclusions from their neighbors'.
+        A neighbor that was stopped is waited for a moment longer. When a whole federation is being stopped, each peer's
+        own stop must come before the peer concludes anything from its neighbors' stops.
         """
         neighbor = self._neighbors[rank]
         if neighbor.status is Status.GONE:
-            return neighbor.departure == "stopped" and now - neighbor.left_at < self._config.departure_grace
+            return neighbor.why_away == "stopped" and now - neighbor.gone_at < self._config.stop_grace
         if neighbor.status is Status.DEAD:
             return False
-        return not neighbor.left_behind or neighbor.progress + 1 >= number
+        return not neighbor.left_behind or neighbor.current_round + 1 >= number
 
     def awaited(self, rank: int, number: int, now: float) -> bool:
-        """Whether round `number`'s body of this rank, not yet here, may still come and is worth waiting for."""
+        """Whether round `number`'s body of this rank, which is not here yet, may still come and is waited for."""
         neighbor = self._neighbors[rank]
-        may_come = neighbor.status is Status.GONE or neighbor.spoken_round <= number
+        may_come = neighbor.status is Status.GONE or neighbor.mentioned <= number
         return may_come and self.waited_for(rank, number, now)
 
-    def settled(self, rank: int, number: int, now: float) -> bool:
-        """Whether the rank has reached round `number`, or is not waited for."""
-        return self._neighbors[rank].progress >= number or not self.waited_for(rank, number, now)
+    def holds_up(self, rank: int, number: int, now: float) -> bool:
+        """Whether the rank has not reached round `number` and is waited for."""
+        return self._neighbors[rank].current_round < number and self.waited_for(rank, number, now)

@@ -1,7 +1,8 @@
-"""The bodies this peer released last, kept as they were encoded: for neighbors not ready yet, or that ask again.
+"""The bodies this peer released last, as they were encoded, for neighbors that are not ready yet or ask again.
 
-Two rounds are enough while running: a round is completed only when everyone who needs the body of the round before has
-used it. So after a stop nobody can need any but the last completed round's, and the checkpoint keeps that one.
+Two rounds are enough while the peer runs: it completes a round only once everyone that needs the body of the round
+before has used it. So after a stop nobody can need any body but the last completed round's, and the checkpoint keeps
+that one.
 """
 
 from __future__ import annotations
@@ -16,9 +17,15 @@ _KEEP = 2
 
 @dataclass
 class Outbox:
-    """Encoded bodies by round, whom they are for, who still has to get them, and who got them.
+    """Encoded bodies and their receivers, by round.
 
-    `messages` are what a body travels as: its frames in one, or cut where they have more bytes than `piece_bytes`.
+    Attributes:
+        piece_bytes: A body of more bytes is cut into several messages; None to cut none.
+        frames: The encoded body.
+        messages: What the body travels as: its frames in one message, or cut into several.
+        receivers: The ranks that the body is for.
+        unsent: Those of them that it is still to be sent to.
+        sent: Those that it was sent to.
     """
 
     piece_bytes: int | None = None
@@ -29,7 +36,7 @@ class Outbox:
     sent: dict[int, set[int]] = field(default_factory=dict)
 
     def add(self, number: int, frames: Frames, receivers: tuple[int, ...]) -> None:
-        """Remember round `number`'s body and whom it is for; forget what nobody can need any more."""
+        """Keep round `number`'s body, for these ranks; forget bodies that nobody can need any more."""
         self.frames[number] = frames
         self.messages[number] = list(wire.cut(frames, self.piece_bytes))
         self.receivers[number] = receivers
@@ -38,19 +45,19 @@ class Outbox:
             for table in (self.frames, self.messages, self.receivers, self.unsent, self.sent):
                 del table[old]
 
-    def asked(self, rank: int, next_round: int) -> None:
-        """`rank`, about to complete `next_round`, shook hands: what it can still use is to be sent (again)."""
+    def ask(self, rank: int, current_round: int) -> None:
+        """Plan to send (again) what is of use to a rank that has shaken hands and works on `current_round`."""
         for number, receivers in self.receivers.items():
-            if number >= next_round and rank in receivers:
+            if number >= current_round and rank in receivers:
                 self.unsent[number].add(rank)
 
     def pending(self) -> list[tuple[int, int]]:
-        """Round and receiver of everything that is to be sent, oldest first."""
+        """Round and receiver of every body that is still to be sent, oldest first."""
         return [(number, rank) for number in sorted(self.unsent) for rank in sorted(self.unsent[number])]
 
     def bytes_sent(self, number: int) -> int:
-        """The bytes of all copies of round `number`'s body; one that was sent again counts once.
+        """The bytes of all copies of round `number`'s body: header and buffers, as they would travel in one message.
 
-        Header and buffers, as they would travel in one message.
+        A copy that was sent again counts once.
         """
         return len(self.sent[number]) * wire.size(self.frames[number]) if number in self.frames else 0

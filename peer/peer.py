@@ -11,8 +11,8 @@ from typing import Any, Literal
 from dpeer.exceptions import AddressError, Interrupted
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.learner import Learner
+from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.rounds import run_rounds
-from dpeer.peer.run_folder import RunFolder
 from dpeer.peer.session import Session
 from dpeer.peer.transports import Transport
 from dpeer.peer.worker import Worker
@@ -32,11 +32,13 @@ class Outcome:
     last: Mapping[str, Any] | None
     """The last line of metrics.jsonl."""
     lost: Mapping[int, str]
-    """Neighbors that a round had to go on without, and why."""
+    """Neighbors that a round has gone on without, and why."""
 
 
 def dialled(rank: int, neighbors: tuple[int, ...], addresses: Mapping[int, str]) -> dict[int, str]:
-    """Which neighbors this rank dials, and where: whoever has its neighbor's address dials; both have: the lower rank.
+    """The neighbors that this rank dials, and their addresses.
+
+    Of two neighbors the one whose neighbor has an address dials; if both have one, the lower rank does.
 
     Raises:
         AddressError: neither end of an edge has an address.
@@ -57,10 +59,10 @@ class Peer:
     """Wires learner, topology and transport together and runs them.
 
     Args:
-        config: Its place in the federation.
-        topology: Who its neighbors are, round by round.
-        learner: What it trains.
-        transport: How it reaches its neighbors; unused when it has none.
+        config: The peer's place in the federation.
+        topology: The graph of each round.
+        learner: What the peer trains.
+        transport: Carries messages to neighbors; unused where there are none.
         worker: Where tensor work and disk work run.
         log: Where lines go.
         facts: What summary.json says about the run besides its results.
@@ -92,7 +94,7 @@ class Peer:
         self._start = 0
         self._reported = -1
         self._session = Session(config, learner, transport, topology, log)
-        self._keeper = RunFolder(config, learner, self._session.gossip.outbox, self._session.members.lost, facts or {})
+        self._files = RankFolder(config, learner, self._session.gossip.outbox, self._session.members.lost, facts or {})
         self._stopping = asyncio.Event()
 
     async def listen(self) -> str | None:
@@ -106,7 +108,7 @@ class Peer:
             AddressError: the address cannot be bound.
         """
         try:
-            self._start = await self._worker.run(self._keeper.take_up)
+            self._start = await self._worker.run(self._files.take_up)
             self._reported = self._start - 1
             if self._start:
                 self._log.info("resuming at round %d", self._start)
@@ -126,7 +128,7 @@ class Peer:
         """
         leaving: Literal["done", "stopped", "failed"] = "failed"
         try:
-            await self._worker.write(self._keeper.begin)
+            await self._worker.write(self._files.begin)
             self._session.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
             leaving = await self._until_stopped(self._run())
             return await self._conclude(leaving)
@@ -166,16 +168,16 @@ class Peer:
                 running.cancel()
             outcome = (await asyncio.gather(running, return_exceptions=True))[0]
             # A job on the worker goes on after its round was cancelled: a checkpoint is finished, not torn.
-            left_behind = await self._worker.drain()
+            late = await self._worker.drain()
         stopped = self._stopping.is_set()
-        for error in (outcome, left_behind):
+        for error in (outcome, late):
             if isinstance(error, BaseException) and not (stopped and isinstance(error, _EXPECTED_WHEN_STOPPED)):
                 raise error
-        return "done" if self._keeper.completed == self.config.rounds else "stopped"
+        return "done" if self._files.completed == self.config.rounds else "stopped"
 
     async def _complete(self, record: RoundRecord) -> None:
         entry = record.as_dict()
-        await self._worker.write(self._keeper.complete, entry)
+        await self._worker.write(self._files.complete, entry)
         self._report(entry)
         self._log.info("%s", _line(entry, self.config.rounds))
         if has_diverged(entry):
@@ -188,12 +190,12 @@ class Peer:
         self._on_record(entry)
 
     async def _conclude(self, status: Literal["done", "stopped"]) -> Outcome:
-        last, lost = self._keeper.last, self._session.members.lost
+        last, lost = self._files.last, self._session.members.lost
         if last is not None and self._reported < last["round"]:
             self._report(last)  # stopped while it was being saved
-        dropped = self._session.drops.counts + self._session.gossip.inbox.dropped
-        await self._worker.write(self._keeper.conclude, status, dropped)
-        return Outcome(status, self._keeper.completed, last, dict(lost))
+        dropped = self._session.rejections.counts + self._session.gossip.inbox.dropped
+        await self._worker.write(self._files.conclude, status, dropped)
+        return Outcome(status, self._files.completed, last, dict(lost))
 
 
 def _line(entry: Mapping[str, Any], rounds: int) -> str:

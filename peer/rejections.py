@@ -1,4 +1,4 @@
-"""What was dropped: counted by reason, logged once per link and reason."""
+"""Messages that were dropped: counted by reason, logged once per link and reason."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _REMEMBERED = 1024
 
 
 class Rejections:
-    """Counts what arrived and was of no use.
+    """Counts the messages that were dropped.
 
-    Strangers can open any number of links, so what is remembered of them, and what is logged, is bounded.
+    Strangers can open any number of links, so how much of them is remembered and logged is bounded.
     """
 
     def __init__(self, log: logging.Logger) -> None:
@@ -23,7 +23,7 @@ class Rejections:
         self._logged: set[tuple[Link, str]] = set()
 
     def count(self, link: Link, who: str, error: ProtocolError) -> None:
-        """A message from `who` on this link was dropped."""
+        """Count a message from `who` on this link that was dropped, and log the first of each link and reason."""
         self.counts[error.reason] += 1
         if (link, error.reason) not in self._logged and len(self._logged) < _REMEMBERED:
             self._logged.add((link, error.reason))

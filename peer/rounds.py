@@ -13,7 +13,7 @@ from dpeer.results.records import RoundRecord
 from dpeer.topology import Row
 
 Complete = Callable[[RoundRecord], Awaitable[None]]
-"""Makes a finished round last: checkpoint and metrics."""
+"""Completes a round on disk: its line of metrics.jsonl, then the checkpoint."""
 
 
 async def run_rounds(
@@ -26,10 +26,10 @@ async def run_rounds(
     *,
     evaluate_every: int = 1,
 ) -> None:
-    """Run rounds `start` to `rounds - 1` (DESIGN section 3).
+    """Run rounds `start` to `rounds - 1`; "A round" in docs/design.md says what the steps are for.
 
-    Every call into the learner runs on the worker, so the event loop keeps answering heartbeats. What can be done in
-    one go is: a change between the two threads costs as much as sending some hundred kilobytes.
+    Every call into the learner runs on the worker, so the event loop keeps answering heartbeats. Calls that follow each
+    other are one job: a change between the two threads costs as much as sending some hundred kilobytes.
     """
     for number in range(start, rounds):
         graph = session.gossip.begin(number)
@@ -84,7 +84,7 @@ async def run_rounds(
 
 
 def _train_and_release(learner: Learner, number: int, watch: Stopwatch) -> tuple[float | None, Payload | None, float]:
-    """Training loss, what goes out, and the seconds that training took."""
+    """Train and release; returns the training loss, the released body, and the seconds that training took."""
     loss = learner.train(number)
     seconds = watch.lap()
     return loss, learner.release(number), seconds
@@ -96,7 +96,7 @@ def _sit_out(learner: Learner, number: int, watch: Stopwatch) -> tuple[None, Non
 
 
 def _mix(learner: Learner, received: Mapping[int, Received], row: Row | None) -> Mapping[int, str]:
-    """Mix, if anything was released; returns whose body was left out, and why."""
+    """Mix, if this peer has released a body; returns the ranks whose body was left out, and why."""
     if row is None:
         return {}
     return learner.mix_sound({rank: body.payload for rank, body in received.items()}, row.restricted_to)

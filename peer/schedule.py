@@ -1,4 +1,4 @@
-"""Which rounds join two peers, and what follows for who must be told what and who may go on with whom. No I/O."""
+"""In which rounds two peers exchange bodies; from that, whom a peer must tell its round and whom it can train with."""
 
 from __future__ import annotations
 
@@ -8,10 +8,15 @@ from dpeer.topology import Graphs, Neighborhood, Row
 
 
 def cut_off(number: int, sender: int, receiver: int) -> bool:
-    """Whether round `number`'s body cannot get to its receiver any more, given which round each will complete next.
+    """Whether round `number`'s body cannot get to its receiver any more.
 
     A checkpoint holds the body of the last completed round only, so a receiver that needs an older one waits in vain.
-    A receiver that is past a round the sender has not even begun went on without the sender.
+    A receiver that has completed a round that the sender has not even reached went on without the sender.
+
+    Args:
+        number: The round.
+        sender: The sender's current round.
+        receiver: The receiver's current round.
     """
     return receiver <= number < sender - 1 or sender < number < receiver
 
@@ -37,18 +42,18 @@ class Schedule:
         return Neighborhood(self._rank, Row(self._rank, {self._rank: 1.0}), (), ())
 
     def listeners(self, number: int) -> set[int]:
-        """Who must be told that this peer has reached round `number`, because no body of that round tells them.
+        """The ranks that must be told that this peer has reached round `number`, because no body of it tells them.
 
-        Who sent to us in the round before completes this one only then; who sends to us in the next one may do so from
-        now on. Nobody is told where edges are mutual and stay.
+        Ranks that sent to us in the round before cannot complete this one before they know; ranks that will send to us
+        in the next round may do so from then on. Where edges are mutual and stay, nobody has to be told.
         """
         before, now, after = self.at(number - 1), self.at(number), self.at(number + 1)
         return {*before.in_neighbors, *after.in_neighbors} - {*now.out_neighbors}
 
     def fits(self, here: int, rank: int, there: int) -> bool:
-        """Whether this peer, about to complete round `here`, can go on with `rank`, about to complete round `there`.
+        """Whether this peer, whose current round is `here`, can go on with `rank`, whose current round is `there`.
 
-        Where the two are neighbors in every round they can if they are at most one round apart.
+        Two that are neighbors in every round can if they are at most one round apart.
         """
         if max(here, there) > self._rounds:
             return False

@@ -1,7 +1,7 @@
-"""A peer's side of all its connections: handshakes, who is there, bodies in and out.
+"""A peer's side of all its connections: handshakes, liveness, bodies in and out.
 
-Above a `Transport`, which knows links and frames; below the round loop, which knows ranks and rounds. Whatever arrives
-that does not belong is dropped here, counted by reason, and logged once per link and reason.
+A session lies between a `Transport`, which knows links and frames, and the round loop, which knows ranks and rounds.
+Messages that do not belong here are dropped, counted by reason, and logged once per link and reason.
 """
 
 from __future__ import annotations
@@ -37,22 +37,27 @@ class Session:
         config: This peer's place in the federation.
         learner: Asked for manifest, digest, payload size and room for payloads only.
         transport: What carries the frames.
-        topology: Whom to exchange bodies with, round by round.
+        topology: The graph of each round.
         log: Where lines go.
+
+    Attributes:
+        members: The neighbors: which are there, and in which round.
+        gossip: The exchange of bodies.
+        rejections: Counts the messages that were dropped.
     """
 
     def __init__(
         self, config: PeerConfig, learner: Learner, transport: Transport, topology: Graphs, log: logging.Logger
     ) -> None:
         self.members = Membership(topology.connections(config.rank, config.rounds), config.liveness)
-        self.drops = Rejections(log)
+        self.rejections = Rejections(log)
         self._config = config
         schedule = Schedule(topology, config.rank, config.rounds)
-        self._greeter = Admission(config, learner, self.members, schedule, topology.size)
+        self._admission = Admission(config, learner, self.members, schedule, topology.size)
         self._transport = transport
         self._log = log
         self._federation = wire.federation_id(config.fingerprint)
-        self._speaker = Speaker(config.rank, self._federation, transport, self.members, self._greeter)
+        self._speaker = Speaker(config.rank, self._federation, transport, self.members, self._admission)
         self.gossip = Gossip(config.rank, self._federation, schedule, self.members, self._speaker, transport, log)
         self._limits = wire.Limits(payload_bytes=learner.payload_bytes)
         self._assembly = Assembly(learner.room)
@@ -60,17 +65,12 @@ class Session:
         self._refusal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
 
-    @property
-    def next_round(self) -> int:
-        """The round this peer is at work on."""
-        return self.members.own_round
-
     # -- opening and closing -------------------------------------------------------------------------------
 
-    def open(self, addresses: Mapping[int, str], start_round: int) -> None:
-        """Dial the neighbors in `addresses` and start answering; `start_round` is the first this peer will run."""
-        self.members.own_round = start_round
-        self.gossip.inbox.open(start_round)
+    def open(self, addresses: Mapping[int, str], number: int) -> None:
+        """Dial the neighbors at these addresses and start answering; `number` is the first round that will be run."""
+        self.members.current_round = number
+        self.gossip.inbox.open(number)
         for rank, address in addresses.items():
             self._dialled[self._transport.dial(address)] = rank
         self._tasks.append(asyncio.create_task(self._receive()))
@@ -81,8 +81,8 @@ class Session:
         """Wait until every neighbor has shaken hands.
 
         Raises:
-            PeersMissing: somebody did not come in time, or came and left again.
-            Refused: somebody came who must not train with us.
+            PeersMissing: a neighbor has not shaken hands in time, or said goodbye again.
+            Refused: a neighbor has other settings.
         """
         reminder = asyncio.create_task(self._remind())
         try:
@@ -96,7 +96,7 @@ class Session:
             reminder.cancel()
 
     async def close(self, reason: Literal["done", "stopped", "failed"]) -> None:
-        """Say goodbye and let go of everything."""
+        """Say goodbye and close every connection."""
         self._speaker.goodbye(reason)
         for task in self._tasks:
             task.cancel()
@@ -106,7 +106,7 @@ class Session:
         await self._transport.close(self._config.linger)
 
     def left_out(self, rank: int, reason: str) -> None:
-        """A body arrived whole but must not be mixed: count it, and say so once."""
+        """Count a body that arrived whole but must not be mixed, and log it once."""
         self._drop(self.members[rank].link, ProtocolError(reason, "its weight goes to the diagonal this round"))
 
     # -- what arrives ------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class Session:
         try:
             self._on_message(link, neighbor, message, frames)
         finally:
-            self.gossip.wake()  # even if it could not be used, it told where the neighbor is
+            self.gossip.wake()  # even a message that cannot be used tells the neighbor's current round
 
     def _on_message(self, link: Link, neighbor: Neighbor, message: wire.Message, frames: wire.Frames) -> None:
         match message:
@@ -167,7 +167,7 @@ class Session:
 
     def _on_piece(self, link: Link, piece: wire.Piece) -> None:
         if neighbor := self.members.by_link(link):
-            self._heard(neighbor, neighbor.spoken_round)  # a slow line is not a dead neighbor
+            self._heard(neighbor, neighbor.mentioned)  # a slow line is not a dead neighbor
         arriving = self._assembly.add(link, piece)
         if not arriving.complete:
             return
@@ -185,7 +185,7 @@ class Session:
             # Answered before it is judged: the other side finds the same mismatch by itself and can name it.
             self._speaker.hello(link, reply=True)
         try:
-            self._greeter.judge(hello, self.next_round, self._dialled.get(link))
+            self._admission.judge(hello, self.members.current_round, self._dialled.get(link))
         except Refused as refusal:
             if not self._refusal.done():
                 self._refusal.set_exception(refusal)
@@ -195,13 +195,13 @@ class Session:
             self._assembly.forget(neighbor.link)
         if self.members.greet(hello.rank, link, hello.next_round, time.monotonic()):
             self._log.warning("rank %d is back", hello.rank)
-        self.gossip.outbox.asked(hello.rank, hello.next_round)
-        self.gossip.deliver()  # before the word on our round, after which no earlier body can come
+        self.gossip.outbox.ask(hello.rank, hello.next_round)
+        self.gossip.deliver()  # before we mention our round: after that the neighbor expects no earlier body
         self._speaker.round([neighbor])
         self.gossip.wake()
 
     def _turn_away_a_second(self, link: Link, rank: int) -> None:
-        """Refuse a process that takes part as a rank for which another one does already."""
+        """Refuse a process whose rank another process has already."""
         if rank not in self.members or self.members[rank].link in (None, link):
             return
         if self._speaker.still_there(self.members[rank]):
@@ -210,7 +210,7 @@ class Session:
             raise ProtocolError("rank-taken", f"a second rank {rank} shook hands")
 
     def _on_refusal(self, link: Link, refusal: wire.Refusal) -> None:
-        """A neighbor that we dialled turns us away."""
+        """End the wait for neighbors, because one that we dialled turns us away."""
         if self._dialled.get(link) != refusal.rank:
             raise ProtocolError("stranger", "a refusal from somebody who was not asked")
         if self.members.missing() and not self._refusal.done():
@@ -219,31 +219,32 @@ class Session:
     def _on_goodbye(self, neighbor: Neighbor, reason: str) -> None:
         if neighbor.status is Status.GONE:
             return
-        self.members.left(neighbor, reason, time.monotonic())
+        self.members.goodbye(neighbor, reason, time.monotonic())
         self._assembly.forget(neighbor.link)
         if reason == "done":
-            neighbor.progress = max(neighbor.progress, self._config.rounds)
+            neighbor.current_round = max(neighbor.current_round, self._config.rounds)
         else:
             self._log.warning("rank %d %s", neighbor.rank, _PAST[reason])
-        # Whoever waits for it looks again when the grace is over.
-        asyncio.get_running_loop().call_later(self._config.liveness.departure_grace + 0.01, self.gossip.wake)
+        # What waits for the neighbor looks again when the grace is over.
+        asyncio.get_running_loop().call_later(self._config.liveness.stop_grace + 0.01, self.gossip.wake)
 
     def _heard(self, neighbor: Neighbor, number: int) -> None:
         if self.members.heard(neighbor, number, time.monotonic()):
             self._log.warning("rank %d is back", neighbor.rank)
-            # While it counted as dead nothing was sent to it, and perhaps nothing by it: both ask again.
+            # While it was dead nothing was sent to it, and it may have taken us for dead, too: new hellos make both
+            # sides send again what the other lacks.
             self._speaker.hello(neighbor.link, reply=False)
 
     def _drop(self, link: Link, error: ProtocolError) -> None:
         neighbor = self.members.by_link(link)
-        self.drops.count(link, f"rank {neighbor.rank}" if neighbor else "a stranger", error)
+        self.rejections.count(link, f"rank {neighbor.rank}" if neighbor else "a stranger", error)
 
     # -- time passes ------------------------------------------------------------------------------------------
 
     async def _beat(self) -> None:
         while True:
             for dead in self.members.tick(time.monotonic()):
-                self._log.warning("rank %d is %s: rounds go on without it", dead.rank, dead.departure)
+                self._log.warning("rank %d is %s: rounds go on without it", dead.rank, dead.why_away)
             for link, rank in self._dialled.items():
                 if self.members[rank].link != link or link in self._speaker.unanswered:
                     self._speaker.hello(link, reply=False)

@@ -1,4 +1,4 @@
-"""What a peer says besides bodies: hellos, where it is, refusals, goodbye."""
+"""The small messages that a peer sends: hellos, heartbeats that name its current round, refusals, goodbyes."""
 
 from __future__ import annotations
 
@@ -15,46 +15,46 @@ class Speaker:
     """Sends the small messages.
 
     Args:
-        rank: Who speaks.
+        rank: This peer.
         federation: The federation's id.
-        transport: What carries them.
-        members: To whom.
-        greeter: What hellos say.
+        transport: What carries the messages.
+        members: The neighbors that get them, and this peer's current round.
+        admission: Makes the hellos.
 
     Attributes:
-        unanswered: Links that we have established and whose hello has not come yet.
+        unanswered: Links that we have established, and on which the other side's hello has not come yet.
     """
 
     def __init__(
-        self, rank: int, federation: bytes, transport: Transport, members: Membership, greeter: Admission
+        self, rank: int, federation: bytes, transport: Transport, members: Membership, admission: Admission
     ) -> None:
         self.unanswered: set[Link] = set()
         self._rank = rank
         self._federation = federation
         self._transport = transport
         self._members = members
-        self._greeter = greeter
+        self._admission = admission
 
     def hello(self, link: Link, *, reply: bool) -> None:
-        """Say who we are."""
-        self._send(link, self._greeter.hello(self._members.own_round, reply=reply))
+        """Send a hello on the link: what this peer is part of."""
+        self._send(link, self._admission.hello(self._members.current_round, reply=reply))
 
     def refuse(self, link: Link, reason: str) -> None:
         """Say why somebody is turned away."""
         self._send(link, wire.Refusal(rank=self._rank, reason=reason))
 
     def round(self, neighbors: Iterable[Neighbor]) -> None:
-        """Say that we are alive and at work on our round.
+        """Tell the neighbors by a heartbeat that this peer is alive, and its current round.
 
-        After a reconnect this waits until the other side's hello has been answered with the bodies that it lacks: heard
-        before them, it would mean that they cannot come.
+        After a reconnect a neighbor is told only once its hello has been answered with the bodies that it lacks: a
+        heartbeat that came before them would mean that they cannot come.
         """
         for neighbor in neighbors:
             if neighbor.link is not None and neighbor.link not in self.unanswered and neighbor.status != Status.GONE:
                 self._send(neighbor.link, self._heartbeat())
 
     def goodbye(self, reason: Literal["done", "stopped", "failed"]) -> None:
-        """Tell every neighbor that we leave."""
+        """Tell every neighbor that this peer leaves, and why."""
         for neighbor in self._members.all():
             if neighbor.link is not None and neighbor.status != Status.GONE:
                 message = wire.Goodbye(rank=self._rank, federation=self._federation, reason=reason)
@@ -69,7 +69,7 @@ class Speaker:
         )
 
     def _heartbeat(self) -> wire.Heartbeat:
-        return wire.Heartbeat(rank=self._rank, federation=self._federation, round=self._members.own_round)
+        return wire.Heartbeat(rank=self._rank, federation=self._federation, round=self._members.current_round)
 
     def _send(self, link: Link, message: wire.Message) -> bool:
         return self._transport.send(link, wire.encode(message))

@@ -6,13 +6,13 @@ import time
 
 
 class Stopwatch:
-    """Seconds since the last look."""
+    """Measures one part of a round after the other."""
 
     def __init__(self) -> None:
         self._since = time.perf_counter()
 
     def lap(self) -> float:
-        """Seconds since the last lap."""
+        """The seconds since the last call, or since the start."""
         now = time.perf_counter()
         seconds, self._since = now - self._since, now
         return seconds

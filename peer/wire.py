@@ -1,4 +1,4 @@
-"""The codec: messages to frames and back, without any I/O (sans-IO).
+"""Messages to frames and back, without any I/O.
 
 A message is one msgpack header frame followed by the raw buffers of a body, and nothing else:
 
@@ -8,12 +8,12 @@ A large body travels as several messages: its header alone, then its buffers' by
 
     [header]    [0xc1, tag, offset] [bytes]    [0xc1, tag, offset] [bytes] ...
 
-(0xc1 begins no msgpack value; the tag is of the header.) So no message is long, what came of a body can be put where
-it belongs while the rest is on its way, and a neighbor on a slow line is heard all the while.
+(0xc1 begins no msgpack value; the tag is a hash of the header.) So no message is long, the bytes of a body can be put
+in their place while others are on their way, and a neighbor on a slow line is heard all the while.
 
 `encode` and `cut` are called once per message however many neighbors get it. `decode` trusts nothing: every limit is
-checked before anything is unpacked, and what does not fit raises `ProtocolError` with the reason it is counted under.
-Nothing is ever unpickled.
+checked before anything is unpacked, and a message that does not fit raises `ProtocolError` with the reason under which
+it is counted. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Message(BaseModel):
 
 
 class Hello(_Message):
-    """Opens a connection in both directions: who speaks, where it is, and what it is part of.
+    """Opens a connection in both directions: the sender's rank, its current round, and its federation.
 
     Fields that a later version adds are ignored here, so that the handshake can name the difference in version.
     """
@@ -58,7 +58,7 @@ class Hello(_Message):
     kind: Literal["hello"] = "hello"
     protocol: int = PROTOCOL
     next_round: _Round
-    """The round the sender will complete next; older bodies are of no use to it."""
+    """The sender's current round: bodies of earlier rounds are of no use to it."""
     reply: bool = False
     """Whether this answers a hello (a reply is not answered)."""
     fingerprint: dict[str, Any]
@@ -74,18 +74,18 @@ class Body(_Message):
     round: _Round
     sizes: list[Annotated[int, Field(ge=0)]]
     buffers: tuple[Any, ...] | None = Field(default=(), exclude=True)
-    """None as long as they are still to come, in pieces."""
+    """None where the buffers follow in pieces."""
     tag: bytes = Field(default=b"", exclude=True)
-    """Marks its pieces."""
+    """Marks the body's pieces: a hash of the header."""
 
     @property
     def payload_bytes(self) -> int:
-        """Of all buffers together."""
+        """The bytes of all buffers together."""
         return sum(self.sizes)
 
 
 class Heartbeat(_Message):
-    """The sender is alive and at work on this round."""
+    """Says that the sender is alive and works on this round."""
 
     kind: Literal["heartbeat"] = "heartbeat"
     federation: bytes
@@ -93,7 +93,7 @@ class Heartbeat(_Message):
 
 
 class Goodbye(_Message):
-    """The sender leaves: its rounds are done, it was stopped, or it failed."""
+    """Says that the sender leaves: its rounds are done, it was stopped, or it failed."""
 
     kind: Literal["goodbye"] = "goodbye"
     federation: bytes
@@ -101,7 +101,7 @@ class Goodbye(_Message):
 
 
 class Refusal(_Message):
-    """Why a hello was turned away, where the other side cannot find out by comparing."""
+    """Says why a hello was turned away, where the other side cannot find the reason by comparing."""
 
     kind: Literal["refusal"] = "refusal"
     reason: Annotated[str, Field(max_length=300)]
@@ -112,7 +112,7 @@ class Piece(NamedTuple):
 
     tag: bytes
     offset: int
-    """Where they begin in all buffers together."""
+    """Where the bytes begin in all buffers together."""
     data: Buffer
 
 
@@ -154,7 +154,7 @@ def body(federation: bytes, rank: int, number: int, buffers: Sequence[Buffer]) -
 
 
 def cut(frames: Frames, piece_bytes: int | None) -> Iterator[Frames]:
-    """The messages as which a message travels: itself, or if its buffers have more bytes than that, pieces."""
+    """The messages that a body travels as: one, or if its buffers have more than `piece_bytes`, a header and pieces."""
     header, *buffers = frames
     if piece_bytes is None or size(buffers) <= piece_bytes:
         yield frames
@@ -224,7 +224,7 @@ def _unpack(header: Buffer) -> dict[str, Any]:
         fields = msgpack.unpackb(header, raw=False, strict_map_key=True)
     except Exception as error:  # msgpack raises many kinds, none of which says anything but "not msgpack"
         raise ProtocolError("malformed", f"header is not msgpack: {type(error).__name__}") from error
-    # What pydantic would answer with one error per entry is found here, with one for all.
+    # Pydantic would report each wrong entry; here the first one is enough.
     if not isinstance(fields, dict) or not fields.keys().isdisjoint({"buffers", "tag"}):
         raise ProtocolError("malformed", "header is not a message's")
     for table in (fields, fields.get("fingerprint"), fields.get("manifest")):

@@ -1,4 +1,4 @@
-"""Where a peer's tensor work runs, so that the event loop keeps answering."""
+"""Runs a peer's tensor work on threads, so that the event loop keeps answering."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class Worker:
     Args:
         executor: A daemon owns a single thread, so that thread-local and CUDA-stream state persist; peers of a
             simulation share as many threads as there are cores.
-        disk: What waits for the disk, if not the same: while one peer's checkpoint is flushed another one can train.
+        disk: Runs the jobs that wait for the disk; `executor` does if None. With another one, a peer of a simulation
+            can train while another one's checkpoint is flushed.
     """
 
     def __init__(self, executor: Executor, disk: Executor | None = None) -> None:

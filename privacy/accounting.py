@@ -34,13 +34,13 @@ _FINEST = 1e-4
 """The discretisation of privacy losses that dp-accounting takes by itself."""
 
 _LEAST_DELTA = 1e-15
-"""Of `pld`, which cuts off tails of about e^-50 and calls what is in them an infinite loss."""
+"""The least delta for `pld`, which cuts off tails of about e^-50 and counts them as an infinite loss."""
 
 _LARGEST_MU = 1e3
-"""Of `pld`: its grid would be too coarse, and nothing is private anyway."""
+"""The largest mu for `pld`: beyond it its grid would be too coarse, and nothing is private anyway."""
 
 _COARSENESS = 1e-6
-"""Of mu^2 and of mu, the scales of a loss: a finer grid would have millions of points and no better digits."""
+"""The grid's step over mu^2 and mu, the scales of a loss: a finer one has millions of points and no better digits."""
 
 
 def epsilon(
@@ -120,7 +120,7 @@ _epsilon = epsilon
 
 
 def _safe(multiplier: float, epsilon: float, reached: Callable[[float], float], step: float) -> float:
-    """The first from here on, in growing steps, that is within epsilon: a root may lie a digit below it."""
+    """The first multiplier from this one on, in growing steps, that is within epsilon: a root may be a little low."""
     while reached(multiplier) > epsilon:
         multiplier *= 1.0 + step
         step *= 2.0
@@ -129,7 +129,7 @@ def _safe(multiplier: float, epsilon: float, reached: Callable[[float], float], 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without dp-accounting's line for each Renyi order that it leaves out: fewer orders only raise the bound."""
+    """Within it dp-accounting does not log the Renyi orders that it leaves out: fewer orders only raise the bound."""
     log = logging.getLogger("absl")
     level = log.level
     log.setLevel(logging.ERROR)

@@ -23,8 +23,8 @@ class Audit:
     Attributes:
         mu: With the confidence asked for, no smaller mu can be true; 0 if nothing is proven.
         false_positives: Share of the runs of the first data set that were taken for the second.
-        false_negatives: The other way round.
-        runs: Of each data set.
+        false_negatives: Share of the runs of the second data set that were taken for the first.
+        runs: Number of runs of each data set.
     """
 
     mu: float

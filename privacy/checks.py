@@ -27,11 +27,11 @@ _EXACT = 1e-4
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at.
+    """One property of the releases that was looked at.
 
     Attributes:
         name: What it is.
-        held: Whether it is as it must be.
+        held: Whether the releases have the property.
         said: What was found.
     """
 
@@ -41,7 +41,7 @@ class Check:
 
 
 def on_grid(released: Array, step: float) -> Check:
-    """Every value is a multiple of the grid: which values are possible does not depend on the update.
+    """Check that every value is a multiple of the grid, so that the possible values do not depend on the update.
 
     Args:
         released: Values as neighbors got them, any shape.
@@ -52,7 +52,7 @@ def on_grid(released: Array, step: float) -> Check:
 
 
 def even_digits(steps: Sequence[Array]) -> Check:
-    """The last digits are as likely as each other, on each coordinate: what is below the noise is not in them.
+    """Check that the last digits are equally likely on each coordinate: they tell nothing about the update.
 
     Args:
         steps: For each data set, values in units of the grid, shape (releases, coordinates).
@@ -70,13 +70,13 @@ def even_digits(steps: Sequence[Array]) -> Check:
 
 
 def clipped(name: str, along: Array, clip_norm: float, std: float) -> Check:
-    """An update that is longer than the clip norm moves what is released by that and no more.
+    """Check that an update longer than the clip norm moves the release by the clip norm and no more.
 
     Args:
         name: What the update was like.
         along: How far each release is from its base in the update's direction, shape (releases,).
         clip_norm: C.
-        std: The noise on that.
+        std: The standard deviation of the noise on these lengths.
     """
     mean, error = float(along.mean()), std / math.sqrt(along.size)
     return Check(
@@ -87,7 +87,7 @@ def clipped(name: str, along: Array, clip_norm: float, std: float) -> Check:
 
 
 def clipped_exactly(moved: Array, clip_norm: float) -> Check:
-    """With next to no noise, no release is further from its base than the clip norm, and all are finite.
+    """Check that with next to no noise all releases are finite, and none is further from its base than the clip norm.
 
     Args:
         moved: Releases less their bases, shape (releases, coordinates).
@@ -101,17 +101,17 @@ def clipped_exactly(moved: Array, clip_norm: float) -> Check:
 
 
 def from_released(differences: Array) -> Check:
-    """Updates start from what follows from releases alone; a peer that keeps its own body without noise leaks it.
+    """Check that updates start from what follows from releases alone; a peer that keeps its own body would leak it.
 
     Args:
-        differences: Between where the peer starts and where a neighbor says that it must, any shape.
+        differences: Between the bases that the peer has and those that a neighbor computes, any shape.
     """
     apart = float(np.abs(differences).max())
     return Check("base", apart == 0.0, f"{apart:g} from what neighbors can compute")
 
 
 def charged(guarantee: Guarantee, seen: int, counted: Sequence[int], epsilons: Sequence[float]) -> Check:
-    """The ledger counts each message and says no smaller epsilon than they cost.
+    """Check that the ledger counts each message, and says no smaller epsilon than the messages cost.
 
     Args:
         guarantee: What is claimed.

@@ -1,4 +1,4 @@
-"""What client-level privacy promises: to whom, for how much noise, after how many releases. See docs/privacy.md."""
+"""The guarantee of client-level privacy, which docs/privacy.md explains: adversary, noise, releases, epsilon."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Guarantee:
         return math.sqrt(releases) / self.ratio(adversary)
 
     def epsilon(self, releases: int, adversary: Adversary | None = None) -> float:
-        """Epsilon at this delta after so many releases; the arguments are those of `mu`."""
+        """Epsilon at this guarantee's delta after so many releases; the arguments are those of `mu`."""
         return epsilon_of(self.mu(releases, adversary), self.delta)
 
     def releases(self, epsilon: float) -> int:
@@ -128,7 +128,7 @@ class Guarantee:
         return self.words_against(self.adversary)
 
     def words_against(self, adversary: Adversary) -> str:
-        """The same against either adversary."""
+        """Unit and adjacency, and both adversaries, for people."""
         adjacency = {"replace": "replace-one", "zero-out": "zero-out"}[self.adjacency]
         if adversary == "neighbor":
             return f"one peer's whole data set, against a neighbor, {adjacency}"

@@ -32,13 +32,13 @@ class Run:
     """What one run released.
 
     Attributes:
-        mechanism: A `Guarantee`'s fields; None without noise.
-        noise: How its noise was drawn.
+        mechanism: The fields of the run's `Guarantee`; None without noise.
+        noise: The way in which the noise was drawn.
         new_data: Whether the user said that its data are others than those of the runs before.
         data: SHA-256 (hex) of its data; None where nobody knows.
         rounds: In which rounds it released, in order; without noise only the first of them.
         hashes: SHA-256 (hex) of what was released in a round.
-        begun: False where not even the first line is there whole.
+        begun: Whether the first line is there, and whole.
     """
 
     mechanism: Mapping[str, Any] | None
@@ -51,23 +51,23 @@ class Run:
 
     @property
     def protects(self) -> bool:
-        """Whether its releases carry noise that cannot be taken off again."""
+        """Whether the run's releases carry noise that cannot be taken off again."""
         return self.mechanism is not None and self.noise == SCHEME
 
 
 def header(mechanism: Mapping[str, Any] | None, data: str | None, *, new_data: bool) -> dict[str, Any]:
-    """A ledger's first line."""
+    """The content of a ledger's first line."""
     noise = None if mechanism is None else SCHEME
     return {"mechanism": mechanism, "noise": noise, "data": data, "new_data": new_data, "time": now()}
 
 
 def now() -> float:
-    """Seconds since 1970."""
+    """The present time, in seconds since 1970."""
     return round(time.time(), 3)
 
 
 def read(path: Path) -> Run:
-    """A ledger; one without a whole first line has nothing in it.
+    """Read a ledger; a file without a whole first line counts as empty.
 
     Raises:
         CheckpointError: It is damaged.
@@ -132,7 +132,7 @@ def put_aside(folder: Path) -> None:
 
 
 def make_room(folder: Path) -> None:
-    """Put the ledger of the run before aside, unless it released nothing; its payloads are not needed any more."""
+    """Put the ledger of the run before aside, unless that released nothing; remove the bytes that it kept."""
     run = read_or_none(folder / LEDGER)
     if run is not None and not run.rounds:
         (folder / LEDGER).unlink()
@@ -148,7 +148,7 @@ def note_plain(folder: Path, data: str | None = None, *, new_data: bool = False)
 
 
 def read_or_none(path: Path) -> Run | None:
-    """A ledger; None where there is none, or it is damaged."""
+    """Read a ledger; None where there is none, or it is damaged."""
     try:
         return read(path)
     except (OSError, CheckpointError):
@@ -190,7 +190,7 @@ def mend(path: Path) -> None:
 
 
 def flush(folder: Path) -> None:
-    """Have the names of a folder's files on disk."""
+    """Flush the names of a folder's files to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

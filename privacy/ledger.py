@@ -1,4 +1,4 @@
-"""What one run of a peer releases, written down before anybody gets it.
+"""The releases of one run of a peer, written down before anybody gets them.
 
     rank-R/privacy/ledger.jsonl           the mechanism, then a line for each release: round, time, SHA-256 of its bytes
                                           and the ranks it may go to, flushed to disk first of all
@@ -25,9 +25,9 @@ class Ledger:
     """A private run's releases.
 
     Args:
-        folder: Where they are kept; made by `begin`, or with the first charge.
+        folder: The peer's privacy folder; made by `begin`, or with the first charge.
         mechanism: What a release is charged for; plain JSON values.
-        resume: Whether the run goes on from what is there.
+        resume: Whether the run continues the one of the ledger that is there.
         data: SHA-256 (hex) of the peer's data; None where nobody knows.
         new_data: Whether the data are others than those of earlier runs in the folder, which then do not count.
 
@@ -75,7 +75,7 @@ class Ledger:
         return number in self._rounds
 
     def released(self, number: int) -> bytes | None:
-        """The round's bytes, if they are there as they were charged."""
+        """The round's released bytes; None if they are not there as they were charged."""
         path = self._payload(number)
         if not self.charged(number) or not path.exists():
             return None
@@ -84,7 +84,7 @@ class Ledger:
         return payload if self._hashes.get(number) == _hash(payload) else None
 
     def last(self) -> bytes | None:
-        """The bytes of the latest release that has any."""
+        """The bytes of the latest release of which they are there."""
         payloads = (self.released(number) for number in sorted(self._rounds, reverse=True)[:2])
         return next((payload for payload in payloads if payload is not None), None)
 

@@ -31,10 +31,10 @@ LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class Clipped:
-    """What clipping met; for the peer's own files, never for its neighbors.
+    """What clipping found and did; for the peer's own files, never for its neighbors.
 
     Attributes:
-        norm: Length of the update before, 0 if it was not finite.
+        norm: Length of the update before clipping; 0 if it was not finite.
         clipped: Whether it was longer than the clip norm.
         finite: False if it had a NaN or an infinity and was replaced by zero.
         factor: What the update is multiplied by.
@@ -47,7 +47,7 @@ class Clipped:
 
 
 def clip(base: Vector, body: Vector, clip_norm: float) -> Clipped:
-    """How the update, body - base, is scaled down to the clip norm where it is longer; one not finite becomes zero."""
+    """How to clip the update, body - base: a longer one to the clip norm, one that is not finite to zero."""
     length = norm(base, body)
     if not math.isfinite(length):
         return Clipped(0.0, clipped=False, finite=False, factor=0.0)
@@ -72,7 +72,7 @@ def _update(base: Vector, body: Vector, here: slice) -> Values:
 
 
 def _parts(size: int) -> Iterator[slice]:
-    """Places of a size that stays in the processor's cache as float64."""
+    """Slices of a vector, each small enough to stay in the processor's cache as float64."""
     return (slice(start, start + _CHUNK) for start in range(0, size, _CHUNK))
 
 
@@ -87,7 +87,7 @@ def privatize(
     largest: float = LARGEST,
     threads: int = 1,
 ) -> tuple[Vector, Clipped]:
-    """What may be released of a body.
+    """Clip and noise a body's update, so that the body may be released.
 
     Args:
         base: Shape (parameters,); a function of released values only.
@@ -128,7 +128,7 @@ def privatize(
 
 
 def _on_grid(base: Vector, steps: Vector, step: float, largest: float) -> Vector:
-    """So many steps from the grid point next to the base, in place of the steps.
+    """Replace the steps by the values that lie so many steps from the grid point next to the base.
 
     A value of more digits than float32 has is rounded to fewer, that is to a multiple of a larger power of two.
     """

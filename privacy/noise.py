@@ -65,7 +65,7 @@ def noised(
         size: How many values there are.
         std: s, above 0.
         values: Gives x / g for a slice of them, exactly; called once for each block, from any of the threads.
-        give: Takes the k of a slice, whole numbers as float64, from any of the threads.
+        give: Called with a slice and its k, whole numbers as float64, from any of the threads.
         threads: How many work at a time; the result is the same.
     """
     stream = Keystream()
@@ -116,7 +116,7 @@ def _block(values: Values, scale: float, stream: Keystream, start: int) -> Value
 
 
 def _far(u: Words) -> NDArray[np.bool_]:
-    """Where U is far enough from 0 and 1 for float64; integers wrap around, so both ends are one interval."""
+    """Which U are far enough from 0 and 1 for float64; integers wrap around, so both ends are one interval."""
     return u + _EDGE >= np.uint64(2) * _EDGE
 
 
@@ -161,7 +161,7 @@ class _More:
         self.u, self.v, self.bits = u, v, 64
 
     def draw(self) -> None:
-        """64 bits more of each."""
+        """Draw 64 bits more of U and of V."""
         u, v = self._stream.words(self._block, 2).tolist()
         self.u, self.v, self.bits, self._block = self.u << 64 | u, self.v << 64 | v, self.bits + 64, self._block + 1
 

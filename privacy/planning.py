@@ -83,6 +83,6 @@ def drowning(ratio: float, peers: int, releases: int) -> float:
 
 
 def _up(value: float, digits: int) -> float:
-    """Rounded up to so many significant digits."""
+    """The value, rounded up to so many significant digits."""
     step = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
     return float(f"{math.ceil(value / step) * step:.{digits - 1}e}")

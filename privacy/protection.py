@@ -1,4 +1,4 @@
-"""One peer's privacy while it runs: what it has promised, spent, and may still do."""
+"""One peer's privacy while it runs: what is promised, what is spent, and whether it may release again."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def _nobody(number: int) -> Sequence[int]:
 
 @dataclass(frozen=True)
 class Protection:
-    """What protects a peer's data set.
+    """The mechanism, the ledger and the budget of one peer.
 
-    What is spent is that of all releases in the folder on these data: this run's and those of earlier runs. Gaussian
+    Every release in the folder on these data counts as spent: this run's and those of earlier runs. Gaussian
     mechanisms compose by the squares of their mu, whatever their noise.
 
     Attributes:
@@ -82,7 +82,7 @@ class Protection:
         return math.sqrt(len(run.rounds)) * sensitivity * share / mechanism.noise_std
 
     def fitting(self, planned: int) -> int:
-        """How many releases of this run the budget allows, at most so many."""
+        """The number of this run's releases that the budget allows, but at most so many."""
         if self.budget is None:
             return planned
         low, high = 0, planned + 1
@@ -97,10 +97,10 @@ class Protection:
         return self.budget is None or self.epsilon(self.ledger.releases + 1) <= self.budget
 
     def spent(self, met: Clipped | None) -> dict[str, Any]:
-        """What the peer's own files say after a round.
+        """The costs so far, as the peer's own files say them after a round.
 
         Args:
-            met: What clipping met in that round; None where nothing was released anew.
+            met: What clipping found in that round; None where nothing was released anew.
 
         Returns:
             Plain JSON values, but that an epsilon may be infinite: epsilon and delta so far, for the chosen adversary

@@ -1,4 +1,4 @@
-"""What can be read off noise that is known: is it there, everywhere, as normal as it should be, and fresh?
+"""Whether noise that is known is there, everywhere, as normal as it should be, and fresh.
 
 For an audit, which knows the update of each release and so its noise, here in units of its standard deviation. A check
 that fails is a defect, not bad luck: about one in 10^7 would be a false alarm.
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 
 def never_twice(noise: Array) -> Check:
-    """No release has the noise of another one, as it has under a seed that comes again.
+    """Check that no release has the noise of another one, which a seed that is used again would give.
 
     Args:
         noise: Shape (releases, coordinates).
@@ -28,7 +28,7 @@ def never_twice(noise: Array) -> Check:
 
 
 def enough(noise: Array) -> Check:
-    """On no coordinate is the noise weaker than it should be, nor on all together.
+    """Check that the noise is strong enough on each coordinate, and on all together.
 
     Args:
         noise: Shape (releases, coordinates).
@@ -43,7 +43,7 @@ def enough(noise: Array) -> Check:
 
 
 def by_round(noise: Array, rounds: int) -> Check:
-    """In no round is the noise weaker than in others.
+    """Check that the noise is as strong in each round as in the others.
 
     Args:
         noise: Shape (releases, coordinates), releases in their order, runs of so many rounds one after the other.
@@ -56,7 +56,7 @@ def by_round(noise: Array, rounds: int) -> Check:
 
 
 def normal(noise: Array) -> Check:
-    """Single values are normal, in body and tails.
+    """Check that single values are normally distributed, in the middle and in the tails.
 
     Args:
         noise: Any shape.
@@ -73,7 +73,7 @@ def normal(noise: Array) -> Check:
 
 
 def lengths(noise: Array) -> Check:
-    """Whole releases are as noisy as each other: squared lengths have a chi-square distribution.
+    """Check that all releases are equally noisy: their squared lengths have a chi-square distribution.
 
     Args:
         noise: Shape (releases, coordinates).
@@ -83,7 +83,7 @@ def lengths(noise: Array) -> Check:
 
 
 def unrelated(noise: Array) -> Check:
-    """The noise of one coordinate tells nothing about that of another, nor its strength.
+    """Check that the noise of a coordinate tells nothing about another's noise, nor about its strength.
 
     Args:
         noise: Shape (releases, coordinates), two coordinates or more.
@@ -100,7 +100,7 @@ def unrelated(noise: Array) -> Check:
 
 
 def forgotten(noise: Array) -> Check:
-    """No noise comes again later, moved or turned around: values do not correlate with any before them.
+    """Check that no noise comes again later, moved or turned around: values do not correlate with earlier ones.
 
     Args:
         noise: Any shape; in the order in which it was drawn.

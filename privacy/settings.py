@@ -15,7 +15,7 @@ Sparsify = Annotated[str, Field(pattern=r"^(top-k|random):[0-9.]+$")]
 
 
 class PrivacySettings(Section):
-    """What neighbors may learn, and what is done about it."""
+    """What neighbors may learn of a peer's data, and the noise that keeps the rest from them."""
 
     privacy: Literal["none", "client"] = setting(
         "none",

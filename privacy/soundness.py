@@ -17,7 +17,7 @@ _LISTED = 20
 
 
 def check_strength(noise_multiplier: float | None, target_epsilon: float | None) -> None:
-    """Refuse privacy of which nobody has said how much.
+    """Refuse privacy without a noise multiplier or a target epsilon.
 
     Raises:
         ConfigurationError: Both are None.
@@ -101,7 +101,7 @@ def check_budget(guarantee: Guarantee, target_epsilon: float | None) -> None:
 
 
 def check_said(task: str, found: Mapping[str, Sequence[str]]) -> None:
-    """Refuse to tell neighbors what was found in the data: under privacy they learn settings, and what is noised.
+    """Refuse options that were found in the peer's data: under privacy neighbors learn only settings and noised values.
 
     Args:
         task: Its name.

@@ -18,7 +18,7 @@ from dpeer.exceptions import ConfigurationError
 
 @dataclass(frozen=True)
 class Sparsifier:
-    """A rule.
+    """A rule for the coordinates that are kept.
 
     Attributes:
         rule: "none", "top-k" or "random".
@@ -51,7 +51,7 @@ class Sparsifier:
         )
 
     def count(self, size: int) -> int:
-        """How many of so many coordinates are kept, at least one."""
+        """The number of coordinates that are kept of `size`, at least one."""
         return min(size, max(1, round(self.keep * size)))
 
     def drop(self, update: NDArray[np.float32]) -> None:

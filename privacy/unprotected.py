@@ -1,4 +1,4 @@
-"""Runs without noise: that bodies left as they were is written down, for what later runs in the folder may promise."""
+"""Runs without noise: a note that bodies left as they were, because it lowers what later runs may promise."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dpeer.privacy.history import FOLDER, LEDGER, Run
 
 
 class Unprotected:
-    """A run without noise; that it has released something is written down once.
+    """A run without noise, whose first release is noted in the peer's privacy folder.
 
     Args:
-        folder: As `Ledger`'s, and so are the others.
+        folder: The peer's privacy folder.
         data: SHA-256 (hex) of the peer's data; None where nobody knows.
         new_data: Whether the data are others than those of earlier runs in the folder.
     """
@@ -29,7 +29,7 @@ class Unprotected:
             history.write(self._path, history.header(None, self._data, new_data=True))
 
     def note(self, number: int) -> None:
-        """Round `number` is about to be released without noise; that is on disk when this returns.
+        """Note that round `number` is about to be released without noise; the note is on disk when this returns.
 
         Raises:
             OSError: The disk refused; nothing may be sent.
@@ -42,7 +42,7 @@ class Unprotected:
         self._noted = True
 
     def _said(self, run: Run | None) -> bool:
-        """Whether these are the new data with which the run was begun that is gone on with before its first release."""
+        """Whether the run is resumed before its first release, and `new_data` was said when it began."""
         if run is None or run.rounds or not run.new_data:
             return False
         return run.mechanism is None and self._data is not None and run.data == self._data
@@ -59,5 +59,5 @@ def notes_releases(folder: Path) -> bool:
 
 
 def _says_it(run: Run | None, data: str | None) -> bool:
-    """Whether a ledger says that these data have left without noise."""
+    """Whether a ledger says that bodies trained on these data have left without noise."""
     return run is not None and run.mechanism is None and bool(run.rounds) and run.data == data

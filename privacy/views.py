@@ -1,4 +1,4 @@
-"""Who learns what about whom in a gossip graph: Gaussian differential privacy of every peer against every other.
+"""How much each peer of a gossip graph learns about each other: Gaussian differential privacy of every pair.
 
 Everyone releases z_j = base_j + update_j + noise_j in every round, and the next base is W z. What observer v receives
 from its in-neighbors N is therefore a linear map A of everyone's updates plus the same map of everyone's noises, so a
@@ -76,7 +76,7 @@ def views(weights: Array, rounds: int, ratio: float) -> Views:
 
 
 def work(weights: Array, rounds: int) -> tuple[float, float]:
-    """What `views` takes: multiplications, and bytes at once."""
+    """The cost of `views`: its multiplications, and the bytes that it needs at once."""
     seen = ((weights > 0.0) & ~np.eye(len(weights), dtype=bool)).sum(axis=1).astype(np.float64)
     hidden = len(weights) - 1.0 - seen
     rows, columns = seen * rounds, hidden * rounds

@@ -1,1 +1,1 @@
-"""Pages and pictures: of what runs left, and of graphs. Most modules need matplotlib, which is an extra."""
+"""Reports of runs, and pictures of runs and graphs. Most modules need matplotlib, which is an extra."""

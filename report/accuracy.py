@@ -1,4 +1,4 @@
-"""Accuracy by round, and by what was sent for it."""
+"""Pictures of accuracy by round, and by megabytes sent."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _draw_trained(axes: Axes, line: Line, measure: Measure) -> bool:
 
 
 def _every(points: int, style: int) -> tuple[int, int]:
-    """About eight markers on a line, not all lines' at one place."""
+    """Which points get markers: about eight of a line, at other places than on other lines."""
     step = max(1, points // 8)
     return style % step, step
 

@@ -1,4 +1,4 @@
-"""Which classes each peer trains on."""
+"""Pictures of the classes that each peer trains on."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def draw_classes(groups: tuple[Group, ...]) -> Section:
 
 
 def class_counts(run: Run) -> dict[int, list[int]]:
-    """Every peer's number of training samples of each class, where it says so."""
+    """Every peer's number of training samples of each class, if its summary has them."""
     found = {}
     for rank, peer in run.peers.items():
         counts = peer.summary.class_counts if peer.summary else None
@@ -97,7 +97,7 @@ def class_counts(run: Run) -> dict[int, list[int]]:
 
 
 def _mixes(groups: tuple[Group, ...]) -> list[_Mix]:
-    """Every way in which data are divided, once; of several seeds the first, which stands for the others."""
+    """Every way in which data are divided, once; the first of several seeds stands for the others."""
     found: dict[bytes, _Mix] = {}
     for group in groups:
         counts = class_counts(group.runs[0])

@@ -36,7 +36,7 @@ _MARKERS = "osD^vXP<>*hp"
 
 @dataclass(frozen=True)
 class _Style:
-    """How one graph's line looks: none of the twelve like another, even without color."""
+    """The look of one graph's line: the twelve differ from each other even without color."""
 
     number: int
 
@@ -151,7 +151,7 @@ def _grid(axes: Axes) -> None:
 
 
 def _draw_legend(figure: SubFigure, curves: list[Curve]) -> None:
-    """One for the three panels: it says of each graph what they show."""
+    """Draw a legend for the three panels, with each graph's line and figures."""
     handles = [_Style(number).line(_described(curve)) for number, curve in enumerate(curves)]
     if any(0.0 in curve.left for curve in curves):
         handles.append(

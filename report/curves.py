@@ -18,14 +18,14 @@ BAND = (10, 90)
 
 @dataclass(frozen=True)
 class Measure:
-    """What the runs are judged by.
+    """The metric that the runs are judged by.
 
     Attributes:
-        key: Its name in the files.
-        trained: The name of the same after local training, if there is one.
-        name: In words.
-        axis: With its unit.
-        most_is_best: Whether the lowest is the worst.
+        key: The metric's name in the files.
+        trained: The name of the same metric before mixing, if there is one.
+        name: The metric in words.
+        axis: The axis's title, with the unit.
+        most_is_best: Whether higher values are better.
     """
 
     key: Figure
@@ -45,7 +45,7 @@ LOSS = Measure("test_loss", None, "test loss", "test loss (the task's own unit)"
 
 
 def choose(groups: Sequence[Group]) -> Measure:
-    """Accuracy if any run has one; a regression has a loss only."""
+    """The accuracy if any run has one; else the loss, which is all that a regression has."""
     return ACCURACY if any(run.finals("accuracy") for group in groups for run in group.runs) else LOSS
 
 
@@ -79,7 +79,7 @@ def sent_by_round(group: Group) -> Curve:
 
 
 def _totals(run: Run) -> dict[int, list[float]]:
-    """What every peer has sent by the number of rounds completed, as far as all peers have come."""
+    """The bytes that each peer has sent, by the number of rounds completed, as far as all peers have come."""
     logs = [peer.entries for peer in run.peers.values() if peer.entries]
     if not logs:
         return {}
@@ -107,7 +107,7 @@ def distances(group: Group) -> list[float]:
 
 
 def distance_by_round(group: Group) -> Curve:
-    """The mean over the seeds that recorded it, and their range."""
+    """The consensus distance by round: mean and range over the seeds that recorded it."""
     series = [run.distances for run in group.runs if run.distances]
     shared = sorted(set.intersection(*(set(values) for values in series))) if series else []
     values = [[each[when] for each in series] for when in shared]

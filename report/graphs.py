@@ -1,4 +1,4 @@
-"""The graphs that the runs gossiped on, their peers colored by how they ended."""
+"""Pictures of the graphs that the runs gossiped on, with peers colored by their result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _COLORMAP = "cividis"
 
 
 def draw_graphs(groups: tuple[Group, ...], measure: Measure) -> Section:
-    """A tile for each group if they are few, else for each graph with the best group on it."""
+    """Draw a tile for each group; of many groups a tile for each graph, with the best group on it."""
     name, title = "graph", "Who gossips with whom"
     chosen = groups if len(groups) <= _TILES else _best_on_each(groups, measure)
     tiles = [(group, graph) for group in chosen if (graph := _graph(group)) is not None][:_TILES]
@@ -103,7 +103,7 @@ def _draw(axes: Axes, graph: AnyTopology, found: dict[int, float], scale: Normal
 
 
 def _graph(group: Group) -> AnyTopology | None:
-    """The graph, as its settings ask for it; None if they do not, or it cannot be built or drawn."""
+    """The graph of a run's settings; None if they name none, or it cannot be built or drawn."""
     if group.size > SIZE_LIMIT:
         return None
     settings = group.runs[0].settings

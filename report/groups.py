@@ -1,4 +1,4 @@
-"""Runs that differ in nothing but their seed are one line of a report; what differs otherwise names the lines."""
+"""Grouping runs: those that differ only in their seed are one line of a report, named by its other differences."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Group:
     """Runs that are shown as one.
 
     Attributes:
-        number: Its place in the report, from 1.
-        label: What it is called.
-        values: Its value of every setting in which groups differ, as text.
-        runs: One a seed.
+        number: The group's place in the report, from 1.
+        label: The group's name.
+        values: The group's value of every setting in which groups differ, as text.
+        runs: One run for each seed.
     """
 
     number: int
@@ -52,10 +52,10 @@ class Grouped:
     """All groups of a report.
 
     Attributes:
-        groups: In the order in which their folders were named.
-        differing: The settings in which they differ, what matters most first.
-        naming: Those of them that it takes to tell the groups apart.
-        common: The settings that they have in common, as text.
+        groups: The groups, in the order in which their folders were named.
+        differing: The settings in which the groups differ, the most telling first.
+        naming: The differing settings that are enough to tell the groups apart.
+        common: The settings that all groups have in common, as text.
     """
 
     groups: tuple[Group, ...]
@@ -69,7 +69,7 @@ def group_runs(runs: Sequence[Run], labels: Sequence[str] = ()) -> Grouped:
 
     Args:
         runs: All runs.
-        labels: What the runs of the first, second, ... folder are called; runs of different names stay apart.
+        labels: Names for the runs of the first, second, ... folder; runs of different names are not grouped.
     """
     together = [group for one in _by(runs, lambda run: _key(run, labels)) for group in _apart(one)]
     settings = [_plain(group[0]) for group in together]
@@ -106,13 +106,13 @@ def _enough(values: list[dict[str, str]], differing: Differing) -> Differing:
 
 
 def short(values: Mapping[str, str]) -> str:
-    """Values of settings in few words: names alone say what they are of, numbers do not."""
+    """Values of settings in few words: a number is named by its setting, a word needs no name."""
     bare = {"task", "partition", "algorithm", "topology"}
     return ", ".join(text if key in bare else f"{key} {text}" for key, text in values.items())
 
 
 def as_text(value: Any) -> str:
-    """A setting's value."""
+    """A setting's value as text."""
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -123,7 +123,7 @@ def as_text(value: Any) -> str:
 
 
 def _plain(run: Run) -> dict[str, Any]:
-    """What decides about its results; a run of a version that had no such setting yet did as the default does."""
+    """The settings that a run's results depend on; one that its version of dpeer did not have counts as the default."""
     known = {**_defaults(), **run.settings} if "weights" in run.settings else run.settings
     return {key: value for key, value in known.items() if key not in _ASIDE and value not in (None, {}, [])}
 
@@ -143,7 +143,7 @@ def _seed(run: Run) -> str:
 
 
 def _apart(runs: list[Run]) -> list[list[Run]]:
-    """The same seed twice is not two seeds: those of one folder stay together if that helps, else each is alone."""
+    """Split a group in which a seed occurs twice: by folder if that is enough, else into single runs."""
     if len({_seed(run) for run in runs}) == len(runs):
         return [runs]
     sources = _by(runs, lambda run: run.source)
@@ -160,7 +160,7 @@ def _by(runs: Iterable[Run], key: Any) -> list[list[Run]]:
 
 
 def _labels(together: list[list[Run]], values: list[dict[str, str]], labels: Sequence[str]) -> list[str]:
-    """What each is called: its label, what sets it apart, and its folder where that leaves two the same."""
+    """The groups' names: the label, the settings that differ, and the folder where two would be the same."""
     first = [group[0] for group in together]
     given = [labels[run.source] if run.source < len(labels) else "" for run in first]
     # A label that only one group has is enough of a name.

@@ -1,4 +1,4 @@
-"""Where a graph's peers stand when it is drawn."""
+"""The places of a graph's peers in a drawing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def segments(graph: AnyTopology, edges: list[list[int]], points: Points) -> tupl
 
 
 def _lattice(graph: AnyTopology) -> tuple[int, int] | None:
-    """Rows and columns, if those are what the graph is drawn in."""
+    """The rows and columns of a grid or torus; None for other graphs, and for a torus of one row, which is a ring."""
     rows, columns = graph.parameters.get("grid_shape", (0, 0))
     if rows * columns == 0 or (graph.name == "torus" and 1 in (rows, columns)):  # a torus of one row is a ring
         return None
@@ -69,7 +69,7 @@ def _lattice(graph: AnyTopology) -> tuple[int, int] | None:
 
 
 def _circle(size: int) -> Points:
-    """Rank 0 at the top, the others clockwise."""
+    """Places on a circle: rank 0 at the top, the others clockwise."""
     angles = math.pi / 2 - 2 * math.pi * np.arange(size) / size
     return np.stack([np.cos(angles), np.sin(angles)], axis=1)
 
@@ -80,7 +80,7 @@ def _rows_and_columns(rows: int, columns: int) -> Points:
 
 
 def _shadow_of_cube(size: int) -> Points:
-    """Every binary digit moves a peer in a direction of its own."""
+    """Places for a hypercube: every binary digit of the rank moves a peer in a direction of its own."""
     digits = np.arange(size.bit_length() - 1)
     if len(digits) <= len(_FOUR_DIRECTIONS):
         directions = np.array(_FOUR_DIRECTIONS if len(digits) == len(_FOUR_DIRECTIONS) else _DIRECTIONS[: len(digits)])
@@ -92,7 +92,7 @@ def _shadow_of_cube(size: int) -> Points:
 
 
 def _by_distance(graph: Topology) -> Points:
-    """Peers that are few edges apart stand close together."""
+    """Places for other graphs: peers that are few edges apart stand close together."""
     drawn: nx.Graph[int] = nx.Graph()
     drawn.add_nodes_from(range(graph.size))
     drawn.add_edges_from((one, other) for one, other in graph.edges)

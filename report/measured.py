@@ -1,4 +1,4 @@
-"""What a picture of graphs shows in numbers."""
+"""The numbers behind a picture of graphs."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Curve:
 
     Attributes:
         graph: The graph.
-        analysis: Its gap, and the rounds and messages it takes.
-        spectrum: The singular values of its matrix, or of a period's product, largest first.
+        analysis: The graph's gap, and the rounds and messages that agreement takes.
+        spectrum: The singular values of the graph's matrix, or of a period's product, largest first.
         left: The worst disagreement left after 0, 1, ... rounds; ends where it falls below `BOTTOM`.
     """
 
@@ -68,11 +68,11 @@ def measure(graphs: list[AnyTopology], rounds: int | None) -> Measured:
 
 
 def _enough(needed: list[float], most: float) -> float:
-    """A range in which most graphs arrive: all but the slowest quarter, which would squash the others.
+    """A range of rounds in which all graphs but the slowest quarter agree; these would squash the others.
 
     Args:
-        needed: What each graph needs.
-        most: A range not to exceed, unless no graph arrives in it.
+        needed: The rounds that each graph needs.
+        most: A range not to exceed, unless no graph agrees in it.
     """
     ordered = sorted(needed)
     typical = ordered[round(0.75 * (len(ordered) - 1))]

@@ -1,4 +1,4 @@
-"""The page of a report: HTML that needs nothing beside it."""
+"""The page of a report: HTML that needs no other file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MARK = '<meta name="generator" content="dpeer report'
 
 
 def render_page(title: str, grouped: Grouped, measure: Measure, sections: Sequence[Section]) -> str:
-    """The whole page."""
+    """The whole page as HTML."""
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     runs = [run for group in grouped.groups for run in group.runs]
     return environment.from_string(PAGE).render(

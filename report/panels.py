@@ -1,4 +1,4 @@
-"""Who is drawn beside whom: lines that can be told apart in one panel, or several panels."""
+"""Dividing groups among the panels of a picture, so that the lines of a panel can be told apart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PANELS = 12
 
 @dataclass(frozen=True)
 class Line:
-    """One group in a panel: how it looks, and what it is called there."""
+    """One group in a panel: its look and its name there."""
 
     group: Group
     style: int
@@ -37,7 +37,7 @@ class Arranged:
     """All panels of a picture.
 
     Attributes:
-        panels: Of which one line looks the same in all.
+        panels: The panels; a look means the same in all of them.
         remark: What was left out; empty if nothing was.
     """
 
@@ -46,7 +46,7 @@ class Arranged:
 
     @property
     def names(self) -> dict[int, str]:
-        """What the legend says of each style."""
+        """The legend's name of each style."""
         return {line.style: line.name for panel in self.panels for line in panel.lines}
 
     @property
@@ -56,7 +56,7 @@ class Arranged:
 
 
 def arrange(grouped: Grouped, measure: Measure) -> Arranged:
-    """One panel for few groups; for more, a panel for each value of a setting or two; else the best of them."""
+    """Arrange few groups in one panel, more in panels by a setting or two; where that is not enough, only the best."""
     groups = grouped.groups
     if len(groups) <= LINES:
         return Arranged((Panel("", tuple(Line(group, group.number - 1, group.name) for group in groups)),))

@@ -1,4 +1,4 @@
-"""How each peer ended."""
+"""Pictures of each peer's result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _JOINED = 3
 
 
 def draw_spread(groups: tuple[Group, ...], measure: Measure) -> Section:
-    """Every peer a dot, every group a line."""
+    """Draw every peer's result as a dot, with a row for each group."""
     name, title = "accuracy-per-peer", f"{measure.name.capitalize()} of every peer at the end"
     rows = [(group, [run.finals(measure.key) for run in group.runs]) for group in groups]
     rows = [(group, found) for group, found in rows if any(found)]
@@ -55,7 +55,7 @@ def draw_spread(groups: tuple[Group, ...], measure: Measure) -> Section:
 
 
 def draw_ranks(groups: tuple[Group, ...], measure: Measure) -> Section | None:
-    """The same by rank, where ranks mean the same in all runs; None where they do not, or are too many."""
+    """Draw the peers' results by rank; None where a rank is not the same peer in all runs, or there are too many."""
     if len(groups) > LINES or any(len(group.runs) > 1 for group in groups) or groups[0].size > _RANKS:
         return None
     # Who holds which data follows from these.

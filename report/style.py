@@ -1,4 +1,4 @@
-"""How the report's pictures look, and what becomes of a figure. Imports matplotlib: import this when it is needed."""
+"""The look of a report's pictures, and writing them. Imports matplotlib: import this when it is needed."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Section:
     """One part of the page.
 
     Attributes:
-        name: Its picture's file, without the ending.
-        title: Its heading.
-        caption: How to read it; why there is no picture, if there is none.
+        name: The picture's file name, without its ending.
+        title: The section's heading.
+        caption: How to read the picture; or why there is none.
         alt: The picture in words.
         png: The picture.
     """
@@ -63,7 +63,7 @@ class Section:
 
 @contextmanager
 def looks() -> Iterator[None]:
-    """Draw within this: not what the user has set for other pictures, and nothing stays set."""
+    """Within it the report's own matplotlib settings hold, instead of the user's; afterwards these are back."""
     with matplotlib.style.context(["default", _SETTINGS]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph")  # a label in letters that the font has not
         yield
@@ -120,27 +120,27 @@ def label_outer(axes: list[Axes], x: str, y: str) -> None:
 
 
 def log_ticks(axis: Axis) -> None:
-    """Powers of ten and two values between them, written as numbers: there is no math text here."""
+    """Label a logarithmic axis at powers of ten and two values between them, as plain numbers."""
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
 def tidy(axes: Axes) -> None:
-    """Pale lines behind the data, no frame."""
+    """Draw pale lines behind the data, and no frame."""
     axes.grid(color="#dddddd", lw=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def whole_rounds(axes: Axes, least: int, most: int) -> None:
-    """No half rounds on the axis, and none after the last, where something else may be drawn."""
+    """Label whole rounds only, and none after the last one, where something else may be drawn."""
     ticks = MaxNLocator(nbins=7, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1).tick_values(0, max(most, 1))
     axes.set_xticks([tick for tick in ticks if least <= tick <= most])
 
 
 def legend(figure: Figure, names: Mapping[int, str], kinds: list[Artist]) -> None:
-    """For all panels together: the kinds of lines above them, the groups below."""
+    """Draw one legend for all panels: the kinds of lines above them, the groups below."""
     groups: list[Artist] = [Line2D([], [], **look(style), label=clip(name)) for style, name in sorted(names.items())]
     if groups:
         figure.legend(handles=groups, loc="outside lower center", **_in_columns(groups))
@@ -149,7 +149,7 @@ def legend(figure: Figure, names: Mapping[int, str], kinds: list[Artist]) -> Non
 
 
 def _in_columns(handles: list[Artist]) -> dict[str, Any]:
-    """As many columns as fit beside one another; matplotlib fills them from the top, the first ones with one more."""
+    """How a legend is laid out: in as many columns as fit beside one another, filled from the top."""
     lengths = [len(str(handle.get_label())) + 9 for handle in handles]
     for columns in range(min(4, len(handles)), 1, -1):
         if sum(int(part.max()) for part in np.array_split(lengths, columns)) <= _CHARACTERS:
@@ -160,7 +160,7 @@ def _in_columns(handles: list[Artist]) -> dict[str, Any]:
 
 
 def name_rows(axes: Axes, names: list[str]) -> None:
-    """A name beside each row, in two lines where it is long."""
+    """Write a name beside each row, in two lines where it is long."""
     axes.set_yticks(range(len(names)), [wrap(clip(name, 76), 38) for name in names])
     axes.set_ylim(len(names) - 0.4, -0.6)
     tidy(axes)
@@ -182,6 +182,6 @@ def wrap(name: str, width: int) -> str:
 
 
 def clip(name: str, most: int = 64) -> str:
-    """A name that leaves room for the picture; matplotlib leaves out what begins with an underscore."""
+    """A name, cut to leave room for the picture; matplotlib would leave out one that begins with an underscore."""
     name = f" {name}" if name.startswith("_") else name
     return name if len(name) <= most else f"{name[: most - 1]}…"

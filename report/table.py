@@ -1,4 +1,4 @@
-"""The table of a report: what each group ended with, as text."""
+"""The table of a report: the results of each group, as text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Row:
 
 
 def columns(groups: Sequence[Group], measure: Measure) -> list[str]:
-    """The headings of what `rows` holds, after the label."""
+    """The headings of the columns of `rows`, without the label."""
     trained = [f"{measure.name} after local training (mean)"] if measure.trained else []
     return [
         "seeds",
@@ -77,7 +77,7 @@ def _private(groups: Sequence[Group]) -> bool:
 
 
 def _epsilon(group: Group) -> str:
-    """The largest of all peers and seeds, for a budget is no mean; against both adversaries where there are two."""
+    """The largest epsilon of all peers and seeds; against both adversaries where there are two."""
     summaries = [run.summary.privacy for run in group.runs if run.summary]
     peers = [peer.spent() for run in group.runs for peer in run.peers.values()]
     found = [spent for spent in (*summaries, *peers) if spent is not None and "epsilon" in spent]
@@ -99,7 +99,7 @@ def _over(values: Sequence[float], text: Callable[[float], str], *, spread: bool
 
 
 def _worst(group: Group, measure: Measure) -> str:
-    """Of all seeds the worst peer, and which it is."""
+    """The worst peer of all seeds: its value and its rank."""
     found = [(run, *measure.worst(values)) for run in group.runs if (values := run.finals(measure.key))]
     if not found:
         return NONE

@@ -1,4 +1,4 @@
-"""One graph drawn: its peers, and its edges or those of its first rounds. Imports matplotlib, which is an extra."""
+"""Drawing one graph: its peers, and its edges or those of its first rounds. Imports matplotlib, which is an extra."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def draw_tile(axes: Axes, graph: AnyTopology, color: str) -> None:
 
 
 def named(name: str) -> str:
-    """A graph's name, cut where a file's would reach into what stands beside it."""
+    """A graph's name, cut where a file's name would be too long."""
     return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
 
 
@@ -110,7 +110,7 @@ def _draw_peers(axes: Axes, points: Points, color: str) -> None:
 
 
 def _details(graph: AnyTopology) -> str:
-    """What it was drawn from."""
+    """The options that the graph was made with, and what else has to be known to read the drawing."""
     found = []
     for key, value in graph.parameters.items():
         if key == "grid_shape":

@@ -1,4 +1,4 @@
-"""Bytes by round, and how far apart the peers' bodies are."""
+"""Pictures of bytes by round, and of the distance between the peers' bodies."""
 
 from __future__ import annotations
 

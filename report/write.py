@@ -1,4 +1,4 @@
-"""Make a report: read, draw, and write the page and its pictures. Imports matplotlib and Jinja2."""
+"""Making a report: read the runs, draw, and write the page with its pictures. Imports matplotlib and Jinja2."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def draw(grouped: Grouped, measure: Measure) -> list[Section]:
 
 
 def _title(grouped: Grouped) -> str:
-    """What all have in common."""
+    """The page's title: what all groups have in common."""
     common = {key: grouped.common.get(key) for key in ("algorithm", "task", "partition", "topology", "size")}
     words = [value for key, value in common.items() if value and key not in ("size", "partition")]
     peers_ = [f"{common['size']} peers"] if common["size"] else []

@@ -11,7 +11,7 @@ EPSILONS = ("epsilon", "epsilon_neighbor", "epsilon_aggregate")
 
 
 def cost(privacy: Mapping[str, Any]) -> str:
-    """What releases have cost (`Learner.privacy`), in few words; where averages are noised, against both adversaries.
+    """The costs of releases (`Learner.privacy`) in few words; where averages are noised, against both adversaries.
 
     An epsilon that is infinite, or None as JSON has it, is no bound at all.
     """
@@ -33,7 +33,7 @@ def worst(spent: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
 
 
 def privacy_line(spent: Mapping[str, Any]) -> str:
-    """What a run has cost in words: whose data, against whom, and how much."""
+    """The costs of a run's releases as a line: the protected unit, the adversary, epsilon and delta."""
     line = f"privacy of {spent['guarantee']}: {cost(spent)} at delta {spent['delta']:g}"
     line += f" after {spent['releases']} releases"
     if spent.get("released_without_noise"):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 SUMMARY = "summary.json"
-"""In a run folder: what all peers came to. In a rank's folder: what this peer came to."""
+"""In a run folder: the results of all peers. In a rank's folder: the results of this peer."""
 
 METRICS = "metrics.jsonl"
 """In a rank's folder: a line for each round."""
@@ -22,7 +22,7 @@ DISAGREEMENT = "disagreement.jsonl"
 
 
 def rank_folder(out: Path, rank: int) -> Path:
-    """Where one peer keeps its files."""
+    """One rank's folder in a run folder."""
     return out / f"rank-{rank}"
 
 

@@ -1,4 +1,4 @@
-"""Which runs a folder holds."""
+"""Finding the runs in folders."""
 
 from __future__ import annotations
 
@@ -49,6 +49,6 @@ def _search(folder: Path, deep: int) -> Iterator[Run]:
 
 
 def _natural(path: Path) -> list[tuple[int, str]]:
-    """cell-2 before cell-10."""
+    """A sort key by which cell-2 comes before cell-10."""
     spaced = "".join(c if c.isascii() and c.isdigit() else f" {c} " for c in path.name)
     return [(int(part), "") if part.isascii() and part.isdigit() else (-1, part) for part in spaced.split()]

@@ -20,11 +20,11 @@ class _Dataclass(Protocol):
 
 
 class Keys:
-    """What a JSON object says. Derive a dataclass with fields made by `said`; other keys are left out."""
+    """Values of a JSON object. Derive a dataclass with fields made by `said`; other keys are left out."""
 
     @classmethod
     def of(cls, content: Mapping[str, Any]) -> Self:
-        """What the object says; of a key that is missing or damaged, what null says."""
+        """Read an object; a key that is missing or damaged is read as null is."""
         return cls(**{name: read(content.get(name)) for name, read in _readers(cast(Any, cls))})
 
 

@@ -49,7 +49,7 @@ class Line(Keys):
 
     @property
     def has_diverged(self) -> bool:
-        """Whether the training loss was not finite.
+        """Whether training has diverged: its loss was not finite.
 
         A line of an older dpeer does not say it: there a round that the peer took part in and that has no loss
         diverged.

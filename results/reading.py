@@ -1,4 +1,4 @@
-"""A run's folder, read whatever state it is in: what is damaged is left out, and counted."""
+"""Reading a run folder in any state: damaged parts are left out, and counted."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def read_run(folder: Path) -> Run | None:
 
 
 def read_run_summary(folder: Path) -> RunSummary | None:
-    """What all peers of the run in a folder came to; None if nothing says it."""
+    """The summary of all peers of the run in a folder; None if there is none."""
     content = read_object(folder / SUMMARY)
     # One without these is another program's file of this name.
     return RunSummary.of(content) if {"algorithm", "size"} <= content.keys() else None
 
 
 def read_peer_summary(folder: Path) -> PeerSummary | None:
-    """What the peer came to whose folder this is; None if nothing says it (yet)."""
+    """The summary of the peer whose folder this is; None if there is none (yet)."""
     content = read_object(folder / SUMMARY)
     return PeerSummary.of(content) if content else None
 
@@ -111,7 +111,7 @@ def _read_peer(folder: Path, rank: int) -> Peer | None:
 
 
 def _settings(summary: RunSummary | None, peers: Mapping[int, Peer]) -> dict[str, Any]:
-    """What a run was run with, by its summary or the first peer's."""
+    """A run's settings, from its summary or the first peer's."""
     own = (peer.summary for peer in peers.values() if peer.summary is not None)
     first = summary if summary is not None and summary.settings else next(own, summary)
     # The partition in the settings is null where the task chose it; the summary has the one that was used.

@@ -1,4 +1,4 @@
-"""What a peer notes of a round: one line of metrics.jsonl."""
+"""A peer's record of a round: one line of metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class RoundRecord:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON values: a number that is not finite becomes None; whether training has diverged stands beside."""
+        """Plain JSON values: numbers that are not finite become None, and `diverged` tells whether the loss was one."""
         diverged = self.train_loss is not None and not math.isfinite(self.train_loss)
         plain: dict[str, Any] = finite(asdict(self)) | {"diverged": diverged}
         return plain

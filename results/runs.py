@@ -1,4 +1,4 @@
-"""What is known of one run."""
+"""One run, as its files tell."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PEERS = 10**6
 
 @dataclass(frozen=True)
 class Peer:
-    """What one peer left.
+    """The files that one peer left.
 
     Attributes:
         rank: Its rank.
@@ -40,12 +40,12 @@ class Peer:
         return next((value for value in found if value is not None), None)
 
     def spent(self) -> Mapping[str, Any] | None:
-        """What its releases have cost at the end; None without privacy."""
+        """The costs of the peer's releases at the end; None without privacy."""
         left = (self.summary, *reversed(list(self.entries.values())))
         return next((one.privacy for one in left if one is not None and one.privacy is not None), None)
 
     def sent(self) -> int:
-        """Bytes sent in all."""
+        """The bytes that the peer sent in the whole run."""
         if self.summary is not None and self.summary.bytes_sent is not None:
             return self.summary.bytes_sent
         return sum(line.bytes_sent or 0 for line in self.entries.values())
@@ -59,7 +59,7 @@ class Run:
         folder: Where it is.
         summary: Its summary.json; None if there is none, or it is an earlier part's.
         settings: What it was run with, as far as it is known.
-        peers: Those that left something, by rank.
+        peers: The peers that left files, by rank.
         status: done, stopped, failed or unfinished.
         notes: What is wrong with the files, a sentence each.
         distances: Consensus distance by round, where it was recorded.
@@ -84,7 +84,7 @@ class Run:
 
     @cached_property
     def completed(self) -> int:
-        """Rounds that every peer that left something has completed."""
+        """The number of rounds that every peer with files has completed."""
         return min((max(peer.entries, default=-1) + 1 for peer in self.peers.values()), default=0)
 
     def finals(self, figure: Figure) -> dict[int, float]:
@@ -104,7 +104,7 @@ class Run:
     def by_round(self, figure: Figure) -> dict[int, list[float]]:
         """A figure of all peers in every round that at least half of them report: fewer say little of the rest.
 
-        Of a run that goes on, only rounds that all have completed: the quick ones may be the better ones.
+        Of a run that goes on, only rounds that all have completed count: the quick peers may be the better ones.
         """
         found: dict[int, list[float]] = {}
         for peer in self.peers.values():
@@ -116,13 +116,13 @@ class Run:
 
     @cached_property
     def bytes_sent(self) -> int:
-        """By all peers together."""
+        """The bytes that all peers sent together."""
         said = self.summary.bytes_sent if self.summary else None
         return sum(peer.sent() for peer in self.peers.values()) if said is None else said
 
     @cached_property
     def wall_seconds(self) -> float | None:
-        """Of the whole run; of its slowest peer if that is all that is known."""
+        """The seconds that the whole run took; those of its slowest peer if that is all that is known."""
         if self.summary is not None and self.summary.wall_seconds is not None:
             return self.summary.wall_seconds
         peers = [peer.summary.wall_seconds for peer in self.peers.values() if peer.summary]

@@ -27,7 +27,7 @@ def _status(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Summary(Keys):
-    """What both say. None is what the file does not say, or what is not finite."""
+    """The keys that both kinds have. None stands for a key that is missing, and for a number that is not finite."""
 
     status: str = said(_status)
     """done, stopped or failed; an older version wrote a summary only of a run that was done."""
@@ -37,7 +37,7 @@ class Summary(Keys):
     task: str | None = said(text)
     partition: str | None = said(text)
     rounds: int | None = said(whole)
-    """How many there were to be."""
+    """The number of rounds that were planned."""
     seed: int | None = said(total)
     spectral_gap: float | None = said(number)
     body_parameters: int | None = said(total)
@@ -47,13 +47,13 @@ class Summary(Keys):
     epsilon: float | None = said(number)
     delta: float | None = said(number)
     privacy: Mapping[str, Any] | None = said(table)
-    """What releases have cost; None without privacy."""
+    """The costs of the releases; None without privacy."""
     settings: Mapping[str, Any] = said(table_or_empty)
 
 
 @dataclass(frozen=True)
 class PeerSummary(Summary):
-    """What one peer came to: summary.json in its folder."""
+    """One peer's results: summary.json in its rank's folder."""
 
     completed_rounds: int | None = said(whole)
     kept_round: int | None = said(whole)
@@ -72,7 +72,7 @@ class PeerSummary(Summary):
 
 @dataclass(frozen=True)
 class RunSummary(Summary):
-    """What all peers came to: summary.json in the run's folder. What is a tuple is by rank."""
+    """The results of all peers: summary.json in the run folder. Tuples are by rank."""
 
     completed_rounds: tuple[int | None, ...] = said(wholes_by_rank)
     """None for a peer that left no summary."""

@@ -23,7 +23,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _SECONDS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 _MOST = 1e15
-"""Of bytes, and of bits per second: beyond it somebody has mistyped a unit."""
+"""The most bytes, and the most bits per second: beyond that somebody has mistyped a unit."""
 
 _LONGEST = 1e9
 """Seconds: thirty years."""
@@ -115,12 +115,12 @@ def _factor(prefix: str | None) -> int:
 
 
 def number(value: float | None) -> str:
-    """Four decimals, or a dash."""
+    """A number with four decimals; a dash for None."""
     return "-" if value is None else f"{value:.4f}"
 
 
 def size(count: int) -> str:
-    """Bytes for people: 1.2 MB (powers of ten)."""
+    """A number of bytes for people: 1.2 MB (powers of ten)."""
     value = float(count)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000:

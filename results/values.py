@@ -1,4 +1,4 @@
-"""Values out of a file that may be damaged, or another version's: of the type they should have, or None."""
+"""Reading values of a file that may be damaged or another version's: each has its type, or becomes None."""
 
 from __future__ import annotations
 

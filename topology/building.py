@@ -1,4 +1,4 @@
-"""The one way to a topology: by name."""
+"""Building a topology by its name, which is the one way to make one."""
 
 from __future__ import annotations
 

@@ -41,14 +41,14 @@ class Terms:
 
     Attributes:
         size: The number of peers.
-        body_bytes: Of one message.
+        body_bytes: The bytes of one message.
         bandwidth: Bits per second that a peer can send, and receive at the same time.
-        train_seconds: For training, every round.
-        latency: Seconds, once a round.
+        train_seconds: Seconds of training in a round.
+        latency: Seconds of delay in a round.
         max_degree: The most messages that a peer may send or receive in a round; None for any number.
         weights: The weights rule.
         graph_seed: What random graphs are drawn from.
-        rounds: Of the run in which partners are counted.
+        rounds: The rounds of the run, in which partners are counted.
     """
 
     size: int
@@ -64,7 +64,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A graph that is not ranked: which, why, and why in a few words that it may share with others."""
+    """A graph that is not ranked: its name, the reason, and the reason in a few words, by which graphs are grouped."""
 
     topology: str
     reason: str
@@ -73,7 +73,7 @@ class LeftOut:
 
 
 def choices(name: str, terms: Terms) -> tuple[list[dict[str, Any]], list[LeftOut]]:
-    """The options to try this graph with; where there are none, why."""
+    """The options to try this graph with, or why there are none to try."""
     if name not in CHOOSING:
         return [{}], []
     if terms.size < 4:
@@ -92,7 +92,7 @@ def choices(name: str, terms: Terms) -> tuple[list[dict[str, Any]], list[LeftOut
 
 
 def too_many(name: str, options: dict[str, Any], count: int, terms: Terms) -> LeftOut:
-    """One in which a peer has `count` messages in a round, which is more than was allowed."""
+    """A graph left out because a peer has `count` messages in a round, which is more than was allowed."""
     return LeftOut(
         name,
         f"a peer sends or receives {count} messages in a round, more than --max-degree {terms.max_degree}",
@@ -102,6 +102,6 @@ def too_many(name: str, options: dict[str, Any], count: int, terms: Terms) -> Le
 
 
 def impossible(name: str, options: dict[str, Any], error: TopologyError) -> LeftOut:
-    """One that does not exist, for the reason that `build` gives."""
+    """A graph left out because it does not exist, for the reason that `build` gives."""
     said = str(error)
     return LeftOut(name, said, next((short for words, short in _WHY if words in said), said), options)

@@ -86,7 +86,7 @@ class ChangingTopology:
 
     @cached_property
     def digest(self) -> str:
-        """A short hash of what all peers must have drawn alike: the edges of a period."""
+        """A short hash of the edges of a period, which all peers must have drawn alike."""
         edges = [self.edges_at(number) for number in range(self.period)]
         return hashlib.sha256(json.dumps(edges).encode()).hexdigest()[:16]
 

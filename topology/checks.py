@@ -57,7 +57,7 @@ def check_averages(matrix: Matrix, *, columns: bool = True) -> None:
 
 
 def parts_of(matrix: Matrix) -> int:
-    """Into how many groups of peers, each reaching all of itself, a matrix falls: 1 if it connects everyone."""
+    """The number of groups of peers that reach each other through a matrix: 1 if it connects everyone."""
     parts, _ = connected_components(matrix, directed=True, connection="strong")
     return int(parts)
 

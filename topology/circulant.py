@@ -23,11 +23,11 @@ _CANDIDATES = 64
 
 @dataclass(frozen=True, eq=False)
 class Circulant:
-    """W[i, j] = `weight` where j sends to i, and on the diagonal what is left to one.
+    """A mixing matrix: W[i, j] is `weight` where j sends to i, and the diagonal is what a row lacks to one.
 
     Attributes:
-        steps: Who sends to whom.
-        weight: The weight of everyone heard; `weight` times the number of steps is at most one.
+        steps: The graph: which peers send to which.
+        weight: The weight of each neighbor; `weight` times the number of steps is at most one.
     """
 
     steps: Steps
@@ -51,7 +51,7 @@ class Circulant:
         return matrix
 
     def eigenvalues(self) -> NDArray[np.complex128]:
-        """All of W's, (size,); the first is the one that belongs to agreement."""
+        """All eigenvalues of W, (size,); the first belongs to the vectors in which all peers agree."""
         kernel = np.zeros(self.size)
         kernel[self.steps.steps] = self.weight
         kernel[0] = 1.0 - len(self.steps.steps) * self.weight

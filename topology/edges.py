@@ -1,4 +1,4 @@
-"""What a graph is drawn from, and the two forms in which it is handed to the weights: links, or steps.
+"""What a graph is drawn from, and its two forms, from which weights are computed: links, or steps.
 
 Nodes are the ranks 0..size-1. A graph in which all peers do the same, only from their own place, is a set of
 `Steps`, from which everything about it follows without ever writing its edges down (a complete graph of 100,000
@@ -85,11 +85,11 @@ class Steps:
 
     @classmethod
     def of(cls, size: int, steps: Any, *, directed: bool = False) -> Steps:
-        """From any steps, modulo size."""
+        """The graph of any steps, taken modulo size."""
         return cls(size, np.unique(np.asarray(steps, dtype=np.int64) % size), directed)
 
     def links(self) -> Links:
-        """The same graph, edge by edge."""
+        """The same graph as a list of its edges."""
         sender = np.repeat(np.arange(self.size), len(self.steps))
         receiver = (sender + np.tile(self.steps, self.size)) % self.size
         once = slice(None) if self.directed else sender < receiver

@@ -1,4 +1,4 @@
-"""One mixing matrix, asked from both ends: a receiver's row, and to whom a peer sends."""
+"""A mixing matrix as receivers and senders see it: a receiver's row, and the ranks that a peer sends to."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Exchange:
         )
 
     def edges(self, *, directed: bool) -> list[list[int]]:
-        """Sorted [i, j] with i < j, or sorted [sender, receiver] when directed."""
+        """The edges: sorted [i, j] with i < j, or sorted [sender, receiver] when directed."""
         receiver, sender = self.matrix.nonzero()
         kept = sender != receiver if directed else sender < receiver
         edges = np.stack([sender[kept], receiver[kept]], axis=1)

@@ -75,10 +75,11 @@ def fastest_weights(graph: Links) -> NDArray[np.float64]:
 
 
 def _on_grid(graph: Links, found: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The weights as multiples of 2^-20, so that nobody gives away more than everything.
+    """The weights rounded to multiples of 2^-20, so that the weights around a peer still sum to at most one.
 
-    What is a multiple, as the simple fractions of symmetric graphs are, must not fall beside it on another machine: the
-    step is between two, nearer to the upper one, for what is rounded up is taken back where it is too much.
+    A weight that should be a multiple, as the simple fractions of symmetric graphs are, must become that very one on
+    every machine, also if the solver's last digits are a little low. So weights are rounded up within a quarter below a
+    multiple, and down elsewhere; where this makes too much of the weights around a peer, they are lowered again.
     """
     units = np.floor(found * _UNITS + 0.25).astype(np.int64)
     ends = np.concatenate([graph.sender, graph.receiver])

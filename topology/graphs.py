@@ -79,7 +79,7 @@ GRAPHS: dict[str, Callable[[Request], Drawing]] = {
 
 
 def powers_of_two(size: int) -> list[int]:
-    """1, 2, 4, ... below `size`: ceil(log2 size) of them."""
+    """The powers of two below `size`, from 1: ceil(log2 size) of them."""
     return [1 << k for k in range((size - 1).bit_length())]
 
 

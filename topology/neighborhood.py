@@ -1,4 +1,4 @@
-"""What one peer needs to know about the graph: whom it hears, whom it tells, and with which weights.
+"""What one peer needs to know about the graph: its neighbors, and the weights of those that send to it.
 
 These are the only types the round loop sees. A graph that is the same in every round, one that changes
 with the round, and no graph at all (`Isolated`) answer the same two questions, `Graphs.at` and
@@ -53,9 +53,9 @@ class Row(Mapping[int, float]):
         return f"Row({self._rank}, {self._weights})"
 
     def restricted_to(self, received: Collection[int]) -> Row:
-        """The row to mix with when only some neighbors were heard.
+        """The row to mix with when only some neighbors' bodies came.
 
-        The weight of everyone missing goes to the receiver itself, so that the row still sums to one.
+        The weight of a neighbor whose body did not come goes to the receiver itself, so that the row still sums to one.
 
         Args:
             received: Ranks heard this round. The receiver counts as heard, listed or not; ranks
@@ -80,7 +80,7 @@ class Neighborhood:
 
     Attributes:
         rank: The peer.
-        row: Its row of the mixing matrix, for when everyone is heard.
+        row: The peer's row of the mixing matrix, for a round in which all in-neighbors' bodies come.
         in_neighbors: The ranks it receives from in this round, sorted.
         out_neighbors: The ranks it sends to in this round, sorted.
         active: Whether the peer takes part in the round at all; one that sits out neither trains nor exchanges.
@@ -134,7 +134,7 @@ class Isolated:
         return Neighborhood(rank, Row(rank, {rank: 1.0}), (), ())
 
     def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
-        """See `Graphs.connections`; nobody."""
+        """See `Graphs.connections`; here there are none."""
         check_rank(rank, self.size)
         return ()
 

@@ -76,7 +76,7 @@ class Participation:
         return 1.0 if count == size else count * (count - 1) / (size * (size - 1))
 
     def taking_part(self, number: int) -> frozenset[int]:
-        """Who takes part in round `number` (from 0); the same on every peer."""
+        """The ranks that take part in round `number` (from 0); the same on every peer."""
         return _drawn(self.seed, number, self.size, self.count)
 
     def at(self, number: int, rank: int) -> Neighborhood:
@@ -102,7 +102,7 @@ class Participation:
     def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
         """Every rank that `rank` may send to or receive from in rounds 0 to `rounds` - 1, sorted.
 
-        Those of the graphs themselves, whoever takes part: a superset does no harm, and for a graph that stays the same
+        These are the connections of the graphs themselves, whoever takes part. Too many do no harm: on a fixed graph
         a run resumed with more rounds has the links that it needs. The cost is an idle link to each neighbor never met.
 
         Raises:
@@ -113,7 +113,7 @@ class Participation:
 
 @lru_cache(maxsize=_KEPT)
 def _drawn(seed: int, number: int, size: int, count: int) -> frozenset[int]:
-    """`count` of 0..size-1, without replacement."""
+    """`count` different ranks of 0..size-1, drawn at random."""
     # The word keeps the stream apart from the graphs' (`generator_of`): with theirs, who is drawn would depend on who
     # is joined to whom, and pairs of a matching would take part together more often than others.
     generator = random.Random(f"participation {seed} {number}")  # noqa: S311 - public on purpose

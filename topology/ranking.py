@@ -34,11 +34,11 @@ class Ranked:
         size: The number of peers.
         sends: The most messages that a peer sends in one round.
         receives: The most messages that a peer receives in one round.
-        partners: The most peers that any one is connected to in the run.
+        partners: The most peers that any peer is connected to in the run.
         rounds: Rounds of gossip until disagreement is a thousandth.
-        seconds_per_round: How long one takes.
-        seconds: How long all of them take.
-        bytes_sent: The most that any peer sends in all of them.
+        seconds_per_round: How long one round takes.
+        seconds: How long all these rounds take.
+        bytes_sent: The most bytes that any peer sends in all these rounds.
         doubly_stochastic: Whether the average over the peers is kept.
     """
 
@@ -56,7 +56,7 @@ class Ranked:
 
 
 def rank(terms: Terms) -> tuple[list[Ranked], list[LeftOut]]:
-    """Every graph there is for these terms, the soonest done first, and those that there are not.
+    """Every graph that suits these terms, the soonest done first, and the graphs that are left out.
 
     Raises:
         ConfigurationError: The terms suit no graph at all.
@@ -78,7 +78,7 @@ def rank(terms: Terms) -> tuple[list[Ranked], list[LeftOut]]:
 
 
 def best(ranked: list[Ranked]) -> Ranked:
-    """The soonest done that keeps the average; among equals one that is not drawn at random.
+    """The graph that is done soonest and keeps the average; among equals one that is not drawn at random.
 
     There is always one: one-peer-exponential has every size, any weights and one message a round.
     """
@@ -154,5 +154,5 @@ def _partners(topology: AnyTopology, rounds: int) -> int:
 
 
 def _plain(seconds: float) -> float:
-    """Without the last digits, which depend on the order of multiplication: equal times must tie."""
+    """The time without its last digits, which depend on the order of multiplication: equal times must tie."""
     return float(f"{seconds:.12g}")

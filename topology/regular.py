@@ -16,7 +16,7 @@ from dpeer.topology.edges import Links, Ranks
 
 
 def shuffled(count: int, generator: random.Random) -> Ranks:
-    """0..count-1 in random order."""
+    """The numbers 0..count-1 in random order."""
     place = np.uint64(count.bit_length())
     # Random numbers that end in their place: once they are sorted the places are shuffled, and no two are equal.
     drawn = _bits(count, generator) << place | np.arange(count, dtype=np.uint64)
@@ -24,7 +24,7 @@ def shuffled(count: int, generator: random.Random) -> Ranks:
 
 
 def cycle(size: int, generator: random.Random) -> Links:
-    """Everyone on one circle, in random order."""
+    """A graph in which all peers form one circle, in random order."""
     order = shuffled(size, generator)
     return Links(size, order, np.roll(order, -1))
 
@@ -46,7 +46,7 @@ def paired(size: int, degree: int, generator: random.Random) -> Links:
 
 
 def others(size: int, count: int, generator: random.Random) -> Ranks:
-    """For everyone `count` different others, (size, count): Floyd's way, for all peers at once.
+    """For each peer `count` different other peers, (size, count), by Floyd's algorithm for all peers at once.
 
     Bentley and Floyd, "A sample of brilliance", 1987.
     """

@@ -1,6 +1,6 @@
 """Graphs that change with the round, by name, each drawn anew from the round's number and a public seed.
 
-A new one is one function from a `Request` to a `Plan` and one line in `CHANGING`.
+A new graph is one function from a `Request` to a `Plan` and one line in `CHANGING`.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def random_matching(request: Request) -> Plan:
 
 
 def fresh_neighbors(request: Request) -> Plan:
-    """In every round a new random graph in which everyone has `fresh_neighbors` neighbors; connected from 2 on."""
+    """Each round has a new random graph in which everyone has `fresh_neighbors` neighbors; connected from 2 on."""
     size, degree, seed = request.size, request.fresh_neighbors, request.graph_seed
     check_regular("fresh-neighbors", "K", degree, size)
 
@@ -109,7 +109,7 @@ CHANGING: dict[str, Callable[[Request], Plan]] = {
 
 
 def _draw_fresh(size: int, degree: int, generator: random.Random) -> Links:
-    """Many are drawn in a run: the quick ways where they suit, which is not among few peers or most of them."""
+    """One draw, perhaps not connected, by a quick way where it suits: for many peers with few neighbors each."""
     if size < _MANY or 4 * degree > size:
         return Links.of(draw_regular(size, degree, generator))
     return cycle(size, generator) if degree == 2 else paired(size, degree, generator)

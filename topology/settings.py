@@ -22,7 +22,7 @@ FreshNeighbors = Annotated[str, BeforeValidator(_as_text), Field(pattern=r"^(dir
 
 
 class GraphSettings(Section):
-    """Who gossips with whom, and with which weights."""
+    """Which peers gossip with each other, and with which weights."""
 
     topology: str = setting(
         "ring",

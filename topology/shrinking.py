@@ -1,6 +1,6 @@
 """How much disagreement is left after so many rounds of a graph that changes.
 
-That is the norm ||(I - J) W_(t-1) ... W_0 (I - J)||, here 0 where it is no more than rounding.
+The disagreement is the norm ||(I - J) W_(t-1) ... W_0 (I - J)||; values no larger than rounding errors count as 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PATIENCE = 10_000
 
 
 class Shrinking(Protocol):
-    """The norm by the number of rounds."""
+    """The disagreement left, as that norm, after any number of rounds."""
 
     def after(self, rounds: int) -> float:
         """The norm after `rounds` rounds, so exact that one minus it has a relative error below 1e-6."""

@@ -122,7 +122,7 @@ def analyse(topology: Topology | ChangingTopology) -> Analysis:
 
 
 def spectral_gap(topology: Topology | ChangingTopology) -> float:
-    """Only the gap of what `analyse` finds."""
+    """The spectral gap alone, as `analyse` finds it."""
     if isinstance(topology, ChangingTopology):
         return 1.0 - shrinking(topology).after(topology.period)
     return _gap(topology.mixing)
@@ -156,7 +156,7 @@ def spectrum(topology: Topology | ChangingTopology) -> NDArray[np.float64]:
 
 
 def _gap(mixing: Circulant | Matrix) -> float:
-    """1 - ||W - J|| of a W that is circulant or symmetric."""
+    """The gap 1 - ||W - J|| of a W that is circulant or symmetric."""
     if isinstance(mixing, Circulant):
         return mixing.gap()
     others = csr_array(mixing - diags_array(mixing.diagonal()))

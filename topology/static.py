@@ -58,12 +58,12 @@ class Topology:
 
     @property
     def edges(self) -> list[list[int]]:
-        """Sorted [i, j] with i < j, or sorted [sender, receiver] when directed."""
+        """The edges: sorted [i, j] with i < j, or sorted [sender, receiver] when directed."""
         return self._exchange.edges(directed=self.directed)
 
     @cached_property
     def digest(self) -> str:
-        """A short hash of what all peers must have drawn alike: the edges, and weights that a solver found."""
+        """A short hash of the edges, and of weights that a solver found; it must be equal on all peers."""
         solved = self.matrix.data.tobytes() if self.weights_rule == "fastest" else b""
         return hashlib.sha256(json.dumps(self.edges).encode() + solved).hexdigest()[:16]
 

@@ -118,7 +118,7 @@ def mix(graph: Links | Steps, rule: str, name: str) -> Circulant | Matrix:
     """The mixing matrix of a graph. Directed ones take equal weights, the only ones that are defined on them.
 
     Args:
-        graph: Undirected, or everyone in it hears equally many.
+        graph: A graph that is undirected, or in which all peers have equally many in-neighbors.
         rule: One of `WEIGHT_RULES`.
         name: What the graph is called in errors.
 
@@ -139,7 +139,7 @@ def mix(graph: Links | Steps, rule: str, name: str) -> Circulant | Matrix:
 
 
 def matrix_of(mixing: Circulant | Matrix) -> Matrix:
-    """The mixing matrix, written down."""
+    """The mixing matrix as a sparse matrix, also where it is a circulant."""
     return mixing.matrix if isinstance(mixing, Circulant) else mixing
 
 
@@ -148,7 +148,7 @@ def filled(graph: Links, weight: NDArray[np.float64]) -> Matrix:
 
     Args:
         graph: The edges.
-        weight: Of each edge, (edges,). Edges of weight 0 are left out: nothing need travel over them.
+        weight: The weight of each edge, (edges,). Edges of weight 0 are left out: nothing need travel over them.
     """
     others = _exchanged(graph, weight)
     rest = 1.0 - row_sums(others)

@@ -32,7 +32,7 @@ def augmented(augment: Augment, inputs: Any, generator: np.random.Generator) -> 
 
 
 def _kinds(inputs: Any) -> list[tuple[object, ...]]:
-    """Shape, type and device of every tensor, in order; else what there is instead."""
+    """Shape, type and device of every tensor in order; of any other value its type."""
     found: list[tuple[object, ...]] = []
 
     def note(tensor: Tensor) -> Tensor:

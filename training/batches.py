@@ -39,7 +39,7 @@ def batch_order(count: int, seed: int, rank: int, number: int, phase: Phase, epo
 
 
 def _key(phase: Phase) -> int:
-    """What stands for a phase in the key of a stream; a hash has 64 bits, the first one set, and so is no other."""
+    """A phase as a number in the key of a stream; the hash of a name has 64 bits, the first set, as no other has."""
     known = _PHASES.get(phase)
     if known is not None:
         return known
@@ -47,7 +47,7 @@ def _key(phase: Phase) -> int:
 
 
 def augmenting(seed: int, rank: int, number: int, phase: Phase, epoch: int) -> np.random.Generator:
-    """What an epoch's minibatches are augmented with, in their order; arguments as in `batch_order`."""
+    """The generator that an epoch's minibatches are augmented with; arguments as in `batch_order`."""
     return stream(seed, Purpose.AUGMENT, rank, number, _key(phase), epoch)
 
 
@@ -87,7 +87,7 @@ class Batches:
             self._tensors, self._rows = dataset.tensors, rows
 
     def _settle(self) -> None:
-        """Put the peer's rows where they are needed; on the host, as they are, peers share the tensors."""
+        """Put the peer's rows onto its device; on the host nothing is copied, so that peers share the tensors."""
         if self._tensors is None or (self.compute.on_host and not self.compute.channels_last):
             return
         own = self._tensors if self._rows is None else tuple(tensor[self._rows] for tensor in self._tensors)
@@ -98,7 +98,7 @@ class Batches:
         self._tensors, self._rows = (inputs, targets), None
 
     def located(self, index: torch.Tensor) -> torch.Tensor:
-        """The index where `take` has use for it, to be moved once for many minibatches."""
+        """An index, moved to where `take` needs it, once for many minibatches."""
         return index if self._tensors is None else index.to(self.compute.device)
 
     @property

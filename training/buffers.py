@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 class BufferPool:
     """Room for payloads of one size.
 
-    A buffer is free as soon as nobody refers to it: no socket that still sends from it, no neighbor of the same process
+    A buffer is free once nothing refers to it: no socket that still sends from it, no neighbor of the same process
     that still reads it, no tensor that looks into it. So nobody ever waits for a buffer, and none is overwritten too
-    early: while all are in use there is one more. How many that can be is bounded by how far neighbors can be apart.
+    early: while all are in use, a new one is made. How far neighbors can be apart bounds how many are made.
 
     Args:
-        nbytes: Size of each.
+        nbytes: The size of each buffer.
         pinned: Whether they are page-locked, so that a GPU copies from and to them by itself.
     """
 

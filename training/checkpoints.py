@@ -1,4 +1,4 @@
-"""What of a learner is saved between two rounds, and of which runs it is taken up again."""
+"""Saving a learner between two rounds, and loading it again if run, task and algorithm are the same."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Checkpoints:
     """A learner's checkpoints.
 
     Args:
-        algorithm: What trains.
-        trainer: What it steers.
+        algorithm: The peer's algorithm.
+        trainer: The trainer that the algorithm steers.
         snapshots: Copies of all that changes.
-        selection: Which model is the best so far.
-        protection: What has been released under differential privacy; None without.
+        selection: Knows which model is the best so far.
+        protection: The releases under differential privacy; None without it.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Checkpoints:
 
     @property
     def _identity(self) -> dict[str, Any]:
-        """What must be the same when a run is resumed, in the order in which differences are named."""
+        """The values that must be equal when a run is resumed, in the order in which differences are named."""
         trainer, h = self._trainer, self._trainer.hyperparameters
         ending = {"number of rounds, with which the cosine schedule ends,": h.rounds}
         return {

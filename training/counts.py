@@ -1,4 +1,4 @@
-"""What a peer's data are made of."""
+"""Counting a peer's samples by class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Part = Literal["train", "validation", "test"]
 
 
 def class_counts(task: Task, part: Part) -> list[int] | None:
-    """How many samples of a part there are of each class; None where that cannot be told without reading them all.
+    """The number of a part's samples of each class; None where that cannot be told without reading them all.
 
     Lists of peers with the same model are equally long, whichever classes a peer has.
     """

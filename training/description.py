@@ -1,4 +1,4 @@
-"""What a learner says of itself, without anything changing: for the handshake, the logs and the files."""
+"""The read-only properties of a learner: for the handshake, the logs and the files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpeer.training.trainer import Trainer
 
 
 class Description:
-    """The properties of a `TorchLearner`, which sets what they are about."""
+    """The properties of a `TorchLearner`, which sets the attributes that they read."""
 
     _algorithm: Algorithm
     _trainer: Trainer
@@ -41,7 +41,7 @@ class Description:
         return self._codec.payload_bytes if self.shares else 0
 
     def room(self) -> memoryview | None:
-        """Writable memory to put together a neighbor's payload in, of `payload_bytes`; None to take it as it came.
+        """Writable memory of `payload_bytes` to put a payload's pieces together in; None if none is needed.
 
         It is page-locked where the body is on a GPU. It may be given out again when nothing refers to it any more. Any
         thread may call this.
@@ -55,17 +55,17 @@ class Description:
 
     @property
     def body_parameters(self) -> int:
-        """How many trained parameters neighbors get."""
+        """The number of trained parameters that neighbors get."""
         return self._trainer.body.count
 
     @property
     def shared_values(self) -> int:
-        """How many values neighbors get: the body's parameters and the algorithm's extras."""
+        """The number of values that neighbors get: the body's parameters and the algorithm's extras."""
         return self._trainer.shared.count
 
     @property
     def head_parameters(self) -> int:
-        """How many trained parameters stay at home."""
+        """The number of trained parameters that stay on the peer."""
         return self._algorithm.at_home(self._trainer)
 
     @property
@@ -95,7 +95,7 @@ class Description:
 
     @property
     def compute(self) -> Compute:
-        """On which device and how."""
+        """The device, precision and memory layout that the peer computes with."""
         return self._trainer.compute
 
     @property

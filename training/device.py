@@ -1,4 +1,4 @@
-"""Where and how a peer computes: on which device, in which precision, and how images lie in memory.
+"""How a peer computes: on which device, in which precision, and how images lie in memory.
 
 A peer's model, vectors and data are on one device; what travels and what is saved is always on the host. Devices are
 named in every call: the current CUDA device belongs to a thread, and peers share threads.
@@ -30,10 +30,10 @@ _FULL: AbstractContextManager[object] = nullcontext()
 
 @dataclass(frozen=True)
 class Compute:
-    """Where and how one peer computes; every peer may do so otherwise.
+    """The device, precision and memory layout of one peer; those of other peers may differ.
 
     Attributes:
-        device: Where its model and data are.
+        device: The device on which its model and data are.
         amp: "bf16" computes the model's outputs in bfloat16 where torch's autocast deems that safe; parameters, their
             gradients and all that is done with them stay float32. None for float32 throughout.
         channels_last: Whether images reach the model with their channels last in memory; parameters lie as ever.
@@ -58,7 +58,7 @@ class Compute:
         return torch.autocast(self.device.type, torch.bfloat16) if self.amp else _FULL
 
     def place(self, values: Any) -> Any:
-        """Tensors, alone or in tuples, lists and dictionaries, on the device; what knows how to move is asked to."""
+        """Move tensors to the device, alone or in tuples, lists and dictionaries; other objects are asked to move."""
         if self.on_host:
             return values
         return mapped(values, lambda tensor: tensor.to(self.device), self._moved)
@@ -67,7 +67,7 @@ class Compute:
         return value.to(self.device) if callable(getattr(value, "to", None)) else value
 
     def lay_out(self, inputs: Any) -> Any:
-        """Inputs of a model as they are to lie in memory: images alone are touched."""
+        """A model's inputs as they should lie in memory: only images are changed."""
         if not self.channels_last:
             return inputs
         return mapped(inputs, lambda t: t.contiguous(memory_format=torch.channels_last) if t.ndim == 4 else t)
@@ -92,7 +92,7 @@ class Compute:
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """Tell what a device can only say long after the call at fault, where nobody knows whose that was.
+        """Report errors that a GPU tells long after the call at fault, when that call is not known any more.
 
         Raises:
             TaskError: The device gave up.
@@ -163,7 +163,7 @@ def mapped(value: Any, change: Callable[[Tensor], Tensor], rest: Callable[[Any],
     Args:
         value: The structure, or one tensor.
         change: Makes the new tensor.
-        rest: Makes of everything else what takes its place.
+        rest: Makes the new value of anything that is no tensor.
     """
     if isinstance(value, Tensor):
         return change(value)

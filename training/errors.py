@@ -1,4 +1,4 @@
-"""Turning what went wrong in a user's code into the one line that a user needs."""
+"""Turning errors of a user's code into the one line that the user needs."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def blame(what: str, hint: Callable[[], str] = lambda: "", kind: type[DpeerError
 
     Args:
         what: The start of the message: whose code it was and what it was doing.
-        hint: Asked what would be right, if that can be told; for the end of the message.
-        kind: What is raised: the fault of a task, if not of something else.
+        hint: Called for the end of the message: what would be right, if that can be told.
+        kind: The class of the error that is raised.
 
     Raises:
         DpeerError: Of the class `kind`: the block raised something that is not dpeer's own.

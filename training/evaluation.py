@@ -112,7 +112,7 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def _both(outputs: list[Any], targets: list[Any], metrics: Metrics) -> tuple[Any, Any] | None:
-    """All outputs and all targets; None if the default metrics cannot apply to them anyway."""
+    """All outputs and all targets; None if they are such that the default metrics cannot be computed."""
     if metrics is classification_metrics and not (isinstance(outputs[0], Tensor) and isinstance(targets[0], Tensor)):
         return None
     # Metrics are mostly computed by numpy or scikit-learn, which know no other device.
@@ -120,7 +120,7 @@ def _both(outputs: list[Any], targets: list[Any], metrics: Metrics) -> tuple[Any
 
 
 def _joined(parts: list[Any]) -> Any:
-    """One batch of many: tensors along their first dimension, tuples, lists and dictionaries item by item."""
+    """Join batches into one: tensors along their first dimension; tuples, lists and dictionaries item by item."""
     first = parts[0]
     if isinstance(first, Tensor):
         return torch.cat(parts) if first.ndim else torch.stack(parts)

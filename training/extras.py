@@ -16,8 +16,8 @@ class Extras(Mapping[str, Tensor]):
     """Float32 vectors by name, as views of one vector: change them in place.
 
     Args:
-        sizes: How many values each has.
-        data: Where they lie, shape (sum of sizes,).
+        sizes: The number of values of each vector, by name.
+        data: The vector that they are views of, shape (sum of sizes,).
     """
 
     def __init__(self, sizes: Mapping[str, int], data: Tensor) -> None:
@@ -56,7 +56,7 @@ class Extended:
     Args:
         extras: The extras.
         body: The body.
-        data: Where both lie, shape (count,).
+        data: The vector that both are views of, shape (count,).
     """
 
     def __init__(self, extras: Extras, body: Flat, data: Tensor) -> None:

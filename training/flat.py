@@ -1,4 +1,4 @@
-"""Parameters in one piece: what makes releasing, mixing and stepping single operations on one vector."""
+"""Parameters in one vector, so that releasing, mixing and stepping are single operations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a step is made with: the gradient of a minibatch's loss, or one that is changed. They can be composed.
+"""Gradients that steps are made with: that of a minibatch's loss, or changed ones. They can be composed.
 
 A gradient is called with the trainer, the part that is trained, and a minibatch. It leaves the
 gradient in ``part.grad`` and returns the (unperturbed) loss, a scalar. Any function that does the same can be given to
@@ -29,11 +29,11 @@ def plain(peer: Trainer, part: Flat, batch: Batch) -> Tensor:
 
 
 def sam(rho: float, gradient: Gradient = plain) -> Gradient:
-    """The gradient at w + rho g / ||g||, g being the one at w (Foret et al., ICLR 2021), for two of them a step.
+    """SAM: the gradient at w + rho g / ||g||, g being the one at w (Foret et al., ICLR 2021); two gradients a step.
 
     Args:
         rho: The perturbation's length, over the part that is trained; 0 for no perturbation.
-        gradient: What is perturbed. The second time it draws the same, and moves no running statistics.
+        gradient: The gradient at w. At the perturbed place it draws the same numbers, and moves no running statistics.
     """
     if not rho:
         return gradient
@@ -60,7 +60,7 @@ def proximal(strength: float, towards: Tensor, gradient: Gradient = plain) -> Gr
     Args:
         strength: How strong it is.
         towards: The values, shape (part.count,).
-        gradient: That of the loss.
+        gradient: The gradient of the loss.
     """
 
     def pulled(peer: Trainer, part: Flat, batch: Batch) -> Tensor:

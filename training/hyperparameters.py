@@ -8,9 +8,9 @@ from dpeer.training.settings import StepSettings, WireSettings
 
 
 class Hyperparameters(StepSettings, WireSettings):
-    """What every algorithm's local steps are made with, and how what they made travels; frozen.
+    """The settings of every algorithm's local steps, and of how bodies travel; frozen.
 
-    `StepSettings` and `WireSettings` say each value's type, default, limits and meaning. What only some algorithms have
+    `StepSettings` and `WireSettings` say each value's type, default, limits and meaning. What only some algorithms use
     is in their `Options`. The defaults suit small models; the papers' values are presets.
 
     Raises:

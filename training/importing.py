@@ -1,4 +1,4 @@
-"""Importing what users bring: ``path/to/file.py`` or ``package.module``, once in a process."""
+"""Importing users' files (``path/to/file.py``) and modules (``package.module``), once in a process."""
 
 from __future__ import annotations
 

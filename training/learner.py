@@ -105,14 +105,14 @@ class TorchLearner(Description):
 
     @contextmanager
     def _calling(self, purpose: Purpose, number: int) -> Iterator[None]:
-        """The task's code is run within it."""
+        """Within it the task's code may run: its random numbers can be repeated, the device's errors are reported."""
         with self._generators.kept(purpose, number), self.compute.reporting():
             yield
 
     # The round loop's steps, in its order.
 
     def start_over(self) -> None:
-        """A new run begins: what an earlier one in the same folder has released is put aside."""
+        """Begin a new run: put aside the record of what an earlier run in the same folder has released."""
         if self._protection is not None and self.shares:
             self._protection.ledger.begin()
         elif self._unprotected is not None:
@@ -136,10 +136,10 @@ class TorchLearner(Description):
         return self._trainer.loss
 
     def release(self, number: int) -> Payload | None:
-        """This round's body, for every neighbor and for the own part of the sum; None where nothing is shared.
+        """This round's body, for every neighbor and for this peer's own part of the mix; None where nothing is shared.
 
         Returns:
-            Read-only buffers that never change again; what is in them is the codec's affair. None also where a
+            Read-only buffers that never change again; only the codec knows what is in them. None also where a
             private release was lost when the process ended: the peer stays silent in that round.
         """
         if not self.shares:
@@ -169,7 +169,7 @@ class TorchLearner(Description):
 
     @contextmanager
     def _predicting(self) -> Iterator[None]:
-        """Within it the model is the one that predicts."""
+        """Within it the model has the values that predict."""
         with self._trainer.holding(self._algorithm.predictor(self._trainer), self._algorithm.untrained()):
             yield
             self._trainer.reattach()
@@ -200,17 +200,17 @@ class TorchLearner(Description):
 
         Args:
             received: Payloads by rank, without the own.
-            weigh: Gives the weights of the ranks that are left and the own.
+            weigh: Gives the weights of the ranks that are left and of this peer.
 
         Returns:
-            Whose payload was left out, and why.
+            The ranks whose payload was left out, and why.
         """
         refused = self._codec.mix_sound(received, weigh)
         self._after_mixing()
         return refused
 
     def _after_mixing(self) -> None:
-        """The algorithm's turn. What it then changes is the next update's, unless it looks at nothing private."""
+        """Call the algorithm's `mixed`; if that looks at nothing private, the next update starts from what it left."""
         self._mixed = True
         if type(self._algorithm).mixed is Algorithm.mixed:
             return

@@ -1,4 +1,4 @@
-"""Finding a task: a built-in by its name, or a factory in a user's file or package."""
+"""Finding a task: a built-in one by its name, or a factory in a user's file or package."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def load_task(
     *,
     init_seed: int | None = None,
 ) -> Task:
-    """Make what one rank trains with.
+    """Make the task of one rank.
 
     The global generators of torch, numpy and random are seeded right before the factory is called, so models that are
     built first come out equal on all ranks. A file is imported once in a process.
@@ -75,7 +75,7 @@ def load_task(
 
 
 def _check_own(spec: str, choices: Choices) -> None:
-    """Refuse what only built-in tasks leave to choose; the head is a user's own task's to choose, too."""
+    """Refuse settings that only built-in tasks have; a user's own task states these itself, except --head."""
     others = ((name, field.default) for name, field in Choices.model_fields.items() if name != "head")
     chosen = next((name for name, default in others if getattr(choices, name) != default), None)
     if chosen is None:

@@ -1,4 +1,4 @@
-"""What a task is scored by when it brings no metrics of its own."""
+"""The metrics of a task that brings none of its own."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Minibatches:
     Args:
         data: The training data.
         augment: How the task changes inputs at random; None where it does not.
-        hyperparameters: Their size, and how many there are.
+        hyperparameters: The size and the number of minibatches.
         rank: The peer.
         seed: The federation's seed.
 
@@ -57,7 +57,7 @@ class Minibatches:
     def of(self, number: int, phase: Phase, epochs: int) -> Iterator[Batch]:
         """The data of a round, `epochs` times, each time in another order; or as many as `local_steps` says.
 
-        They are augmented where the task says how.
+        The inputs are augmented where the task says how.
 
         Raises:
             Interrupted: `interrupt` was called.

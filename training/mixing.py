@@ -15,7 +15,7 @@ def mix(body: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) -> bool:
     """Body <- sum of weight * values, in the order given, in float32.
 
     Args:
-        body: Shape (count,), float32, on the host or a GPU; none of the terms.
+        body: Shape (count,), float32, on the host or a GPU; it must not be one of the terms.
         terms: At least one; each vectors of together shape (count,), float32 or halves, on the host, with their weight.
 
     Returns:
@@ -50,18 +50,18 @@ def _add_there(body: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) ->
 
 
 class _NoStream:
-    """Copies of a device without streams: they are made where they stand."""
+    """Copies to a device without streams, each made at once."""
 
     @contextmanager
     def into(self, room: int) -> Iterator[None]:
-        """Within it copies into this room are begun; afterwards they can be used."""
+        """Within it copies into this memory are begun; after it they can be used in computations."""
         yield
 
     def used(self, room: int) -> None:
-        """What was in the room is needed no more as soon as what has been begun is done."""
+        """Let the memory be overwritten once the computations that have been begun are done."""
 
     def wait(self) -> None:
-        """Until all copies are done."""
+        """Wait until all copies are done."""
 
 
 class _Stream(_NoStream):

@@ -36,7 +36,7 @@ _BLOCK = 2**18
 
 
 def width(dtype: WireDtype) -> int:
-    """Bytes a value."""
+    """The number of bytes of a value."""
     return _TORCH[dtype].itemsize
 
 
@@ -87,9 +87,9 @@ def little_endian(tensor: Tensor) -> memoryview:
 
 
 class _Readable:
-    """Foreign memory that numpy takes for writable: torch knows no read-only tensors and warns of them.
+    """Memory of somebody else that numpy takes for writable, because torch warns of read-only arrays.
 
-    Nobody writes through it. Arrays made of it keep it, and so the memory, alive.
+    Nobody writes to it. Arrays made of it keep it, and so the memory, alive.
     """
 
     def __init__(self, buffer: Buffer, bits: np.dtype[Any]) -> None:
@@ -107,7 +107,7 @@ def views(payload: Payload, count: int, dtype: WireDtype = "float32") -> list[Te
     Args:
         payload: One or more buffers, each a whole number of values.
         count: How many values they must hold together.
-        dtype: What they are.
+        dtype: Their type.
 
     Returns:
         The vectors in order, of that dtype, or None when the payload has another size.
@@ -165,7 +165,7 @@ def weighted_sum(total: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]])
 
 
 def _blocks(vectors: Sequence[Tensor], cuts: set[int]) -> Iterator[Tensor]:
-    """The vectors cut at these places, among which all their ends are."""
+    """The vectors, cut at these places; every end of a vector must be one of them."""
     places = iter(sorted(cuts - {0}))
     end = 0
     for vector in vectors:

@@ -28,7 +28,7 @@ LOCK = threading.RLock()
 
 
 class Purpose(IntEnum):
-    """What numbers are drawn for: the first component of every key, so that no two purposes share a stream."""
+    """The use of random numbers: the first component of every key, so that no two purposes share a stream."""
 
     BATCHES = 0
     PARTITION = 1
@@ -126,9 +126,9 @@ class GlobalGenerators:
                 self._draws[kind] = before != _states(self._device)
 
     def rewinding(self) -> Callable[[], None]:
-        """What puts the generators back to where they are now, for a task that is to draw the same once more.
+        """A function that puts the generators back to their present state, for a task that is to draw the same again.
 
-        To be used within `kept`. Where it is known that training does not draw, nothing is done: others may be drawing.
+        To be called within `kept`. Where training is known not to draw, nothing is done: others may be drawing.
         """
         if self._draws.get(Purpose.TRAIN) is False:
             return lambda: None
@@ -146,7 +146,7 @@ class GlobalGenerators:
 
     @contextmanager
     def _watched(self, kind: Purpose) -> Iterator[None]:
-        """Look once whether a task that has said so does not draw, unless others may be drawing meanwhile."""
+        """Check once, while no other learner may be drawing, that a task that said it does not draw really does not."""
         if kind not in self._unwatched or not LOCK.acquire(blocking=False):
             yield
             return

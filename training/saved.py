@@ -1,6 +1,6 @@
-"""The files that a learner saves its state in: what they and their tensors are called, and the body out of them.
+"""The files that a learner saves its state in: their names, their tensors' names, and reading the body.
 
-This module imports no torch: who only sums up a run reads a body with numpy.
+This module imports no torch: the summary of a run reads bodies with numpy.
 """
 
 from __future__ import annotations

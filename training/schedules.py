@@ -9,7 +9,7 @@ PATTERN = r"^(exponential|cosine|step:[1-9][0-9]*)$"
 
 
 def factor(schedule: str, number: int, *, decay: float, rounds: int) -> float:
-    """What the learning rates of round 0 are multiplied with in a round.
+    """The factor by which the learning rates of round 0 are multiplied in a round.
 
     Args:
         schedule: ``exponential``: decay^t in round t. ``step:N``: times decay after every N rounds. ``cosine``:

@@ -1,4 +1,4 @@
-"""How good a peer's model is, and which one was the best."""
+"""Evaluating a peer's model, and knowing the best one so far."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class ModelSelection:
 
     Args:
         task: The model, and the data it is measured on.
-        keep: Whether the "best" model by the loss on the validation data is looked for, or the "last" will do.
+        keep: "best" to look for the model with the lowest loss on the validation data, else "last".
         evaluate_on: Which of the task's data `test` measures it on.
-        compute: Where and how.
+        compute: The device and precision.
 
     Attributes:
         keeps_best: Whether the best model is looked for.
         best: The state of the best model so far.
-        best_round: Its round.
-        best_loss: Its loss on the validation data.
+        best_round: The round of the best model.
+        best_loss: The best model's loss on the validation data.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class ModelSelection:
         self.best_loss = math.inf
 
     def test(self) -> Evaluation:
-        """How the model does on the test data.
+        """Evaluate the model on the test data.
 
         Raises:
             TaskError: The task's model, loss, metrics or data raised.

@@ -36,7 +36,7 @@ def momentum(momentum: float, weight_decay: float = 0.0) -> Step:
 
 
 def projected(step: Step, project: Callable[[Tensor], object]) -> Step:
-    """Makes what steps as `step` does, and puts the values back to where they may be after each step.
+    """An optimizer that steps as `step` does, and then moves the values back to where they are allowed.
 
     Args:
         step: Makes the optimizer.

@@ -14,21 +14,21 @@ from dpeer.training.trainer import Trainer
 
 
 class Stateful(Protocol):
-    """What keeps tensors of its own between two rounds."""
+    """A part of a learner that keeps tensors of its own between two rounds."""
 
     def state(self) -> Mapping[str, Tensor]:
-        """They, by name."""
+        """The tensors, by name."""
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take them up."""
+        """Take up the tensors that `state` gave."""
 
 
 class Snapshots:
-    """Copies of everything of a learner that changes while it trains.
+    """Makes copies of everything of a learner that changes while it trains.
 
     Args:
         trainer: The model, as the task made it.
-        parts: What keeps tensors besides, by name.
+        parts: The other parts that keep tensors, by name.
     """
 
     def __init__(self, trainer: Trainer, parts: Mapping[str, Stateful]) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def erk_densities(shapes: Sequence[Sequence[int]], density: float) -> list[float]:
-    """What share of each layer is held, so that all layers together are as dense as asked.
+    """The share of each layer's weights that is held, so that all layers together are as dense as asked.
 
     The Erdos-Renyi kernel of Evci et al., Rigging the Lottery: Making All Tickets Winners, ICML 2020: a layer's density
     is proportional to the sum of its dimensions over their product; layers for which that would be more than all are

@@ -1,4 +1,4 @@
-"""Which parameters are the shared body and which the personal head."""
+"""Dividing a model's parameters into the shared body and the personal head."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class Split:
     """A model's trainable parameters, divided; each has its name in the model.
 
     Attributes:
-        body: What neighbors average.
-        head: What stays on the peer.
+        body: The parameters that neighbors average.
+        head: The parameters that stay on the peer.
     """
 
     body: Named

@@ -25,7 +25,7 @@ Mark = tuple[int, int]
 
 
 def mark(tensor: Tensor) -> Mark:
-    """The tensor's mark as it is now."""
+    """A mark of a tensor by which a later change of its values shows."""
     return tensor._version, tensor.data_ptr()
 
 
@@ -44,7 +44,7 @@ class State:
         head: Shape (head_parameters,).
         buffers: The model's buffers (batch statistics in the head, ...) by name, and those of its frozen parameters
             that its code has changed (a teacher's moving average, ...).
-        rest: What algorithm and codec keep besides, by name.
+        rest: The tensors that algorithm and codec keep besides, by name.
     """
 
     body: Tensor
@@ -130,7 +130,7 @@ def load(
     Args:
         directory: The folder.
         expected: Values that must be the same as when it was written.
-        assumed: What those were that an older checkpoint does not say.
+        assumed: The values that an older checkpoint, which does not name them, had.
 
     Returns:
         The states by name, and the JSON values.
@@ -155,7 +155,7 @@ def load(
 
 
 def _short(value: Any) -> str:
-    """A value on a line: of a manifest only its size, or the line would hold every parameter."""
+    """A value as a short text: of a manifest only its size, because the line would else hold every parameter."""
     if isinstance(value, dict) and "count" in value:
         return f"one of {value['count']} parameters in {len(value.get('parameters', ()))} tensors"
     return json.dumps(value)

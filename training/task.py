@@ -1,4 +1,4 @@
-"""What one peer brings: a model, the head that stays at home, and data."""
+"""The task of one peer: a model, the head that stays on the peer, and data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Augment = Callable[[Any, np.random.Generator], Any]
 
 @dataclass(eq=False)
 class Task:
-    """What a task factory returns: everything that this rank trains with.
+    """The model and data that one rank trains with, as a task factory returns them.
 
     The model is called as ``model(input)``; an input that is a tuple or list is spread over its positional
     arguments, a dictionary over its keyword arguments.
@@ -109,7 +109,7 @@ class Task:
 
 
 def _kind(value: Any) -> str:
-    """How an error names what was given instead."""
+    """The name of a value's type, for messages."""
     if value is None:
         return "None"
     return f"the class {value.__name__}" if isinstance(value, type) else f"a {type(value).__name__}"

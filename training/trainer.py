@@ -29,7 +29,7 @@ from dpeer.training.untrained import Untrained
 
 
 class Trainer:
-    """What an algorithm steers: one peer's model, and how some of its parameters are trained on the peer's data.
+    """What an algorithm steers: one peer's model, and the training of its parameters on the peer's data.
 
     Args:
         task: The model and its data.
@@ -37,19 +37,19 @@ class Trainer:
         hyperparameters: The numbers that steer training.
         rank: The peer, for its batch order.
         seed: The federation's seed, for the batch order.
-        compute: Where and how; the model is there already.
+        compute: The device and precision; the model is on that device already.
         generators: What the task may draw from; if None, as for any task of which nothing is known.
         extras: How many values travel beside the body, by name.
 
     Attributes:
         body: The parameters that are shared; all of them, or none, for algorithms that do not divide the model.
-        head: The parameters that stay at home.
+        head: The parameters that stay on the peer.
         model: All trainable parameters, body first; the same memory.
         extras: What travels and is mixed beside the body, by name; vectors of zeros at first, to be changed in place.
         shared: What travels and is mixed: extras and body; the same memory.
         module: The task's model.
-        untrained: What else of it changes.
-        task: As given.
+        untrained: What else of the model may change: buffers and frozen parameters.
+        task: The task.
         data: The training data.
         number: The round, from 0; the learner sets it.
         gradients: For how many samples a gradient of the loss has been computed so far in this process.
@@ -100,7 +100,7 @@ class Trainer:
         self._minibatches.interrupt()
 
     def begin(self, number: int) -> None:
-        """A round begins, in which nothing has been trained so far."""
+        """Begin round `number`, in which nothing has been trained so far."""
         self.number, self._minibatches.loss = number, None
 
     def fit(
@@ -191,7 +191,7 @@ class Trainer:
         return loss.detach()
 
     def repeating(self) -> Callable[[], AbstractContextManager[None]]:
-        """What begins a block in which the task draws what it will draw from now on once more.
+        """A function that begins a block in which the task draws once more the numbers that it draws from now on.
 
         The block moves no running statistics: it is the second look at a minibatch.
         """
@@ -206,7 +206,7 @@ class Trainer:
         return repeated
 
     def outputs(self, batch: Batch) -> Any:
-        """What the model makes of a minibatch; to be called, as `objective` is, within `Compute.autocast`."""
+        """The model's outputs for a minibatch; to be called, as `objective` is, within `Compute.autocast`."""
         with blame("the task's model failed on a training batch", lambda: self._hint(batch)):
             return predict(self.module, batch.inputs)
 
@@ -239,7 +239,7 @@ class Trainer:
 
         Args:
             values: The values.
-            untrained: What `Untrained.copies` gave of the model that has them; None where that is none of its own.
+            untrained: Buffers that go with the values, as `Untrained.copies` gave them; None to keep the model's.
         """
         if values is None:
             yield

@@ -1,4 +1,4 @@
-"""What a model's own code may change while it trains: buffers (running statistics, ...) and frozen parameters."""
+"""The values that a model's own code may change in training: buffers (running statistics, ...), frozen parameters."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Untrained:
     Args:
         module: The model, as the task made it.
         body: The trained parameters that are shared.
-        head: Those that stay at home.
+        head: The trained parameters that stay on the peer.
 
     Attributes:
-        still: What the marks of the frozen parameters were in the beginning, by name.
+        still: The marks that the frozen parameters had in the beginning, by name.
     """
 
     def __init__(self, module: nn.Module, body: Flat, head: Flat) -> None:
@@ -29,19 +29,19 @@ class Untrained:
         self.still = {name: mark(parameter) for name, parameter in self._frozen.items()}
 
     def copies(self) -> dict[str, Tensor]:
-        """Copies of them as they are now, by name, on their device."""
+        """Copies of the buffers and changed parameters as they are now, by name, on their device."""
         named = dict(self._module.named_buffers()) | self._changed()
         return {name: tensor.detach().clone() for name, tensor in named.items()}
 
     def put(self, values: Mapping[str, Tensor]) -> None:
-        """Give them the values of such copies."""
+        """Give the buffers and parameters the values of such copies."""
         named = self._frozen | dict(self._module.named_buffers())
         for name, value in values.items():
             _write(named[name], value)
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Whatever is done to them within it, afterwards they are as they were."""
+        """Within it buffers and parameters may change; afterwards they are as they were."""
         owned = [
             (module, name, buffer, buffer.detach().clone())
             for module in self._module.modules()
@@ -64,7 +64,7 @@ class Untrained:
 
 
 def _write(tensor: Tensor, value: Tensor) -> None:
-    """Only where it differs: constants may lie where nothing can be written (expanded tensors, for example)."""
+    """Write values only where they differ: constants may be in memory that cannot be written (expanded tensors)."""
     with torch.no_grad():
         if not torch.equal(tensor, value):
             tensor.copy_(value)

@@ -1,4 +1,4 @@
-"""`dpeer privacy`: what a guarantee costs and who is held to it, before anything is trained."""
+"""`dpeer privacy`: commands on guarantees and their costs, before anything is trained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the commands of `dpeer privacy` take."""
+"""The options of the commands of `dpeer privacy`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ F = TypeVar("F", bound=Callable[..., Any])
 EXAMPLES = {"noise_multiplier": "5", "target_epsilon": "10", "rounds": "20", "size": "8", "parameters": "60000"}
 
 DELTA = 1e-5
-"""Of up to 10,000 peers; with --size it is `default_delta`."""
+"""The delta where no --size is given: right for up to 10,000 peers. With --size it is `default_delta`."""
 
 _MOST = 10**12
 
 
 def number(option: str, example: str, least: float = 1e-6, most: float = 1e12) -> Callable[[str], float]:
-    """Reads a number above 0; what is beyond these is a slip of the keyboard."""
+    """A parser of numbers above 0 and within these bounds, beyond which they must be slips of the keyboard."""
 
     def read(text: str) -> float:
         try:
@@ -113,7 +113,7 @@ def privacy_options(*left_out: str) -> Callable[[F], F]:
 
 @dataclass(frozen=True)
 class Asked:
-    """What was typed."""
+    """The values of the options as they were typed."""
 
     dp_adversary: Adversary
     dp_adjacency: Adjacency
@@ -147,19 +147,19 @@ class Asked:
 
     @property
     def releases(self) -> int:
-        """Planned, one a round."""
+        """The number of planned releases: one in each round."""
         assert self.rounds is not None
         return self.rounds
 
     @property
     def chosen_delta(self) -> float:
-        """As given, else the default for this size."""
+        """The delta that was given, else the default for this size."""
         if self.delta is not None:
             return self.delta
         return DELTA if self.size is None else default_delta(self.size)
 
     def warnings(self) -> list[str]:
-        """About delta.
+        """Warnings about the delta.
 
         Raises:
             ConfigurationError: It is too large to mean anything.
@@ -168,7 +168,7 @@ class Asked:
         return [] if warning is None else [warning]
 
     def guarantee(self) -> Guarantee:
-        """With the noise multiplier that was given, else with the least noise for the target epsilon.
+        """The guarantee with the noise multiplier that was given, else with the least noise for the target epsilon.
 
         Raises:
             ConfigurationError: The options contradict each other.

@@ -76,7 +76,7 @@ def plan(as_json: bool, **options: Any) -> None:
 
 
 def _releases(asked: Asked, guarantee: Guarantee) -> tuple[int | None, int]:
-    """How many releases fit into the budget, if there is one, and how many a run of these rounds makes."""
+    """The number of releases that fit into the budget, if there is one, and that of a run of these rounds."""
     if asked.target_epsilon is None:
         return None, asked.releases
     if asked.noise_multiplier is None and asked.accountant != "exact":

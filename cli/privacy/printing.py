@@ -1,4 +1,4 @@
-"""How the commands of `dpeer privacy` print guarantees."""
+"""Printing guarantees, for the commands of `dpeer privacy`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dpeer.privacy.guarantee import Guarantee
 
 
 def both(guarantee: Guarantee, releases: int, accountant: Accountant) -> dict[str, float | None]:
-    """In aggregate mode both epsilons, by their JSON keys; else nothing."""
+    """Both epsilons of aggregate mode, by their JSON keys; empty in the other mode."""
     if guarantee.adversary == "neighbor":
         return {}
     return {
@@ -27,7 +27,7 @@ def both(guarantee: Guarantee, releases: int, accountant: Accountant) -> dict[st
 
 
 def which_is_which(numbers: Mapping[str, float | None], guarantee: Guarantee) -> str:
-    """The one plain sentence of aggregate mode."""
+    """The sentence that explains the two epsilons of aggregate mode."""
     return (
         f"Epsilon is {short(numbers['epsilon_aggregate'])} only for {outsider(guarantee)}, and "
         f"{short(numbers['epsilon_neighbor'])} for every neighbor, which sees each message by itself."
@@ -35,7 +35,7 @@ def which_is_which(numbers: Mapping[str, float | None], guarantee: Guarantee) ->
 
 
 def outsider(guarantee: Guarantee) -> str:
-    """Who the aggregate number is about."""
+    """The adversary that aggregate mode's epsilon is about."""
     return guarantee.words_against("aggregate").split("against ")[1].rpartition(",")[0]
 
 
@@ -45,7 +45,7 @@ def protected(guarantee: Guarantee) -> str:
 
 
 def short(value: float | None) -> str:
-    """A number in few characters, four significant digits or more."""
+    """A number as a short text, of four significant digits or more."""
     if value is None:
         return "infinite"
     if value == 0.0:
@@ -58,14 +58,14 @@ def short(value: float | None) -> str:
 
 
 def upwards(value: float) -> str:
-    """Five digits, rounded up: noise that is typed again must not be less."""
+    """A number with five digits, rounded up: noise that is typed again must not be less."""
     step = 10.0 ** (math.floor(math.log10(value)) - 4)
     up = math.ceil(value / step * (1.0 - 1e-12)) * step
     return f"{up:.5g}" if up < 1e5 else f"{up:.0f}"
 
 
 def finite(value: float) -> float | None:
-    """As JSON has it."""
+    """A number for JSON: None if it is infinite."""
     return value if math.isfinite(value) else None
 
 
@@ -88,7 +88,7 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def facts(guarantee: Guarantee, releases: int, accountant: Accountant) -> list[tuple[str, str, str]]:
-    """What the numbers were computed from."""
+    """The values that the numbers were computed from."""
     meant = {"exact": "closed form", "pld": "privacy loss distributions", "rdp": "Renyi, an upper bound"}
     return [
         ("delta", f"{guarantee.delta:g}", "probability that epsilon does not hold"),

@@ -113,7 +113,7 @@ def advise(
 
 
 def arguments(topology: str, options: Mapping[str, Any]) -> str:
-    """What the commands that train are told to run this graph."""
+    """The options with which the commands that train run on this graph."""
     words = {"degree": "--degree", "weights": "--weights", "graph_seed": "--graph-seed"}
     rest = [f"{word} {options[name]}" for name, word in words.items() if name in options]
     if "fresh_neighbors" in options:
@@ -123,7 +123,7 @@ def arguments(topology: str, options: Mapping[str, Any]) -> str:
 
 
 def _label(topology: str, options: Mapping[str, Any], number: str = "") -> str:
-    """The same, short: what holds for all graphs in a table is not said in each of its lines."""
+    """A graph's name in a table, without the options that all graphs of the table have."""
     name = CHOOSING.get(topology, "")
     if name not in options:
         return topology
@@ -193,7 +193,7 @@ def _remarks(ranked: list[Ranked], left_out: list[LeftOut], terms: Terms) -> lis
 
 
 def _together(topology: str, every: list[Mapping[str, Any]]) -> str:
-    """One graph with several options: `--fresh-neighbors 2/3/4`."""
+    """One name for a graph with several options: `--fresh-neighbors 2/3/4`."""
     return _label(topology, every[0], "/".join(str(number) for options in every for number in options.values()))
 
 

@@ -71,7 +71,7 @@ def _print_gaps(found: list[Analysis]) -> None:
 
 
 def _remarks(found: list[Analysis]) -> list[str]:
-    """What must be known to read the table."""
+    """Remarks that help to read the table."""
     lines = []
     by_name = {name: [a for a in found if a.topology == name] for name in dict.fromkeys(a.topology for a in found)}
     periods = [f"{name} {_periods(these)}" for name, these in by_name.items() if name in CHANGING]
@@ -92,7 +92,7 @@ def _periods(found: list[Analysis]) -> str:
 
 
 def short(value: float) -> str:
-    """A gap in few characters."""
+    """A gap as a short text."""
     return f"{value:.4f}" if abs(value) >= 0.001 else f"{value:.1e}"
 
 

@@ -1,4 +1,4 @@
-"""What the commands of `dpeer topology` take: names, sizes and a graph's details."""
+"""The options of the commands of `dpeer topology`: names, sizes and a graph's details."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SLOW = 64
 
 
 def grid_shape(text: str) -> tuple[int, int]:
-    """Rows and columns from 2x4."""
+    """Parse rows and columns, such as 2x4."""
     rows, _, columns = text.lower().partition("x")
     if not (_is_number(rows) and _is_number(columns)):
         raise ConfigurationError(f"--grid-shape {text!r}: write ROWSxCOLUMNS, for example 2x4")
@@ -27,14 +27,14 @@ def grid_shape(text: str) -> tuple[int, int]:
 
 
 def one_size(text: str) -> int:
-    """One number of peers."""
+    """Parse one number of peers."""
     if not _is_number(text):
         raise ConfigurationError(f"--size {text!r}: write one whole number, for example 8")
     return int(text)
 
 
 def sizes(text: str) -> list[int]:
-    """Numbers of peers from 8,16."""
+    """Parse numbers of peers, such as 8,16."""
     parts = [part.strip() for part in text.split(",")]
     if not all(map(_is_number, parts)):
         raise ConfigurationError(f"--size {text!r}: write whole numbers, for example 8 or 8,16")
@@ -42,7 +42,7 @@ def sizes(text: str) -> list[int]:
 
 
 def names(text: str) -> list[str]:
-    """Names from ring,full; `build` says which of them it does not know."""
+    """Parse names, such as ring,full; `build` refuses those that do not exist."""
     return [part.strip() for part in text.split(",")]
 
 

@@ -55,7 +55,7 @@ def plot(asked: list[str] | None, size: int | None, out: Path, rounds: int | Non
 
 
 def _check_asked(asked: list[str] | None, size: int | None) -> None:
-    """Before anything is built: a graph of very many peers takes long to."""
+    """Refuse too many or too large graphs, before any is built: building one of very many peers takes long."""
     if len(asked or ()) > GRAPHS_LIMIT:
         raise ConfigurationError(f"--topology: {len(asked or ())} graphs; a picture shows at most {GRAPHS_LIMIT}")
     if (size or 0) > SIZE_LIMIT:
@@ -66,7 +66,7 @@ def _check_asked(asked: list[str] | None, size: int | None) -> None:
 
 
 def _check_built(graphs: list[AnyTopology]) -> None:
-    """Also what files and --fresh-neighbors bring."""
+    """Refuse too many or too large graphs, or of different sizes, also those from files and --fresh-neighbors."""
     _check_asked([graph.name for graph in graphs], max(graph.size for graph in graphs))
     other = next((graph for graph in graphs if graph.size != graphs[0].size), None)
     if other is not None:

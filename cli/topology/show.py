@@ -66,7 +66,7 @@ def show(name: str | None, size: int | None, as_json: bool, **options: Any) -> N
 
 
 def _together(shown: ChangingTopology) -> NDArray[np.float64]:
-    """What a period does: the product of its matrices, the first round's to the right."""
+    """The effect of a period: the product of its matrices, the first round's to the right."""
     product = np.eye(shown.size)
     for number in range(shown.period):
         product = shown.weights_at(number) @ product

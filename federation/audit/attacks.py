@@ -1,4 +1,4 @@
-"""All that an audit tries on the mechanism, and what came of it."""
+"""The attacks that an audit makes on the mechanism, and their results."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ _SHORT = 200
 
 _SMALL = (0.0, 0.1, 0.9)
 _LENGTHS = (0.0, 0.5, 0.999, 1.001, 1.02, 1.1, 1.5, 10.0, 1e3, 1e6, 1e30, float("inf"), float("nan"))
-"""Of updates, in clip norms."""
+"""The lengths of the updates that are tried, in clip norms."""
 
 _WIDE = 200_003
 """Values of a body whose noise is drawn in several blocks, by several threads."""
 
 Tell = Callable[[int], None]
-"""Told how many releases have been made."""
+"""Called with the number of releases that have been made."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What was found.
+    """The results of an audit.
 
     Attributes:
         claimed: Mu, as the peer's own ledger has it.
-        bound: What the long attack proves.
-        checks: Everything else.
+        bound: The mu that the long attack proves.
+        checks: The results of all other attacks and checks.
     """
 
     claimed: float
@@ -59,12 +59,12 @@ class Report:
 
     @property
     def held(self) -> bool:
-        """Whether nothing contradicts the claim."""
+        """Whether no attack and no check contradicts the claim."""
         return self.bound.mu <= self.claimed and all(check.held for check in self.checks)
 
 
 def releases(rounds: int, runs: int) -> int:
-    """How many releases `examine` makes."""
+    """The number of releases that `examine` makes."""
     ways = sum(2 if sparsifier.rule == "top-k" else 1 for sparsifier, _ in _ways())
     single = len(_LENGTHS) * len(_sides()) + 2 * len(_axes()) * _each(runs)
     return 2 * runs * rounds + _near(rounds, runs) + single + (len(_SMALL) + ways) * _SHORT
@@ -76,8 +76,8 @@ def examine(guarantee: Guarantee, rounds: int, runs: int, tell: Tell = lambda ma
     Args:
         guarantee: What is claimed, against a neighbor.
         rounds: T of each run.
-        runs: Of each of two data sets.
-        tell: Told of progress.
+        runs: The number of runs of each of two data sets.
+        tell: Called with the progress.
     """
     setting = Setting(guarantee)
     apart = {"replace": -1.0, "zero-out": 0.0}[guarantee.adjacency]
@@ -127,12 +127,12 @@ def _near(rounds: int, runs: int) -> int:
 
 
 def _each(runs: int) -> int:
-    """Releases of each data set in each direction."""
+    """The number of releases of each data set in each direction."""
     return max(20, runs // 25)
 
 
 def _mu(guarantee: Guarantee, rounds: int, epsilon: float) -> float:
-    """Mu behind an epsilon, to the digit where it is the closed form's."""
+    """The mu that belongs to an epsilon, to the last digit where the epsilon is the closed form's."""
     exact = guarantee.mu(rounds)
     return exact if guarantee.epsilon(rounds) == epsilon else mu_of(epsilon, guarantee.delta)
 
@@ -154,7 +154,7 @@ def _clipping(name: str, setting: Setting, views: Sequence[View]) -> Check:
 
 
 def _short_updates(setting: Setting, tell: Tell) -> Check:
-    """Updates that need no clipping, or are nothing, are noised as the others are."""
+    """Check the noise of updates that need no clipping, and of empty ones."""
     noise = []
     for length in _SMALL:
         update = length * setting.guarantee.clip_norm * _EVERYWHERE
@@ -166,7 +166,7 @@ def _short_updates(setting: Setting, tell: Tell) -> Check:
 
 
 def _large_body(setting: Setting) -> Check:
-    """The noise of a body of several blocks, which two threads draw."""
+    """Check the noise of a body of several blocks, which two threads draw."""
     nothing = np.zeros(_WIDE, dtype=np.float32)
     guarantee = setting.guarantee
     drawn, _ = mechanism.privatize(
@@ -179,7 +179,7 @@ def _large_body(setting: Setting) -> Check:
 
 
 def _without_noise(setting: Setting, tell: Tell) -> Check:
-    """Updates of all lengths, in all layers and in single ones, with noise that hides nothing of their length."""
+    """Check the clipping of updates of all lengths, in all layers and in single ones, with next to no noise."""
     exact = Setting(Guarantee(1e-6, setting.guarantee.clip_norm, setting.guarantee.delta))
     moved = [
         _told(
@@ -191,7 +191,7 @@ def _without_noise(setting: Setting, tell: Tell) -> Check:
 
 
 def _sides() -> list[Array]:
-    """Directions: all coordinates, one, and those of single layers."""
+    """Directions of updates: all coordinates, one, and those of single layers."""
     layers = np.split(np.eye(COORDINATES), np.cumsum(LAYERS)[:-1])
     return [_EVERYWHERE, np.eye(COORDINATES)[-1], *(layer.sum(axis=0) / np.sqrt(len(layer)) for layer in layers)]
 
@@ -208,7 +208,7 @@ def _axes() -> list[Array]:
 
 
 def _directions(setting: Setting, each: int, tell: Tell) -> Check:
-    """One release at a time, in the direction of each coordinate, and in as many others that no layer is alone in."""
+    """Attack single releases in the direction of each coordinate, and in as many directions across the layers."""
     directions = _axes()
     confidence = 1 - _OTHERS / 2 / len(directions)
     found = [_proven(setting, direction, direction, each, confidence, tell) for direction in directions]
@@ -227,13 +227,13 @@ def _proven(setting: Setting, direction: Array, counted: Array, each: int, confi
 
 
 def _ways() -> list[tuple[Sparsifier, WireDtype]]:
-    """Every way to send but the one of the long attack."""
+    """Every way to send that the long attack does not use."""
     rules = [Sparsifier(), *(Sparsifier.parse(rule) for rule in _SPARSIFIERS)]
     return [way for way in itertools.product(rules, get_args(WireDtype)) if way != (Sparsifier(), "float32")]
 
 
 def _way(setting: Setting, tell: Tell) -> Check:
-    """What can be seen in a few releases that are sent in this way."""
+    """The checks of a few releases that are sent in this way."""
     guarantee, rule = setting.guarantee, setting.sparsifier
     name = f"{'all values' if rule.rule == 'none' else f'{rule.rule}:{rule.keep:g}'}, {setting.dtype}"
     step = grid(guarantee.noise_std)
@@ -257,7 +257,7 @@ def _way(setting: Setting, tell: Tell) -> Check:
 
 
 def _selection(setting: Setting, step: float, tell: Tell) -> list[Check]:
-    """Which coordinates are kept must tell no more about the update than the noise lets through."""
+    """Check that the choice of kept coordinates tells no more about the update than the noise lets through."""
     guarantee, half = setting.guarantee, COORDINATES // 2
     sides = [np.r_[np.full(half, half**-0.5), np.zeros(COORDINATES - half)]]
     sides.append(sides[0][::-1])

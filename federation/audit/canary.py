@@ -38,12 +38,12 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Setting:
-    """What is attacked.
+    """The mechanism that is attacked.
 
     Attributes:
-        guarantee: The mechanism that is claimed.
+        guarantee: The guarantee that is claimed.
         sparsifier: What of an update is kept.
-        dtype: As what values travel.
+        dtype: The type as which values travel.
     """
 
     guarantee: Guarantee
@@ -51,12 +51,12 @@ class Setting:
     dtype: WireDtype = "float32"
 
     def mask(self, number: int) -> NDArray[np.bool_]:
-        """Which coordinates round `number` releases, as every peer knows."""
+        """The coordinates that round `number` releases, which every peer knows."""
         found = self.sparsifier.mask(COORDINATES, stream(_SEED, Purpose.SPARSIFY, number))
         return np.ones(COORDINATES, dtype=np.bool_) if found is None else found
 
     def clipped(self, update: Array, number: int) -> Array:
-        """What of an update a round may release, before noise."""
+        """The part of an update that a round may release, before noise."""
         kept = np.where(self.mask(number), update, 0.0)
         length = float(np.linalg.norm(kept))
         return kept * min(1.0, self.guarantee.clip_norm / length) if length else kept
@@ -64,14 +64,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class View:
-    """What the neighbor has of one run, and what the peer says of it.
+    """The messages of one run that the neighbor has, and the peer's own ledger.
 
     Attributes:
         moved: Each release less its base, shape (rounds, coordinates).
-        released: The releases, same shape.
-        strayed: Where each update began less where it must have begun, same shape.
-        counted: Releases in the peer's ledger.
-        epsilon: What the peer says that they have cost.
+        released: The releases, of the same shape.
+        strayed: The base of each update less the one that a neighbor computes, of the same shape.
+        counted: The number of releases in the peer's ledger.
+        epsilon: The epsilon that the peer says it has spent.
     """
 
     moved: Array
@@ -82,7 +82,7 @@ class View:
 
 
 class Pointer(nn.Module):
-    """Its gradient is what its inputs are, whatever its parameters."""
+    """A model whose gradient is its inputs, whatever its parameters are."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class Pointer(nn.Module):
             nn.init.zeros_(parameter)
 
     def forward(self, x: Tensor) -> Tensor:
-        """What the body makes of inputs of shape (batch, COORDINATES); shape (batch, 1)."""
+        """The model's output, shape (batch, 1), for inputs of shape (batch, COORDINATES)."""
         parts = torch.split(x, list(LAYERS), dim=1)
         moved = torch.stack([layer(part) for layer, part in zip(self.body, parts, strict=True)]).sum(0)
         unused: Tensor = self.head(moved)
@@ -112,9 +112,9 @@ def view(setting: Setting, rounds: int, update: Array) -> View:
     """Run the mechanism once, with noise of its own.
 
     Args:
-        setting: What is run.
+        setting: The mechanism.
         rounds: T.
-        update: By how much training moves the body in each round, before clipping.
+        update: The change of the body by training in each round, before clipping.
     """
     h = Hyperparameters(body_epochs=1, head_epochs=1, body_lr=1.0, momentum=0.0, lr_decay=1.0, wire_dtype=setting.dtype)
     moved, released, strayed = (np.empty((rounds, COORDINATES)) for _ in range(3))

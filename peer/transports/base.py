@@ -1,4 +1,4 @@
-"""What carries frames between peers. A transport knows nothing of rounds, ranks or gossip."""
+"""Transports carry frames between peers; they know nothing of rounds, ranks or gossip."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Link = Hashable
 
 
 class Arrival(NamedTuple):
-    """Something happened on a link."""
+    """A message that came on a link, or the news that a dialled link is there."""
 
     link: Link
     frames: Frames | None
@@ -24,7 +24,7 @@ class Transport(Protocol):
 
     @property
     def piece_bytes(self) -> int | None:
-        """How many bytes of buffers a message may have, longer ones being cut before; None where it does not matter."""
+        """The most bytes of buffers that a message should have: a longer one is to be cut before; None for no bound."""
 
     async def listen(self, address: str) -> str:
         """Accept connections at the address; return it with the port that was really bound.
@@ -43,4 +43,4 @@ class Transport(Protocol):
         """The next arrival of any link."""
 
     async def close(self, linger: float) -> None:
-        """Deliver what is queued, for at most `linger` seconds, and let go of every connection."""
+        """Deliver the queued messages, for at most `linger` seconds, and close every connection."""

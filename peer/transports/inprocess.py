@@ -13,7 +13,7 @@ from dpeer.peer.wire import Frames
 
 @dataclass
 class Network:
-    """The peers that can reach each other: one for each simulation or test."""
+    """The in-process transports that can reach each other: one network for each simulation or test."""
 
     listeners: dict[str, InProcessTransport] = field(default_factory=dict)
     waiting: dict[str, list[tuple[InProcessTransport, Link]]] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class InProcessTransport:
         return await self._arrivals.get()
 
     async def close(self, linger: float) -> None:
-        """Leave the network. What was sent is already in the receivers' queues."""
+        """Leave the network. Messages that were sent are already in the receivers' queues."""
         for transport, far in self._far.values():
             transport._far.pop(far, None)
         self._far.clear()

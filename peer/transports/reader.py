@@ -15,13 +15,13 @@ class Reader:
     """Hands every message of a socket to a callback, as long as there is room for more.
 
     A ZeroMQ socket's file descriptor says only once that something came, and any call on the socket may have used that
-    word up: it has to be looked at until it is empty, and again after every send. (zmq.asyncio does so too, at the
-    price of some futures for each message.)
+    word up: so the socket is read until it is empty, and again after every send. (zmq.asyncio does so too, at the price
+    of some futures for each message.)
 
     Args:
-        socket: What is read, by nobody else.
-        handle: Is given each message.
-        room: Whether another message may be taken; whoever makes room calls `look_soon`.
+        socket: The socket; nobody else reads it.
+        handle: Called with each message.
+        room: Whether another message may be taken. When this becomes true again, `look_soon` has to be called.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Reader:
         self.look_soon()
 
     def look_soon(self) -> None:
-        """Look for messages when those who are first in the event loop have had their turn."""
+        """Look for messages after everything that is already due on the event loop."""
         if self._due is None:
             self._due = self._loop.call_soon(self._look)
 

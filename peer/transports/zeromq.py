@@ -30,9 +30,9 @@ class ZeroMQTransport:
     """A `Transport` over sockets.
 
     Args:
-        limits: libzmq drops the connection of whoever announces a larger frame than any message has, before memory is
-            taken for it. (How many frames a message has is only known when it is complete: until connections are
-            authenticated, whoever reaches the port can make libzmq hold a long one.)
+        limits: The longest frames. libzmq drops a connection on which a longer one is announced, before it takes memory
+            for it. (How many frames a message has is known only when it is complete: until connections are
+            authenticated, anybody who reaches the port can make libzmq hold a message of many frames.)
     """
 
     piece_bytes = _PIECE
@@ -139,8 +139,8 @@ class ZeroMQTransport:
             zmq.MAXMSGSIZE, max(self._limits.header_bytes, min(self.piece_bytes, self._limits.payload_bytes))
         )
         socket.setsockopt(zmq.LINGER, 0)
-        # A sender never has more than two bodies and a few words under way, in frames that are not copied; nothing of
-        # them may be dropped. A receiver that does not keep up makes TCP, and so the sender, wait.
+        # A sender never has more than two bodies and a few small messages under way, in frames that are not copied, and
+        # none of them may be dropped. A receiver that does not keep up makes TCP, and so the sender, wait.
         socket.setsockopt(zmq.SNDHWM, 0)
         socket.setsockopt(zmq.RCVHWM, _UNREAD)
         # Dead hosts are noticed by the transport too (a pulled cable leaves the TCP connection open for hours).

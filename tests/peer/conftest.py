@@ -133,7 +133,7 @@ class Federation:
         self.logs = {rank: [] for rank in range(topology.size)}
         self.executor = ThreadPoolExecutor(topology.size)
         self.learners, self.peers, self.transports, self.made, self.opened = {}, {}, {}, [], []
-        default = LivenessConfig(heartbeat=0.05, suspect_after=0.3, dead_after=1.0, departure_grace=0.3)
+        default = LivenessConfig(heartbeat=0.05, suspect_after=0.3, dead_after=1.0, stop_grace=0.3)
         self.liveness = liveness or default
         for rank in range(topology.size):
             self.add(rank, out=out, resume=resume, wait=wait, **(change or {}).get(rank, {}))

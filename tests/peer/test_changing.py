@@ -12,7 +12,7 @@ from dpeer.exceptions import Refused
 from dpeer.peer import LivenessConfig
 
 ROUNDS = 14
-PATIENT = LivenessConfig(heartbeat=0.2, suspect_after=2, dead_after=20, departure_grace=10.0)
+PATIENT = LivenessConfig(heartbeat=0.2, suspect_after=2, dead_after=20, stop_grace=10.0)
 NO_HEARTBEAT = LivenessConfig(heartbeat=0)
 
 
@@ -28,7 +28,7 @@ def healthy(ours):
     """Nobody was lost and nothing was dropped, but for copies: of a handshake that is repeated a body comes twice."""
     for rank, peer in ours.peers.items():
         session = peer._session
-        assert not session.drops.counts, (rank, session.drops.counts, ours.logs[rank])
+        assert not session.rejections.counts, (rank, session.rejections.counts, ours.logs[rank])
         assert session.gossip.inbox.dropped.keys() <= {"duplicate"}, (rank, session.gossip.inbox.dropped)
         assert session.members.lost == {}
 
@@ -99,7 +99,7 @@ async def test_stopped_together_and_resumed_is_as_never_stopped(
 ):
     topology = changing[name](6, seed)
     generator = random.Random(seed)
-    liveness = PATIENT if generator.random() < 0.5 else LivenessConfig(heartbeat=0, departure_grace=10.0)
+    liveness = PATIENT if generator.random() < 0.5 else LivenessConfig(heartbeat=0, stop_grace=10.0)
     whole = federation(kind, topology, rounds=ROUNDS, out=tmp_path / "whole", liveness=liveness)
     done(await whole.run())
     records = [sent_and_received(tmp_path / "whole" / f"rank-{rank}") for rank in range(6)]
@@ -128,7 +128,7 @@ async def test_stopped_while_many_rounds_apart_and_resumed(federation, kind, tmp
     first.learners[2].hold = 2
     running = asyncio.create_task(first.run())
     # Bodies of round 6 are for rank 2, which has to be in round 5 for them.
-    await until(lambda: all(first.peers[rank]._session.next_round == 6 for rank in (0, 1)))
+    await until(lambda: all(first.peers[rank]._session.members.current_round == 6 for rank in (0, 1)))
     await asyncio.sleep(0.2)
     for peer in first.peers.values():
         peer.stop()
@@ -145,10 +145,10 @@ async def test_one_that_is_many_rounds_behind_is_waited_for(federation, kind, ex
     ours = federation(kind, topology, rounds=10, liveness=liveness)
     ours.learners[2].hold = 0
     running = asyncio.create_task(ours.run())
-    await until(lambda: ours.peers[0]._session.next_round == 6)
+    await until(lambda: ours.peers[0]._session.members.current_round == 6)
     await asyncio.sleep(0.3)
-    assert [ours.peers[rank]._session.next_round for rank in (0, 2)] == [6, 0]
-    assert ours.peers[1]._session.next_round in (6, 7)
+    assert [ours.peers[rank]._session.members.current_round for rank in (0, 2)] == [6, 0]
+    assert ours.peers[1]._session.members.current_round in (6, 7)
     ours.learners[2].go.set()
     done(await running)
     np.testing.assert_allclose(ours.bodies(), expected(topology, 10), rtol=1e-12)
@@ -165,7 +165,7 @@ async def test_nobody_completes_a_round_before_the_receivers_of_the_last_one_hav
     running = asyncio.create_task(ours.run())
     await until(ours.learners[1].held.is_set)
     await asyncio.sleep(0.2)
-    assert ours.peers[0]._session.next_round == 3  # has sent round 3's body and not completed the round
+    assert ours.peers[0]._session.members.current_round == 3  # has sent round 3's body and not completed the round
     assert 3 in ours.learners[0].released
     ours.learners[1].go.set()
     done(await running)
@@ -176,7 +176,7 @@ async def test_nobody_completes_a_round_before_the_receivers_of_the_last_one_hav
 @pytest.mark.parametrize("name", ["matching", "shift", "random-senders"])
 async def test_when_one_dies_the_others_finish_and_say_whom_they_lost(federation, tmp_path, changing, name, until):
     topology = changing[name](5, 3)
-    liveness = LivenessConfig(heartbeat=0.05, suspect_after=0.3, dead_after=1.0, departure_grace=0.3)
+    liveness = LivenessConfig(heartbeat=0.05, suspect_after=0.3, dead_after=1.0, stop_grace=0.3)
     ours = federation("tcp", topology, rounds=ROUNDS, out=tmp_path, liveness=liveness)
     ours.learners[4].hold = 5
     addresses = await ours.listen()
@@ -217,9 +217,9 @@ async def test_one_that_was_dead_and_has_caught_up_is_waited_for_again(federatio
     await until(lambda: not any(found[2].left_behind for found in members))
     sleeper.hold, sleeper.go = 10, type(sleeper.go)()
     waker.go.set()
-    await until(lambda: ours.peers[1]._session.next_round == 15)
+    await until(lambda: ours.peers[1]._session.members.current_round == 15)
     await asyncio.sleep(0.2)
-    assert [peer._session.next_round for peer in ours.peers.values()][1:] == [15, 10]
+    assert [peer._session.members.current_round for peer in ours.peers.values()][1:] == [15, 10]
     sleeper.go.set()
     done(await running)
     np.testing.assert_allclose(ours.bodies(), expected(topology, 20), rtol=1e-12)

@@ -338,13 +338,13 @@ async def test_one_that_slept_far_too_long_does_not_hold_up_the_others(federatio
     transport = ours.transports[3]
     send, transport.send = transport.send, lambda link, frames: True
     others = [ours.peers[rank] for rank in (0, 2)]
-    await until(lambda: not any(peer._session.next_round < 10 for peer in others))
-    at_wake = ours.peers[0]._session.next_round
+    await until(lambda: not any(peer._session.members.current_round < 10 for peer in others))
+    at_wake = ours.peers[0]._session.members.current_round
     transport.send = send
     sleeper.on_train = lambda number: time.sleep(0.05)
     sleeper.go.set()
-    await until(lambda: ours.peers[0]._session.next_round >= min(at_wake + 10, 40))
-    assert ours.peers[3]._session.next_round < at_wake
+    await until(lambda: ours.peers[0]._session.members.current_round >= min(at_wake + 10, 40))
+    assert ours.peers[3]._session.members.current_round < at_wake
     outcomes(await running)
 
 
@@ -375,7 +375,7 @@ async def test_strangers_on_the_port_have_no_effect(federation, expected, tmp_pa
         strangers.append(stranger)
     _raw_reader, raw = await asyncio.open_connection("127.0.0.1", int(addresses[2].rpartition(":")[2]))
     raw.write(b"\x00\xff" * 5000)
-    await until(lambda: sum(ours.peers[2]._session.drops.counts.values()) >= len(nonsense))
+    await until(lambda: sum(ours.peers[2]._session.rejections.counts.values()) >= len(nonsense))
     ours.learners[1].go.set()
     outcomes(await running)
     np.testing.assert_allclose(ours.bodies(), expected(RING, 5), rtol=1e-12)

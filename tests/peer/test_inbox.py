@@ -69,7 +69,7 @@ def inbox(told):
 
 async def reach(inbox, number, ranks=(1, 5)):
     """Run the rounds before `number`, in which everybody sends."""
-    for earlier in range(inbox.current, number):
+    for earlier in range(inbox.earliest, number):
         inbox.open(earlier)
         for rank in ranks:
             inbox.put(rank, earlier, body(b"%d of %d" % (earlier, rank)))
@@ -93,7 +93,7 @@ async def test_another_body_is_told_once_for_each_rank_and_round_and_the_first_i
 async def test_another_body_is_noticed_after_the_first_was_collected_and_mixed(inbox, told):
     inbox.put(1, 0, body(b"first"))
     await inbox.collect(0, (1,), lambda rank: True)
-    assert inbox.current == 1
+    assert inbox.earliest == 1
     inbox.put(1, 0, body(b"first"))
     assert (dict(inbox.dropped), told) == ({"duplicate": 1}, [])
     inbox.put(1, 0, body(b"other"))

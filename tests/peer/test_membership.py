@@ -3,13 +3,13 @@ import pytest
 from dpeer.peer.config import LivenessConfig
 from dpeer.peer.membership import Membership, Status
 
-CONFIG = LivenessConfig(heartbeat=1, suspect_after=3, dead_after=9, departure_grace=2)
+CONFIG = LivenessConfig(heartbeat=1, suspect_after=3, dead_after=9, stop_grace=2)
 
 
 @pytest.fixture
 def members():
     found = Membership([4, 2], CONFIG)
-    found.greet(2, "link-2", next_round=0, now=0.0)
+    found.greet(2, "link-2", number=0, now=0.0)
     return found
 
 
@@ -35,8 +35,8 @@ def test_silence_makes_suspect_then_dead_and_a_word_makes_alive(members):
     assert not members.reachable(2)
     assert not members.awaited(2, 0, 12.0)
     assert members.lost == {}
-    assert members.given_up(2) == "silent for 9 s"
-    assert members.given_up(2) is None  # no news
+    assert members.note_lost(2) == "silent for 9 s"
+    assert members.note_lost(2) is None  # no news
     assert members.lost == {2: "silent for 9 s"}
     assert members.heard(members[2], 0, 12.0)
     assert members.reachable(2)
@@ -62,54 +62,54 @@ def test_a_body_of_an_earlier_round_than_the_last_word_cannot_come(members):
 
 def test_after_a_new_handshake_it_can_come_again(members):
     members.heard(members[2], 3, 1.0)
-    members.greet(2, "link-2b", next_round=4, now=2.0)
+    members.greet(2, "link-2b", number=4, now=2.0)
     assert members.awaited(2, 2, 2.0)
     assert members.by_link("link-2") is None
-    assert members[2].progress == 4
+    assert members[2].current_round == 4
 
 
 @pytest.mark.parametrize(("reason", "still"), [("stopped", True), ("done", False), ("failed", False)])
 def test_one_that_was_stopped_is_awaited_a_moment_longer(members, reason, still):
-    members.left(members[2], reason, now=5.0)
+    members.goodbye(members[2], reason, now=5.0)
     assert members.awaited(2, 0, 6.9) is still
     assert not members.awaited(2, 0, 7.1)
     assert not members.reachable(2)
-    assert members.given_up(2) == reason
+    assert members.note_lost(2) == reason
     assert members.lost == {2: reason}
 
 
 def test_one_that_is_merely_slow_is_waited_for_however_far_behind(members):
-    members.own_round = 9
+    members.current_round = 9
     members.heard(members[2], 3, 1.0)
     assert members.awaited(2, 9, 1.0)
-    assert not members.settled(2, 9, 1.0)
-    assert members.settled(2, 3, 1.0)
+    assert members.holds_up(2, 9, 1.0)
+    assert not members.holds_up(2, 3, 1.0)
 
 
 @pytest.mark.parametrize("leave", ["dies", "failed"])
 def test_one_that_was_away_is_waited_for_when_it_has_caught_up(members, leave):
-    members.own_round = 5
+    members.current_round = 5
     members.heard(members[2], 5, 0.0)
     if leave == "dies":
         run_clock(members, 0, 10)
-        members.own_round = 9
+        members.current_round = 9
         members.heard(members[2], 5, 11.0)
     else:
-        members.left(members[2], "failed", 0.0)
-        members.own_round = 9
+        members.goodbye(members[2], "failed", 0.0)
+        members.current_round = 9
         members.greet(2, "link-2b", 5, 11.0)
     assert members.reachable(2)
     assert not members.awaited(2, 9, 11.0)
-    assert members.settled(2, 9, 11.0)
+    assert not members.holds_up(2, 9, 11.0)
     assert members.awaited(2, 6, 11.0)  # it could still be reached there
     members.heard(members[2], 8, 12.0)
     assert members.awaited(2, 9, 12.0)
-    members.own_round = 20
+    members.current_round = 20
     assert members.awaited(2, 20, 12.0)  # one like any other
 
 
-def test_one_that_was_stopped_is_not_settled_for_a_moment(members):
-    members.left(members[2], "stopped", now=5.0)
-    assert not members.settled(2, 1, 6.9)
-    assert members.settled(2, 1, 7.1)
-    assert members.settled(2, 0, 5.0)
+def test_one_that_was_stopped_holds_up_the_round_for_a_moment(members):
+    members.goodbye(members[2], "stopped", now=5.0)
+    assert members.holds_up(2, 1, 6.9)
+    assert not members.holds_up(2, 1, 7.1)
+    assert not members.holds_up(2, 0, 5.0)

@@ -11,7 +11,7 @@ from dpeer.topology import Isolated, Participation, build
 
 ROUNDS = 12
 NO_HEARTBEAT = LivenessConfig(heartbeat=0)
-PATIENT = LivenessConfig(heartbeat=0.2, suspect_after=2, dead_after=20, departure_grace=10.0)
+PATIENT = LivenessConfig(heartbeat=0.2, suspect_after=2, dead_after=20, stop_grace=10.0)
 
 
 def recursion(topology, participation, rounds, width=5):
@@ -38,7 +38,7 @@ async def test_bodies_follow_the_recursion(federation, kind, name, size, fractio
     assert all(outcome.status == "done" for outcome in found.values()), found
     np.testing.assert_allclose(ours.bodies(), recursion(topology, drawn, ROUNDS), rtol=1e-12)
     for peer in ours.peers.values():
-        assert not peer._session.drops.counts
+        assert not peer._session.rejections.counts
         assert not peer._session.gossip.inbox.dropped
         assert peer._session.members.lost == {}
 

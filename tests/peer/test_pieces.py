@@ -24,7 +24,7 @@ from dpeer.topology import build
 from dpeer.training import Task, TorchLearner
 from dpeer.training.evaluation import Evaluation
 
-PATIENT = LivenessConfig(heartbeat=0.05, suspect_after=60.0, dead_after=120.0, departure_grace=0.3)
+PATIENT = LivenessConfig(heartbeat=0.05, suspect_after=60.0, dead_after=120.0, stop_grace=0.3)
 """No neighbor of a busy machine is taken for dead."""
 
 PIECE = 2**22
@@ -132,7 +132,7 @@ def check(ours, topology, rounds, count):
         body = np.asarray(learner.body, np.float64)
         np.testing.assert_allclose(body, topology.weights[rank] @ last, rtol=1e-5, atol=1e-6)
         session = ours.peers[rank]._session
-        assert not session.drops.counts
+        assert not session.rejections.counts
         assert not session.gossip.inbox.dropped
         assert not session._assembly._arriving
 
@@ -317,7 +317,7 @@ async def test_who_dies_in_the_middle_of_a_body_leaves_no_trace(two_of_three, st
         assert all(line["missed"] == [2] and line["heard"] == [1 - rank] for line in lines)
         assert not ours.peers[rank]._session.gossip.inbox._rounds
         # Its first words were heard before it was given up, however slow the machine is.
-        assert not ours.peers[rank]._session.drops.counts.keys() - {"stray"}
+        assert not ours.peers[rank]._session.rejections.counts.keys() - {"stray"}
 
 
 async def test_who_comes_back_with_another_round_is_mixed_with_that_alone(two_of_three, stand_in, until):
@@ -335,7 +335,7 @@ async def test_who_comes_back_with_another_round_is_mixed_with_that_alone(two_of
         np.testing.assert_allclose(ours.learners[rank].body, np.full(WIDTH, SURVIVED[rank]), rtol=1e-12)
     for address in addresses.values():
         stand_in.say(address, stand_in.hello(1), *stand_in.body(1, 7.0), stand_in.goodbye())
-    await until(lambda: all(session.members[2].departure == "done" for session in sessions(ours)), 120)
+    await until(lambda: all(session.members[2].why_away == "done" for session in sessions(ours)), 120)
     for rank in (0, 1):
         ours.learners[rank].go.set()
     found = await running
@@ -368,7 +368,7 @@ async def test_who_comes_back_with_another_body_of_the_round_is_mixed_with_that_
         again = stand_in.body(0, 7.0)
         assert again[0] == announced
         stand_in.say(address, stand_in.hello(0), *again, *again, stand_in.goodbye())
-    await until(lambda: all(session.members[2].departure == "done" for session in sessions(ours)), 120)
+    await until(lambda: all(session.members[2].why_away == "done" for session in sessions(ours)), 120)
     for rank in (0, 1):
         ours.learners[rank].go.set()
     found = await running
@@ -488,7 +488,7 @@ class Clock:
         return self.now
 
 
-BEAT = LivenessConfig(heartbeat=1.0, suspect_after=5.0, dead_after=15.0, departure_grace=1.0)
+BEAT = LivenessConfig(heartbeat=1.0, suspect_after=5.0, dead_after=15.0, stop_grace=1.0)
 
 
 @pytest.fixture

@@ -61,9 +61,9 @@ def test_the_outbox_keeps_two_rounds_and_who_still_has_to_get_them():
         outbox.add(number, [b"head", b"body"], (1, 4))
     assert sorted(outbox.frames) == [1, 2]
     assert outbox.pending() == []
-    outbox.asked(4, next_round=2)
-    outbox.asked(1, next_round=0)
-    outbox.asked(3, next_round=0)
+    outbox.ask(4, current_round=2)
+    outbox.ask(1, current_round=0)
+    outbox.ask(3, current_round=0)
     assert outbox.pending() == [(1, 1), (2, 1), (2, 4)]
     outbox.sent[2].update((1, 4))
     assert outbox.bytes_sent(2) == 16

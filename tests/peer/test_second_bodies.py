@@ -11,7 +11,7 @@ from dpeer.exceptions import Interrupted
 from dpeer.peer import LivenessConfig, ZeroMQTransport, wire
 from dpeer.topology import build
 
-PATIENT = LivenessConfig(heartbeat=0.05, suspect_after=60.0, dead_after=120.0, departure_grace=0.3)
+PATIENT = LivenessConfig(heartbeat=0.05, suspect_after=60.0, dead_after=120.0, stop_grace=0.3)
 """No neighbor of a busy machine is taken for dead."""
 
 PAIR = build("ring", 2)
@@ -135,7 +135,7 @@ class Case:
         first = PAIR.weights[0] @ [1.0, 7.0]
         last = PAIR.weights[0] @ [0.9 * first + 1.0, second]
         np.testing.assert_allclose(self.learner.body, np.full(self.width, last), rtol=1e-12)
-        assert not self.session.drops.counts
+        assert not self.session.rejections.counts
         assert not self.session._assembly._arriving
         return outcome
 
@@ -174,7 +174,7 @@ async def test_a_second_different_body_is_said_once_and_counted_and_the_first_is
     for value in (1e6, np.nan, 7.0, 1e6):
         fake.send(0, value)
     await case.dropped(different=3, duplicate=2)
-    assert (case.session.next_round, case.inbox.current) == {
+    assert (case.session.members.current_round, case.inbox.earliest) == {
         ("train", 0): (0, 0), ("mix", 0): (0, 1), ("train", 1): (1, 1)
     }[at]  # fmt: skip
     (warning,) = case.warnings

@@ -26,7 +26,7 @@ def test_poisson_sampled_gaussians(sampling: float, multiplier: float, delta: fl
 
 
 def test_an_outsider_and_a_neighbor_of_the_same_noise() -> None:
-    # PRIVACY.md, section 1: sigma 5, 100 releases, 16 peers.
+    # sigma 5, 100 releases, 16 peers.
     aggregate = Guarantee(5.0, 1.0, 1e-5, "aggregate", "zero-out", uniform_share(16))
     assert planning.epsilon(aggregate, 100) == pytest.approx(9.997, abs=5e-4)
     assert planning.epsilon(aggregate, 100, adversary="neighbor") == pytest.approx(65.3, abs=0.05)

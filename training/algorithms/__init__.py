@@ -44,7 +44,7 @@ ALGORITHMS: Mapping[str, type[Algorithm]] = {algorithm.name: algorithm for algor
 
 
 def find_algorithm(algorithm: str | type[Algorithm]) -> type[Algorithm]:
-    """The algorithm that is meant.
+    """Find an algorithm.
 
     Args:
         algorithm: The name of a built-in one, ``path/to/file.py:CLASS``, ``package.module:CLASS``, or a class.

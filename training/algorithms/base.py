@@ -33,16 +33,16 @@ class Algorithm(ABC):
 
     Attributes:
         name: What ``--algorithm`` calls it; by default the name of the class.
-        summary: One line about it; by default the first one of the class's docstring.
-        paper: Where it is from.
+        summary: A line about the algorithm; by default the first one of the class's docstring.
+        paper: The paper that it is from.
         shares: "model", "body" or "nothing".
-        leaves: What of it leaves the peer, in words; by default what `shares` says.
-        defaults: Hyperparameters of its own, where nobody says otherwise.
-        uses: Hyperparameters that matter to it, but not to all algorithms.
+        leaves: What of the model leaves the peer, in words; by default what `shares` says.
+        defaults: Hyperparameters of its own, which are used where the user gives none.
+        uses: Hyperparameters that have an effect on it, but not on all algorithms.
         mixed_uses_data: Whether `mixed` may look at the peer's data, its head, or anything else that is not a function
             of what peers have released. Under differential privacy, what `mixed` changes is then a part of the next
             update, which is clipped and noised; where it is False, the next update is counted from what `mixed` left.
-        Options: A frozen dataclass of what only it can be set with; see `dpeer.training.algorithms.options`.
+        Options: A frozen dataclass of the settings that only it has; see `dpeer.training.algorithms.options`.
         options: An instance of `Options`: what it was made with.
     """
 
@@ -71,7 +71,7 @@ class Algorithm(ABC):
 
     @classmethod
     def settings(cls) -> tuple[str, ...]:
-        """The names of all settings that matter to it, but not to all algorithms: `uses`, and options with a flag."""
+        """The settings that have an effect on this algorithm, but not on all: `uses`, and its options with a flag."""
         return (*cls.uses, *flagged_options(cls))
 
     def extras(self, split: Split) -> Mapping[str, int]:
@@ -103,17 +103,17 @@ class Algorithm(ABC):
         """
 
     def sit_out(self) -> None:  # noqa: B027
-        """A round goes by without the peer."""
+        """Called instead of `train` in a round that the peer sits out."""
 
     def finish(self, peer: Trainer) -> None:  # noqa: B027
         """Do what is left to do after the last round's mixing; ``peer.number`` is that round."""
 
     def predictor(self, peer: Trainer) -> Tensor | None:
-        """The parameters of the model that predicts, shape (peer.model.count,); None where they are those trained."""
+        """The parameters that predict, shape (peer.model.count,); None where the trained ones do."""
         return None
 
     def untrained(self) -> Mapping[str, Tensor] | None:
-        """What `Untrained.copies` gave of the model that predicts; None where its buffers are those trained with."""
+        """The buffers of the model that predicts, by `Untrained.copies`; None where the trained model's do."""
         return None
 
     def at_home(self, peer: Trainer) -> int:
@@ -121,7 +121,7 @@ class Algorithm(ABC):
         return peer.head.count
 
     def codec(self, peer: Trainer) -> Codec | None:
-        """A way of its own to send bodies; None for the common ones."""
+        """The algorithm's own way to send bodies; None for the common ones."""
         return None
 
     def state(self) -> Mapping[str, Tensor]:
@@ -136,7 +136,7 @@ class Algorithm(ABC):
         """
 
     def plan(self, peer: Trainer) -> Mapping[str, Any]:
-        """What a run must not change when it is resumed, besides what no run may; plain JSON values."""
+        """Values that must not change when a run of this algorithm is resumed; plain JSON values."""
         return {}
 
     def gradients(self, h: Hyperparameters) -> float:

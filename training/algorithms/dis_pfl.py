@@ -73,7 +73,7 @@ class DisPFL(Algorithm):
         self._codec = Masked(peer.model, peer.rank, held.to(peer.compute.device))
 
     def codec(self, peer: Trainer) -> Codec:
-        """Held values and the mask."""
+        """A codec that sends the held values and the mask."""
         return self._codec
 
     def train(self, peer: Trainer) -> None:
@@ -95,7 +95,7 @@ class DisPFL(Algorithm):
         return peer.model.grad
 
     def plan(self, peer: Trainer) -> Mapping[str, Any]:
-        """How fast masks settle depends on the number of rounds."""
+        """The number of rounds: how fast masks become stable depends on it."""
         return {"number of rounds, by which masks settle,": peer.hyperparameters.rounds}
 
     def gradients(self, h: Hyperparameters) -> float:

@@ -40,7 +40,7 @@ class Ditto(Algorithm):
     _personal: Tensor
 
     def start(self, peer: Trainer) -> None:
-        """The personal model starts where the shared one does."""
+        """Make the personal model, which starts as a copy of the shared one."""
         self._personal = peer.model.data.clone()
 
     def train(self, peer: Trainer) -> None:
@@ -58,7 +58,7 @@ class Ditto(Algorithm):
         return self._personal
 
     def at_home(self, peer: Trainer) -> int:
-        """The personal model's."""
+        """The personal model's parameters."""
         return peer.model.count
 
     def state(self) -> Mapping[str, Tensor]:

@@ -29,7 +29,7 @@ _BESIDE = "untrained/"
 class FedBABU(Algorithm):
     """The body is trained and shared; in the end the whole model is fine-tuned.
 
-    What was fine-tuned is kept beside body, head and buffers, so that a run that is continued with more rounds goes on
+    The fine-tuned model is kept beside body, head and buffers, so that a run that is continued with more rounds goes on
     from what was shared.
     """
 
@@ -61,7 +61,7 @@ class FedBABU(Algorithm):
         peer.fit(peer.body, epochs=h.body_epochs, lr=h.body_lr)
 
     def sit_out(self) -> None:
-        """What was fine-tuned is of an earlier end."""
+        """Forget a fine-tuned model: it is of an earlier end of the run."""
         self._forget()
 
     def _forget(self) -> None:
@@ -75,11 +75,11 @@ class FedBABU(Algorithm):
             self._tuned, self._untrained = peer.model.data.clone(), peer.untrained.copies()
 
     def predictor(self, peer: Trainer) -> Tensor | None:
-        """What was fine-tuned, once it has been."""
+        """The fine-tuned parameters, once there are any."""
         return self._tuned
 
     def untrained(self) -> Mapping[str, Tensor] | None:
-        """The buffers of what was fine-tuned, once it has been."""
+        """The buffers of the fine-tuned model, once there are any."""
         return self._untrained
 
     def state(self) -> Mapping[str, Tensor]:

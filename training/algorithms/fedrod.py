@@ -53,7 +53,7 @@ class FedRoD(Algorithm):
         self._prior = _log_counts(peer, self._generic.out_features)
 
     def train(self, peer: Trainer) -> None:
-        """Both steps on every minibatch."""
+        """Step the generic model and the personal head on every minibatch."""
         h = peer.hyperparameters
         personal = self._own, h.head_lr
         peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, gradient=self._gradients, beside=[personal])
@@ -81,7 +81,7 @@ class FedRoD(Algorithm):
 
     @contextmanager
     def _seen(self) -> Iterator[list[tuple[Tensor, Tensor]]]:
-        """What went into the head and what came out."""
+        """Within it a list gets the head's inputs and outputs of each call."""
         seen: list[tuple[Tensor, Tensor]] = []
         hook = self._generic.register_forward_hook(
             lambda _, given, named, gave: seen.append(((*given, *named.values())[0], gave)), with_kwargs=True
@@ -101,7 +101,7 @@ class FedRoD(Algorithm):
         return both
 
     def at_home(self, peer: Trainer) -> int:
-        """The personal head's."""
+        """The personal head's parameters."""
         return self._own.count
 
     def state(self) -> Mapping[str, Tensor]:

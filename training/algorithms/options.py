@@ -1,4 +1,4 @@
-"""The options of an algorithm: what only it can be set with, stated as a frozen dataclass in its class.
+"""The options of an algorithm: settings that only it has, stated as a frozen dataclass in its class.
 
     class Mine(Algorithm):
         @dataclass(frozen=True)
@@ -83,9 +83,9 @@ def flagged_options(algorithm: type[Algorithm]) -> tuple[str, ...]:
 
 
 def options_among(algorithm: type[Algorithm], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of some settings that are options of the algorithm.
+    """The values of an algorithm's options that have a flag, out of a table of settings.
 
-    An option that merely has the name of a setting, in a class of a user's own, is none of them.
+    An option of a user's own class that merely has the name of a setting does not count.
     """
     return {name: settings[name] for name in flagged_options(algorithm) if name in settings}
 
@@ -94,8 +94,8 @@ def make_options(algorithm: type[Algorithm], values: Mapping[str, Any], where: s
     """An algorithm's `Options` with these values, and with its defaults for the others.
 
     Args:
-        algorithm: Whose.
-        values: By name. A whole number will do where the option is a float; nothing else is converted.
+        algorithm: The algorithm.
+        values: Values by name. A whole number will do where the option is a float; nothing else is converted.
         where: Where they were given, for messages.
 
     Raises:
@@ -141,7 +141,7 @@ def check_options(algorithm: type[Algorithm]) -> None:
 
 
 def shared_options(options: Any) -> dict[str, Any]:
-    """Those of an algorithm's options that must be equal on all peers, by name, as plain JSON values.
+    """The values of the options that must be equal on all peers, by name, as plain JSON values.
 
     Args:
         options: An instance of `Options`, such as ``algorithm.options``.

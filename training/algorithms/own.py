@@ -57,7 +57,7 @@ def check_algorithm(found: Any, text: str) -> type[Algorithm]:
     """Refuse what cannot be used as an algorithm.
 
     Args:
-        found: What is meant to be a class.
+        found: What the user gave, which should be a class.
         text: How it was asked for, for messages.
 
     Raises:
@@ -101,7 +101,7 @@ def extras_of(algorithm: Algorithm, split: Split) -> dict[str, int]:
     """How many values travel beside the body, by name.
 
     Raises:
-        AlgorithmError: What the algorithm says is no number by name, or it shares nothing.
+        AlgorithmError: `Algorithm.extras` returned no numbers by name, or the algorithm shares nothing.
     """
     with blamed(algorithm, "extras"):
         sizes = algorithm.extras(split)
@@ -109,9 +109,9 @@ def extras_of(algorithm: Algorithm, split: Split) -> dict[str, int]:
 
 
 def blamed(algorithm: Algorithm, method: str) -> AbstractContextManager[None]:
-    """Within it a method of the algorithm runs: what a user's own raises becomes one AlgorithmError.
+    """Within it a method of the algorithm runs: what a method of a user's own raises becomes one AlgorithmError.
 
-    A built-in one's is a fault of dpeer, and stays as it is.
+    An error of a built-in algorithm is a fault of dpeer, and stays as it is.
     """
     if type(algorithm).__module__.startswith(_BUILT_IN):
         return nullcontext()
@@ -119,7 +119,7 @@ def blamed(algorithm: Algorithm, method: str) -> AbstractContextManager[None]:
 
 
 def source_hash(algorithm: type[Algorithm]) -> str | None:
-    """SHA-256 (hex) of the file that a class is written in, by which peers tell other versions of it.
+    """SHA-256 (hex) of the file that a class is written in, by which peers notice different versions of it.
 
     None where there is no such file, as for a class that was typed into an interpreter.
     """

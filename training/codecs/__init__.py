@@ -1,4 +1,4 @@
-"""How a body travels: what of it is put into a payload, and how payloads are mixed."""
+"""Codecs: how a body becomes a payload, and how payloads are mixed."""
 
 from __future__ import annotations
 

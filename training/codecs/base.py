@@ -1,4 +1,4 @@
-"""What a codec is."""
+"""The base class of codecs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Codec(ABC):
 
     @cached_property
     def buffers(self) -> BufferPool:
-        """Room for payloads, sent or received."""
+        """Buffers for payloads, sent or received."""
         there = self._body.data.device.type == "cuda"
         return BufferPool(self.payload_bytes, pinned=there and torch.cuda.is_available())
 
@@ -37,7 +37,7 @@ class Codec(ABC):
         """The most bytes that a payload may have."""
 
     def room(self) -> memoryview | None:
-        """Memory to put together a payload in; None if it may have been cut, at multiples of a megabyte."""
+        """Memory to put a payload's pieces together in; None if buffers cut at multiples of a megabyte will do."""
         return self.buffers.take()
 
     @abstractmethod
@@ -50,7 +50,7 @@ class Codec(ABC):
 
     @abstractmethod
     def mix(self, received: Mapping[int, Payload], row: Mapping[int, float]) -> None:
-        """Replace the body by what the payloads and the own released body give together.
+        """Replace the body by the mix of the payloads and this peer's own released body.
 
         Ranks are taken in order, for floating point addition does not commute to the bit.
 
@@ -64,10 +64,10 @@ class Codec(ABC):
 
         Args:
             received: Payloads by rank, without the own.
-            weigh: Gives the row for those that are left.
+            weigh: Gives the row for the ranks that are left.
 
         Returns:
-            Whose payload was not mixed, and why.
+            The ranks whose payload was not mixed, and why.
         """
         reasons = {rank: self.check(rank, payload) for rank, payload in received.items()}
         refused = {rank: reason for rank, reason in reasons.items() if reason is not None}
@@ -78,7 +78,7 @@ class Codec(ABC):
     def rebase(self) -> None:  # noqa: B027 - most count from nothing
         """Count the next update from the body as it is now, where updates are counted from what mixing gave.
 
-        What has changed the body since must be a function of what peers have released.
+        Every change of the body since must be a function of what peers have released.
         """
 
     def state(self) -> Mapping[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Which codec a peer's body travels by."""
+"""Choosing a peer's codec."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ def choose_codec(algorithm: Algorithm, trainer: Trainer, protection: Protection 
     """The algorithm's own way to send bodies, or the one that the hyperparameters and the protection ask for.
 
     Args:
-        algorithm: What trains.
-        trainer: Its body, with the algorithm's extras, is what travels.
+        algorithm: The peer's algorithm.
+        trainer: The trainer, whose body and extras travel.
         protection: Differential privacy for what leaves the peer.
         steady: Whether the peer exchanges with the same neighbors in every round.
 
     Raises:
-        ConfigurationError: What is asked for does not go together.
+        ConfigurationError: Two of the settings do not go together.
     """
     h, body, rank = trainer.hyperparameters, trainer.shared, trainer.rank
     own = algorithm.codec(trainer)

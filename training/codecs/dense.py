@@ -22,9 +22,9 @@ class Dense(Codec):
     With 16 bits a value, z_j is what the values were rounded to: the own part of the sum is, too.
 
     Args:
-        body: What is sent and mixed.
-        rank: The own rank.
-        dtype: As what values travel.
+        body: The values that are sent and mixed.
+        rank: This peer.
+        dtype: The type as which values travel.
     """
 
     def __init__(self, body: Exchanged, rank: int, dtype: WireDtype = "float32") -> None:
@@ -32,7 +32,7 @@ class Dense(Codec):
         self._released: list[Tensor] | None = None
 
     def room(self) -> memoryview | None:
-        """A GPU copies from page-locked memory; for the host's sums pieces are as good, and a copy is saved."""
+        """See `Codec.room`: a buffer only for a body on a GPU, which copies from page-locked memory; sums need none."""
         return None if self._body.data.device.type == "cpu" else self.buffers.take()
 
     @property
@@ -62,8 +62,8 @@ class Dense(Codec):
     def mix_sound(self, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
         """See `Codec.mix_sound`.
 
-        Looking for what is not finite beforehand would read every payload once more. What is shows in the sum, too;
-        only then, payloads are looked into and the sum is made again.
+        Looking for values that are not finite beforehand would read every payload once more. They show in the sum, too;
+        only if they do, payloads are looked into and the sum is made again.
         """
         vectors = {rank: self._views(payload_) for rank, payload_ in received.items()}
         refused = {rank: "wrong-size" for rank, found in vectors.items() if found is None}
@@ -78,7 +78,7 @@ class Dense(Codec):
         return refused
 
     def _add(self, received: dict[int, list[Tensor]], row: Mapping[int, float]) -> bool:
-        """Replace the body by the sum, as often as one likes; returns whether all is known to be finite."""
+        """Replace the body by the sum, which may be repeated; returns whether all terms are known to be finite."""
         if self._released is None:
             self._released = [host(self._body.data)]
         own = {self._rank: self._released}
@@ -89,7 +89,7 @@ class Dense(Codec):
         return payload.views(payload_, self._body.count, self._dtype)
 
     def _values(self, payload_: Payload) -> list[Tensor]:
-        """What a payload holds, together of shape (body.count,), on the host.
+        """The values of a payload, as vectors on the host that together have shape (body.count,).
 
         Raises:
             ValueError: It has another size (`check` says so beforehand).

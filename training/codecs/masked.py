@@ -1,4 +1,4 @@
-"""The values that a sparse peer holds, and which they are."""
+"""A sparse peer's body: the values that it holds, and a mask that says which they are."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Masked(Codec):
     weights are not doubly stochastic). Then the own mask is applied.
 
     Args:
-        body: What is sent and mixed.
-        rank: The own rank.
+        body: The values that are sent and mixed.
+        rank: This peer.
         held: Which parameters the peer holds, shape (body.count,), bool.
 
     Attributes:
@@ -67,7 +67,7 @@ class Masked(Codec):
         self.held = self.next
 
     def _read(self, payload_: Payload) -> tuple[Tensor, Tensor]:
-        """Which parameters were sent, and their values; on the host.
+        """Read a payload: which parameters were sent, and their values; on the host.
 
         Raises:
             ValueError, TypeError, BufferError: It is not such a payload.

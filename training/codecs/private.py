@@ -26,8 +26,8 @@ class Private(Dense):
     released; the own part of the mix is z, too.
 
     Args:
-        body: What is trained and mixed.
-        rank: The own rank.
+        body: The body that is trained and mixed.
+        rank: This peer.
         protection: Clip norm, noise, budget and the ledger.
         seed: The federation's seed, for masks that are drawn without the data.
         dtype: As what values travel; z is what they are rounded to, noise and all.

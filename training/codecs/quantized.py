@@ -53,8 +53,8 @@ class Quantized(Codec):
     """Sends changes in `bits` bits a value.
 
     Args:
-        body: What is sent and mixed; now the common start of all peers.
-        rank: The own rank.
+        body: The values that are sent and mixed; now the common start of all peers.
+        rank: This peer.
         bits: 4, 8 or 16.
         steady: Whether the same neighbors exchange in every round.
 
@@ -141,7 +141,7 @@ class Quantized(Codec):
         return number, known + dequantize(scales_.to(known.device), steps.to(known.device))
 
     def state(self) -> Mapping[str, Tensor]:
-        """What everyone has released, as ``RANK/ROUND``."""
+        """The sums of all releases of this peer and its neighbors, by ``RANK/ROUND``."""
         return {f"{rank}/{number}": values for rank, (number, values) in self._known.items()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
@@ -156,7 +156,7 @@ class Quantized(Codec):
 
 
 def quantize(values: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    """To the nearest of 2^bits - 1 equal steps between minus and plus the largest of each block.
+    """Round values to the nearest of 2^bits - 1 equal steps between minus and plus the largest of each block.
 
     Args:
         values: Shape (count,).
@@ -207,5 +207,5 @@ def unpack(buffer: payload.Buffer, bits: int, count: int) -> Tensor:
 
 
 def _packed(count: int, bits: int) -> int:
-    """How many bytes `count` values take."""
+    """The number of bytes that `count` packed values take."""
     return -(-count * bits // 8)

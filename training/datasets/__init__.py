@@ -1,4 +1,4 @@
-"""Reading the data sets that people download, as they come."""
+"""Reading data sets from the files that people download."""
 
 from __future__ import annotations
 

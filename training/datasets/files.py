@@ -1,4 +1,4 @@
-"""What the readers share: one clear line for a file that is missing or damaged."""
+"""Common parts of the readers, which tell of a missing or damaged file in one clear line."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def read_npz(
         task: The task's name, for messages.
         path: The file.
         source: Where people get it.
-        names: Those that it must have.
-        optional: Those that it may have.
+        names: The arrays that it must have.
+        optional: The arrays that it may have.
 
     Raises:
         TaskError: It is damaged, or lacks one of the arrays.

@@ -17,7 +17,7 @@ ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 
 
 class ImageFolder(NamedTuple):
-    """Where images are, and what is made of them.
+    """A folder of images, and how they are read.
 
     Attributes:
         path: A folder with one folder for each class, or with ``train`` and ``test`` that have those.

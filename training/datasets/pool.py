@@ -39,7 +39,7 @@ class Pool:
         return len(self.targets)
 
     def places(self, index: Numbers) -> Numbers:
-        """Where these samples are in the data set's own pool."""
+        """The places of these samples in the data set's own pool."""
         return index if self.numbers is None else self.numbers[index]
 
     def rows(self, index: Numbers) -> tuple[Tensor, Tensor]:
@@ -52,7 +52,7 @@ class Pool:
         return inputs, targets
 
     def labels(self) -> Numbers:
-        """What strata and shares are made by: the class numbers; zeros where targets are values."""
+        """The class numbers, by which strata and shares are made; zeros where targets are values."""
         if self.targets.dtype == torch.int64:
             return self.targets.numpy()
         return np.zeros(len(self), np.int64)

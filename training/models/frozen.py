@@ -1,4 +1,4 @@
-"""A model with little to share: random features that nobody trains, and a small body on them."""
+"""A model with a small body, on random features that are not trained."""
 
 from __future__ import annotations
 

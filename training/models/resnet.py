@@ -29,7 +29,7 @@ class Block(nn.Module):
         self.shortcut = nn.Identity() if inputs == outputs else _convolution(inputs, outputs, 1, stride)
 
     def forward(self, x: Tensor) -> Tensor:
-        """What comes out, at least 0."""
+        """The block's output, at least 0."""
         return relu(self.second(relu(self.first(x))) + self.shortcut(x))
 
 

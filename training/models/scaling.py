@@ -1,4 +1,4 @@
-"""Scaling inputs inside the model, so that what is saved predicts on raw inputs."""
+"""Scaling inputs inside the model, so that a saved model predicts on raw inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets which sample, for each way of dividing."""
+"""The owner of each sample, for each way of dividing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Indices = NDArray[np.int64]
 
 
 def owners(labels: Indices, scheme: Scheme, classes: int, size: int, rng: np.random.Generator) -> Indices:
-    """Each sample's owner, or -1 where nobody gets it."""
+    """Each sample's owner; -1 where no peer gets it."""
     if scheme.name == "iid":
         return _iid(len(labels), size, rng)
     if scheme.name == "dirichlet-equal":
@@ -20,7 +20,7 @@ def owners(labels: Indices, scheme: Scheme, classes: int, size: int, rng: np.ran
 
 
 def _shares(scheme: Scheme, classes: int, size: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """How much of each class each peer gets, up to a factor per class; shape (classes, size)."""
+    """The peers' shares of each class, up to a factor per class; shape (classes, size)."""
     if scheme.name == "dirichlet":
         return rng.dirichlet(np.full(size, scheme.value), size=classes)
     shares = np.zeros((classes, size))

@@ -87,7 +87,7 @@ def partition_pools(
 
 
 def _classes(labels: Any) -> Indices:
-    """Labels as class numbers 0, 1, ..."""
+    """The labels, numbered anew as 0, 1, ..."""
     array = np.asarray(labels)
     if array.ndim != 1:
         raise PartitionError(f"labels must be one per sample, shape (samples,); these have shape {array.shape}")

@@ -1,4 +1,4 @@
-"""Holding samples out of training, without leaving their twins in it."""
+"""Holding samples out of training, together with those that overlap them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peers as the data know them: writers, persons, sites."""
+"""Dividing data by the groups that they have: writers, persons, sites."""
 
 from __future__ import annotations
 

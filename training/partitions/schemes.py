@@ -1,4 +1,4 @@
-"""How data are to be divided, as ``--partition`` says it."""
+"""The ways to divide data, as ``--partition`` names them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Scheme(NamedTuple):
 
 
 def check_spec(spec: str) -> None:
-    """Refuse what ``--partition`` does not take; whether the data know such groups is for the data to say.
+    """Refuse what ``--partition`` does not take. Whether the data have groups such as writers is checked later.
 
     Raises:
         UnknownName: No such scheme; the error names the nearest.

@@ -1,4 +1,4 @@
-"""Training images, cropped and mirrored at random."""
+"""Cropping and mirroring training images at random."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user may choose about a built-in task."""
+"""The settings of a built-in task."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def text(task: str, option: str, value: Any, example: str) -> str:
 
 
 def place(task: str, value: Any, rank: int, size: int, example: str) -> str:
-    """The option ``path``, with the rank put in.
+    """The path that the option ``path`` names for this rank.
 
     Raises:
         TaskError: It is missing or not text, or there is nothing for this rank.
@@ -48,7 +48,7 @@ def place(task: str, value: Any, rank: int, size: int, example: str) -> str:
 
 
 def check_placeholders(task: str, path: str) -> None:
-    """Refuse what looks as if it were to be replaced and is not, unless that is what a file is called.
+    """Refuse braces that would not be replaced by the rank, unless a file is really called so.
 
     Raises:
         UnknownName: Something else than the rank stands in braces.

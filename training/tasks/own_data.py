@@ -1,4 +1,4 @@
-"""Noticing that peers who should have data of their own were all given the same."""
+"""Checking that peers that should have data of their own were not given the same files."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _message(
 
 
 def _path(task: str, options: Mapping[str, Any]) -> str | None:
-    """What a rank reads; None where it has not said so, which the task will tell."""
+    """The path of a rank's data; None where none is given, about which the task complains."""
     own = task in BUILTIN_TASKS and BUILTIN_TASKS[task].partition == OWN
     path = options.get("path") if own else options.get("data", "")
     return path if isinstance(path, str) else None

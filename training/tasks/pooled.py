@@ -36,7 +36,7 @@ HELD_OUT = 0.2
 
 
 class Part(NamedTuple):
-    """What one rank holds, as indices into pools: `train` and `validation` into one, `test` into another."""
+    """The samples of one rank, as indices: `train` and `validation` into one pool, `test` into another."""
 
     train: Indices
     validation: Indices
@@ -44,7 +44,7 @@ class Part(NamedTuple):
 
 
 class Division(NamedTuple):
-    """A data set, divided: the pool of training and validation samples, that of test samples, and who holds what."""
+    """A divided data set: the pool of training and validation samples, that of test samples, and each rank's part."""
 
     train: Pool
     test: Pool
@@ -95,7 +95,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
 
 
 def keep(data: Data, rank: int, validation: float, seed: int) -> Division:
-    """All of a data set for one peer, whose own it is; there is no other part than this peer's.
+    """Give one peer the whole of a data set that is its own.
 
     Args:
         data: What this peer has.

@@ -1,4 +1,4 @@
-"""Tasks on the data sets that papers use; the data are the user's to download, ``--task-option data=DIR``."""
+"""Tasks on the data sets that papers use; users download the data and give ``--task-option data=DIR``."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from dpeer.training.tasks.pooled import divide
 def read(
     reader: Callable[[Any], Data], data: Any, seed: int, train_samples: Any = None, test_samples: Any = None
 ) -> Data:
-    """What the reader makes of `data`, or so many samples of it, drawn at random.
+    """Read a data set, or a number of its samples that are drawn at random.
 
     Args:
         reader: Gets `data`.
@@ -40,7 +40,7 @@ def read(
 
 
 def forget() -> None:
-    """Let go of data sets that were read; a process that has all its peers needs their parts only."""
+    """Drop the data sets that were read: a process that has all its peers needs only their parts."""
     _read.cache_clear()
     divide.cache_clear()  # it keeps what it divided, too
 

@@ -1,4 +1,4 @@
-"""What lasts of a peer's run: checkpoint, metrics.jsonl, model and summary, kept in step with each other.
+"""The files of a peer's run: checkpoint, metrics.jsonl, model and summary, kept in step with each other.
 
 Everything here blocks on the disk: the peer calls it on its worker.
 """
@@ -20,14 +20,14 @@ from dpeer.results.files import count_lines, write_json
 from dpeer.results.metrics import MetricsFile
 
 
-class RunFolder:
-    """One peer's folder.
+class RankFolder:
+    """One rank's folder in a run folder.
 
     Args:
         config: Where it is, and what must not have changed since a checkpoint was written.
         learner: Saved, loaded, and asked for the model.
-        outbox: Its last body goes into the checkpoint and comes back from it.
-        lost: Whom rounds had to go on without, and why; kept over a resume.
+        outbox: The last completed round's body goes from it into the checkpoint, and back when resuming.
+        lost: Neighbors that a round has gone on without, and why; kept over a resume.
         facts: What summary.json says about the run besides its results.
 
     Attributes:
@@ -84,7 +84,10 @@ class RunFolder:
         return start
 
     def begin(self) -> None:
-        """Remove what an earlier run left: all of it, or when resuming what is not true any more. Its time begins."""
+        """Begin to measure the time, and remove an earlier run's files: all, or when resuming those that are outdated.
+
+        The learner is told if the run is a new one.
+        """
         self._began = time.monotonic()
         if not self._config.resume:
             self._learner.start_over()
@@ -98,8 +101,8 @@ class RunFolder:
         self._metrics.rewrite()
 
     def complete(self, entry: dict[str, Any]) -> None:
-        """Make a round last."""
-        # The line first: a line without its checkpoint is dropped on resume, a checkpoint without its line is damage.
+        """Complete a round on disk: append its line to metrics.jsonl, then write the checkpoint."""
+        # The line goes first: a line without its checkpoint is dropped on resume, the other way round it is damage.
         self._metrics.append(entry)
         if self._checkpoints is None:
             return
@@ -118,11 +121,11 @@ class RunFolder:
         out = self._config.out
         if out is None:
             return
-        # What has been released counts, whichever round's model is kept, and whether its round was completed or not.
+        # Every release counts, whichever round's model is kept, and whether the release's round was completed or not.
         spent = self._learner.privacy
         if self.completed:
             if status == "stopped":
-                self._load()  # back from the middle of the discarded round
+                self._load()  # the learner was stopped in the middle of a round, which is discarded
             self._learner.write_model(out / "model.safetensors")
         results = self._results(status) | {
             "epsilon": spent["epsilon"] if spent else None,
@@ -176,5 +179,5 @@ class RunFolder:
 
 
 def _by_name(lost: Mapping[int, str]) -> dict[str, str]:
-    """JSON's keys are strings."""
+    """The same by ranks as text, because JSON's keys are strings."""
     return {str(rank): reason for rank, reason in lost.items()}
