@@ -23,7 +23,7 @@ from rich.progress import (
 from rich.table import Table
 
 from dpeer.cli.view import PlainLines, Printer
-from dpeer.results.units import number, size
+from dpeer.results.units import decimals, size
 
 _BAD = ("failed", "stopped")
 
@@ -103,8 +103,8 @@ class LiveTable(Printer, AbstractContextManager["LiveTable"]):
             table.add_row(
                 str(rank),
                 f"{entry['round'] + 1}/{self._rounds}" if entry else "-",
-                number(entry.get("train_loss")),
-                number(row.accuracy),
+                decimals(entry.get("train_loss")),
+                decimals(row.accuracy),
                 size(row.bytes_sent),
                 missed(entry),
                 row.status,
@@ -113,7 +113,7 @@ class LiveTable(Printer, AbstractContextManager["LiveTable"]):
         if len(shown) < len(self._rows):
             table.add_row("...", f"{len(self._rows) - len(shown)} more", "", "", "", "", "")
         table.add_section()
-        table.add_row("all", "", "", number(fmean(accuracies) if accuracies else None), size(self._sent()), "", "")
+        table.add_row("all", "", "", decimals(fmean(accuracies) if accuracies else None), size(self._sent()), "", "")
         return table
 
     def _sent(self) -> int:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dpeer.results.costs import privacy_line
-from dpeer.results.units import number, size
+from dpeer.results.units import decimals, size
 
 _MANY, _WORST = 40, 10
 """With more peers than that, only so many are printed: those that did worst."""
@@ -47,12 +47,12 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
         value, other = values[rank], others[rank]
         kept = summary["kept_round"][rank]
         rounds = ("-" if kept is None else str(kept + 1),) if best else ()
-        table.add_row(str(rank), number(value), *rounds, *(_against(value, other) if baseline else ()))
+        table.add_row(str(rank), decimals(value), *rounds, *(_against(value, other) if baseline else ()))
     if len(values) > _MANY:
         table.add_row("...", f"{len(values) - _WORST} better", *("",) * best, *(("", "") if baseline else ()))
     table.add_section()
     mean, other = _mean(values), _mean(others)
-    table.add_row("mean", number(mean), *("",) * best, *(_against(mean, other) if baseline else ()))
+    table.add_row("mean", decimals(mean), *("",) * best, *(_against(mean, other) if baseline else ()))
     console.print(table)
     for fact in _facts(summary, out):
         console.print(fact, highlight=False, markup=False, soft_wrap=True)
@@ -90,4 +90,4 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def _against(value: float | None, other: float | None) -> Sequence[str]:
     gain = None if value is None or other is None else value - other
-    return (number(other), "-" if gain is None else f"{gain:+.4f}")
+    return (decimals(other), "-" if gain is None else f"{gain:+.4f}")

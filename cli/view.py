@@ -12,7 +12,7 @@ from typing import Any, Self
 from rich.console import Console
 
 from dpeer.results.records import has_diverged
-from dpeer.results.units import number, size
+from dpeer.results.units import decimals, size
 
 
 class Printer:
@@ -75,29 +75,29 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
         self._flush()
 
     def _flush(self) -> None:
-        for reached in sorted(self._entries):
-            entries = self._entries[reached]
+        for number in sorted(self._entries):
+            entries = self._entries[number]
             if len(entries) + len(self._gone - entries.keys()) < self._size:
                 return
-            del self._entries[reached]
+            del self._entries[number]
             losses = [entry["train_loss"] for entry in entries.values() if entry["train_loss"] is not None]
             found = [entry["accuracy"] for entry in entries.values() if entry["accuracy"] is not None]
-            parts = [f"round {reached + 1}/{self._rounds}", f"loss {number(fmean(losses) if losses else None)}"]
+            parts = [f"round {number + 1}/{self._rounds}", f"loss {decimals(fmean(losses) if losses else None)}"]
             if found:
                 parts.append(f"accuracy {fmean(found):.4f} (lowest {min(found):.4f})")
             parts.append(f"sent {size(sum(entry['bytes_sent'] for entry in entries.values()))}")
             if lost := sorted({rank for entry in entries.values() for rank in entry["missed"]}):
                 parts.append(f"missed {', '.join(map(str, lost))}")
-            if left := self._left(reached):
+            if left := self._left(number):
                 parts.append(left)
             self._print(", ".join(parts))
 
-    def _left(self, reached: int) -> str:
+    def _left(self, number: int) -> str:
         """The time that the rest of the run will take, as text; empty if it is too early or too short to say."""
         now = time.monotonic()
         if self._first is None:
-            self._first = (reached, now)
+            self._first = (number, now)
             return ""
         began, since = self._first
-        seconds = (now - since) / (reached - began) * (self._rounds - 1 - reached)
+        seconds = (now - since) / (number - began) * (self._rounds - 1 - number)
         return f"{seconds / 60:.0f} min left" if seconds >= 60 else ""

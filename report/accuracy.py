@@ -66,8 +66,8 @@ def draw_price(arranged: Arranged, measure: Measure) -> Section:
         for line in panel.lines:
             curve, sent = by_round(line.group, measure.key), sent_by_round(line.group)
             paid = dict(zip(sent.rounds, sent.mean, strict=True))
-            points = [(paid[when] / MEGABYTE, value) for when, value in zip(curve.rounds, curve.mean, strict=True)
-                      if when in paid]  # fmt: skip
+            points = [(paid[number] / MEGABYTE, value) for number, value in zip(curve.rounds, curve.mean, strict=True)
+                      if number in paid]  # fmt: skip
             if not points:
                 continue
             drawn = True

@@ -63,18 +63,18 @@ def by_round(group: Group, key: Figure) -> Curve:
     """The mean over seeds of the means over peers, in the rounds that all seeds have."""
     series = [run.by_round(key) for run in group.runs]
     shared = sorted(set.intersection(*(set(values) for values in series)))
-    means = [fmean(fmean(values[when]) for values in series) for when in shared]
-    bands = [np.percentile([value for values in series for value in values[when]], BAND) for when in shared]
+    means = [fmean(fmean(values[number]) for values in series) for number in shared]
+    bands = [np.percentile([value for values in series for value in values[number]], BAND) for number in shared]
     low, high = ([float(band[side]) for band in bands] for side in (0, 1))
-    return Curve([when + 1 for when in shared], means, low, high)
+    return Curve([number + 1 for number in shared], means, low, high)
 
 
 def sent_by_round(group: Group) -> Curve:
     """Bytes that a peer has sent since the start, from 0 rounds on: the mean and, as `high`, the busiest peer's."""
     series = [totals for run in group.runs if (totals := _totals(run))]
     shared = sorted(set.intersection(*(set(totals) for totals in series))) if series else []
-    mean = [fmean(fmean(totals[when]) for totals in series) for when in shared]
-    high = [fmean(max(totals[when]) for totals in series) for when in shared]
+    mean = [fmean(fmean(totals[number]) for totals in series) for number in shared]
+    high = [fmean(max(totals[number]) for totals in series) for number in shared]
     return Curve(shared, mean, mean, high)
 
 
@@ -83,16 +83,16 @@ def _totals(run: Run) -> dict[int, list[float]]:
     logs = [peer.entries for peer in run.peers.values() if peer.entries]
     if not logs:
         return {}
-    rounds = sorted({when for entries in logs for when in entries})
+    rounds = sorted({number for entries in logs for number in entries})
     if run.status == "unfinished":
-        rounds = [when for when in rounds if when < run.completed]
+        rounds = [number for number in rounds if number < run.completed]
     sent = [0.0] * len(logs)
     found = {0: list(sent)}
-    for when in rounds:
+    for number in rounds:
         for row, entries in enumerate(logs):
-            line = entries.get(when)
+            line = entries.get(number)
             sent[row] += (line.bytes_sent or 0) if line else 0
-        found[when + 1] = list(sent)
+        found[number + 1] = list(sent)
     return found
 
 
@@ -110,7 +110,10 @@ def distance_by_round(group: Group) -> Curve:
     """The consensus distance by round: mean and range over the seeds that recorded it."""
     series = [run.distances for run in group.runs if run.distances]
     shared = sorted(set.intersection(*(set(values) for values in series))) if series else []
-    values = [[each[when] for each in series] for when in shared]
+    values = [[each[number] for each in series] for number in shared]
     return Curve(
-        [when + 1 for when in shared], [fmean(v) for v in values], [min(v) for v in values], [max(v) for v in values]
+        [number + 1 for number in shared],
+        [fmean(v) for v in values],
+        [min(v) for v in values],
+        [max(v) for v in values],
     )

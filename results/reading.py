@@ -31,7 +31,7 @@ def read_run(folder: Path) -> Run | None:
         peers=peers,
         status=status,
         notes=(),
-        distances={when: far for when, far in read_distances(folder / DISAGREEMENT).items() if far is not None},
+        distances={known: far for known, far in read_distances(folder / DISAGREEMENT).items() if far is not None},
     )
     return replace(run, notes=tuple(_notes(run)))
 

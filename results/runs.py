@@ -108,11 +108,11 @@ class Run:
         """
         found: dict[int, list[float]] = {}
         for peer in self.peers.values():
-            for when, line in peer.entries.items():
+            for number, line in peer.entries.items():
                 value = _figure(line, figure)
-                if value is not None and (self.status != "unfinished" or when < self.completed):
-                    found.setdefault(when, []).append(value)
-        return {when: found[when] for when in sorted(found) if 2 * len(found[when]) >= len(self.peers)}
+                if value is not None and (self.status != "unfinished" or number < self.completed):
+                    found.setdefault(number, []).append(value)
+        return {number: found[number] for number in sorted(found) if 2 * len(found[number]) >= len(self.peers)}
 
     @cached_property
     def bytes_sent(self) -> int:

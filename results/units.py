@@ -114,7 +114,7 @@ def _factor(prefix: str | None) -> int:
     return int(base ** _POWERS[lower[:1]])
 
 
-def number(value: float | None) -> str:
+def decimals(value: float | None) -> str:
     """A number with four decimals; a dash for None."""
     return "-" if value is None else f"{value:.4f}"
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from dpeer.cli.live import LiveTable, missed, open_view
 from dpeer.cli.view import PlainLines
-from dpeer.results.units import number, size
+from dpeer.results.units import decimals, size
 
 
 def entry(number: int, **changes: Any) -> dict[str, Any]:
@@ -142,7 +142,7 @@ def test_the_table_fits_the_terminal_and_ends_with_all_peers(peers: int) -> None
     assert rows[0] == ["0", "1000/1000", "0.5000", "0.0000", "246.9 MB", "8, 9", "running"]
     assert rows[1][-1] == "failed"
     assert rows[-1][0] == "all"
-    assert rows[-1][3] == number(sum(rank / peers for rank in range(peers)) / peers)
+    assert rows[-1][3] == decimals(sum(rank / peers for rank in range(peers)) / peers)
     assert rows[-1][4] == size(peers * 246_913_578)
 
 
@@ -155,7 +155,7 @@ def test_the_table_before_anything_was_reported() -> None:
 
 
 def test_numbers_are_written_for_people() -> None:
-    assert [number(0.5), number(None)] == ["0.5000", "-"]
+    assert [decimals(0.5), decimals(None)] == ["0.5000", "-"]
     assert [size(0), size(999), size(1000), size(1_550_000), size(3 * 10**9), size(10**15)] == [
         "0 B", "999 B", "1.0 kB", "1.6 MB", "3.0 GB", "1000.0 TB",
     ]  # fmt: skip
