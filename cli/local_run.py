@@ -41,6 +41,10 @@ def local_run(
             raise ConfigurationError(
                 f"--baseline {baseline} is what the run itself trains with; name another algorithm"
             )
+    if elsewhere := [rank for rank, own in settings.rank.items() if own.out is not None]:
+        click.echo(
+            f"out in [rank.{elsewhere[0]}] is for dpeer start; here all peers write to {settings.out}/rank-R", err=True
+        )
     if file := config.source(federation):
         click.echo(f"settings from {file}", err=True)
     result = run_federation(settings, mode, resume=resume, overwrite=overwrite, new_data=new_data, open_view=view)

@@ -129,6 +129,8 @@ def run(
     """
     check_not_a_peer()
     settings = Settings() if settings is None else settings
+    if not isinstance(settings, Settings):
+        raise ConfigurationError(f"settings = {settings!r}: expected dpeer.Settings(...)")
     if mode not in ("cluster", "simulate"):
         raise ConfigurationError(f"mode = {mode!r}: choose 'simulate' or 'cluster'")
     if mode == "cluster":
@@ -153,6 +155,8 @@ def open_run(folder: str | Path) -> Run:
     Raises:
         ConfigurationError: The folder holds no run.
     """
+    if not isinstance(folder, str | Path):
+        raise ConfigurationError(f"folder = {folder!r}: expected a path")
     path = Path(folder)
     if not path.is_dir() or read_run(path) is None:
         raise ConfigurationError(f"{str(path)!r} holds no run: name the --out of a run, or `Settings.out`")

@@ -17,6 +17,8 @@ from dpeer.federation.mistakes import InvalidSettings
 from dpeer.federation.settings import Settings, aside, default_of
 from dpeer.results.files import SUMMARY, write_json
 from dpeer.results.reading import read_run_summary
+from dpeer.training import find_algorithm, source_hash
+from dpeer.training.algorithms.own import is_built_in
 
 ASKED = "cell.json"
 """In a cell's folder: the settings it was asked to run with, so that other ones are noticed."""
@@ -131,7 +133,9 @@ class Cell:
         # Who shares nothing knows no graph: its run serves the tables of all graphs.
         graph = self.variant.unused_graph
         found = settings.model_dump(mode="json", exclude={*_ELSEWHERE, *graph})
-        return {name: value for name, value in found.items() if value != default_of(name)}
+        asked = {name: value for name, value in found.items() if value != default_of(name)}
+        algorithm = find_algorithm(settings.algorithm)
+        return asked if is_built_in(algorithm) else asked | {"algorithm's source": source_hash(algorithm)}
 
 
 def make_cell(

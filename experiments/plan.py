@@ -123,12 +123,13 @@ def _explained(error: ValidationError, flags: Mapping[str, Any], path: Path | No
 
 
 def _merged(content: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Two sets of settings, the second one overriding the first; task options of both are kept."""
-    options = [there for values in (content, more) if isinstance(there := values.get("task_options"), Mapping)]
+    """Two sets of settings, the second one overriding the first; options of tasks and algorithms of both are kept."""
     merged = {**content, **more}
-    return (
-        merged | {"task_options": dict(itertools.chain(*(one.items() for one in options)))} if options[1:] else merged
-    )
+    for key in ("task_options", "algorithm_options"):
+        options = [there for values in (content, more) if isinstance(there := values.get(key), Mapping)]
+        if options[1:]:
+            merged[key] = dict(itertools.chain(*(one.items() for one in options)))
+    return merged
 
 
 def _taken(content: dict[str, Any], name: str, path: Path | None, place: str = "") -> dict[str, Any] | None:

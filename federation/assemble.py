@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -95,7 +95,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         task, settings.algorithm, hyperparameters, rank=rank, seed=_first(settings.seed_batches, settings.seed),
         keep=settings.keep, evaluate_on=settings.evaluate_on,
         steady=isinstance(graph, Topology) and settings.participation == 1, compute=compute,
-        protection=protection, unprotected=unprotected, options=asdict(options),
+        protection=protection, unprotected=unprotected, options=options,
     )  # fmt: skip
     way = (settings.partition or builtin.partition) if builtin else None
     facts = {

@@ -43,9 +43,10 @@ def _settled(values: dict[str, Any], flags: Mapping[str, Any], path: Path | None
         ranks = ", ".join(str(rank) for rank in values["rank"]) if isinstance(values["rank"], dict) else "some"
         raise ConfigurationError(f"size is missing in {path}, which has entries for ranks {ranks}: add size = N")
     given = {key: value for key, value in flags.items() if value is not None and value != {}}
-    if "task_options" in given:
-        common = values.get("task_options", {})
-        given["task_options"] = {**(common if isinstance(common, dict) else {}), **given["task_options"]}
+    for key in ("task_options", "algorithm_options"):
+        if key in given:
+            common = values.get(key, {})
+            given[key] = {**(common if isinstance(common, dict) else {}), **given[key]}
     for own in _tables(values.get("rank")):
         for key in given.keys() & own.keys():
             own[key] = {**own[key], **flags[key]} if key == "task_options" else given[key]

@@ -11,7 +11,9 @@ from dpeer.federation.settings import Settings, default_of, shared
 from dpeer.privacy import Guarantee
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.topology import AnyTopology
-from dpeer.training import ALGORITHMS, Task, find_algorithm, shared_options, source_hash
+from dpeer.training import Task, find_algorithm, shared_options, source_hash
+from dpeer.training.algorithms.options import flagged_options
+from dpeer.training.algorithms.own import is_built_in
 from dpeer.training.settings import OptionSettings
 
 _FIRST = ("size", "algorithm", "rounds", "seed")
@@ -32,6 +34,12 @@ def fingerprint(
         guarantee: What follows from the settings of privacy; None without it.
     """
     algorithm = find_algorithm(settings.algorithm)
+    flagged = flagged_options(algorithm)
+
+    def said(name: str) -> str:
+        """An option's key: one of a user's own must not take the place of a setting of the same name."""
+        return name if name in flagged else f"option {name}"
+
     return {
         "size": settings.size,
         "topology": settings.topology.partition(":")[0],  # a file may lie elsewhere on every host
@@ -39,12 +47,12 @@ def fingerprint(
         "weights": graph.weights_rule,
         "edges": graph.digest,
         "algorithm": algorithm.name,  # its file may lie elsewhere on every host
-        **({} if ALGORITHMS.get(algorithm.name) is algorithm else {"algorithm's source": source_hash(algorithm)}),
+        **({} if is_built_in(algorithm) else {"algorithm's source": source_hash(algorithm)}),
         "rounds": settings.rounds,
         "seed": settings.seed,
         "seed partition": settings.seed if settings.seed_partition is None else settings.seed_partition,
         **{name: getattr(settings, name) for name in shared() if not _left_out(name, settings)},
-        **shared_options(options),
+        **{said(name): value for name, value in shared_options(options).items()},
         "privacy": settings.privacy,
         "clip_norm": guarantee.clip_norm if guarantee else None,
         "noise_multiplier": guarantee.noise_multiplier if guarantee else None,

@@ -17,6 +17,7 @@ from dpeer.privacy.history import FOLDER, LEDGER, releases_in
 from dpeer.privacy.unprotected import notes_releases
 from dpeer.results.files import METRICS, MODEL, SUMMARY, rank_folder, write_json
 from dpeer.results.reading import read_metrics
+from dpeer.results.values import whole
 from dpeer.topology import Graphs
 
 _OURS = (
@@ -138,10 +139,16 @@ def _holds_run(folder: Path) -> bool:
 
 
 def sent_unrecorded(folder: Path) -> bool:
-    """Whether a rank's last run has sent bodies without noise and no ledger says so: an older dpeer kept none."""
+    """Whether a rank's last run has sent more than its ledger says: an older dpeer kept none, or it was damaged.
+
+    A private run whose ledger has lost releases counts as one without noise, for nobody knows what is missing.
+    """
     if notes_releases(folder):
         return False
     metrics = read_metrics(folder)
+    told = [whole(line.privacy.get("releases")) or 0 for line in metrics.lines if line.privacy]
+    if max(told, default=0) > releases_in(folder):
+        return True
     if metrics.torn and not metrics.lines and metrics.damaged == 1:
         # It was killed while it saved its first round; this version has a ledger by then.
         return not (folder / FOLDER / LEDGER).exists()

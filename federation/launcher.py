@@ -70,6 +70,8 @@ class Launcher:
             return self._members
         finally:
             self._kill_all()
+            for member in self._members:  # until then it holds its folder
+                await asyncio.to_thread(member.process.join)
 
     def stop(self) -> None:
         """Stop all peers after their current minibatch."""

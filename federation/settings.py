@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, create_model, model_validator
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
         """The model as type checkers see it; the one that is made below has every setting of `_of_rank`."""
 
         task_options: dict[str, Any]
+        out: Path | None
 
 else:
     RankSettings = create_model(

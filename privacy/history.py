@@ -81,7 +81,7 @@ def read(path: Path) -> Run:
         rounds = tuple(int(release["round"]) for release in releases)
         hashes = {int(release["round"]): str(release["sha256"]) for release in releases if "sha256" in release}
         return Run(mechanism, first.get("noise"), bool(first.get("new_data")), first.get("data"), rounds, hashes)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IsADirectoryError) as error:
         raise CheckpointError(
             f"the privacy ledger {str(path)!r} is damaged ({error}): what was released is not known any more; restore "
             "the file as it was last (an older copy will not do), or say --new-data if the data are others now"

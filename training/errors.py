@@ -40,7 +40,7 @@ def blame(what: str, hint: Callable[[], str] = lambda: "", kind: type[DpeerError
         yield
     except DpeerError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a user's code may well exit
         advice = hint()
         raise kind(f"{what}: {describe(error)}{f' ({advice})' if advice else ''}") from error
 

@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from dpeer.exceptions import TaskError
+from dpeer.exceptions import AlgorithmError, TaskError
 from dpeer.privacy import Protection, Unprotected
 from dpeer.training import payload, store
 from dpeer.training.algorithms import Algorithm, find_algorithm
-from dpeer.training.algorithms.own import blamed, extras_of, new_algorithm
+from dpeer.training.algorithms.own import blamed, extras_of, is_built_in, new_algorithm
 from dpeer.training.checkpoints import Checkpoints
 from dpeer.training.codecs import Weigh
 from dpeer.training.codecs.choosing import choose_codec
@@ -70,7 +70,7 @@ class TorchLearner(Description):
         compute: Compute = HOST,
         protection: Protection | None = None,
         unprotected: Unprotected | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Any = None,
     ) -> None:
         for option, value, other in (("keep", keep, "last"), ("evaluate-on", evaluate_on, "test")):
             if value in ("best", "validation") and task.validation is None:
@@ -78,12 +78,12 @@ class TorchLearner(Description):
                     f"--{option} {value} needs validation data: hold some out with --validation 0.1 (your own task: "
                     f"give it `validation=`), or use --{option} {other}"
                 )
-        made = self._algorithm = new_algorithm(find_algorithm(algorithm), options or {})
+        made = self._algorithm = new_algorithm(find_algorithm(algorithm), {} if options is None else options)
         claim(task.model)
         parts = split(task.model, task.head, made.shares, made.name)
         frozen = frozen_alike(task.model, task.head) if self.shares else {}
         h = hyperparameters or Hyperparameters()
-        self._generators = GlobalGenerators(seed, rank, compute.device, draws=task.draws)
+        self._generators = GlobalGenerators(seed, rank, compute.device, draws=True if made.draws else task.draws)
         with compute.reporting():
             if not compute.on_host:
                 task.model.to(compute.device)  # parameters stay the same objects
@@ -93,11 +93,19 @@ class TorchLearner(Description):
             )  # fmt: skip
             self._selection = ModelSelection(task, keep, evaluate_on, compute)
         self._rank, self._model = rank, task.model
+        first = payload.digest(self._trainer.shared.data)
         with blamed(made, "start"):
             made.start(self._trainer)
+        own_start = not is_built_in(type(made).start)
+        if own_start and payload.digest(self._trainer.shared.data) != first:
+            raise AlgorithmError(
+                f"algorithm {made.name}: its start has changed the body or extras, which are to begin equal on all "
+                "peers and would tell of this peer's data: change them in train"
+            )
         self._protection, self._unprotected = protection, unprotected
         self._codec = choose_codec(made, self._trainer, protection, steady=steady)
-        kept: dict[str, Stateful] = {"algorithm": made, "codec": self._codec, "extras": self._trainer.extras}
+        # Extras before the codec, which takes them as its base where it kept none of its own.
+        kept: dict[str, Stateful] = {"algorithm": made, "extras": self._trainer.extras, "codec": self._codec}
         self._snapshots = Snapshots(self._trainer, kept)
         self._checkpoints = Checkpoints(made, self._trainer, self._snapshots, self._selection, protection)
         self._digest = payload.digest(self._trainer.shared.data, frozen)

@@ -57,5 +57,5 @@ class Snapshots:
             }
             try:
                 owner.restore(own)
-            except (KeyError, ValueError, RuntimeError) as error:
+            except (KeyError, ValueError, RuntimeError, TypeError, AttributeError) as error:
                 raise CheckpointError(f"the checkpoint's {part} is of another run: {describe(error)}") from error

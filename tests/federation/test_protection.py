@@ -2,10 +2,13 @@
 
 import json
 import math
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import dpeer
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError, OutputError
 from dpeer.federation.folders import check
 from dpeer.federation.graph import build_graph
@@ -338,3 +341,33 @@ def test_few_kept_values_mean_a_short_noise(tmp_path):
     )
     assert any("100 times" in line and "(10,000 values)" in line for line in whole)
     assert any("20 times" in line and "(400 values)" in line for line in kept)
+
+
+@pytest.mark.parametrize("damage", ["emptied", "header alone", "on one line", "gone", "a folder"])
+def test_a_ledger_that_has_lost_releases_of_which_the_lines_tell_promises_nothing(damage: str, tmp_path: Path) -> None:
+    """Epsilon is never less because a file was damaged."""
+    out = tmp_path / "run"
+    asked = {"size": 2, "rounds": 2, "privacy": "client", "local_steps": 1, "out": out}
+    dpeer.run(Settings(**asked, target_epsilon=10.0))
+    whole = dpeer.run(Settings(**asked, noise_multiplier=50.0), overwrite=True).summary["epsilon"]
+    assert whole > 10
+    for rank in range(2):
+        folder = out / f"rank-{rank}" / "privacy"
+        ledger = folder / "ledger.jsonl"
+        content = ledger.read_bytes()
+        if damage == "gone":
+            shutil.rmtree(folder)
+        elif damage == "a folder":
+            ledger.unlink()
+            ledger.mkdir()
+        else:
+            lines = content.splitlines(keepends=True)
+            short = {"emptied": b"", "header alone": lines[0], "on one line": content.replace(b"\n", b"")}
+            ledger.write_bytes(short[damage])
+    try:
+        again = dpeer.run(Settings(**asked, noise_multiplier=50.0), overwrite=True)
+    except (CheckpointError, OutputError, IsADirectoryError):
+        assert damage == "a folder"
+        return
+    assert again.summary["epsilon"] is None
+    assert again.summary["privacy"]["released_without_noise"]

@@ -42,6 +42,8 @@ class Algorithm(ABC):
         mixed_uses_data: Whether `mixed` may look at the peer's data, its head, or anything else that is not a function
             of what peers have released. Under differential privacy, what `mixed` changes is then a part of the next
             update, which is clipped and noised; where it is False, the next update is counted from what `mixed` left.
+        draws: Whether its own code may draw from the global generators of torch, numpy or random. A class of a user's
+            own is taken to do so, and its peers train one at a time in a simulation, unless it says False.
         Options: A frozen dataclass of the settings that only it has; see `dpeer.training.algorithms.options`.
         options: An instance of `Options`: what it was made with.
     """
@@ -54,6 +56,7 @@ class Algorithm(ABC):
     defaults: ClassVar[Mapping[str, Any]] = {}
     uses: ClassVar[tuple[str, ...]] = ()
     mixed_uses_data: ClassVar[bool] = True
+    draws: ClassVar[bool] = True
 
     Options: ClassVar[type[Any]] = NoOptions
 
@@ -65,6 +68,11 @@ class Algorithm(ABC):
                 setattr(cls, name, value)
         if "shares" in said and "leaves" not in said:
             cls.leaves = _LEAVES.get(str(said["shares"]), "")
+        # What a class says of its own code does not hold for the code of a class that derives from it.
+        if "mixed" in said and "mixed_uses_data" not in said:
+            cls.mixed_uses_data = True
+        if "draws" not in said:
+            cls.draws = not cls.__module__.startswith("dpeer.")
 
     def __init__(self, options: Any = None) -> None:
         self.options: Any = self.Options() if options is None else options

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
@@ -73,7 +73,7 @@ def from_setting(name: str) -> Any:
 
 def about_options(algorithm: type[Algorithm]) -> dict[str, About]:
     """What each option of an algorithm is, by name, in the order in which they are stated."""
-    fields = dataclasses.fields(algorithm.Options)
+    fields = (field for field in dataclasses.fields(algorithm.Options) if field.init)
     return {field.name: field.metadata.get(_KEY, About()) for field in fields}
 
 
@@ -107,7 +107,7 @@ def make_options(algorithm: type[Algorithm], values: Mapping[str, Any], where: s
         if name not in known:
             raise UnknownName(f"option of {algorithm.name}", name, known or ["(none)"], where)
     try:
-        checked = _model(algorithm).model_validate(dict(values))
+        checked = _model(algorithm).model_validate(_as_typed(algorithm, values))
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
@@ -117,9 +117,27 @@ def make_options(algorithm: type[Algorithm], values: Mapping[str, Any], where: s
         raise AlgorithmError(f"{where} {name}={values[name]}: {message} ({algorithm.name})") from error
     given = {name: getattr(checked, name) for name in values}
     try:
-        return algorithm.Options(**given)
+        made = algorithm.Options(**given)
     except (ValueError, TypeError) as error:  # of a __post_init__
         raise AlgorithmError(f"{where}: {algorithm.name} refuses its options: {describe(error)}") from error
+    try:
+        shared_options(made)
+    except (ValueError, TypeError) as error:
+        raise AlgorithmError(
+            f"algorithm {algorithm.name}: an option that all peers share must be numbers, texts, lists or tables of "
+            f"such, which can be compared ({describe(error)}); or say option(..., shared=False)"
+        ) from error
+    return made
+
+
+def _as_typed(algorithm: type[Algorithm], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Lists as what the options are: tables of options know no tuples and sets."""
+    hints = get_type_hints(algorithm.Options, include_extras=True)
+    kinds = {name: get_origin(hints[name]) or hints[name] for name in values}
+    return {
+        name: kinds[name](value) if isinstance(value, list) and kinds[name] in (tuple, set, frozenset) else value
+        for name, value in values.items()
+    }
 
 
 def check_options(algorithm: type[Algorithm]) -> None:
@@ -151,8 +169,17 @@ def shared_options(options: Any) -> dict[str, Any]:
         for field in dataclasses.fields(options)
         if field.metadata.get(_KEY, About()).mark is Mark.SHARED
     }
-    plain: dict[str, Any] = to_jsonable_python(shared, fallback=repr)
+    plain: dict[str, Any] = to_jsonable_python({name: _ordered(value) for name, value in shared.items()})
     return plain
+
+
+def _ordered(value: Any) -> Any:
+    """A value without sets, whose order differs from process to process."""
+    if isinstance(value, set | frozenset):
+        return sorted((_ordered(one) for one in value), key=repr)
+    if isinstance(value, Mapping):
+        return {key: _ordered(one) for key, one in value.items()}
+    return [_ordered(one) for one in value] if isinstance(value, list | tuple) else value
 
 
 def _model(algorithm: type[Algorithm]) -> type[BaseModel]:

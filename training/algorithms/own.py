@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import hashlib
 import inspect
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
+
+from pydantic import ValidationError
 
 from dpeer.exceptions import AlgorithmError
 from dpeer.training.algorithms.base import Algorithm
@@ -22,6 +26,9 @@ from dpeer.training.randomness import LOCK
 from dpeer.training.split import Shares, Split
 
 _BUILT_IN = "dpeer."
+
+_CALLED = ("predictor", "untrained", "at_home", "codec", "state", "plan", "sit_out")
+"""Methods of an algorithm that are called in passing; `restore` has errors of its own."""
 
 
 def load_algorithm(text: str) -> type[Algorithm]:
@@ -78,23 +85,68 @@ def check_algorithm(found: Any, text: str) -> type[Algorithm]:
         wrong = next((name for name in names if name not in Hyperparameters.model_fields), None)
         if wrong is not None:
             raise AlgorithmError(f"{what}: its {attribute} name {wrong!r}, which is no hyperparameter")
+    if "rounds" in found.defaults:
+        raise AlgorithmError(f"{what}: its defaults name 'rounds', which all algorithms are given alike")
+    try:
+        Hyperparameters(**found.defaults)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = first["loc"][0]
+        raise AlgorithmError(f"{what}: its defaults: {name} = {first['input']!r}: {first['msg'].lower()}") from error
     check_options(found)
     return found
 
 
-def new_algorithm(algorithm: type[Algorithm], options: Mapping[str, Any]) -> Algorithm:
+def new_algorithm(algorithm: type[Algorithm], options: Mapping[str, Any] | Any) -> Algorithm:
     """An instance with these options.
+
+    Args:
+        algorithm: The class.
+        options: Its `Options`, or values for them by name.
 
     Raises:
         UnknownName: It has no option of that name.
         AlgorithmError: An option cannot be what was given, or the class cannot be made with options.
     """
-    given = make_options(algorithm, options)
+    given = options if isinstance(options, algorithm.Options) else make_options(algorithm, options)
     with blame(f"algorithm {algorithm.name} cannot be made with its options", kind=AlgorithmError):
         made = algorithm(given)
     if getattr(made, "options", None) is not given:
         raise AlgorithmError(f"algorithm {algorithm.name}: its __init__ must call super().__init__(options)")
+    # Who may be sent what is decided by the class, before there is an instance.
+    for attribute in ("name", "shares", "mixed_uses_data"):
+        if getattr(made, attribute) != getattr(algorithm, attribute):
+            raise AlgorithmError(
+                f"algorithm {algorithm.name}: its {attribute} must be stated in the class, not changed"
+            )
+    if not is_built_in(algorithm):
+        _blame_methods(made)
     return made
+
+
+def is_built_in(code: type[Algorithm] | Callable[..., Any]) -> bool:
+    """Whether a class or a function is one of dpeer's own."""
+    return code.__module__.startswith(_BUILT_IN)
+
+
+def _blame_methods(made: Algorithm) -> None:
+    """Have every method that dpeer calls report what it raises as one error that names it."""
+    for name in _CALLED:
+        setattr(made, name, _blaming(made, name))
+
+
+def _blaming(made: Algorithm, name: str) -> Callable[..., Any]:
+    method = getattr(made, name)
+
+    @functools.wraps(method)
+    def call(*arguments: Any) -> Any:
+        with blamed(made, name):
+            found = method(*arguments)
+            if name == "plan":
+                json.dumps(found)
+            return found
+
+    return call
 
 
 def extras_of(algorithm: Algorithm, split: Split) -> dict[str, int]:
@@ -113,17 +165,22 @@ def blamed(algorithm: Algorithm, method: str) -> AbstractContextManager[None]:
 
     An error of a built-in algorithm is a fault of dpeer, and stays as it is.
     """
-    if type(algorithm).__module__.startswith(_BUILT_IN):
+    if is_built_in(type(algorithm)):
         return nullcontext()
     return blame(f"algorithm {algorithm.name} failed in {method!r}", kind=AlgorithmError)
 
 
 def source_hash(algorithm: type[Algorithm]) -> str | None:
-    """SHA-256 (hex) of the file that a class is written in, by which peers notice different versions of it.
+    """SHA-256 (hex) of the files that a class and those it derives from are written in, dpeer's own left out.
 
-    None where there is no such file, as for a class that was typed into an interpreter.
+    By it peers notice different versions. Functions that these files import are not looked into. None where there is no
+    such file, as for a class that was typed into an interpreter.
     """
+    content = hashlib.sha256()
     try:
-        return hashlib.sha256(Path(inspect.getfile(algorithm)).read_bytes()).hexdigest()
+        for one in inspect.getmro(algorithm):
+            if issubclass(one, Algorithm) and not one.__module__.startswith(_BUILT_IN):
+                content.update(Path(inspect.getfile(one)).read_bytes())
     except (OSError, TypeError):
         return None
+    return content.hexdigest()

@@ -1,0 +1,199 @@
+"""What an algorithm of a user's own cannot break, by mistake or on purpose."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dpeer.exceptions import AlgorithmError
+from dpeer.privacy import Guarantee, Ledger, Protection
+from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, make_options, option, shared_options
+
+Make = Callable[..., Task]
+H = Hyperparameters(body_epochs=1, batch_size=16)
+
+
+class Plain(Algorithm):
+    shares = "body"
+
+    def train(self, peer: Any) -> None:
+        peer.fit(peer.body, epochs=1, lr=0.1)
+
+
+def learner(task: Task, algorithm: type[Algorithm], folder: Path | None = None, **options: Any) -> TorchLearner:
+    protection = None
+    if folder is not None:
+        resume = (folder / "ledger.jsonl").exists()
+        protection = Protection(Guarantee(1e-3, 1000.0, 1e-5), Ledger(folder, {}, resume=resume), None)
+    return TorchLearner(task, algorithm, H, rank=0, seed=0, protection=protection, options=options)
+
+
+@pytest.mark.parametrize("attribute", ["shares", "name", "mixed_uses_data"])
+def test_what_leaves_the_peer_is_said_by_the_class_alone(attribute: str, make_task: Make) -> None:
+    class Turncoat(Plain):
+        shares = "nothing"
+
+        def __init__(self, options: Any = None) -> None:
+            super().__init__(options)
+            setattr(self, attribute, {"shares": "body", "name": "other", "mixed_uses_data": False}[attribute])
+
+    with pytest.raises(AlgorithmError, match=f"its {attribute} must be stated in the class"):
+        learner(make_task(), Turncoat)
+
+
+def test_what_a_class_says_of_its_own_code_does_not_hold_for_others_code() -> None:
+    class Public(Plain):
+        mixed_uses_data = False
+        draws = False
+
+        def mixed(self, peer: Any) -> None:
+            peer.body.data.mul_(0.5)
+
+    class Same(Public):
+        pass
+
+    class Other(Public):
+        def mixed(self, peer: Any) -> None:
+            peer.body.data.add_(peer.data.take([0])[0].sum())
+
+    assert (Public.mixed_uses_data, Same.mixed_uses_data, Other.mixed_uses_data) == (False, False, True)
+    assert (Public.draws, Same.draws, Other.draws) == (False, True, True)
+
+
+@pytest.mark.parametrize("what", ["body", "extras"])
+def test_what_is_shared_begins_equal_on_all_peers(what: str, make_task: Make) -> None:
+    class Early(Plain):
+        def extras(self, split: Any) -> dict[str, int]:
+            return {"counts": 3}
+
+        def start(self, peer: Any) -> None:
+            (peer.body.data if what == "body" else peer.extras["counts"])[0] += 1.0
+
+    with pytest.raises(AlgorithmError, match=r"its start has changed the body or extras"):
+        learner(make_task(), Early)
+
+
+def test_a_private_run_is_resumed_with_the_base_of_its_extras(make_task: Make, tmp_path: Path) -> None:
+    class Counting(Plain):
+        def extras(self, split: Any) -> dict[str, int]:
+            return {"sum": 4}
+
+        def train(self, peer: Any) -> None:
+            peer.extras["sum"].add_(100.0)
+
+    def rounds(one: TorchLearner, numbers: range) -> list[float]:
+        norms = []
+        for number in numbers:
+            one.train(number)
+            one.release(number)
+            one.mix({}, {0: 1.0})
+            assert one.privacy is not None
+            norms.append(one.privacy["update_norm"])
+        return norms
+
+    whole = rounds(learner(make_task(), Counting, tmp_path / "whole"), range(4))
+    first = learner(make_task(), Counting, tmp_path / "parts")
+    norms = rounds(first, range(2))
+    (tmp_path / "saved").mkdir()
+    first.save(tmp_path / "saved")
+    second = learner(make_task(), Counting, tmp_path / "parts")
+    second.load(tmp_path / "saved")
+    norms += rounds(second, range(2, 4))
+    assert norms == pytest.approx(whole, rel=1e-3)
+    assert norms == pytest.approx([200.0] * 4, rel=1e-3)
+
+
+def test_shared_options_are_said_alike_by_all_processes() -> None:
+    class Sets(Plain):
+        @dataclass(frozen=True)
+        class Options:
+            kinds: frozenset[str] = frozenset({"b", "a", "c"})
+            sizes: tuple[int, ...] = (1, 2)
+            own: Any = option(object(), shared=False)  # noqa: RUF009 - makes a field
+
+    assert shared_options(Sets.Options()) == {"kinds": ["a", "b", "c"], "sizes": [1, 2]}
+    made = make_options(Sets, {"sizes": [3, 4], "kinds": ["z", "a"]})
+    assert (made.sizes, made.kinds) == ((3, 4), frozenset({"a", "z"}))
+
+
+def test_a_shared_option_that_cannot_be_compared_is_refused() -> None:
+    class Strange(Plain):
+        @dataclass(frozen=True)
+        class Options:
+            thing: Any = field(default_factory=object)
+
+    with pytest.raises(AlgorithmError, match=r"or say option\(\.\.\., shared=False\)"):
+        make_options(Strange, {})
+
+
+def test_options_are_made_once(make_task: Make) -> None:
+    class Percent(Plain):
+        @dataclass(frozen=True)
+        class Options:
+            percent: float = 50.0
+            double: float = field(init=False, default=0.0)
+
+            def __post_init__(self) -> None:
+                object.__setattr__(self, "percent", self.percent / 100)
+                object.__setattr__(self, "double", 2 * self.percent)
+
+    options = make_options(Percent, {"percent": 30.0})
+    made = TorchLearner(make_task(), Percent, H, rank=0, seed=0, options=options)
+    assert made._algorithm.options.percent == pytest.approx(0.3)
+    assert made._algorithm.options.double == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize(
+    ("defaults", "said"),
+    [({"body_epochs": -3}, "body_epochs = -3"), ({"body_lr": "fast"}, "body_lr = 'fast'"), ({"rounds": 1}, "'rounds'")],
+)
+def test_defaults_are_checked(defaults: dict[str, Any], said: str, make_task: Make) -> None:
+    Wrong = type("Wrong", (Plain,), {"defaults": defaults})
+    with pytest.raises(AlgorithmError, match=said):
+        learner(make_task(), Wrong)
+
+
+@pytest.mark.parametrize("method", ["predictor", "at_home", "state", "plan", "codec", "untrained", "sit_out"])
+def test_whatever_fails_is_one_error_that_names_the_method(method: str, make_task: Make, tmp_path: Path) -> None:
+    def fail(self: Any, *arguments: Any) -> Any:
+        raise SystemExit("bye") if method == "state" else ZeroDivisionError("oh")
+
+    Broken = type("Broken", (Plain,), {method: fail})
+
+    def use() -> None:
+        one = learner(make_task(), Broken)
+        one.sit_out(0)
+        assert one.head_parameters >= 0
+        one.train(0)
+        one.evaluate()
+        (tmp_path / "saved").mkdir()
+        one.save(tmp_path / "saved")
+
+    with pytest.raises(AlgorithmError, match=f"Broken failed in '{method}'"):
+        use()
+
+
+def test_an_algorithm_that_draws_has_bits_of_its_own_place(make_task: Make) -> None:
+    """Whatever else has drawn in the process."""
+
+    class Drawing(Plain):
+        def train(self, peer: Any) -> None:
+            if peer.number:
+                peer.body.data.add_(torch.randn(peer.body.count))
+
+        def mixed(self, peer: Any) -> None:
+            peer.head.data.add_(torch.randn(peer.head.count))
+
+    def bits(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        one = learner(make_task(), Drawing)
+        for number in range(3):
+            one.train(number)
+            one.release(number)
+            one.mix({}, {0: 1.0})
+        return one._trainer.model.data.clone()
+
+    assert torch.equal(bits(1), bits(2))
