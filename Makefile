@@ -5,10 +5,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 DEMO ?= dpeer-demo
 
-.PHONY: demo test lint bench clean
+.PHONY: demo check test lint bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/dpeer cluster --size 8 --topology ring --task digits --algorithm dfedsmdc --baseline local --overwrite --out $(DEMO)
+
+# What to run before every commit.
+check: lint
+	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 test: $(VENV)/tested
 	$(BIN)/python -m pytest -n 2
