@@ -220,8 +220,8 @@ SLOW = {
     "dpeer compare examples/experiments/mnist.toml --task-option data=FILE.npz --out mnist": Small(
         f"{CHOSEN} {OF_MNIST}", (mnist_npz,)
     ),
-    HAR: Small(f"{COMPARES} --algorithms {DRAWN_ROWS}", (har_npz,)),
-    CIFAR: Small(f"{COMPARES} {OF_CIFAR} --algorithms {DRAWN_ROWS}", (cifar,)),
+    HAR: Small(f"{COMPARES} --seeds 0-1 --algorithms {DRAWN_ROWS}", (har_npz,)),
+    CIFAR: Small(f"{COMPARES} {OF_CIFAR} --seeds 0-1 --algorithms {DRAWN_ROWS}", (cifar,)),
     'python benchmarks/privacy_figure.py "UCI HAR=har" "CIFAR-10=cifar" --out docs/privacy.svg': Small(
         "--out privacy.svg", after=(HAR, CIFAR)
     ),
@@ -230,7 +230,7 @@ SLOW = {
     "python benchmarks/simulate.py": Small("--model cnn --samples 20 --size 2 --rounds 1 --repetitions 1"),
     "python benchmarks/steady.py": Small("--peers 2 --parameters 1000 --rounds 8"),
     "python benchmarks/privacy.py": Small("--model digits --samples 10 --repetitions 1"),
-    "python benchmarks/topologies.py": Small("--seeds 0-0 --rounds 1 --size 5"),
+    "python benchmarks/topologies.py": Small("--seeds 0-0 --rounds 1 --size 6"),
 }
 
 SMALL = FAST | SLOW
