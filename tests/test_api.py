@@ -51,7 +51,7 @@ def python(code: str, folder: Path, **environment: str) -> subprocess.CompletedP
     """Run a script of this code."""
     (folder / "script.py").write_text(code)
     return subprocess.run(
-        [sys.executable, "script.py"], cwd=folder, capture_output=True, text=True, timeout=120,
+        [sys.executable, "script.py"], cwd=folder, capture_output=True, text=True, timeout=200,
         env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
     )  # fmt: skip
 
@@ -222,7 +222,7 @@ def test_ctrl_c_stops_a_script_and_its_last_round_is_kept(mode: str, small_task:
         while (line := process.stdout.readline()) and int(line) < 2:
             pass
         os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=200)
     assert (process.returncode, err) == (0, "")
     assert out.splitlines()[-1] == "stopped"
     run = dpeer.open_run(folder / mode)

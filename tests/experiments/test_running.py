@@ -31,10 +31,11 @@ print(running._run(settings).status, running._run(settings).status)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("halfway", [True, False], ids=["while the event loop is made", "before the run"])
 def test_a_signal_before_rounds_begin_stops_the_run_and_all_after_it(halfway: bool, small_task: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WORKER.format(halfway=halfway)], cwd=small_task.parent, capture_output=True, text=True,
-        timeout=100, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=200, env={**os.environ, "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("stopped stopped\n", "")

@@ -381,6 +381,7 @@ def test_a_missing_library_is_named(dpeer: Command, make_run: Any, monkeypatch: 
     )
 
 
+@pytest.mark.slow
 def test_a_report_imports_no_torch_and_no_pyplot(make_run: Any, tmp_path: Path) -> None:
     make_run("a")
     code = (

@@ -122,6 +122,7 @@ def test_channels_last_changes_nothing_but_the_order_in_memory(name: str) -> Non
     torch.testing.assert_close(swapped, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_each_learns_four_samples_by_heart(name: str) -> None:
     torch.manual_seed(0)
