@@ -112,11 +112,11 @@ def test_an_earlier_run_is_kept_resumed_or_overwritten(small: Callable[..., dpee
     [
         (lambda: dpeer.Settings(size=1), ConfigurationError, "^size = 1: .* 2$"),
         (lambda: dpeer.Settings(szie=3), ConfigurationError, "'szie'.*did you mean 'size'"),  # type: ignore[call-arg]
-        (lambda: dpeer.Settings(rank={1: {"bath_size": 3}}), ConfigurationError, r"\[rank.1\].*'batch_size'"),  # type: ignore[dict-item]
-        (lambda: dpeer.run(mode="fast"), ConfigurationError, "mode = 'fast': choose 'simulate' or 'cluster'"),  # type: ignore[arg-type]
+        (lambda: dpeer.Settings(rank={1: {"bath_size": 3}}), ConfigurationError, r"\[rank.1\].*'batch_size'"),
+        (lambda: dpeer.run(mode="fast"), ConfigurationError, "mode = 'fast': choose 'simulate' or 'cluster'"),
         (lambda: dpeer.run(dpeer.Settings(topology="rnig")), UnknownName, "'ring'"),
         (lambda: dpeer.run(dpeer.Settings(task=lambda rank, size, seed: None), mode="cluster"), ConfigurationError,
-         "cannot be imported by the peers' processes"),  # type: ignore[arg-type]
+         "cannot be imported by the peers' processes"),
         (lambda: dpeer.open_run("nowhere"), ConfigurationError, "'nowhere' holds no run"),
         (lambda: dpeer.nothing, AttributeError, "has no attribute 'nothing'"),
     ],

@@ -157,6 +157,7 @@ def test_a_wrong_option_is_one_line(
         assert part in line
 
 
+@pytest.mark.slow
 def test_help_names_the_command_and_needs_no_torch(dpeer: Command, tmp_path: Path) -> None:
     assert "algorithms" in dpeer("--help").out
     code = "import sys; import dpeer.cli.algorithms; sys.exit('torch' in sys.modules)"

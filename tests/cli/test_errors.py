@@ -362,6 +362,7 @@ def test_a_bug_is_one_line_too_and_its_code_is_one(dpeer: Command, monkeypatch: 
     assert ended.complaints == ["dpeer: unexpected ZeroDivisionError: division by zero (--debug shows where)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [("-m", "dpeer"), ("-c", "from dpeer.cli import main; main()")])
 def test_the_real_command_ends_with_the_same_line_and_code(program: tuple[str, ...], tmp_path: Path) -> None:
     done = subprocess.run(

@@ -66,6 +66,7 @@ def test_the_same_graphs_give_the_same_bytes(suffix: str) -> None:
     assert b"tIME" not in first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [TOPOLOGIES[:8], TOPOLOGIES[8:]])
 def test_every_graph_is_drawn(dpeer: Command, names: tuple[str, ...]) -> None:
     assert dpeer("topology", "plot", "--topology", ",".join(names), "--size", "16", "--out", "a.svg").code == 0

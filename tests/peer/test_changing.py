@@ -44,6 +44,7 @@ def uneven(ours, seed, most=0.02):
         learner.on_train = pause
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("liveness", [PATIENT, NO_HEARTBEAT], ids=["heartbeats", "no heartbeats"])
 @pytest.mark.parametrize("name", ["matching", "shift", "random-senders"])
 @pytest.mark.parametrize("size", [2, 5])
@@ -59,6 +60,7 @@ async def test_bodies_follow_the_recursion(federation, kind, expected, changing,
     healthy(ours)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(24))
 async def test_any_schedule_at_any_speed(federation, expected, changing, seed):
     generator = random.Random(seed)

@@ -131,6 +131,7 @@ async def test_one_round_apart_on_resume_the_body_is_sent_again(federation, kind
     np.testing.assert_allclose(again.bodies(), expected(RING, 5), rtol=1e-12)
 
 
+@pytest.mark.slow
 async def test_when_a_peer_falls_silent_the_others_finish_and_say_whom_they_lost(federation, tmp_path, until):
     ours = federation("tcp", RING, rounds=6, out=tmp_path)
     ours.learners[3].hold = 2

@@ -126,5 +126,5 @@ def test_what_cannot_be_calibrated() -> None:
 
 def test_an_accountant_that_there_is_not() -> None:
     with pytest.raises(UnknownName, match="did you mean 'exact'"):
-        epsilon(1.0, 1, 1e-5, "exakt")  # type: ignore[arg-type]
+        epsilon(1.0, 1, 1e-5, "exakt")
     assert accounting.ACCOUNTANTS == ("exact", "pld", "rdp")

@@ -315,6 +315,7 @@ def test_a_graph_that_is_not_known_is_left_out(dpeer: Command, make_run: Any, re
     assert "No graph to draw" in page.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [1, 17, 62])
 def test_any_number_of_classes(dpeer: Command, make_run: Any, read_page: Any, classes: int) -> None:
     make_run("a", classes=[4] * classes)

@@ -241,6 +241,7 @@ NOT_RUN = {
     "make test": "the whole test suite",
     "make check": "the tests",
     "make lint": "`ruff check`",
+    "make lowest": "the tests",
     "make bench": "ten minutes",
     "python benchmarks/scale.py --plot performance.svg": "takes minutes and 7 GB of memory",
     "dpeer privacy audit --noise-multiplier 4 --rounds 9": "about a minute",
