@@ -5,10 +5,14 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 DEMO ?= dpeer-demo
 
-.PHONY: demo test lint bench clean
+.PHONY: demo check test lowest lint bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/dpeer cluster --size 8 --topology ring --task digits --algorithm dfedsmdc --baseline local --overwrite --out $(DEMO)
+
+# What to run before every commit.
+check: lint
+	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 test: $(VENV)/tested
 	$(BIN)/python -m pytest -n 2
@@ -17,6 +21,13 @@ lint: $(VENV)/linted
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The oldest versions that pyproject.toml allows, in an environment of their own.
+lowest:
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python tests/lowest.py > .venv-lowest/lowest.txt
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -r .venv-lowest/lowest.txt -e .
+	.venv-lowest/bin/python -m pytest -n 2 -m "not slow"
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/table.py
@@ -40,4 +51,4 @@ $(VENV)/linted: $(VENV)/installed
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info
+	rm -rf $(VENV) .venv-lowest build dist *.egg-info

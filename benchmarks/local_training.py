@@ -107,7 +107,7 @@ def _local_training(
                 parameter.requires_grad_(True)
             optimizer = torch.optim.SGD(part, lr=lr * H.lr_decay**number, momentum=H.momentum)
             for epoch in range(epochs):
-                order = batch_order(samples, 0, 0, number, phase, epoch)  # type: ignore[arg-type]
+                order = batch_order(samples, 0, 0, number, phase, epoch)
                 for index in torch.split(order, H.batch_size):
                     loss = cross_entropy(model(images[index]), labels[index])
                     optimizer.zero_grad()

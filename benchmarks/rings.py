@@ -107,7 +107,7 @@ def _connected(rank: int, case: Case, introduce: Introduce) -> dict[int, socket.
 
 
 def _bytes(tensor: Tensor) -> memoryview:
-    return memoryview(tensor.numpy()).cast("B")
+    return tensor.numpy().data.cast("B")
 
 
 def pickle(rank: int, case: Case, introduce: Introduce) -> Figures:
@@ -148,14 +148,15 @@ def pickle(rank: int, case: Case, introduce: Introduce) -> Figures:
 def gloo(rank: int, case: Case, introduce: Introduce) -> Figures:
     """torch.distributed's gloo: isend and irecv with every neighbor, into landing buffers used again and again."""
     import torch.distributed as dist
+    from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     store = None
     if rank == 0:
-        store = dist.TCPStore("127.0.0.1", 0, case.size, is_master=True, wait_for_workers=False)
+        store = TCPStore("127.0.0.1", 0, case.size, is_master=True, wait_for_workers=False)
     port = introduce(store.port if store is not None else None)[0]
     if store is None:
-        store = dist.TCPStore("127.0.0.1", port, case.size, is_master=False)
+        store = TCPStore("127.0.0.1", port, case.size, is_master=False)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=case.size)
     body = torch.rand(case.parameters)
     landing = {other: torch.empty(case.parameters) for other in case.neighbors[rank]}
@@ -164,6 +165,7 @@ def gloo(rank: int, case: Case, introduce: Introduce) -> Figures:
         waiting = [dist.irecv(buffer, other) for other, buffer in landing.items()]
         waiting += [dist.isend(body, other) for other in landing]
         for one in waiting:
+            assert one is not None
             one.wait()
         mix(body, [landing[other] for other in sorted(landing)])
         laps.lap()

@@ -26,6 +26,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -95,7 +96,7 @@ def in_turn(run: Run) -> tuple[float, str]:
             learner.evaluate()
         for rank, learner in enumerate(learners):
             graph = topology.at(number, rank)
-            received = {other: released[other] for other in graph.in_neighbors}
+            received = {other: body for other in graph.in_neighbors if (body := released[other]) is not None}
             learner.mix(received, graph.row.restricted_to(received))
             learner.evaluate()
     seconds = time.perf_counter() - began
@@ -166,7 +167,7 @@ def main() -> None:
     arguments = parser.parse_args()
     run = Run(arguments.model, arguments.samples, arguments.size, arguments.rounds)
     keep_heap()
-    ways = {
+    ways: dict[str, Callable[[], tuple[float, str]]] = {
         "in turn": lambda: in_turn(run),
         "1 worker": lambda: simulated(run, 1),
         f"{arguments.workers} workers": lambda: simulated(run, arguments.workers),

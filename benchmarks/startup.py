@@ -80,7 +80,7 @@ async def started(peers: int, parameters: int, context: Any) -> tuple[list[float
                         raise RuntimeError(f"rank {rank} does not listen: {message}")
                 seconds.append(time.perf_counter() - began)
             await asyncio.sleep(0.2)
-            memory = [unshared_mb(member.process.pid) for member in members]
+            memory = [unshared_mb(pid) for member in members if (pid := member.process.pid) is not None]
         finally:
             for member in members:
                 member.channel.send({"kind": "stop"})

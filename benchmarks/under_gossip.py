@@ -55,7 +55,7 @@ def partner(address: str, neighbors: int, rate: float, pipe: Connection) -> None
         sending, due, sent, got, used = False, 0.0, 0, 0, 0.0
         while True:
             left = max(0.0, due - time.perf_counter()) if sending else 3600.0
-            ready = dict(poller.poll(1000 * left))
+            ready = dict(poller.poll(int(1000 * left)))
             if pipe.fileno() in ready:
                 sending = pipe.recv()
                 if sending:

@@ -1,8 +1,11 @@
 """Eight peers on this machine, from Python: `python examples/from_python.py` (about a minute)."""
 
+from pathlib import Path
+
 import dpeer
 
-settings = dpeer.Settings(size=8, topology="ring", task="digits", rounds=10, out="dpeer-run-example/together")
+out = Path("dpeer-run-example")
+settings = dpeer.Settings(size=8, topology="ring", task="digits", rounds=10, out=out / "together")
 
 
 def tell(line):
@@ -13,6 +16,6 @@ def tell(line):
 
 if __name__ == "__main__":
     together = dpeer.run(settings, mode="cluster", overwrite=True, on_record=tell)
-    alone = settings.model_copy(update={"algorithm": "local", "out": "dpeer-run-example/alone"})
+    alone = settings.model_copy(update={"algorithm": "local", "out": out / "alone"})
     baseline = dpeer.run(alone, mode="simulate", overwrite=True)
     print(f"mean: {together.summary['accuracy_mean']:.3f} together, {baseline.summary['accuracy_mean']:.3f} alone")

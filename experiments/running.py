@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import multiprocessing
 import os
@@ -14,12 +15,15 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing import connection
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpeer.cores import own_cores
 from dpeer.exceptions import CellFailed, CheckpointError, DpeerError
 from dpeer.experiments.cells import Cell
 from dpeer.federation.settings import Settings
+
+if TYPE_CHECKING:
+    from dpeer.federation.running import Runner
 
 Tell = Callable[[str], None]
 
@@ -187,14 +191,12 @@ def _run(settings: Settings) -> _Ended:
     if _asked:
         return _Ended("stopped")
     try:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        signal.signal(signal.SIGINT, _note)  # a thread that an earlier run has left may let it through
         ended = _simulated(settings)
     except KeyboardInterrupt:
         ended = _Ended("stopped")
     finally:
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
-        signal.signal(signal.SIGINT, _note)  # a thread that the run has left may let it through
+        signal.signal(signal.SIGINT, _note)  # closing the event loop has taken it away
     _asked = _asked or ended.status == "stopped"
     return ended
 
@@ -202,6 +204,23 @@ def _run(settings: Settings) -> _Ended:
 def _note(number: int, frame: FrameType | None) -> None:
     global _asked
     _asked = True
+
+
+def _drive(runner: Runner) -> None:
+    asyncio.run(_stopped_by_signals(runner))
+
+
+async def _stopped_by_signals(runner: Runner) -> None:
+    # They wait until here: as an exception, one would end an import or the making of the event loop half-way.
+    for number in _SIGNALS:
+        asyncio.get_running_loop().add_signal_handler(number, runner.stop)
+    if _asked:
+        runner.stop()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+    try:
+        await runner.run()
+    finally:
+        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
 
 
 def _simulated(settings: Settings) -> _Ended:
@@ -213,13 +232,13 @@ def _simulated(settings: Settings) -> _Ended:
         try:
             if not begun:
                 forget_releases(settings.out)
-            result = run_federation(settings, "simulate", resume=begun, overwrite=not begun)
+            result = run_federation(settings, "simulate", resume=begun, overwrite=not begun, drive=_drive)
         except CheckpointError:
             if not begun:
                 raise
             # Killed, not stopped: what it left does not go together.
             forget_releases(settings.out)
-            result = run_federation(settings, "simulate", overwrite=True)
+            result = run_federation(settings, "simulate", overwrite=True, drive=_drive)
     except DpeerError as error:
         return _Ended("failed", str(error), error.exit_code, traceback.format_exc())
     except Exception as error:

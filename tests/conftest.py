@@ -60,7 +60,7 @@ def in_tmp_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def dpeer(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
+def dpeer_here(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., Ended]:
     """Run `dpeer ARGUMENTS` in tmp_path, in this process."""
 
     def run(*arguments: object) -> Ended:
@@ -72,6 +72,12 @@ def dpeer(in_tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[...
         return Ended(ended.value.code, captured.out, captured.err)
 
     return run
+
+
+@pytest.fixture
+def dpeer(dpeer_here: Callable[..., Ended]) -> Callable[..., Ended]:
+    """`dpeer_here`; tests/system has processes by this name."""
+    return dpeer_here
 
 
 @pytest.fixture

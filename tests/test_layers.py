@@ -115,6 +115,7 @@ def modules_after(statement):
     return set(found.stdout.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
@@ -137,6 +138,7 @@ def test_packages_are_only_known_as_dpeers():
         assert link.resolve() == (ROOT / package).resolve()
 
 
+@pytest.mark.slow
 def test_a_checkout_that_lost_its_links_still_works(tmp_path):
     (tmp_path / "dpeer").mkdir()
     for path in (ROOT / "dpeer").glob("*.py"):

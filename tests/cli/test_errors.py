@@ -362,11 +362,12 @@ def test_a_bug_is_one_line_too_and_its_code_is_one(dpeer: Command, monkeypatch: 
     assert ended.complaints == ["dpeer: unexpected ZeroDivisionError: division by zero (--debug shows where)"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [("-m", "dpeer"), ("-c", "from dpeer.cli import main; main()")])
 def test_the_real_command_ends_with_the_same_line_and_code(program: tuple[str, ...], tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, *program, "cluster", "--topology", "rnig"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        cwd=tmp_path, capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stdout == ""
@@ -374,10 +375,11 @@ def test_the_real_command_ends_with_the_same_line_and_code(program: tuple[str, .
     assert done.stderr.startswith("dpeer: unknown topology 'rnig': did you mean 'ring'?")
 
 
+@pytest.mark.slow
 def test_an_error_in_a_cluster_names_the_rank_and_has_the_peers_code(tasks: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "dpeer", "cluster", *map(str, SMALL), "--task", "mine.py:batch_norm"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        cwd=tmp_path, capture_output=True, text=True, timeout=200,
     )  # fmt: skip
     assert done.returncode == 2
     assert "Traceback" not in done.stderr

@@ -1,8 +1,6 @@
 """`dpeer topology`."""
 
 import json
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,15 +169,6 @@ def test_one_that_does_not_exist_is_not_skipped() -> None:
 
 def test_show_takes_one_size() -> None:
     assert isinstance(run("show", "--size", "8,16").exception, ConfigurationError)
-
-
-def test_the_table_in_the_documentation_is_what_its_command_prints() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "topologies.md").read_text(encoding="utf-8")
-    commands = re.findall(r"^\$ dpeer topology (.+)\n((?:.*\n)*?)```", page, flags=re.MULTILINE)
-    assert commands
-    for command, printed in commands:
-        output = run(*command.split()).output
-        assert [line.split() for line in printed.splitlines()] == [line.split() for line in output.splitlines()]
 
 
 @pytest.mark.parametrize(

@@ -68,6 +68,7 @@ def expected(name: str, size: int, options: dict[str, Any], body: float, bits: f
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3, 4, 7, 8, 16, 27])
 def test_the_ranking_is_what_dense_matrices_say(size: int) -> None:
     ranking = parsed("--size", str(size), *GIVEN, "--train-seconds", "2", "--latency", "20ms")["ranking"]
@@ -184,6 +185,7 @@ def test_the_example() -> None:
     assert lines[-2:] == ["Fastest:", "  dpeer cluster --size 16 --topology one-peer-exponential"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["2", "3", "7", "16", "100", "250"])
 @pytest.mark.parametrize("more", [(), ("--train-seconds", "2min", "--latency", "20ms", "--weights", "max-degree")])
 def test_it_fits_80_columns(size: str, more: tuple[str, ...]) -> None:

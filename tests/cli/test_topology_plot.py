@@ -56,6 +56,7 @@ def test_an_svg_has_names_labels_and_gaps_as_text(dpeer: Command) -> None:
     assert "rounds 0-2, then again from 0" in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["png", "svg"])
 def test_the_same_graphs_give_the_same_bytes(suffix: str) -> None:
     asked = [build(name, 12) for name in ("torus", "random-matching", "erdos-renyi")]
@@ -65,12 +66,14 @@ def test_the_same_graphs_give_the_same_bytes(suffix: str) -> None:
     assert b"tIME" not in first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [TOPOLOGIES[:8], TOPOLOGIES[8:]])
 def test_every_graph_is_drawn(dpeer: Command, names: tuple[str, ...]) -> None:
     assert dpeer("topology", "plot", "--topology", ",".join(names), "--size", "16", "--out", "a.svg").code == 0
     assert set(names) <= set(texts(Path("a.svg")))
 
 
+@pytest.mark.slow
 def test_a_hundred_peers(dpeer: Command) -> None:
     names = "ring,grid,exponential,exponential-directed,one-peer-exponential,random-matching,star,full"
     assert dpeer("topology", "plot", "--topology", names, "--size", "100", "--out", "a.svg").code == 0
@@ -80,6 +83,7 @@ def test_a_hundred_peers(dpeer: Command) -> None:
     assert "99" not in found  # peers are not numbered
 
 
+@pytest.mark.slow
 def test_very_many_edges_are_not_all_drawn(dpeer: Command) -> None:
     assert dpeer("topology", "plot", "--topology", "full", "--size", "300", "--out", "a.svg").code == 0
     assert "44,850 edges, 20,000 of them drawn at random" in texts(Path("a.svg"))
@@ -150,6 +154,7 @@ def test_without_matplotlib_the_extra_is_named(dpeer: Command, monkeypatch: pyte
     assert (ended.code, ended.err) == (2, "dpeer: dpeer topology plot needs matplotlib: pip install 'dpeer[plot]'\n")
 
 
+@pytest.mark.slow
 def test_only_drawing_imports_matplotlib_and_never_pyplot(tmp_path: Path) -> None:
     code = (
         "import sys; from dpeer.cli.topology import topology; assert 'matplotlib' not in sys.modules\n"

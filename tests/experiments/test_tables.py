@@ -139,7 +139,7 @@ def test_numbers_are_whole_at_any_width(width: int, rows: dict[str, list[Result]
     table = accuracy_table("exponential, dirichlet-equal:0.3", "accuracy_trained", rows, "local", "dfedsmdc:rho=0.1")
     console = Console(file=io.StringIO(), width=width)
     show_table(table, console)
-    shown = console.file.getvalue()  # type: ignore[attr-defined]
+    shown = console.file.getvalue()
     for line in table.rows:
         for cell in line[1:]:
             assert cell in shown

@@ -45,6 +45,7 @@ def simulate(out: Path, **changes: object) -> dict[str, object]:
     return dict(run_federation(settings, "simulate", resume=resume).summary)
 
 
+@pytest.mark.slow
 def test_the_last_line_is_the_summarys_and_a_new_run_begins_anew(tmp_path: Path) -> None:
     summary = simulate(tmp_path / "run", algorithm="dfedmdc")
     found = lines(tmp_path / "run" / "disagreement.jsonl")

@@ -26,7 +26,7 @@ class Clash(Algorithm):
 
 
 def said(**values: Any) -> dict[str, Any]:
-    settings = Settings(algorithm=Clash, **values)  # type: ignore[arg-type]
+    settings = Settings(algorithm=Clash, **values)
     return fingerprint(settings, build_graph(settings), options_of(settings))
 
 

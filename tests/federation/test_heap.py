@@ -25,6 +25,7 @@ def faults(how: str) -> int:
     return int(subprocess.run([sys.executable, "-c", FAULTS, how], capture_output=True, text=True, check=True).stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's")
 def test_what_is_freed_needs_no_new_pages() -> None:
     # Ten times 64 MB are 164,000 pages where none is kept; glibc by itself keeps some or none, as it comes.

@@ -21,6 +21,8 @@ from dpeer.privacy.randomness import KEY_BYTES, Keystream
 from dpeer.training.codecs import private
 from dpeer.training.codecs.private import Private
 
+pytestmark = pytest.mark.slow
+
 CLAIMED = Guarantee(8 / 3, 0.7, 1e-5)
 ROUNDS = 4
 ALONG = np.full(COORDINATES, COORDINATES**-0.5)
@@ -252,7 +254,6 @@ def test_a_mechanism_with_a_defect_is_refuted(defect: str, monkeypatch: pytest.M
     assert check in failed, report.checks
 
 
-@pytest.mark.slow
 def test_noise_at_0_8_is_refuted_by_the_neighbors_errors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the runs that the command makes by itself."""
     guarantee, runs = Guarantee(4 / 3, 1.0, 1e-5), 1000

@@ -106,11 +106,11 @@ def test_a_rank_may_set_what_is_its_own_affair_and_nothing_else() -> None:
 
 
 def test_what_a_rank_sets_is_checked_like_the_setting_itself() -> None:
-    assert Settings(rank={1: {"batch_size": 4}}).of_rank(1).batch_size == 4  # type: ignore[dict-item]
-    assert Settings(rank={1: {"batch_size": 4}}).of_rank(0).batch_size == 32  # type: ignore[dict-item]
+    assert Settings(rank={1: {"batch_size": 4}}).of_rank(1).batch_size == 4
+    assert Settings(rank={1: {"batch_size": 4}}).of_rank(0).batch_size == 32
     for wrong in ({"batch_size": 0}, {"batch_size": "4"}, {"body_lr": 0.1}, {"keep": "first"}, {"device": "gpu"}):
         with pytest.raises(ConfigurationError):
-            Settings(rank={1: wrong})  # type: ignore[dict-item]
+            Settings(rank={1: wrong})
 
 
 def test_marks_divide_the_settings() -> None:

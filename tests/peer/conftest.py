@@ -308,7 +308,7 @@ def kind(request):
     return request.param
 
 
-async def eventually(condition, seconds=10.0):
+async def eventually(condition, seconds=100.0):
     """Poll for a condition that no event announces."""
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110

@@ -44,6 +44,7 @@ def uneven(ours, seed, most=0.02):
         learner.on_train = pause
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("liveness", [PATIENT, NO_HEARTBEAT], ids=["heartbeats", "no heartbeats"])
 @pytest.mark.parametrize("name", ["matching", "shift", "random-senders"])
 @pytest.mark.parametrize("size", [2, 5])
@@ -53,12 +54,13 @@ async def test_bodies_follow_the_recursion(federation, kind, expected, changing,
     topology = changing[name](size, 1)
     ours = federation(kind, topology, rounds=ROUNDS, liveness=liveness)
     uneven(ours, 0)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         done(await ours.run())
     np.testing.assert_allclose(ours.bodies(), expected(topology, ROUNDS), rtol=1e-12)
     healthy(ours)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(24))
 async def test_any_schedule_at_any_speed(federation, expected, changing, seed):
     generator = random.Random(seed)
@@ -68,7 +70,7 @@ async def test_any_schedule_at_any_speed(federation, expected, changing, seed):
         "inprocess", topology, rounds=rounds, liveness=NO_HEARTBEAT if generator.random() < 0.7 else PATIENT
     )
     uneven(ours, seed, most=0.01)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         done(await ours.run())
     np.testing.assert_allclose(ours.bodies(), expected(topology, rounds), rtol=1e-12)
     healthy(ours)
@@ -76,7 +78,7 @@ async def test_any_schedule_at_any_speed(federation, expected, changing, seed):
 
 async def resumed(federation, kind, topology, out, liveness):
     again = federation(kind, topology, rounds=ROUNDS, out=out, resume=True, liveness=liveness)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         done(await again.run())
     for rank, peer in again.peers.items():
         lines = [json.loads(line) for line in (out / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()]
@@ -92,6 +94,7 @@ def sent_and_received(folder):
     return [(line["bytes_sent"], line["bytes_received"], line["heard"], line["accuracy"]) for line in lines]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["matching", "shift", "random-senders"])
 @pytest.mark.parametrize("seed", range(4))
 async def test_stopped_together_and_resumed_is_as_never_stopped(
@@ -163,16 +166,16 @@ async def test_nobody_completes_a_round_before_the_receivers_of_the_last_one_hav
     ours = federation(kind, topology, rounds=6, liveness=NO_HEARTBEAT)
     ours.learners[1].hold = 2
     running = asyncio.create_task(ours.run())
-    await until(ours.learners[1].held.is_set)
+    await until(lambda: ours.learners[1].held.is_set() and 3 in ours.learners[0].released)
     await asyncio.sleep(0.2)
     assert ours.peers[0]._session.members.current_round == 3  # has sent round 3's body and not completed the round
-    assert 3 in ours.learners[0].released
     ours.learners[1].go.set()
     done(await running)
     np.testing.assert_allclose(ours.bodies(), expected(topology, 6), rtol=1e-12)
     healthy(ours)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["matching", "shift", "random-senders"])
 async def test_when_one_dies_the_others_finish_and_say_whom_they_lost(federation, tmp_path, changing, name, until):
     topology = changing[name](5, 3)
@@ -185,7 +188,7 @@ async def test_when_one_dies_the_others_finish_and_say_whom_they_lost(federation
     await until(ours.learners[4].held.is_set)
     for task in ours.peers[4]._session._tasks:
         task.cancel()  # as after kill -9
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         found = done(await others)
     for rank in range(4):
         needed = [number for number in range(5, ROUNDS) if 4 in topology.at(number, rank).in_neighbors]
@@ -217,7 +220,7 @@ async def test_one_that_was_dead_and_has_caught_up_is_waited_for_again(federatio
     await until(lambda: not any(found[2].left_behind for found in members))
     sleeper.hold, sleeper.go = 10, type(sleeper.go)()
     waker.go.set()
-    await until(lambda: ours.peers[1]._session.members.current_round == 15)
+    await until(lambda: [peer._session.members.current_round for peer in ours.peers.values()][1:] == [15, 10])
     await asyncio.sleep(0.2)
     assert [peer._session.members.current_round for peer in ours.peers.values()][1:] == [15, 10]
     sleeper.go.set()
@@ -233,7 +236,7 @@ async def test_who_sits_a_round_out_holds_up_nobody(federation, kind, edges):
     learner = ours.learners[0]
     release = learner.release
     learner.release = lambda number: release(number) if number % 3 == 1 else None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(100):
         done(await ours.run())
     healthy(ours)
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 import math
 import shutil
-import time
+import threading
 
 import msgpack
 import numpy as np
@@ -131,6 +131,7 @@ async def test_one_round_apart_on_resume_the_body_is_sent_again(federation, kind
     np.testing.assert_allclose(again.bodies(), expected(RING, 5), rtol=1e-12)
 
 
+@pytest.mark.slow
 async def test_when_a_peer_falls_silent_the_others_finish_and_say_whom_they_lost(federation, tmp_path, until):
     ours = federation("tcp", RING, rounds=6, out=tmp_path)
     ours.learners[3].hold = 2
@@ -298,6 +299,7 @@ async def test_fewer_rounds_than_completed_and_a_missing_checkpoint_are_refused(
     assert len((tmp_path / "rank-1" / "metrics.jsonl").read_text().splitlines()) == 3
 
 
+@pytest.mark.slow
 async def test_a_silence_that_both_ends_survive_does_not_hang(federation, tmp_path, until):
     """Two neighbors take each other for dead in the middle of a round, then hear each other again."""
     topology = build("ring", 2)
@@ -313,11 +315,12 @@ async def test_a_silence_that_both_ends_survive_does_not_hang(federation, tmp_pa
     await until(lambda: not any(ours.peers[rank]._session.members.reachable(1 - rank) for rank in (0, 1)))
     # Both release while each counts the other as dead; both hear each other again before either has collected.
     evaluate = ours.learners[0].evaluate
-    gates = []
+    gates: list[None] = []
+    heard = threading.Event()
 
     def slow_evaluate():
         gates.append(None)
-        time.sleep(0.3)
+        assert heard.wait(100)
         return evaluate()
 
     for learner in ours.learners.values():
@@ -326,9 +329,12 @@ async def test_a_silence_that_both_ends_survive_does_not_hang(federation, tmp_pa
     await until(lambda: len(gates) >= 2)
     for transport in transports:
         transport.send = real[transport]
+    await until(lambda: all(ours.peers[rank]._session.members.reachable(1 - rank) for rank in (0, 1)))
+    heard.set()
     outcomes(await running)
 
 
+@pytest.mark.slow
 async def test_one_that_slept_far_too_long_does_not_hold_up_the_others(federation, tmp_path, until):
     ours = federation("inprocess", RING, rounds=40, out=tmp_path)
     sleeper = ours.learners[3]
@@ -341,10 +347,12 @@ async def test_one_that_slept_far_too_long_does_not_hold_up_the_others(federatio
     await until(lambda: not any(peer._session.members.current_round < 10 for peer in others))
     at_wake = ours.peers[0]._session.members.current_round
     transport.send = send
-    sleeper.on_train = lambda number: time.sleep(0.05)
+    overtaken = threading.Event()
+    sleeper.on_train = lambda number: number < 6 or overtaken.wait(100)
     sleeper.go.set()
     await until(lambda: ours.peers[0]._session.members.current_round >= min(at_wake + 10, 40))
-    assert ours.peers[3]._session.members.current_round < at_wake
+    assert ours.peers[3]._session.members.current_round <= 6 < at_wake
+    overtaken.set()
     outcomes(await running)
 
 

@@ -33,7 +33,7 @@ async def test_bodies_follow_the_recursion(federation, kind, name, size, fractio
     topology = build(name, size)
     drawn = Participation(topology, fraction, seed=3)
     ours = federation(kind, drawn, rounds=ROUNDS, liveness=liveness)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(100):
         found = await ours.run()
     assert all(outcome.status == "done" for outcome in found.values()), found
     np.testing.assert_allclose(ours.bodies(), recursion(topology, drawn, ROUNDS), rtol=1e-12)

@@ -144,6 +144,7 @@ def done(found, rounds):
         assert (outcome.status, outcome.completed_rounds, outcome.lost) == ("done", rounds, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", ["tcp", "ipc"])
 @pytest.mark.parametrize("room", [True, False], ids=["room", "no room"])
 @pytest.mark.parametrize("count", [0, 1, 1023, 262143, 262144, 262145, PIECE // 4 - 1, PIECE // 4, PIECE // 4 + 1])
@@ -296,6 +297,7 @@ ALONE = np.array([[2, 1], [1, 2]]) / 3  # rank 2's weight is on the diagonal
 SURVIVED = ALONE @ TRAINED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [0, 1, 5, -1])
 async def test_who_dies_in_the_middle_of_a_body_leaves_no_trace(two_of_three, stand_in, pieces, tmp_path, until):
     ours = two_of_three(rounds=3, out=tmp_path, wait=120.0)

@@ -113,7 +113,7 @@ async def test_tcp_comes_back_after_the_listener_was_restarted():
     second = ZeroMQTransport(MEGABYTES)
     await second.listen(address)
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(100):
             again = await dialler.receive()
         assert (again.link, again.frames) == (link, None)
         assert dialler.send(link, [b"hello again"])

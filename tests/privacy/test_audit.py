@@ -24,6 +24,7 @@ def test_half_the_noise_is_noticed():
     assert min(found) > 1.5
 
 
+@pytest.mark.slow
 def test_the_rates_are_bounded_as_clopper_and_pearson_do():
     # 3 and 5 errors in 40: the largest rates with which so few are not rarer than 2.5 %.
     first, second = np.r_[np.ones(3), np.zeros(37)], np.r_[np.zeros(5), np.ones(35)]

@@ -36,8 +36,8 @@ def test_what_an_outsider_sees_follows_from_the_average_itself() -> None:
 @given(st.floats(0.1, 50.0), st.floats(0.01, 100.0), st.sampled_from(["replace", "zero-out"]), st.integers(1, 64))
 def test_releases_are_the_last_within_the_budget(sigma: float, budget: float, adjacency: str, honest: int) -> None:
     for guarantee in (
-        Guarantee(sigma, 1.0, 1e-5, "neighbor", adjacency),  # type: ignore[arg-type]
-        Guarantee(sigma, 1.0, 1e-5, "aggregate", adjacency, uniform_share(honest)),  # type: ignore[arg-type]
+        Guarantee(sigma, 1.0, 1e-5, "neighbor", adjacency),
+        Guarantee(sigma, 1.0, 1e-5, "aggregate", adjacency, uniform_share(honest)),
     ):
         count = guarantee.releases(budget)
         assert guarantee.epsilon(count) <= budget < guarantee.epsilon(count + 1)
@@ -90,7 +90,7 @@ def test_words_know_the_number_again(honest: int) -> None:
 def test_values_out_of_range(values: dict[str, object], said: str) -> None:
     arguments = {"noise_multiplier": 1.0, "clip_norm": 1.0, "delta": 1e-5, **values}
     with pytest.raises(ConfigurationError, match=said):
-        Guarantee(**arguments)  # type: ignore[arg-type]
+        Guarantee(**arguments)
 
 
 def test_delta_by_the_number_of_peers() -> None:

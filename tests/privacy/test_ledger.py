@@ -163,6 +163,7 @@ for number in range(start, start + 10_000):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_killed_at_any_moment_nothing_sent_is_uncharged_or_sent_again_with_other_noise(tmp_path):
     """50 lives, each killed at a random moment; each goes on one round before where the last one was."""

@@ -96,6 +96,7 @@ def test_the_result_is_the_nearest_grid_point_to_the_real_sum(size: int, known_k
         assert found[place] == int(mpmath.nint((value + std * deviate) / grid(std)))
 
 
+@pytest.mark.slow
 def test_what_is_hard_to_decide_is_decided_with_more_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     """With an error a million times as large, many values are decided by interval arithmetic, and none differs."""
     monkeypatch.setattr(noise, "Keystream", lambda: Counted(11))
@@ -104,7 +105,7 @@ def test_what_is_hard_to_decide_is_decided_with_more_bits(monkeypatch: pytest.Mo
 
     def counting(*arguments: object, sine: bool) -> int:
         asked.append(sine)
-        return decide(*arguments, sine=sine)  # type: ignore[arg-type]
+        return decide(*arguments, sine=sine)
 
     monkeypatch.setattr(noise, "decide", counting)
     monkeypatch.setattr(noise, "ERROR", ERROR * 2**20)
@@ -148,6 +149,7 @@ def many() -> np.ndarray:
     return drawn(MANY, threads=2) * grid(1.0)
 
 
+@pytest.mark.slow
 def test_the_body_is_normal(many: np.ndarray) -> None:
     edges = norm.ppf(np.arange(1, 2000) / 2000)
     # Values stand for the cell around them: cut between grid points.

@@ -155,6 +155,7 @@ def matrices(draw: st.DrawFn) -> Array:
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(matrices(), st.integers(1, 12), st.floats(0.01, 10.0))
 def test_the_estimate_is_never_above_the_guarantee(weights: Array, rounds: int, ratio: float) -> None:

@@ -76,5 +76,5 @@ def explanations(
     layers, places = np.nonzero((numbers >= 0) & (numbers < below[:, None]))
     words = numbers[layers, places].astype(np.uint32) << 9 | layers.astype(np.uint32)
     signs = (0, 1) if abs(noise) <= slack else (int(noise < 0),)
-    words = np.concatenate([words | np.uint32(sign << 8) for sign in signs])
-    return words[outcomes(words, base, update, std) == released]
+    words = np.concatenate([words | np.uint32(sign << 8) for sign in signs]).astype(np.uint32)
+    return np.asarray(words[outcomes(words, base, update, std) == released], np.uint32)

@@ -325,6 +325,7 @@ def test_a_graph_that_is_not_known_is_left_out(dpeer: Command, make_run: Any, re
     assert "No graph to draw" in page.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("classes", [1, 17, 62])
 def test_any_number_of_classes(dpeer: Command, make_run: Any, read_page: Any, classes: int) -> None:
     make_run("a", classes=[4] * classes)
@@ -391,6 +392,7 @@ def test_a_missing_library_is_named(dpeer: Command, make_run: Any, monkeypatch: 
     )
 
 
+@pytest.mark.slow
 def test_a_report_imports_no_torch_and_no_pyplot(make_run: Any, tmp_path: Path) -> None:
     make_run("a")
     code = (

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def bodies(tmp_path: Path) -> Callable[[str, int], np.ndarray]:
@@ -22,7 +24,6 @@ def bodies(tmp_path: Path) -> Callable[[str, int], np.ndarray]:
     return read
 
 
-@pytest.mark.slow
 def test_one_peer_exponential_reaches_the_exact_average_of_sixteen_after_four_rounds(
     task: str,
     schedule: tuple[str, ...],

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 SIZE = 3
 SLOW = 200.0
 """Every worker imports torch."""
@@ -36,7 +38,6 @@ def tables(folder: Path) -> tuple[str, str]:
     return (folder / "comparison.md").read_text(), (folder / "peers.csv").read_text()
 
 
-@pytest.mark.slow
 def test_runs_are_those_of_simulate_to_the_bit_and_more_seeds_and_rows_run_only_what_is_missing(
     command: Callable[..., Any], task: str, schedule: tuple[str, ...], dpeer: Callable[..., Any],
     simulate: Callable[..., None], tmp_path: Path,
@@ -74,7 +75,6 @@ def test_runs_are_those_of_simulate_to_the_bit_and_more_seeds_and_rows_run_only_
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("how", ["Ctrl-C", "terminated", "killed", "twice"])
-@pytest.mark.slow
 def test_stopped_in_the_middle_of_runs_it_goes_on_within_them_to_the_same_tables(
     how: str, command: Callable[..., Any], slow_after: Callable[[int], tuple[str, ...]], hurry: Callable[[], None],
     dpeer: Callable[..., Any], until: Callable[..., Any], rounds_done: Callable[..., int],
@@ -124,7 +124,6 @@ def test_stopped_in_the_middle_of_runs_it_goes_on_within_them_to_the_same_tables
         assert tables(tmp_path / "stopped") == tables(tmp_path / "whole")
 
 
-@pytest.mark.slow
 def test_a_run_that_fails_ends_the_comparison_with_its_line_and_code_and_the_rest_stops(
     command: Callable[..., Any], dpeer: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -138,7 +137,6 @@ def test_a_run_that_fails_ends_the_comparison_with_its_line_and_code_and_the_res
     dpeer(*command("--algorithms", "local,dfedmdc")).succeed(SLOW)
 
 
-@pytest.mark.slow
 def test_hyperparameters_are_chosen_on_validation_data_of_other_seeds(
     dpeer: Callable[..., Any], tmp_path: Path
 ) -> None:

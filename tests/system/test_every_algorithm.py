@@ -9,6 +9,8 @@ from safetensors.torch import load_file
 from dpeer.training import ALGORITHMS
 from dpeer.training.models.small import DigitsNet
 
+pytestmark = pytest.mark.slow
+
 VARIANTS = [
     *((name,) for name in ALGORITHMS),
     ("dfedsmdc", "--sam", "both", "--grad-clip", "10"),
@@ -17,7 +19,6 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS, ids=" ".join)
 def test_a_cluster_and_a_simulation_give_the_same_bits(
     variant: tuple[str, ...],

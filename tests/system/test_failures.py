@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import zmq
 
+pytestmark = pytest.mark.slow
+
 linux = pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes in /proc")
 
 ENDLESS = ("--task-option", "pause=0.3", "--batch-size", "20", "--rounds", "50")
@@ -29,7 +31,6 @@ def pid_of_rank(run: Any, folder: Path) -> int | None:
 
 
 @linux
-@pytest.mark.slow
 def test_the_others_finish_when_one_peer_is_killed_and_say_whom_they_lost(
     task: str,
     schedule: tuple[str, ...],
@@ -113,7 +114,6 @@ def test_an_error_of_one_clustered_peer_ends_all_with_its_code_and_its_rank(
 
 
 @linux
-@pytest.mark.slow
 def test_a_second_interrupt_ends_a_cluster_at_once(
     task: str, dpeer: Callable[..., Any], until: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -148,7 +148,6 @@ def test_a_second_interrupt_ends_a_started_peer_at_once(
 
 
 @linux
-@pytest.mark.slow
 def test_a_launcher_that_is_killed_leaves_no_process_behind(
     task: str,
     schedule: tuple[str, ...],
@@ -192,7 +191,6 @@ def signal_mask(pid: int, name: str) -> int:
     return int(next(line.split()[1] for line in lines if line.startswith(name)), 16)
 
 
-@pytest.mark.slow
 def test_strangers_on_the_port_have_no_effect(
     task: str,
     schedule: tuple[str, ...],

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 import dpeer.training.learner
 from dpeer.training import Hyperparameters, TorchLearner, load_task
 
+pytestmark = pytest.mark.slow
+
 SIZE, ROUNDS, SEED = 3, 3, 11
 
 # Made to send the head: the whole model becomes the body, behind the algorithm's back.
@@ -168,7 +170,6 @@ def recorded(task: str, dpeer: Callable[..., Any], proxies: list[Proxy], tmp_pat
     return run
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["dfedmdc", "dfedsmdc", "fedper"])
 def test_every_body_is_found_on_the_wire_and_no_value_of_any_head(
     algorithm: str, recorded: Callable[..., list[bytes]], tmp_path: Path
@@ -190,7 +191,6 @@ def test_every_body_is_found_on_the_wire_and_no_value_of_any_head(
     assert not [value for value in singles if any(value in stream for stream in rest)]
 
 
-@pytest.mark.slow
 def test_the_search_finds_the_heads_of_a_build_made_to_send_them(
     recorded: Callable[..., list[bytes]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -35,7 +35,7 @@ def build(tmp_path: Path) -> Callable[[str, Path], Path]:
         target.mkdir()
         code = f"import sys; from setuptools import build_meta; build_meta.build_{what}(sys.argv[1])"
         done = subprocess.run(
-            [sys.executable, "-c", code, str(target)], cwd=project, capture_output=True, text=True, timeout=100
+            [sys.executable, "-c", code, str(target)], cwd=project, capture_output=True, text=True, timeout=200
         )
         assert done.returncode == 0, done.stderr
         (made,) = target.iterdir()
@@ -82,7 +82,7 @@ def test_the_wheel_runs_without_the_checkout(
         "dpeer.cli.main(['topology', 'show', '--size', '4'])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, str(wheel)], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", code, str(wheel)], cwd=tmp_path, capture_output=True, text=True, timeout=200
     )
     assert done.returncode == 0, done.stderr
     assert "ring, 4 peers" in done.stdout

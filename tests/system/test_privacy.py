@@ -15,6 +15,8 @@ from dpeer.privacy import Guarantee
 from dpeer.training import TorchLearner
 from dpeer.training.selection import ModelSelection
 
+pytestmark = pytest.mark.slow
+
 SIZE = 3
 PRIVATE = ("--privacy", "client", "--noise-multiplier", 2, "--clip-norm", 0.5)
 
@@ -93,7 +95,6 @@ def test_all_neighbors_get_the_same_bytes_which_are_those_of_the_ledger(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.slow
 def test_killed_again_and_again_a_cluster_never_sends_what_is_not_charged_nor_charges_a_round_twice(
     task: str, schedule: tuple[str, ...], slow_after: Callable[[int], tuple[str, ...]], dpeer: Callable[..., Any],
     rounds_done: Callable[..., int], until: Callable[..., Any], tmp_path: Path,
@@ -123,7 +124,6 @@ def test_killed_again_and_again_a_cluster_never_sends_what_is_not_charged_nor_ch
         assert entry["epsilon"] == pytest.approx(Guarantee(2.0, 0.5, 1e-5).epsilon(rounds))
 
 
-@pytest.mark.slow
 def test_peers_of_other_noise_do_not_come_together(
     task: str, schedule: tuple[str, ...], dpeer: Callable[..., Any], free_ports: Callable[[int], int]
 ) -> None:

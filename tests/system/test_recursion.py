@@ -10,6 +10,8 @@ import pytest
 from numpy.typing import NDArray
 from safetensors.numpy import load_file
 
+pytestmark = pytest.mark.slow
+
 Array = NDArray[np.float64]
 
 SIZE, SAMPLES, WIDTH, ROUNDS = 4, 12, 3, 5

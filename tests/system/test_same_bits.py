@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 6
 
 
@@ -14,7 +16,6 @@ def options(task: str, schedule: tuple[str, ...]) -> tuple[object, ...]:
     return ("--task", task, *schedule, "--rounds", ROUNDS, "--seed", 3)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("federation", "size"),
     [
@@ -75,7 +76,6 @@ def test_other_floats_on_the_wire_give_other_bits(
     assert results("default", 3) == found[0]
 
 
-@pytest.mark.slow
 def test_two_clusters_and_a_simulation_give_the_same_bits_and_another_seed_does_not(
     options: tuple[object, ...],
     dpeer: Callable[..., Any],

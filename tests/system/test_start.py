@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 5
 
 
-@pytest.mark.slow
 def test_peers_started_by_hand_stop_together_and_resume_to_the_bits_of_an_uninterrupted_run(
     task: str,
     schedule: tuple[str, ...],
@@ -48,7 +49,6 @@ def test_peers_started_by_hand_stop_together_and_resume_to_the_bits_of_an_uninte
     assert results("run", size) == results("simulated", size)
 
 
-@pytest.mark.slow
 def test_one_federation_file_serves_all_and_a_rank_without_address_takes_part_by_dialling_out(
     task: str,
     dpeer: Callable[..., Any],

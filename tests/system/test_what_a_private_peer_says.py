@@ -13,6 +13,8 @@ import pytest
 
 from dpeer.peer.transports.inprocess import InProcessTransport
 
+pytestmark = pytest.mark.slow
+
 HEADER = "age,bmi,score,diagnosis"
 PRIVATE = ("--privacy", "client", "--noise-multiplier", 2)
 SAID = ("--task-option", "columns=age,bmi,score", "--task-option", "classes=well,ill,dead")

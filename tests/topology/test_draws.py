@@ -22,6 +22,7 @@ def changing(name: str, size: int, fresh_neighbors: int = 4, graph_seed: int = 0
     return graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(CHANGING))
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_everybody_is_as_likely_to_be_drawn(name: str, count: int) -> None:
@@ -54,6 +55,7 @@ DRAWN = [
 ]
 
 
+@pytest.mark.slow
 def test_a_changing_graph_is_the_same_in_another_process() -> None:
     # Peers draw it each for themselves; string hashing differs between their processes.
     program = """

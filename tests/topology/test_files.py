@@ -62,7 +62,7 @@ def test_files_that_work(written: Written, name: str, content: bytes | str) -> N
     assert size_of(asked) == 3
     graph = build(asked, 3)
     assert (graph.name, graph.size) == (f"file:{name}", 3)
-    assert graph.edges == LINE  # type: ignore[union-attr]
+    assert graph.edges == LINE
     # What defines it is its edges: a file of another name and form is the same graph.
     assert graph.parameters == {"edges_sha256": build(written("other", "1 2\n0 1\n"), 3).parameters["edges_sha256"]}
 

@@ -142,6 +142,7 @@ def test_changing_graphs_shrink_disagreement_in_few_rounds(name: str, size: int,
     assert rounds <= found.rounds <= 2.0 * rounds
 
 
+@pytest.mark.slow
 def test_memory_stays_far_below_a_dense_matrix() -> None:
     program = f"""
 import resource

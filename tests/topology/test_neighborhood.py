@@ -19,7 +19,7 @@ def test_a_row_is_an_immutable_mapping_in_rank_order() -> None:
     assert hash(row) == hash(Row(2, dict(row)))
     assert pickle.loads(pickle.dumps(row)) == row
     with pytest.raises(TypeError):
-        row[0] = 1.0  # type: ignore[index]
+        row[0] = 1.0
 
 
 def test_a_row_does_not_follow_the_dict_it_was_made_from() -> None:

@@ -37,6 +37,7 @@ def topologies(draw: st.DrawFn) -> Topology:
         raise
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(topologies())
 def test_every_matrix_is_doubly_stochastic_and_connected(graph: Topology) -> None:

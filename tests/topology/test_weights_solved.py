@@ -82,6 +82,7 @@ def test_known_optima(name: str, size: int, best: float) -> None:
     assert spectral_gap(build(name, size, weights="fastest")) == pytest.approx(best, abs=5e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "edges",
     [

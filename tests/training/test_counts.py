@@ -23,7 +23,7 @@ def test_peers_with_other_classes_have_lists_of_one_length() -> None:
     tasks = [load_task("digits", rank, 8, 0, {}, choices) for rank in range(8)]
     for name in ("train", "validation", "test"):
         for task in tasks:
-            counts = class_counts(task, name)  # type: ignore[arg-type]
+            counts = class_counts(task, name)
             assert counts is not None
             assert len(counts) == 10
             assert sum(counts) == len(getattr(task, name))

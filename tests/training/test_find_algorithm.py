@@ -194,4 +194,4 @@ def test_a_class_can_be_given_as_it_is(make_task: Callable[..., Task]) -> None:
 
     assert find_algorithm(Here) is Here
     assert TorchLearner(make_task(), Here, rank=0, seed=0).train(0) is not None
-    refused(lambda: find_algorithm(int), "algorithm 'int' is the class int; it must be a subclass")  # type: ignore[arg-type]
+    refused(lambda: find_algorithm(int), "algorithm 'int' is the class int; it must be a subclass")

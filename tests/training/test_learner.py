@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from dpeer.exceptions import CheckpointError, Interrupted, TaskError, UnknownName
+from dpeer.peer.learner import Learner
 from dpeer.training import Hyperparameters, Task, TorchLearner
 
 Make = Callable[..., Task]
@@ -40,9 +41,8 @@ def payload_of(values: Any) -> list[bytes]:
 
 
 def test_the_learner_is_what_the_round_loop_expects(make: Callable[..., TorchLearner]) -> None:
-    protocol = pytest.importorskip("dpeer.peer.learner")
-    learner: protocol.Learner = make()
-    assert all(hasattr(learner, name) for name in vars(protocol.Learner) if not name.startswith("_"))
+    learner: Learner = make()
+    assert all(hasattr(learner, name) for name in vars(Learner) if not name.startswith("_"))
 
 
 def test_unknown_algorithm_names_the_nearest(make: Callable[..., TorchLearner]) -> None:

@@ -41,7 +41,7 @@ def write(tmp_path: Path) -> Write:
 def refused(spec: str, message: str, error: type[DpeerError] = TaskError, **changes: object) -> DpeerError:
     arguments: dict[str, object] = {"rank": 0, "size": 4, "seed": 0, "options": {}} | changes
     with pytest.raises(error, match=message) as caught:
-        load_task(spec, **arguments)  # type: ignore[arg-type]
+        load_task(spec, **arguments)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 2
     return caught.value

@@ -298,7 +298,7 @@ def test_data_of_their_own_pass() -> None:
 
 def test_the_divisions_hash_tells_who_holds_what_but_not_what_is_held_out() -> None:
     found = {
-        name: load_task("digits", 1, 4, 0, {}, Choices(**changes)).division  # type: ignore[arg-type]
+        name: load_task("digits", 1, 4, 0, {}, Choices(**changes)).division
         for name, changes in {
             "plain": {}, "again": {}, "validation": {"validation": 0.2}, "iid": {"partition": "iid"},
             "shared": {"test_split": "shared"},

@@ -106,7 +106,7 @@ class Meeting(Dataset[Any]):
 
     def __getitem__(self, index: int) -> Any:
         if self.open and index == 0:
-            self.barrier.wait(timeout=20)
+            self.barrier.wait(timeout=200)
         return self.data[index]
 
 

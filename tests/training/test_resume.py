@@ -86,6 +86,7 @@ def test_two_rounds_and_two_more_are_four(case: str, peers: Peers, gossip: Gossi
         assert_same(a, b, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_a_finished_run_is_as_it_was_and_can_be_continued(
     case: str, peers: Peers, gossip: Gossip, tmp_path: Path
@@ -111,6 +112,7 @@ def test_a_finished_run_is_as_it_was_and_can_be_continued(
         assert_same(a, b, tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_best_model_is_resumed_too(case: str, peers: Peers, gossip: Gossip, tmp_path: Path) -> None:
     """Learning rates that explode, by steps that do not, make an early round the best."""

@@ -59,9 +59,9 @@ class _Calls(TorchFunctionMode):
         kwargs = dict(kwargs or {})
         if func in (torch.Tensor.to, torch.Tensor.cpu):
             return self._moved(func, *args, **kwargs)
-        if func == torch.Tensor.device.__get__:  # type: ignore[attr-defined]
+        if func == torch.Tensor.device.__get__:
             return self.places.of(args[0])
-        if func == torch.Tensor.is_cpu.__get__:  # type: ignore[attr-defined]
+        if func == torch.Tensor.is_cpu.__get__:
             return self.places.of(args[0]) == HERE
         if func in (torch.Tensor.numpy, torch.Tensor.__array__) and self.places.of(args[0]) == THERE:
             raise TypeError("can't convert cuda:0 device type tensor to numpy")
@@ -86,14 +86,14 @@ class _Calls(TorchFunctionMode):
         kwargs = {key: value for key, value in kwargs.items() if key in ("copy", "memory_format")}
         if device != self.places.of(tensor):
             kwargs["copy"] = True
-        found = torch.Tensor.to(tensor, *(rest or [tensor.dtype]), **kwargs)
+        found = torch.Tensor.to(tensor, *(rest or [tensor.dtype]), **kwargs)  # type: ignore[call-overload]
         return self.places.put(found, device)
 
 
 def _called_by_dpeer() -> bool:
     frame = sys._getframe(2)
     while frame is not None and "/torch/" in frame.f_code.co_filename:
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     file = frame.f_code.co_filename
     # Models, and metrics, are made on the host.
     return any(file.startswith(folder) for folder in _OURS) and not any(part in file for part in _ON_THE_HOST)

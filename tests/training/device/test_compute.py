@@ -113,7 +113,7 @@ def test_structures_keep_their_kinds() -> None:
     assert found["a"][1][1] == "text"
     assert isinstance(found["b"], Pair)
     assert found["c"].scores.tolist() == found["d"][1].tolist() == found["b"].first.tolist() == [2, 2]
-    assert one.tolist() == given["c"].scores.tolist() == [1, 1]  # type: ignore[attr-defined]
+    assert one.tolist() == given["c"].scores.tolist() == [1, 1]
     packed = mapped(pack_sequence([one, one[:1]]), lambda tensor: tensor * 3)
     assert isinstance(packed, PackedSequence)
     assert packed.data.tolist() == [3, 3, 3]
@@ -213,7 +213,7 @@ def test_convolutions_get_channels_last_and_all_that_leaves_is_as_ever(
 ) -> None:
     formats: set[bool] = set()
     task = digits(wrap)
-    task.model.features[0].register_forward_hook(  # type: ignore[union-attr]
+    task.model.features[0].register_forward_hook(
         lambda _, given, gave: formats.add(given[0].is_contiguous(memory_format=torch.channels_last))
     )
     last, _ = trained("dfedsmdc", task, LAST)

@@ -101,6 +101,7 @@ def test_a_whole_life_elsewhere_has_the_bits_of_one_on_the_host(
     assert files(ours, tmp_path / "ours") == files(plain, tmp_path / "plain")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["dfedsmdc", "dis-pfl", "ditto", "fedbabu", "fedrod", "dfedavgm quantize=8"])
 @pytest.mark.parametrize("to_host", [True, False])
 def test_a_run_is_resumed_on_another_device(

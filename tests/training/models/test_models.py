@@ -118,10 +118,13 @@ def test_equal_seeds_make_equal_models(name: str) -> None:
 def test_channels_last_changes_nothing_but_the_order_in_memory(name: str) -> None:
     model, inputs = build(name, SHAPES[name][0], 4), torch.randn(2, *SHAPES[name][0])
     expected = model(inputs)
-    swapped = model.to(memory_format=torch.channels_last)(inputs.contiguous(memory_format=torch.channels_last))
+    swapped = model.to(memory_format=torch.channels_last)(  # type: ignore[call-overload]  # torch's stubs lack it
+        inputs.contiguous(memory_format=torch.channels_last)
+    )
     torch.testing.assert_close(swapped, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_each_learns_four_samples_by_heart(name: str) -> None:
     torch.manual_seed(0)

@@ -1,0 +1,380 @@
+"""Every command line that README, CONTRIBUTING or a page of docs/ prints, run as it stands or small.
+
+A line that is new in a document fails here until `SMALL` says how it is run, or `NOT_RUN` which words beside it say why
+it is not; so does an entry of either that no document has any more.
+"""
+
+import pickle
+import re
+import shlex
+import tomllib
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+COMMAND = re.compile(r"(dpeer|make|pip|(\S*/)?python3?) [\w-]")
+OTHER_LANGUAGES = ("python", "toml", "json")
+Printed = list[str] | None
+
+
+def found_in(page: Path) -> Iterator[tuple[str, int, Printed]]:
+    """Commands, the number of their line, and what the page shows that they print."""
+    language: str | None = None
+    printed: Printed = None
+    for number, line in enumerate(page.read_text(encoding="utf-8").splitlines()):
+        if line.startswith("```"):
+            language, printed = (None if language is not None else line.removeprefix("```").strip()), None
+            continue
+        block = language is not None or line.startswith("    ")
+        if block and language not in OTHER_LANGUAGES:
+            typed = line.strip().startswith("$ ")
+            if typed:
+                printed = []
+            elif printed is not None:
+                printed.append(line)
+            command = line.strip().removeprefix("$ ").partition("  # ")[0].strip()
+            if COMMAND.match(command):
+                yield command, number, printed if typed else None
+        elif not block:
+            printed = None
+            for code in re.findall(r"`([^`]+)`", line):
+                if COMMAND.match(code):
+                    yield code, number, None
+
+
+@dataclass
+class Place:
+    page: Path
+    number: int
+    printed: Printed
+
+    @property
+    def around(self) -> str:
+        """The text beside it: what stands up to four lines before or after."""
+        lines = self.page.read_text(encoding="utf-8").splitlines()
+        return " ".join(" ".join(lines[max(0, self.number - 4) : self.number + 5]).split())
+
+
+PLACES: dict[str, list[Place]] = defaultdict(list)
+for _page in PAGES:
+    for _command, *_rest in found_in(_page):
+        PLACES[_command].append(Place(_page, *_rest))
+
+
+# Data of the layouts that the documents name, in the folder where the command is run. ------------------------------
+
+
+def visits(folder: Path) -> None:
+    """The table of README's `Your own data`, for one or for each."""
+    rows = np.random.default_rng(0).normal(size=(80, 4))
+    outcome = (rows.sum(axis=1) > 0).astype(int)
+    lines = ["age,weight,pulse,length,outcome", *(f"{a},{b},{c},{d},{y}" for (a, b, c, d), y in zip(rows, outcome))]  # noqa: B905
+    (folder / "visits.csv").write_text("\n".join(lines) + "\n")
+
+
+def cifar(folder: Path) -> None:
+    inner = folder / "DIR" / "cifar-10-batches-py"
+    inner.mkdir(parents=True)
+    for seed, name in enumerate([*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]):
+        images = np.random.default_rng(seed).integers(0, 256, (40, 3072), dtype=np.uint8)
+        (inner / name).write_bytes(pickle.dumps({b"data": images, b"labels": [n % 10 for n in range(40)]}, 2))
+
+
+def persons() -> dict[str, Any]:
+    """Five persons' windows; each does each of six activities for four that overlap by half."""
+    signal = np.random.default_rng(0).normal(size=(5, 6, 64 * 5, 9)).astype(np.float32)
+    windows = np.stack([signal[:, :, 64 * n : 64 * n + 128] for n in range(4)], axis=2).reshape(-1, 128, 9)
+    subject, y, _ = np.indices((5, 6, 4)).reshape(3, -1)
+    return {"x": windows, "y": y, "subject": subject + 1, "is_test": subject > 2}
+
+
+def har_npz(folder: Path) -> None:
+    np.savez(folder / "FILE.npz", **persons())
+
+
+def har_text(folder: Path) -> None:
+    from dpeer.training.datasets.har import CHANNELS
+
+    all_persons = persons()
+    is_test = all_persons.pop("is_test")
+    for name, rows in (("train", ~is_test), ("test", is_test)):
+        inner = folder / "DIR" / "UCI HAR Dataset" / name / "Inertial Signals"
+        inner.mkdir(parents=True)
+        np.savetxt(inner.parent / f"y_{name}.txt", all_persons["y"][rows] + 1, fmt="%d")
+        np.savetxt(inner.parent / f"subject_{name}.txt", all_persons["subject"][rows], fmt="%d")
+        for number, channel in enumerate(CHANNELS):
+            np.savetxt(inner / f"{channel}_{name}.txt", all_persons["x"][rows][:, :, number])
+
+
+def mnist_npz(folder: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (200, 28, 28), dtype=np.uint8)
+    labels, writers = np.arange(200) % 10, np.arange(200) // 20
+    np.savez(
+        folder / "FILE.npz", x_train=images[:120], y_train=labels[:120], writer_train=writers[:120],
+        x_test=images[120:], y_test=labels[120:], writer_test=writers[120:],
+    )  # fmt: skip
+
+
+def own_task(folder: Path) -> None:
+    """`my_task.py` as docs/tasks.md prints it, and its data."""
+    page = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(# my_task.py\n.*?)```", page, flags=re.DOTALL)
+    (folder / "my_task.py").write_text(code)
+    x, y = torch.randn(20, 30), torch.arange(20) % 2
+    torch.save({"train_x": x, "train_y": y, "test_x": x, "test_y": y}, folder / "mine.pt")
+
+
+def hosts(folder: Path) -> None:
+    """The federation file that README prints, on this host."""
+    (content,) = re.findall(r"```toml\n(size = .*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(re.findall("tcp://10.8.0.1[01]:7700", content)) == 2
+    for number in range(2):
+        content = content.replace(f"tcp://10.8.0.1{number}:7700", f"ipc://{folder}/rank-{number}.socket")
+    (folder / "dpeer.toml").write_text(content)
+
+
+# How the commands that train or measure are run. -------------------------------------------------------------------
+
+
+@dataclass
+class Small:
+    """Run as it is printed, with more behind it: of an option that is given twice the later one counts."""
+
+    more: str = ""
+    data: tuple[Callable[[Path], None], ...] = ()
+    after: tuple[str, ...] = ()
+    """Commands that must have been run before in the same folder, each of them in the tables too."""
+    put: tuple[str, str] = ("", "")
+    """What stands for something of the reader's, and what it is here."""
+
+
+TRAINS = "--rounds 1 --body-epochs 1 --head-epochs 1"
+COMPARES = f"{TRAINS} --size 2 --seeds 0 --jobs 1"
+CHOSEN = f"{COMPARES} --algorithms local,dfedsmdc --grid body-lr=0.01 --rounds 5 --evaluate-every 1"
+OF_CIFAR = "--task-option train_samples=150 --task-option test_samples=40"
+OF_MNIST = "--task-option train_samples=100 --task-option test_samples=80"
+DEMO = (
+    "dpeer cluster --size 8 --topology ring --task digits --algorithm dfedsmdc --baseline local --overwrite "
+    "--out dpeer-demo"
+)
+HAR = "dpeer compare examples/experiments/privacy-har.toml --task-option data=FILE.npz --out har"
+CIFAR = "dpeer compare examples/experiments/privacy-cifar10.toml --task-option data=DIR --out cifar"
+FIRST_RUN = "dpeer simulate --size 100 --partition iid"
+DRAWN_ROWS = ",".join(
+    row + noise
+    for row in ("local", "dfedmdc", "local:model=small-body", "dfedmdc:model=small-body")
+    for noise in (("", ":privacy=client:target-epsilon=100") if row.startswith("dfedmdc") else ("",))
+)
+
+FAST = {
+    FIRST_RUN: Small(f"{TRAINS} --size 4"),
+    "dpeer simulate --size 4 --task csv --task-option path=visits.csv --task-option target=outcome --partition iid "
+    "--standardize": Small(TRAINS, (visits,)),
+    "dpeer simulate --size 16 --task cifar10 --task-option data=DIR --topology exponential": Small(
+        f"{TRAINS} --size 4 --partition iid", (cifar,)
+    ),
+    "dpeer simulate --size 100 --topology random-regular --task cifar10 --task-option data=DIR": Small(
+        f"{TRAINS} --size 6 --partition iid", (cifar,)
+    ),
+}
+
+SLOW = {
+    DEMO: Small(f"{TRAINS} --size 2"),
+    "dpeer report dpeer-demo": Small(after=(DEMO,)),
+    "dpeer report dpeer-run": Small(after=(FIRST_RUN,)),
+    "dpeer report DIR": Small(after=(FIRST_RUN, "dpeer report dpeer-run"), put=("DIR", "dpeer-run")),
+    "dpeer start --rank 0": Small(f"{TRAINS} --size 2 --base-port PORT"),
+    "dpeer start --rank 2 --task-option path=visits.csv --task-option target=outcome": Small(TRAINS, (visits, hosts)),
+    "dpeer start --rank 3 --task csv --task-option path=/data/visits.csv --task-option target=outcome "
+    "--standardize": Small(f"{TRAINS} --size 4 --base-port PORT", (visits,), put=("/data/", "")),
+    "dpeer start --topology ring --rank 3 --privacy client --target-epsilon 10": Small(
+        f"{TRAINS} --size 4 --base-port PORT"
+    ),
+    "dpeer cluster --size 8": Small(f"{TRAINS} --size 2"),
+    "dpeer cluster --size 16 --topology one-peer-exponential": Small(f"{TRAINS} --size 4"),
+    "dpeer cluster --size 4 --topology ring --task my_task.py:task --task-option data=/data": Small(
+        TRAINS, (own_task,), put=("/data", ".")
+    ),
+    "dpeer compare --algorithms local,dfedavgm,dfedsmdc --seeds 0-4": Small(COMPARES),
+    "dpeer compare --algorithms local,dfedavgm,dfedsmdc --topology ring,full --seeds 0-4 --target 0.8": Small(
+        f"{COMPARES} --rounds 5"
+    ),
+    "dpeer compare examples/experiments/digits.toml --out digits": Small(
+        f"{COMPARES} --algorithms local,dfedavgm:quantize=8 --partition iid"
+    ),
+    "dpeer compare examples/experiments/cifar10.toml --task-option data=DIR --out cifar10": Small(
+        f"{CHOSEN} {OF_CIFAR}", (cifar,)
+    ),
+    "dpeer compare examples/experiments/cifar10-topologies.toml --task-option data=DIR --out cifar10": Small(
+        f"{CHOSEN} {OF_CIFAR}", (cifar,)
+    ),
+    "dpeer compare examples/experiments/har.toml --task-option data=DIR --out har": Small(CHOSEN, (har_text,)),
+    "dpeer compare examples/experiments/mnist.toml --task-option data=FILE.npz --out mnist": Small(
+        f"{CHOSEN} {OF_MNIST}", (mnist_npz,)
+    ),
+    HAR: Small(f"{COMPARES} --seeds 0-1 --algorithms {DRAWN_ROWS}", (har_npz,)),
+    CIFAR: Small(f"{COMPARES} {OF_CIFAR} --seeds 0-1 --algorithms {DRAWN_ROWS}", (cifar,)),
+    'python benchmarks/privacy_figure.py "UCI HAR=har" "CIFAR-10=cifar" --out docs/privacy.svg': Small(
+        "--out privacy.svg", after=(HAR, CIFAR)
+    ),
+    "dpeer topology plot --topology ring,exponential,one-peer-exponential --size 16 --out topologies.png": Small(),
+    "python benchmarks/local_training.py --repeats 31": Small("--repeats 2"),
+    "python benchmarks/simulate.py": Small("--model cnn --samples 20 --size 2 --rounds 1 --repetitions 1"),
+    "python benchmarks/steady.py": Small("--peers 2 --parameters 1000 --rounds 8"),
+    "python benchmarks/privacy.py": Small("--model digits --samples 10 --repetitions 1"),
+    "python benchmarks/topologies.py": Small("--seeds 0-0 --rounds 1 --size 6"),
+}
+
+SMALL = FAST | SLOW
+WITHIN = {earlier for small in SMALL.values() for earlier in small.after}
+"""Run before another, and not by themselves."""
+
+NOT_RUN = {
+    "make test": "the whole test suite",
+    "make check": "the tests",
+    "make lint": "`ruff check`",
+    "make lowest": "the tests",
+    "make bench": "ten minutes",
+    "python benchmarks/scale.py --plot performance.svg": "takes minutes and 7 GB of memory",
+    "dpeer privacy audit --noise-multiplier 4 --rounds 9": "about a minute",
+    ".venv/bin/python -m pytest tests/topology": "runs one folder",
+    "dpeer report DIR... [--out FOLDER] [--label TEXT]... [--title TEXT]": "makes one page of one run or many",
+}
+"""Each with words that stand beside it wherever it is printed, and that say why it is not run here. (An audit of few
+seconds is run in tests/federation/test_privacy_audit.py.)"""
+
+ONLY_PRINT = re.compile(
+    r"dpeer (algorithms|topology (spectral-gap|show|advise) .*|privacy (epsilon|calibrate|plan|matrix) .*|.* --help)"
+)
+"""Run as they stand."""
+
+NAME = re.compile(r"dpeer( [a-z-]+)+(?<!algorithms)")
+"""A command's name, of which a text speaks."""
+
+MAKES = {"make demo": DEMO}
+"""What such a target comes to."""
+
+
+def test_every_command_of_the_documents_is_accounted_for() -> None:
+    expected = {*SMALL, *NOT_RUN, *MAKES} - {*MAKES.values()}
+    assert expected - {*PLACES} == set(), "no document prints these any more"
+    others = {
+        command
+        for command in {*PLACES} - expected
+        if not (ONLY_PRINT.fullmatch(command) or command.startswith("pip install ") or NAME.fullmatch(command))
+    }
+    assert others == set(), "say in SMALL how these are run, or in NOT_RUN why they are not"
+
+
+@pytest.mark.parametrize("command", NOT_RUN)
+def test_a_document_says_why_a_command_of_its_is_not_simply_run(command: str) -> None:
+    for place in PLACES[command]:
+        assert NOT_RUN[command] in place.around, f"{place.page.name}:{place.number + 1}"
+
+
+def test_what_the_documents_install_are_extras_of_this_project() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    installed = [command for command in PLACES if command.startswith("pip install ")]
+    assert installed
+    for command in installed:
+        (extra,) = re.findall(r"^pip install 'dpeer\[(\w+)\]'$", command)
+        assert extra in extras
+
+
+def test_targets_of_make_are_there_and_the_demo_is_what_is_run_here() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for command in PLACES:
+        if command.startswith("make "):
+            assert re.search(rf"^{command.split()[1]}:", makefile, flags=re.MULTILINE), command
+    (demo,) = re.findall(r"^demo:.*\n\t\$\(BIN\)/(.*)$", makefile, flags=re.MULTILINE)
+    (folder,) = re.findall(r"^DEMO \?= (.*)$", makefile, flags=re.MULTILINE)
+    assert demo.replace("$(DEMO)", folder) == MAKES["make demo"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_files_and_headings(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        path, _, heading = target.partition("#")
+        other = page.parent / path if path else page
+        assert other.exists(), target
+        if heading:
+            titles = re.findall(r"^#+ (.+)$", other.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            assert heading in {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("command", sorted(filter(NAME.fullmatch, PLACES)))
+def test_a_command_that_is_named_exists(command: str, dpeer_here: Callable[..., Any]) -> None:
+    ended = dpeer_here(*command.split()[1:], "--help")
+    assert (ended.code, ended.complaints) == (0, [])
+
+
+@pytest.mark.parametrize("command", sorted(filter(ONLY_PRINT.fullmatch, PLACES)))
+def test_it_prints_what_the_document_shows(
+    command: str, dpeer_here: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    ended = dpeer_here(*shlex.split(command)[1:])
+    assert (ended.code, ended.complaints) == (0, [])
+    assert ended.out
+    for place in PLACES[command]:
+        if place.printed is not None:
+            shown = [line.split() for line in place.printed]
+            assert shown == [line.split() for line in ended.out.splitlines()], place.page.name
+
+
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(c, marks=[pytest.mark.slow] if c in SLOW else [], id=c) for c in SMALL if c not in WITHIN],
+)
+def test_it_runs(
+    command: str, dpeer_here: Callable[..., Any], dpeer: Callable[..., Any], free_ports: Callable[[int], int],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    for name in ("examples", "benchmarks"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    for each in (*SMALL[command].after, command):
+        output = printed(each, dpeer_here, dpeer, free_ports, tmp_path)
+        for place in PLACES[each]:
+            if place.printed:
+                assert place.printed[-1].strip() == "...", "what is the same every time belongs to ONLY_PRINT"
+                shown = [line.split() for line in place.printed[:-1]]
+                assert [line.split() for line in output.splitlines()][: len(shown)] == shown
+
+
+def printed(
+    command: str, dpeer_here: Callable[..., Any], dpeer: Callable[..., Any], free_ports: Callable[[int], int],
+    folder: Path,
+) -> str:  # fmt: skip
+    """Run the command, small; what it printed."""
+    small = SMALL[command]
+    for write in small.data:
+        write(folder)
+    line = f"{command.replace(*small.put)} {small.more}"
+    if "PORT" in line:
+        line = line.replace("PORT", str(free_ports(4)))
+    start, *words = shlex.split(line)
+    if start == "python":
+        output: str = dpeer(*words[1:], program=(words[0],)).succeed(120)
+    elif words[0] == "start":
+        at = words.index("--rank") + 1
+        size = int(words[words.index("--size") + 1]) if "--size" in words else 3
+        ranks = [dpeer(*words[:at], rank, *words[at + 1 :]) for rank in range(size)]
+        output = [rank.succeed(120) for rank in ranks][int(words[at])]
+    elif words[0] == "cluster":
+        output = dpeer(*words).succeed(120)
+    else:
+        ended = dpeer_here(*words)
+        assert ended.code == 0, ended.err
+        output = ended.out
+    assert output
+    return output
