@@ -27,7 +27,7 @@ lowest:
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python tests/lowest.py > .venv-lowest/lowest.txt
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -r .venv-lowest/lowest.txt -e .
-	.venv-lowest/bin/python -m pytest -n 2 -m "not slow"
+	.venv-lowest/bin/python -m pytest -n 2 -m "not slow" -W ignore::DeprecationWarning -W ignore::ImportWarning
 
 bench: $(VENV)/installed
 	$(BIN)/python benchmarks/table.py

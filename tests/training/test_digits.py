@@ -1,4 +1,4 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -36,7 +36,17 @@ def test_peers_share_no_sample_and_one_initialisation() -> None:
     assert len(digests) == 1
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Two peers train at a time: more threads than one each would get into each other's way."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
 def test_collaboration_beats_training_alone(gossip: Callable[..., None]) -> None:
     accuracy = {}
     for algorithm in ("local", "dfedmdc", "dfedsmdc"):
