@@ -101,31 +101,6 @@ def test_a_run_is_resumed_with_the_options_it_began_with_only(task: str, mine: s
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("content", "name", "said"),
-    [
-        ("def (", "Prox", "cannot be imported: SyntaxError"),
-        ("import nothing_of_that_name", "Prox", "cannot be imported: ModuleNotFoundError"),
-        (MINE, "Pox", "did you mean 'Prox'?"),
-        ("class Prox: pass", "Prox", "Prox"),
-        (None, "Prox", "there is no file 'mine.py'"),
-        (MINE.replace('"body"', '"everything"'), "Prox", "shares"),
-        (MINE.replace("frozen=True", "frozen=False"), "Prox", "@dataclass(frozen=True)"),
-    ],
-)
-def test_a_file_that_cannot_be_used_is_one_line(
-    content: str | None, name: str, said: str, task: str, dpeer: Callable[..., Any], tmp_path: Path
-) -> None:
-    if content is not None:
-        (tmp_path / "mine.py").write_text(content)
-    ended = dpeer("simulate", "--size", 2, "--task", task, "--algorithm", f"mine.py:{name}")
-    assert ended.wait() == 2, ended.output
-    (line,) = [line for line in ended.output.splitlines() if not line.startswith("simulate: ")]
-    assert line.startswith("dpeer: ")
-    assert said in line
-
-
-@pytest.mark.slow
 def test_a_row_of_a_comparison_may_be_an_algorithm_of_ones_own(
     task: str, mine: str, dpeer: Callable[..., Any], tmp_path: Path
 ) -> None:
