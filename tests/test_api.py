@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import nbclient
+import nbformat
 import numpy as np
 import pytest
 import torch
@@ -264,7 +266,6 @@ def test_a_failing_peer_is_an_error_that_names_it(small: Callable[..., dpeer.Set
 
 @pytest.mark.slow
 def test_the_notebook_runs(tmp_path: Path) -> None:
-    nbformat, nbclient = pytest.importorskip("nbformat"), pytest.importorskip("nbclient")
     notebook = nbformat.read(ROOT / "examples" / "notebook.ipynb", as_version=4)
     small_one = notebook.cells[1].source.replace("size=8", "size=3").replace("rounds=5", "rounds=2")
     assert small_one != notebook.cells[1].source
