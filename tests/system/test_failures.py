@@ -16,6 +16,9 @@ pytestmark = pytest.mark.slow
 linux = pytest.mark.skipif(not Path("/proc").is_dir(), reason="finds processes in /proc")
 
 ENDLESS = ("--task-option", "pause=0.3", "--batch-size", "20", "--rounds", "50")
+
+UNFINISHED = ("--task-option", "pause=3", *ENDLESS[2:])
+"""A minibatch of a minute, which no peer finishes between two signals, however busy the machine."""
 """A minibatch takes 6 seconds."""
 
 
@@ -117,7 +120,7 @@ def test_an_error_of_one_clustered_peer_ends_all_with_its_code_and_its_rank(
 def test_a_second_interrupt_ends_a_cluster_at_once(
     task: str, dpeer: Callable[..., Any], until: Callable[..., Any], tmp_path: Path
 ) -> None:
-    run = dpeer("cluster", "--size", 2, "--task", task, *ENDLESS, "--out", "run")
+    run = dpeer("cluster", "--size", 2, "--task", task, *UNFINISHED, "--out", "run")
     until(lambda: all((tmp_path / f"pausing-{rank}").exists() for rank in range(2)))
     run.signal(signal.SIGINT)
     until(lambda: not pending(run))
@@ -136,7 +139,7 @@ def pending(run: Any) -> bool:
 def test_a_second_interrupt_ends_a_started_peer_at_once(
     task: str, dpeer: Callable[..., Any], free_ports: Callable[[int], int], until: Callable[..., Any], tmp_path: Path
 ) -> None:
-    common = ("start", "--size", 2, "--task", task, *ENDLESS, "--base-port", free_ports(2), "--threads", 1)
+    common = ("start", "--size", 2, "--task", task, *UNFINISHED, "--base-port", free_ports(2), "--threads", 1)
     peers = [dpeer(*common, "--rank", rank) for rank in range(2)]
     until(lambda: all((tmp_path / f"pausing-{rank}").exists() for rank in range(2)))
     for peer, number in zip(peers, (signal.SIGINT, signal.SIGTERM), strict=True):
