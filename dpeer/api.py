@@ -72,7 +72,9 @@ class Run:
         """
         path = rank_folder(self.folder, rank) / MODEL
         if not path.is_file():
-            raise ConfigurationError(f"rank {rank}: there is no {str(path)!r}; it is written after each round")
+            raise ConfigurationError(
+                f"rank {rank}: there is no {str(path)!r}; it is written when the peer ends or is stopped"
+            )
         from safetensors.torch import load_file
 
         return load_file(path)

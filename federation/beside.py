@@ -22,29 +22,24 @@ class Beside:
     def __call__(self, runner: Runner) -> None:
         """Run to the end, or until all peers have stopped after Ctrl-C."""
         failures: list[BaseException] = []
-        loops: list[asyncio.AbstractEventLoop] = []
-        begun, ended = threading.Event(), threading.Event()
+        loop, ended = asyncio.new_event_loop(), threading.Event()
 
         def work() -> None:
             try:
-                with asyncio.Runner() as loop:
-                    loops.append(loop.get_loop())
-                    begun.set()
-                    loop.run(runner.run())
+                with asyncio.Runner(loop_factory=lambda: loop) as runs:
+                    runs.run(runner.run())
             except BaseException as error:
                 failures.append(error)
             finally:
-                begun.set()
                 ended.set()
 
         threading.Thread(target=work, name="dpeer.run").start()
-        begun.wait()
         while not ended.is_set():
             try:
                 ended.wait()  # not Thread.join: interrupted, it takes a thread that runs for one that has ended
             except KeyboardInterrupt:
                 self.interrupted = True
                 with suppress(RuntimeError):  # the run has just ended
-                    loops[0].call_soon_threadsafe(runner.stop)
+                    loop.call_soon_threadsafe(runner.stop)
         if failures:
             raise failures[0]

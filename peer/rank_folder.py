@@ -16,7 +16,7 @@ from dpeer.peer import checkpoint
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.learner import Learner
 from dpeer.peer.outbox import Outbox
-from dpeer.results.files import count_lines, write_json
+from dpeer.results.files import METRICS, MODEL, SUMMARY, count_lines, write_json
 from dpeer.results.metrics import MetricsFile
 
 
@@ -65,7 +65,7 @@ class RankFolder:
         state = self._load() if self._config.resume else None
         start = state.next_round if state else 0
         out = self._config.out
-        metrics = out / "metrics.jsonl" if out else None
+        metrics = out / METRICS if out else None
         if metrics and self._config.resume and state is None and count_lines(metrics) > 1:
             # One line is what a process leaves that was killed while it saved its first round.
             raise CheckpointError(
@@ -94,9 +94,9 @@ class RankFolder:
         out = self._config.out
         if out is None or self._checkpoints is None:
             return
-        (out / "summary.json").unlink(missing_ok=True)
+        (out / SUMMARY).unlink(missing_ok=True)
         if not self._config.resume:
-            (out / "model.safetensors").unlink(missing_ok=True)
+            (out / MODEL).unlink(missing_ok=True)
             shutil.rmtree(self._checkpoints, ignore_errors=True)
         self._metrics.rewrite()
 
@@ -126,14 +126,14 @@ class RankFolder:
         if self.completed:
             if status == "stopped":
                 self._load()  # the learner was stopped in the middle of a round, which is discarded
-            self._learner.write_model(out / "model.safetensors")
+            self._learner.write_model(out / MODEL)
         results = self._results(status) | {
             "epsilon": spent["epsilon"] if spent else None,
             "delta": spent["delta"] if spent else None,
             "privacy": spent,
         }
         results |= {"lost": _by_name(self._lost), "dropped": dict(dropped)}
-        write_json(out / "summary.json", self._facts | results)
+        write_json(out / SUMMARY, self._facts | results)
 
     def _results(self, status: str) -> dict[str, Any]:
         best = self._learner.best_round

@@ -65,22 +65,21 @@ def read_metrics(folder: Path) -> Metrics:
 
 def read_entries(folder: Path) -> list[dict[str, Any]]:
     """The lines of a peer's metrics.jsonl as they stand in the file, one for each round, in order."""
-    try:
-        content = (folder / METRICS).read_text(errors="replace")
-    except OSError:
-        return []
-    found = (one for line in content.splitlines() if (one := _numbered(line)) is not None)
-    return [entry for _, entry in sorted({one["round"]: one for one in found}.items())]
+    return [entry for _, entry in sorted({one["round"]: one for one in _objects(folder / METRICS)}.items())]
 
 
 def read_distances(path: Path) -> dict[int, float | None]:
     """A run's disagreement.jsonl: how far apart the bodies were, by round; None where that was not finite."""
+    return dict(sorted((one["round"], number(one.get("consensus_distance"))) for one in _objects(path)))
+
+
+def _objects(path: Path) -> list[dict[str, Any]]:
+    """The lines of a file that are of some round; none where it cannot be opened."""
     try:
         content = path.read_text(errors="replace")
     except OSError:
-        return {}
-    found = (one for line in content.splitlines() if (one := _numbered(line)) is not None)
-    return dict(sorted((one["round"], number(one.get("consensus_distance"))) for one in found))
+        return []
+    return [one for line in content.splitlines() if (one := _numbered(line)) is not None]
 
 
 def _numbered(line: str) -> dict[str, Any] | None:

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
+
 from dpeer.exceptions import AlgorithmError, TaskError
 from dpeer.privacy import Protection, Unprotected
 from dpeer.training import payload, store
@@ -93,11 +95,10 @@ class TorchLearner(Description):
             )  # fmt: skip
             self._selection = ModelSelection(task, keep, evaluate_on, compute)
         self._rank, self._model = rank, task.model
-        first = payload.digest(self._trainer.shared.data)
+        before = None if is_built_in(type(made).start) else self._trainer.shared.data.clone()
         with blamed(made, "start"):
             made.start(self._trainer)
-        own_start = not is_built_in(type(made).start)
-        if own_start and payload.digest(self._trainer.shared.data) != first:
+        if before is not None and not torch.equal(self._trainer.shared.data, before):
             raise AlgorithmError(
                 f"algorithm {made.name}: its start has changed the body or extras, which are to begin equal on all "
                 "peers and would tell of this peer's data: change them in train"
@@ -224,7 +225,7 @@ class TorchLearner(Description):
             return
         with self._calling(Purpose.MIXED, self._trainer.number), blamed(self._algorithm, "mixed"):
             self._algorithm.mixed(self._trainer)
-        if not self._algorithm.mixed_uses_data:
+        if not type(self._algorithm).mixed_uses_data:
             self._codec.rebase()
 
     def sit_out(self, number: int) -> None:

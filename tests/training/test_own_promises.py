@@ -44,6 +44,22 @@ def test_what_leaves_the_peer_is_said_by_the_class_alone(attribute: str, make_ta
         learner(make_task(), Turncoat)
 
 
+def test_what_an_instance_says_later_changes_nothing(make_task: Make) -> None:
+    class Late(Plain):
+        shares = "nothing"
+
+        def start(self, peer: Any) -> None:
+            self.shares = "body"
+
+        def train(self, peer: Any) -> None:
+            peer.fit(peer.model, epochs=1, lr=0.1)
+
+    one = learner(make_task(), Late)
+    one.train(0)
+    assert not one.shares
+    assert one.release(0) is None
+
+
 def test_what_a_class_says_of_its_own_code_does_not_hold_for_others_code() -> None:
     class Public(Plain):
         mixed_uses_data = False

@@ -23,7 +23,7 @@ def choose_codec(algorithm: Algorithm, trainer: Trainer, protection: Protection 
     """
     h, body, rank = trainer.hyperparameters, trainer.shared, trainer.rank
     own = algorithm.codec(trainer)
-    if algorithm.shares == "nothing":
+    if type(algorithm).shares == "nothing":
         return own or Dense(body, rank, h.wire_dtype)
     sends = f"{algorithm.name}, which sends {algorithm.leaves}"
     quantizes = f"--quantize {h.quantize}"
