@@ -39,7 +39,8 @@ async def test_bodies_follow_the_recursion(federation, kind, name, size, fractio
     np.testing.assert_allclose(ours.bodies(), recursion(topology, drawn, ROUNDS), rtol=1e-12)
     for peer in ours.peers.values():
         assert not peer._session.rejections.counts
-        assert not peer._session.gossip.inbox.dropped
+        # With heartbeats, a handshake that is answered late is asked for again, which brings a body twice.
+        assert set(peer._session.gossip.inbox.dropped) <= ({"duplicate"} if liveness.heartbeat else set())
         assert peer._session.members.lost == {}
 
 

@@ -27,6 +27,9 @@ from dpeer.training.evaluation import Evaluation
 PATIENT = LivenessConfig(heartbeat=0.05, suspect_after=60.0, dead_after=120.0, stop_grace=0.3)
 """No neighbor of a busy machine is taken for dead."""
 
+SILENT = LivenessConfig(heartbeat=0)
+"""Nor is a handshake that is answered late asked for again, which would bring a body twice."""
+
 PIECE = 2**22
 """Of `ZeroMQTransport`, in bytes; a body of so many travels in one message."""
 
@@ -151,7 +154,7 @@ def done(found, rounds):
 async def test_bodies_arrive_whole(federation, floats, transport, room, count, tmp_path):
     topology = build("ring", 2 if room else 3)
     change = listening(transport, tmp_path, topology.size)
-    ours = federation("tcp", topology, rounds=2, liveness=PATIENT, wait=120.0, change={
+    ours = federation("tcp", topology, rounds=2, liveness=SILENT, wait=120.0, change={
         rank: {"learner": floats(rank, count, room=room), **change.get(rank, {})} for rank in range(topology.size)
     })  # fmt: skip
     done(await ours.run(), 2)
@@ -165,7 +168,7 @@ async def test_bodies_in_many_small_pieces_arrive_whole(federation, floats, coun
     """More pieces than any queue holds; the pieces do not end where numbers do."""
     monkeypatch.setattr(ZeroMQTransport, "piece_bytes", max(7, count // 50))
     topology = build("full", 3)
-    ours = federation("tcp", topology, rounds=3, liveness=PATIENT, wait=120.0, out=tmp_path, change={
+    ours = federation("tcp", topology, rounds=3, liveness=SILENT, wait=120.0, out=tmp_path, change={
         rank: {"learner": floats(rank, count, room=rank != 1)} for rank in range(3)
     })  # fmt: skip
     done(await ours.run(), 3)
@@ -185,7 +188,7 @@ def real(federation, monkeypatch):
         for one in learners.values():
             one["learner"].go = types.SimpleNamespace(set=lambda: None)
         options.setdefault("rounds", 2)
-        return federation("tcp", topology, liveness=PATIENT, wait=120.0, change=learners, **options)
+        return federation("tcp", topology, liveness=SILENT, wait=120.0, change=learners, **options)
 
     return make
 
