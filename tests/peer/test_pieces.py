@@ -203,8 +203,8 @@ async def test_a_learners_bodies_are_mixed_from_their_pieces(real, count):
 
 
 @pytest.mark.slow
-async def test_a_learners_bodies_of_thirty_million_numbers_are_mixed_from_their_pieces(real):
-    count, topology = 30_000_000, build("ring", 2)
+async def test_a_learners_bodies_of_ten_million_numbers_are_mixed_from_their_pieces(real):
+    count, topology = 10_000_000, build("ring", 2)
     ours = real(topology, count, rounds=1)
     done(await ours.run(), 1)
     check(ours, topology, 1, count)
