@@ -1,5 +1,6 @@
 """Reading a schema.toml, and what is said of mistakes in one."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,15 @@ def test_a_mistake_is_one_line_that_names_it(tmp_path: Path, old: str, new: str,
         read_schema(path)
     assert "\n" not in str(caught.value)
     assert "s.toml" in str(caught.value)
+
+
+def test_the_example_of_the_documents_can_be_read(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "tasks.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```toml\n(# schema.toml\n.*?)```", page, flags=re.DOTALL)
+    (tmp_path / "s.toml").write_text(example)
+    schema = read_schema(tmp_path / "s.toml")
+    assert len(schema.inputs) == 6
+    assert schema.without_range == []
 
 
 def test_a_schema_needs_something_to_learn_from(tmp_path: Path) -> None:
