@@ -17,6 +17,7 @@ _COMMANDS = {
     "simulate": "Run a whole federation in this process.",
     "compare": "Run algorithms side by side and print how they compare.",
     "algorithms": "List what there is to train with.",
+    "schema": "Say what a table's columns are, and check tables.",
     "report": "Show what runs came to, on one page.",
     "topology": "Look at graphs and their mixing matrices.",
     "privacy": "Compute what privacy promises, to whom, for how much noise.",

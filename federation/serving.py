@@ -15,7 +15,7 @@ import torch
 
 from dpeer.exceptions import DpeerError
 from dpeer.federation.assemble import assemble
-from dpeer.federation.folders import held, save_partition
+from dpeer.federation.folders import held, save_partition, save_preparation
 from dpeer.federation.heap import freeze_heap, keep_heap
 from dpeer.federation.settings import Settings
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
@@ -99,6 +99,7 @@ async def serve(
         parts = await worker.run(assemble, settings, rank, resume=resume, new_data=new_data)
         forget()
         freeze_heap()
+        save_preparation(out, parts.preparation, resume=resume)
         save_partition(out, parts.indices, resume=resume)
         for note in parts.notes:
             log.info("%s", note)
@@ -108,6 +109,7 @@ async def serve(
             rounds=settings.rounds,
             listen=listen,
             fingerprint=parts.fingerprint,
+            names=parts.names,
             evaluate_every=settings.evaluate_every,
             wait=settings.wait,
             liveness=_liveness(settings.dead_after),
