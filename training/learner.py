@@ -93,7 +93,7 @@ class TorchLearner(Description):
                 task, parts, h, rank=rank, seed=seed, compute=compute, generators=self._generators,
                 extras=extras_of(made, parts),
             )  # fmt: skip
-            self._selection = ModelSelection(task, keep, evaluate_on, compute)
+            self._selection = ModelSelection(task, keep, evaluate_on, compute, self._trainer.loss_function)
         self._rank, self._model = rank, task.model
         before = None if is_built_in(type(made).start) else self._trainer.shared.data.clone()
         with blamed(made, "start"):

@@ -12,7 +12,7 @@ from dpeer.training.device import Compute
 from dpeer.training.evaluation import Evaluation, evaluate, mean_loss
 from dpeer.training.metrics import classification_metrics
 from dpeer.training.store import State
-from dpeer.training.task import Task
+from dpeer.training.task import Loss, Task
 
 
 class ModelSelection:
@@ -23,6 +23,7 @@ class ModelSelection:
         keep: "best" to look for the model with the lowest loss on the validation data, else "last".
         evaluate_on: Which of the task's data `test` measures it on.
         compute: The device and precision.
+        objective: The loss that the best model is the best by; the task's if None.
 
     Attributes:
         keeps_best: Whether the best model is looked for.
@@ -37,9 +38,11 @@ class ModelSelection:
         keep: Literal["last", "best"],
         evaluate_on: Literal["test", "validation"],
         compute: Compute,
+        objective: Loss | None = None,
     ) -> None:
         self._model, self._metrics = task.model, task.metrics or classification_metrics
         self._loss = compute.own(task.loss or cross_entropy, task.model)
+        self._objective = objective or self._loss
         self._test = Batches(evaluate_on, getattr(task, evaluate_on), task.collate, compute)
         self._validation = Batches("validation", task.validation, task.collate, compute) if keep == "best" else None
         self.keeps_best = keep == "best"
@@ -62,7 +65,7 @@ class ModelSelection:
             TaskError: The task's model, loss or data raised.
         """
         assert self._validation is not None, "only where the best model is looked for"
-        loss = mean_loss(self._model, self._validation, self._loss)
+        loss = mean_loss(self._model, self._validation, self._objective)
         if not loss < self.best_loss:
             return False
         self.best_loss, self.best_round = loss, number
