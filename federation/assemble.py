@@ -51,6 +51,8 @@ class PeerParts:
     """Lines that the user is told when the peer starts."""
     indices: dict[str, Any] | None
     """The content of partition.json: which samples of common pools the rank holds."""
+    preparation: dict[str, Any] | None
+    """The content of preparation.json: how a table's rows become inputs."""
 
 
 def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: bool = False) -> PeerParts:
@@ -124,6 +126,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         facts=facts,
         notes=[*notes(task, learner, settings, said), *private],
         indices=_indices(task, facts, content),
+        preparation=None if task.reading is None else task.reading.to_json(),
     )
 
 

@@ -15,7 +15,7 @@ from dpeer.peer import checkpoint
 from dpeer.peer.schedule import cut_off
 from dpeer.privacy.history import FOLDER, LEDGER, releases_in
 from dpeer.privacy.unprotected import notes_releases
-from dpeer.results.files import METRICS, MODEL, SUMMARY, rank_folder, write_json
+from dpeer.results.files import METRICS, MODEL, PREPARATION, SUMMARY, rank_folder, write_json
 from dpeer.results.reading import read_metrics
 from dpeer.results.values import whole
 from dpeer.topology import Graphs
@@ -27,6 +27,7 @@ _OURS = (
     "log.jsonl",
     "output.txt",
     "partition.json",
+    PREPARATION,
     checkpoint.FOLDER,
     FOLDER,
 )
@@ -100,6 +101,25 @@ def save_partition(folder: Path, indices: Mapping[str, Any] | None, *, resume: b
     path.unlink(missing_ok=True)
     if indices is not None:
         write_json(path, indices, indent=None)  # thousands of numbers
+
+
+def save_preparation(folder: Path, preparation: Mapping[str, Any] | None, *, resume: bool) -> None:
+    """Write how a table's rows become the model's inputs to a rank's preparation.json; nothing for other data.
+
+    Raises:
+        CheckpointError: When resuming, it is another one than the run began with.
+    """
+    path = folder / PREPARATION
+    if resume and path.exists():
+        if preparation is not None and json.loads(path.read_text()) != preparation:
+            raise CheckpointError(
+                f"{str(path)!r} is another preparation than this run would use: the schema, --standardize or the file "
+                "have changed; use what the run began with, or start over with --overwrite"
+            )
+        return
+    path.unlink(missing_ok=True)
+    if preparation is not None:
+        write_json(path, preparation)
 
 
 def check_together(out: Path, topology: Graphs, rounds: int) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from dpeer.exceptions import DpeerError
 from dpeer.federation.assemble import assemble
-from dpeer.federation.folders import held, save_partition
+from dpeer.federation.folders import held, save_partition, save_preparation
 from dpeer.federation.heap import freeze_heap, keep_heap
 from dpeer.federation.settings import Settings
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
@@ -100,6 +100,7 @@ async def serve(
         forget()
         freeze_heap()
         save_partition(out, parts.indices, resume=resume)
+        save_preparation(out, parts.preparation, resume=resume)
         for note in parts.notes:
             log.info("%s", note)
         report({"kind": "notes", "notes": parts.notes})

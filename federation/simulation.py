@@ -16,7 +16,7 @@ from dpeer.cores import own_cores
 from dpeer.exceptions import TaskError
 from dpeer.federation.assemble import assemble
 from dpeer.federation.disagreement import Disagreement
-from dpeer.federation.folders import held, save_partition
+from dpeer.federation.folders import held, save_partition, save_preparation
 from dpeer.federation.heap import keep_heap
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
@@ -110,6 +110,7 @@ class Simulation:
     async def _peer(self, own: Settings, rank: int, network: Network, worker: Worker, log: Any) -> Peer:
         parts = await _blaming(rank, worker.run(assemble, own, rank, resume=self._resume, new_data=self._new_data))
         save_partition(rank_folder(own.out, rank), parts.indices, resume=self._resume)
+        save_preparation(rank_folder(own.out, rank), parts.preparation, resume=self._resume)
         for note in parts.notes:
             log.info("%s", note)
         if rank == 0:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from dpeer.exceptions import TaskError
 from dpeer.training.errors import blame
+from dpeer.training.inputs import TableInputs
 from dpeer.training.split import check_prefixes
 
 _claimed: weakref.WeakSet[nn.Module] = weakref.WeakSet()
@@ -55,6 +56,7 @@ class Task:
         draws: Whether the model, the data or any of the functions draw from the global generators of torch, numpy or
             random (dropout does). None: found out in the first round, in which the peers of a simulation therefore
             train one after the other; False spares them that.
+        reading: How inputs and labels were made of a table's rows, to be saved with the model; None for other data.
 
     Raises:
         TaskError: One of them cannot be used.
@@ -74,6 +76,7 @@ class Task:
     division: str | None = None
     indices: Mapping[str, NDArray[np.int64]] | None = None
     draws: bool | None = None
+    reading: TableInputs | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):

@@ -10,6 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpeer.training.inputs import Unfitted
+
 Numbers = NDArray[np.int64]
 
 
@@ -19,7 +21,7 @@ class Pool:
 
     Attributes:
         inputs: Shape (samples, ...): float32 as the model gets them, or images as uint8 (samples, channels, height,
-            width), which `rows` turns into -1..1.
+            width), which `rows` turns into -1..1, or float64 where `Data.unfitted` makes inputs of them.
         targets: Class numbers from 0, int64, shape (samples,); or float32 values, shape (samples, 1).
         groups: Whom each sample is from (writer, person, ...), shape (samples,); None where nobody knows.
         stretches: Which samples must not be parted by holding some out (they overlap, or belong together), by a
@@ -75,6 +77,8 @@ class Data:
             own must mean the same by them.
         found: What of that, or of the shape of the model, was found in the data because the user did not say it, by
             the task option that says it.
+        unfitted: Makes the model's inputs of a table's rows once it is known which of them are for training; None
+            where the pools have them as they are.
     """
 
     train: Pool
@@ -86,10 +90,13 @@ class Data:
     background: float = -1.0
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unfitted: Unfitted | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """One input's shape."""
+        """One input's shape, as the model gets it."""
+        if self.unfitted is not None:
+            return (self.unfitted.width,)
         return tuple(self.train.inputs.shape[1:])
 
     @property

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from torch import Tensor
 from torch.nn.functional import mse_loss
 from torch.utils.data import TensorDataset
 
@@ -72,15 +73,19 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
     net = build_model(choices.model or model, data.shape, data.classes or 1)
     part = division.parts[0 if choices.partition == OWN else rank]
     train = division.train.rows(part.train)
-    if choices.standardize:
+    reading = None if data.unfitted is None else data.unfitted.fit(train[0], own_statistics=bool(choices.standardize))
+
+    def prepared(rows: tuple[Tensor, Tensor]) -> TensorDataset:
+        return TensorDataset(rows[0] if reading is None else reading.prepare(rows[0]), rows[1])
+
+    if choices.standardize and not (reading and reading.scales):
         standardize(net, train[0])
-    held = TensorDataset(*division.train.rows(part.validation)) if len(part.validation) else None
     return Task(
         model=net,
         head=(last_linear(net),) if choices.head_prefixes is None else choices.head_prefixes,
-        train=TensorDataset(*train),
-        test=TensorDataset(*division.test.rows(part.test)),
-        validation=held,
+        train=prepared(train),
+        test=prepared(division.test.rows(part.test)),
+        validation=prepared(division.train.rows(part.validation)) if len(part.validation) else None,
         loss=None if data.classes else mse_loss,
         augment=augment_images(data) if choices.augment else None,
         names=data.names,
@@ -91,6 +96,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
             "test": division.test.places(part.test),
         },
         division=division.digest,
+        reading=reading,
     )
 
 

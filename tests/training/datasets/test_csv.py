@@ -161,7 +161,7 @@ def test_damaged(tmp_path: Path, content: str | bytes | None, changes: dict[str,
 
 
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
-    with pytest.raises(TaskError, match="is a folder; expected a csv file"):
+    with pytest.raises(TaskError, match="is a folder; expected a csv or parquet file"):
         table(Table(str(tmp_path), "y"))
 
 

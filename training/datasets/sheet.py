@@ -1,0 +1,134 @@
+"""The cells of a table in a file, as text by column: csv, or parquet where pyarrow is installed."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpeer.exceptions import TaskError
+from dpeer.extras import check_libraries
+from dpeer.training.errors import blame, describe
+
+PARQUET = (".parquet", ".pq")
+_MARKS = ";\t|"
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table as text.
+
+    Attributes:
+        path: The file, for messages.
+        header: The columns' names in the file's order, each once.
+        cells: By column, a text for each row, without blanks around it; empty for a gap.
+        places: Each row's number as a spreadsheet shows it (the header is row 1); from 1 in a parquet file.
+        comma: Whether a comma may stand for the point in numbers, because cells are divided by another mark.
+    """
+
+    path: str
+    header: tuple[str, ...]
+    cells: Mapping[str, Sequence[str]]
+    places: Sequence[int]
+    comma: bool = False
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+def read_sheet(path: str, *, only_commas: bool = False) -> Sheet:
+    """Read a csv file (UTF-8 with a header; divided by commas, semicolons or tabs), or a parquet file.
+
+    Args:
+        path: The file; it is parquet if it ends in .parquet or .pq.
+        only_commas: Refuse a csv file that is divided by anything else.
+
+    Raises:
+        TaskError: The file is missing or damaged, or has no rows, or two columns of one name.
+        ConfigurationError: It is parquet, and pyarrow is not installed.
+    """
+    place = Path(path).expanduser()
+    if place.suffix.lower() in PARQUET:
+        return _parquet(path, place)
+    rows, places, mark = _rows(path, place, only_commas)
+    header = rows[0]
+    _check_header(path, header)
+    for row, number in zip(rows, places, strict=True):
+        if len(row) != len(header):
+            raise TaskError(
+                f"{path!r}, row {number} has {len(row)} cells, the header {len(header)}; "
+                "text with a comma in it needs quotes"
+            )
+    columns = zip(*rows[1:], strict=True)
+    return Sheet(path, tuple(header), dict(zip(header, columns, strict=True)), places[1:], comma=mark != ",")
+
+
+def _rows(path: str, place: Path, only_commas: bool) -> tuple[list[list[str]], list[int], str]:
+    """Header and rows that are not blank, their numbers, and the mark that divides cells."""
+    rows: list[list[str]] = []
+    places: list[int] = []
+    try:
+        with place.open(encoding="utf-8-sig", newline="") as file:
+            first = file.readline()
+            file.seek(0)
+            mark = "," if only_commas else _divided_by(first)
+            for number, row in enumerate(csv.reader(file, delimiter=mark, strict=True), start=1):
+                cells = [cell.strip() for cell in row]
+                if any(cells):
+                    rows.append(cells)
+                    places.append(number)
+    except FileNotFoundError as error:
+        raise TaskError(f"there is no file {path!r}") from error
+    except IsADirectoryError as error:
+        raise TaskError(f"{path!r} is a folder; expected a csv or parquet file") from error
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{path!r} is not UTF-8 text: save it as 'CSV UTF-8'") from error
+    except csv.Error as error:
+        raise TaskError(f"{path!r} is no valid csv after row {len(rows)}: {error}") from error
+    except OSError as error:
+        raise TaskError(f"{path!r} cannot be read: {describe(error)}") from error
+    if len(rows) < 2:
+        raise TaskError(f"{path!r} has no rows; expected a header and rows under it")
+    if len(rows[0]) == 1 and (other := next((mark for mark in _MARKS if mark in rows[0][0]), None)):
+        raise TaskError(f"{path!r} is divided by {other!r}: save it with commas (and points in numbers)")
+    return rows, places, mark
+
+
+def _divided_by(header: str) -> str:
+    """The mark that divides the cells of a csv file with this first line: a comma, or what else is there oftener."""
+    return max((",", ";", "\t"), key=header.count)
+
+
+def _check_header(path: str, header: Sequence[str]) -> None:
+    double = next((name for number, name in enumerate(header) if name in header[:number]), None)
+    if double is not None:
+        raise TaskError(f"{path!r} has two columns {double!r}: name one otherwise")
+
+
+def _parquet(path: str, place: Path) -> Sheet:
+    check_libraries(f"reading {path!r}", "parquet", **{"pyarrow.parquet": "pyarrow"})
+    import pyarrow.parquet as parquet
+
+    if not place.is_file():
+        raise TaskError(f"there is no file {path!r}")
+    with blame(f"{path!r} cannot be read as parquet"):
+        content = parquet.read_table(place)
+        columns = [[_text(value) for value in column.to_pylist()] for column in content.columns]
+    header = tuple(name.strip() for name in content.column_names)
+    if not content.num_rows or not header:
+        raise TaskError(f"{path!r} has no rows; expected columns with names, and rows")
+    _check_header(path, header)
+    return Sheet(path, header, dict(zip(header, columns, strict=True)), range(1, content.num_rows + 1))
+
+
+def _text(value: Any) -> str:
+    """A value as csv files have it; whole numbers that became floats because of gaps are written whole again."""
+    if value is None or value != value:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return str(value).strip()
