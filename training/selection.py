@@ -9,8 +9,9 @@ from torch.nn.functional import cross_entropy
 
 from dpeer.training.batches import Batches
 from dpeer.training.device import Compute
-from dpeer.training.evaluation import Evaluation, evaluate, mean_loss
-from dpeer.training.metrics import classification_metrics
+from dpeer.training.evaluation import Evaluation, evaluate, mean_loss, predictions
+from dpeer.training.measures import Figures, measure
+from dpeer.training.metrics import classification_metrics, predicts_values
 from dpeer.training.store import State
 from dpeer.training.task import Loss, Task
 
@@ -26,6 +27,7 @@ class ModelSelection:
         objective: The loss that the best model is the best by; the task's if None.
 
     Attributes:
+        measured_on: Which of the task's data figures are of.
         keeps_best: Whether the best model is looked for.
         best: The state of the best model so far.
         best_round: The round of the best model.
@@ -42,7 +44,9 @@ class ModelSelection:
     ) -> None:
         self._model, self._metrics = task.model, task.metrics or classification_metrics
         self._loss = compute.own(task.loss or cross_entropy, task.model)
+        self._values = predicts_values(task.loss)
         self._objective = objective or self._loss
+        self.measured_on = evaluate_on
         self._test = Batches(evaluate_on, getattr(task, evaluate_on), task.collate, compute)
         self._validation = Batches("validation", task.validation, task.collate, compute) if keep == "best" else None
         self.keeps_best = keep == "best"
@@ -57,6 +61,18 @@ class ModelSelection:
             TaskError: The task's model, loss, metrics or data raised.
         """
         return evaluate(self._model, self._test, self._loss, self._metrics)
+
+    def measure(self, classes: tuple[str, ...]) -> Figures | None:
+        """The full set of figures on the data that `test` measures on; None where there is none for such a task.
+
+        Args:
+            classes: The classes' names by number.
+
+        Raises:
+            TaskError: The task's model or data raised.
+        """
+        found = predictions(self._model, self._test)
+        return None if found is None else measure(*found, classes, values=self._values)
 
     def is_best(self, number: int) -> bool:
         """Whether the model that round `number` ended with is the best so far; if so, the caller gives its state.

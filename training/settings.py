@@ -173,7 +173,7 @@ class StepSettings(Section):
     )
     class_weights: ClassWeights = setting(
         "none",
-        "balanced: rare classes of the peer's own training samples weigh more in cross-entropy, so that all count alike",
+        "balanced: cross-entropy weights classes so that, rare or not, all of a peer's own count alike",
         mark=Mark.OWN,
         group=_TRAINING,
     )

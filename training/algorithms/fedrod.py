@@ -27,8 +27,8 @@ from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.errors import blame
 from dpeer.training.flat import Flat
 from dpeer.training.hyperparameters import Hyperparameters
-from dpeer.training.objective import counted
 from dpeer.training.minibatches import Batch
+from dpeer.training.objective import counted
 from dpeer.training.split import is_under
 from dpeer.training.trainer import Trainer
 

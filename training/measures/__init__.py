@@ -32,7 +32,7 @@ def measure(outputs: Any, targets: Any, classes: tuple[str, ...] = (), *, values
         return None
     outputs, targets = outputs.detach().cpu(), targets.detach().cpu()
     if values:
-        if outputs.shape != targets.shape:
+        if outputs.shape != targets.shape or outputs.numel() != len(outputs):
             return None
         return measure_values(outputs.double().numpy().reshape(-1), targets.double().numpy().reshape(-1))
     if outputs.ndim != 2 or outputs.shape[1] < 2 or not outputs.is_floating_point():

@@ -35,7 +35,7 @@ def measure_classes(shares: Numbers, guess: Whole, truth: Whole, names: tuple[st
         return figures | {"values": {name: undefined("the model's outputs are not finite") for name in wanted}}
     rows = Rows.of(shares, guess, truth)
     points = _points(rows, names)
-    ends = bootstrap(lambda weights: weighted(rows, weights), len(truth), len(names))
+    ends = bootstrap(lambda weights: weighted(rows, weights), len(truth), truth)
     found = {
         name: undefined(value)
         if isinstance(value, str)

@@ -38,32 +38,41 @@ def wilson(hits: int, count: int) -> dict[str, float | None]:
     return {"value": share, "low": low, "high": high}
 
 
-def bootstrap(statistics: Statistics, rows: int, classes: int = 1) -> dict[str, tuple[float | None, float | None]]:
+def bootstrap(
+    statistics: Statistics, rows: int, strata: NDArray[np.int64] | None = None
+) -> dict[str, tuple[float | None, float | None]]:
     """Percentile intervals (Efron, 1979) from rows that are drawn again with replacement, always in the same way.
 
     Args:
         statistics: Computes all figures at once.
         rows: How many rows there are.
-        classes: How many times the work grows with classes; with much work fewer resamples are drawn, at least 100.
+        strata: Each row's class, shape (rows,): rows are drawn within each class then, or a mean over classes would
+            leave out a class of few rows in many resamples. None to draw from all rows.
 
     Returns:
         By name the ends of the interval; (None, None) where more than half of the resamples leave a figure undefined,
         or all give the same (an AUROC of 1): that would look like certainty.
     """
     found: dict[str, list[Numbers]] = {}
-    for weights in _drawn(rows, min(_MOST, max(_LEAST, _WORK // (rows * classes)))):
+    groups = [np.arange(rows)] if strata is None else [np.flatnonzero(strata == one) for one in np.unique(strata)]
+    # With much work fewer resamples are drawn; figures of classes make work for each of them.
+    for weights in _drawn(rows, groups, min(_MOST, max(_LEAST, _WORK // (rows * len(groups))))):
         for name, values in statistics(weights).items():
             found.setdefault(name, []).append(values)
     return {name: _middle(np.concatenate(values)) for name, values in found.items()}
 
 
-def _drawn(rows: int, resamples: int) -> Iterator[Numbers]:
+def _drawn(rows: int, groups: list[NDArray[np.int64]], resamples: int) -> Iterator[Numbers]:
     generator = np.random.default_rng(_SEED)
     at_once = max(1, _CHUNK // rows)
     for start in range(0, resamples, at_once):
         count = min(at_once, resamples - start)
-        index = generator.integers(0, rows, (count, rows)) + rows * np.arange(count)[:, None]
-        yield np.bincount(index.reshape(-1), minlength=count * rows).reshape(count, rows).astype(np.float64)
+        weights = np.empty((count, rows))
+        for group in groups:
+            size = len(group)
+            index = generator.integers(0, size, (count, size)) + size * np.arange(count)[:, None]
+            weights[:, group] = np.bincount(index.reshape(-1), minlength=count * size).reshape(count, size)
+        yield weights
 
 
 def _middle(values: Numbers) -> tuple[float | None, float | None]:

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy.stats import binomtest, bootstrap as scipy_bootstrap, rankdata
+from scipy.stats import binomtest, rankdata
+from scipy.stats import bootstrap as scipy_bootstrap
 from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
@@ -155,6 +156,24 @@ def test_the_bootstrap_is_the_one_that_scipy_has() -> None:
     ours = bootstrap(lambda weights: {"mean": weights @ values / weights.sum(axis=1)}, 60)["mean"]
     theirs = scipy_bootstrap((values,), np.mean, n_resamples=5000, method="percentile", rng=1).confidence_interval
     assert ours == pytest.approx((theirs.low, theirs.high), abs=0.03)
+
+
+def test_rows_are_drawn_again_within_each_class() -> None:
+    strata = np.array([0, 2, 0, 0, 2, 1])
+    seen = []
+    bootstrap(lambda weights: seen.append(weights) or {}, 6, strata)
+    weights = np.concatenate(seen)
+    for one, count in ((0, 3), (1, 1), (2, 2)):
+        assert (weights[:, strata == one].sum(axis=1) == count).all()
+    assert len(np.unique(weights, axis=0)) == 10 * 3  # ways to draw three of three, and two of two
+
+
+def test_an_interval_of_a_mean_over_classes_is_around_it_with_a_class_of_one_row() -> None:
+    truth = torch.tensor([0] * 30 + [1] * 30 + [2])
+    scores = 2.0 * torch.eye(3)[truth] + torch.randn(61, 3, generator=torch.Generator().manual_seed(0))
+    scores[60] = torch.tensor([1.0, 0.0, 0.0])
+    found = measure(scores, truth)["values"]["balanced_accuracy"]
+    assert found["low"] < found["value"] < found["high"] < 2 / 3
 
 
 def test_intervals_are_the_same_every_time() -> None:
