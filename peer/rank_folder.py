@@ -17,7 +17,7 @@ from dpeer.peer.config import PeerConfig
 from dpeer.peer.learner import Learner
 from dpeer.peer.outbox import Outbox
 from dpeer.results.card import make_card, measured
-from dpeer.results.files import CARD, METRICS, MODEL, SUMMARY, count_lines, write_json
+from dpeer.results.files import CARD, CARD_PAGE, METRICS, MODEL, SUMMARY, count_lines, write_json
 from dpeer.results.metrics import MetricsFile
 
 
@@ -97,7 +97,7 @@ class RankFolder:
             return
         (out / SUMMARY).unlink(missing_ok=True)
         if not self._config.resume:
-            for name in (MODEL, CARD):
+            for name in (MODEL, CARD, CARD_PAGE):
                 (out / name).unlink(missing_ok=True)
             shutil.rmtree(self._checkpoints, ignore_errors=True)
         self._metrics.rewrite()

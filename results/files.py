@@ -20,6 +20,9 @@ MODEL = "model.safetensors"
 CARD = "model.json"
 """In a rank's folder: what there is to know about the model that predicts."""
 
+CARD_PAGE = "model.html"
+"""In a rank's folder: the same for people, where somebody asked for it."""
+
 PREPARATION = "preparation.json"
 """In a rank's folder, where its data are a table: how rows become the model's inputs."""
 

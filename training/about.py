@@ -18,6 +18,14 @@ def class_names(task: Task) -> tuple[str, ...]:
     return tuple(task.names.get("classes", ()))
 
 
+def _input_shape(task: Task) -> list[int] | None:
+    """The shape of one input; None where an input is not one tensor."""
+    if task.collate is not None:
+        return None
+    first = task.train[0][0]
+    return list(first.shape) if isinstance(first, torch.Tensor) else None
+
+
 def about(task: Task, measured_on: str, figures: Figures | None) -> dict[str, Any]:
     """The card's entries that follow from the task, as JSON values.
 
@@ -29,6 +37,7 @@ def about(task: Task, measured_on: str, figures: Figures | None) -> dict[str, An
     reading = task.reading
     return {
         "model": None if task.built is None else dict(task.built),
+        "input_shape": _input_shape(task),
         "head": list(task.head),
         "target": None if reading is None else reading.target,
         "columns": list(reading.columns if reading else task.names.get("input columns", ())) or None,

@@ -67,6 +67,21 @@ def _inside(where: Path) -> list[str]:
 
 
 def _pool(where: Path, classes: tuple[str, ...], asked: ImageFolder) -> Pool:
+    return labelled_images(where, classes, asked)[0]
+
+
+def all_images(where: Path) -> list[Path]:
+    """Every image in a folder and the folders in it, sorted by its path."""
+    found = (path for path in where.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(where).parts))
+
+
+def labelled_images(where: Path, classes: tuple[str, ...], asked: ImageFolder) -> tuple[Pool, list[Path]]:
+    """The images in a folder that has a folder for each class, and their files.
+
+    Raises:
+        TaskError: There is a folder of no class, or no image, or one is damaged.
+    """
     if strange := sorted(set(_inside(where)) - set(classes)):
         raise TaskError(f"task {TASK!r}: the folder {where / strange[0]} is none of the classes {', '.join(classes)}")
     labelled = [(path, number) for number, name in enumerate(classes) for path in _images(where / name)]
@@ -75,7 +90,8 @@ def _pool(where: Path, classes: tuple[str, ...], asked: ImageFolder) -> Pool:
             f"task {TASK!r}: expected images ({', '.join(ENDINGS)}) in {where / classes[0]}; there are none"
         )
     inputs = read_images(TASK, [path for path, _ in labelled], asked.channels, asked.side, resize=True)
-    return Pool(inputs, torch.from_numpy(np.array([number for _, number in labelled], np.int64)))
+    pool = Pool(inputs, torch.from_numpy(np.array([number for _, number in labelled], np.int64)))
+    return pool, [path for path, _ in labelled]
 
 
 def _images(where: Path) -> list[Path]:
