@@ -21,6 +21,7 @@ _COMMANDS = {
     "export": "Write a trained model as ONNX or TorchScript.",
     "card": "Write a page about a trained model.",
     "algorithms": "List what there is to train with.",
+    "schema": "Say what a table's columns are, and check tables.",
     "report": "Show what runs came to, on one page.",
     "topology": "Look at graphs and their mixing matrices.",
     "privacy": "Compute what privacy promises, to whom, for how much noise.",

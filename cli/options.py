@@ -82,6 +82,8 @@ def _option(name: str) -> Callable[[F], F]:
     if field.default is not None and kind is not bool:
         text += f"  [default: {field.default}]"
     flag = f"--{name.replace('_', '-')}"
+    if kind is bool and field.default is None:  # somebody else decides where nobody says
+        return click.option(f"{flag}/--no-{flag.removeprefix('--')}", name, help=text, **listed)
     if kind is bool:
         return click.option(flag, name, is_flag=True, help=text, **listed)
     return click.option(flag, name, type=_click_type(kind), help=text, **listed)

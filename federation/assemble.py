@@ -11,8 +11,9 @@ from typing import Any
 import torch
 from torch.utils.data import TensorDataset
 
+from dpeer.exceptions import ConfigurationError
 from dpeer.federation.defaults import with_defaults
-from dpeer.federation.fingerprint import divided, fingerprint, named
+from dpeer.federation.fingerprint import divided, fingerprint, named, own_names
 from dpeer.federation.graph import build_graph, take_part
 from dpeer.federation.notes import notes
 from dpeer.federation.options import options_of, with_options
@@ -45,6 +46,8 @@ class PeerParts:
     learner: TorchLearner
     topology: Graphs
     fingerprint: dict[str, Any]
+    names: dict[str, dict[str, str]]
+    """By field of the fingerprint, what the hashes in it stand for here."""
     facts: dict[str, Any]
     """The entries of summary.json about the run that are not results."""
     notes: list[str]
@@ -72,6 +75,11 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     algorithm = find_algorithm(settings.algorithm)  # a wrong name shows before data are read
     said = settings.model_fields_set
     settings = with_options(with_defaults(settings), said)
+    if settings.schema is not None and settings.standardize and settings.privacy != "none":
+        raise ConfigurationError(
+            "--standardize: with --privacy the ranges of the schema scale numbers, and nothing of the data does: leave "
+            "it out"
+        )
     options = options_of(settings)
     graph = build_graph(settings)
     guarantee = promise(settings, graph)
@@ -122,7 +130,8 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         topology=meeting if learner.shares else take_part(Isolated(settings.size), settings),
         fingerprint=fingerprint(settings, graph, options, guarantee)
         | divided(task, way, settings, private=guarantee is not None)
-        | named(task.names, algorithm.shares),
+        | named(task, algorithm.shares),
+        names=own_names(task, algorithm.shares),
         facts=facts,
         notes=[*notes(task, learner, settings, said), *private],
         indices=_indices(task, facts, content),

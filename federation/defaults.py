@@ -17,4 +17,8 @@ def with_defaults(settings: Settings) -> Settings:
     preset = find_preset(settings.preset).values if settings.preset else {}
     own = {**(builtin.hyperparameters if builtin else {}), **preset, **algorithm.defaults}
     said = settings.model_fields_set
+    if settings.standardize is None:
+        # Statistics of one's own data are computed under privacy only if somebody asks for them.
+        own["standardize"] = builtin is not None and builtin.standardize and settings.privacy == "none"
+        said = said - {"standardize"}
     return settings.model_copy(update={name: value for name, value in own.items() if name not in said})

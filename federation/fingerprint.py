@@ -75,14 +75,52 @@ def divided(task: Task, partition: str | None, settings: Settings, *, private: b
     return said if private else said | {"division of the samples": task.division[:16]}
 
 
-def named(names: Mapping[str, Any], shares: str) -> dict[str, Any]:
+NAMED_SINGLY = 4096
+"""The most names of a kind that are compared one by one; more of them are compared as a whole."""
+
+
+def named(task: Task, shares: str) -> dict[str, Any]:
     """Hashes of names that must mean the same to peers with files of their own: hashes, since names may be private.
 
-    A peer that keeps a head of its own may number its classes as it likes.
+    Each name has one, and one of what it means, so that a difference can be told by the names of one's own. With a
+    schema these are all its columns, with their definitions; without one the columns, and the classes with their
+    numbers. A peer without a schema that keeps a head of its own may number its classes as it likes.
 
     Args:
-        names: `Task.names`.
+        task: The peer's.
         shares: The part of the model that the algorithm sends.
     """
-    wanted = {"nothing": (), "body": ("input columns",), "model": ("input columns", "classes")}[shares]
-    return {name: hashlib.sha256(json.dumps(names[name]).encode()).hexdigest()[:16] for name in wanted if name in names}
+    return {field: None if names is None else _hashes(names) for field, names in _meanings(task, shares).items()}
+
+
+def own_names(task: Task, shares: str) -> dict[str, dict[str, str]]:
+    """By the fields of `named`, the names that the hashes stand for."""
+    return {
+        field: {} if names is None else {_hash(name): name for name in names}
+        for field, names in _meanings(task, shares).items()
+    }
+
+
+def _meanings(task: Task, shares: str) -> dict[str, Mapping[str, str] | None]:
+    """By field, each name with a text that is equal where it means the same."""
+    if shares == "nothing":
+        return {}
+    if task.reading is not None and task.reading.definitions is not None:
+        return {"schema": task.reading.definitions}
+    wanted = ("input columns", "classes") if shares == "model" else ("input columns",)
+    found = {
+        name: {one: str(place) for place, one in enumerate(task.names[name])} for name in wanted if name in task.names
+    }
+    # Columns are sorted, so that one more would move all others.
+    columns = {"input columns": dict.fromkeys(found["input columns"], "")} if "input columns" in found else {}
+    return {**({} if task.reading is None else {"schema": None}), **found, **columns}
+
+
+def _hashes(names: Mapping[str, str]) -> Any:
+    if len(names) > NAMED_SINGLY:
+        return _hash(json.dumps(names))
+    return {_hash(name): _hash(meaning)[:8] for name, meaning in names.items()}
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -43,6 +43,7 @@ def notes(task: Task, learner: TorchLearner, settings: Settings, said: Collectio
         lines.append(_participation(settings, learner))
     if task.names.get("input columns") and not settings.standardize and (largest := _largest(task)) > _LARGE:
         lines.append(f"inputs go up to {largest:g}: training may diverge; --standardize scales every column")
+    lines += task.reading.remarks if task.reading is not None else ()
     if not learner.shares:
         lines.append("nothing leaves this peer: it trains alone")
     elif algorithm.shares == "model" and task.head:

@@ -109,6 +109,7 @@ async def serve(
             rounds=settings.rounds,
             listen=listen,
             fingerprint=parts.fingerprint,
+            names=parts.names,
             evaluate_every=settings.evaluate_every,
             wait=settings.wait,
             liveness=_liveness(settings.dead_after),

@@ -122,6 +122,7 @@ class Simulation:
             rounds=own.rounds,
             listen=f"inproc://rank-{rank}",
             fingerprint=parts.fingerprint,
+            names=parts.names,
             evaluate_every=own.evaluate_every,
             wait=own.wait,
             # Peers of one process cannot be lost one by one.

@@ -57,7 +57,8 @@ class Admission:
         if dialled is not None and hello.rank != dialled:
             problem = f"rank: expected {dialled} at its address, found {hello.rank}: check the addresses"
         else:
-            problem = handshake.mismatch(self.hello(current_round, reply=False), hello, self._schedule) or ""
+            ours = self.hello(current_round, reply=False)
+            problem = handshake.mismatch(ours, hello, self._schedule, self._config.names) or ""
         if problem and self._concerns_us(hello.rank, dialled):
             raise Refused(problem)
         if problem:

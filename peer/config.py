@@ -59,3 +59,7 @@ class PeerConfig:
 
     resume: bool = False
     """Continue from the checkpoint in `out` instead of starting."""
+
+    names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """By field of the fingerprint that has hashes of names, what they stand for here: for messages to this peer's user.
+    They are sent to nobody."""

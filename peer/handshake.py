@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-import reprlib
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
+from dpeer.peer.naming import ABSENT, difference, first_difference, short
 from dpeer.peer.schedule import Schedule
 from dpeer.peer.wire import Hello
 
-_ABSENT = "not set"
+Names = Mapping[str, Mapping[str, str]]
+
+_ADVICE = {
+    "schema": "use the same schema.toml on both",
+    "input columns": "call the columns alike on both, or say with columns= which are inputs",
+    "classes": "give classes= on both, in the same order",
+}
+"""By field, what to do where peers differ in it."""
 
 
-def mismatch(ours: Hello, theirs: Hello, schedule: Schedule) -> str | None:
+def mismatch(ours: Hello, theirs: Hello, schedule: Schedule, names: Names = MappingProxyType({})) -> str | None:
     """Why the two must not train together, naming the field and both values; None when they may.
 
     Args:
         ours: What this peer says of itself.
         theirs: What the other side says.
         schedule: In which rounds the two exchange bodies.
+        names: As in `PeerConfig`.
     """
     them = f"rank {theirs.rank}"
     if ours.protocol != theirs.protocol:
         return f"protocol version: {ours.protocol} here, {theirs.protocol} at {them}: install the same dpeer on both"
-    field = _first_difference(ours.fingerprint, theirs.fingerprint)
+    field = first_difference(ours.fingerprint, theirs.fingerprint)
     if field is not None:
-        here, there = ours.fingerprint.get(field, _ABSENT), theirs.fingerprint.get(field, _ABSENT)
-        return f"{field[:60]}: {_short(here)} here, {_short(there)} at {them}: use the same settings on both"
+        here, there = ours.fingerprint.get(field, ABSENT), theirs.fingerprint.get(field, ABSENT)
+        said = difference(field, here, there, them, names.get(field))
+        return f"{said}: {_ADVICE.get(field, 'use the same settings on both')}"
     if ours.manifest != theirs.manifest:
         return _manifest_difference(ours.manifest, theirs.manifest, them)
     if ours.digest != theirs.digest:
@@ -43,27 +53,20 @@ def mismatch(ours: Hello, theirs: Hello, schedule: Schedule) -> str | None:
     return None
 
 
-def _first_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
-    for field in [*ours, *theirs]:
-        if ours.get(field, _ABSENT) != theirs.get(field, _ABSENT):
-            return field
-    return None
-
-
 def _manifest_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], them: str) -> str:
     here, there = _entries(ours), _entries(theirs)
-    name = _first_difference(here, there)
+    name = first_difference(here, there)
     if name is None:
         if ours.get("extras") != theirs.get("extras"):
             return (
-                f"values beside the body: {_short(ours.get('extras', _ABSENT))} here, "
-                f"{_short(theirs.get('extras', _ABSENT))} at {them}: use the same algorithm on both"
+                f"values beside the body: {short(ours.get('extras', ABSENT))} here, "
+                f"{short(theirs.get('extras', ABSENT))} at {them}: use the same algorithm on both"
             )
-        name = _first_difference(ours, theirs) or "manifest"
+        name = first_difference(ours, theirs) or "manifest"
         here, there = dict(ours), dict(theirs)
     return (
-        f"body parameter {name[:60]} (shape): {_short(here.get(name, _ABSENT))} here, "
-        f"{_short(there.get(name, _ABSENT))} at {them}: use the same model and head on both"
+        f"body parameter {name[:60]} (shape): {short(here.get(name, ABSENT))} here, "
+        f"{short(there.get(name, ABSENT))} at {them}: use the same model and head on both"
     )
 
 
@@ -72,12 +75,3 @@ def _entries(manifest: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(parameters, list):
         return {}
     return {str(entry.get("name")): entry.get("shape") for entry in parameters if isinstance(entry, dict)}
-
-
-def _short(value: Any) -> str:
-    """A value's text, shortened for a message; quick, however large the value that came over the wire is."""
-    return _REPR.repr(value)
-
-
-_REPR = reprlib.Repr()
-_REPR.maxstring = _REPR.maxother = 60

@@ -15,6 +15,7 @@ from dpeer.exceptions import CheckpointError
 from dpeer.peer import checkpoint
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.learner import Learner
+from dpeer.peer.naming import difference
 from dpeer.peer.outbox import Outbox
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import CARD, CARD_PAGE, METRICS, MODEL, SUMMARY, count_lines, write_json
@@ -165,8 +166,11 @@ class RankFolder:
             there = state.fingerprint.get(field)
             # More rounds than planned are welcome: nothing that happened so far depended on the plan.
             if field != "rounds" and there != here:
+                names = self._config.names.get(field)
+                said = f"{field} is {there!r} there and {here!r} here"
                 raise CheckpointError(
-                    f"checkpoint {str(found)!r} is of another run: {field} is {there!r} there and {here!r} here; "
+                    f"checkpoint {str(found)!r} is of another run: "
+                    f"{said if names is None else difference(field, here, there, 'the checkpoint', names)}; "
                     "use the same settings, or start over with --overwrite"
                 )
         if state.next_round > self._config.rounds:

@@ -10,7 +10,7 @@ import re
 import tomllib
 from pathlib import Path
 
-EXTRAS = ("test", "plot", "images", "fastest")
+EXTRAS = ("test", "plot", "images", "parquet", "fastest")
 
 
 def main() -> None:

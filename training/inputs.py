@@ -51,6 +51,7 @@ class TableInputs(ABC):
         definitions: By column (the target's included), what all peers must define alike, as a text to compare; None
             where no schema says it.
         scales: Whether `prepare` scales numbers, so that the model need not.
+        remarks: Sentences on what was seen when the training rows were read; not saved.
     """
 
     target: str
@@ -59,6 +60,7 @@ class TableInputs(ABC):
     group: str | None
     definitions: Mapping[str, str] | None = None
     scales: bool = False
+    remarks: tuple[str, ...] = ()
 
     @property
     @abstractmethod

@@ -60,9 +60,12 @@ def load_task(
     with LOCK:
         if spec in BUILTIN_TASKS:
             factory = BUILTIN_TASKS[spec].factory()
+            if choices.schema is not None and spec != "csv":
+                raise ConfigurationError(f"--schema {choices.schema} is for --task csv: task {spec!r} reads no table")
             way = choices.partition or BUILTIN_TASKS[spec].partition
             check_spec(way)
-            bound = choices.model_copy(update={"partition": way})
+            scaled = choices.standardize if choices.standardize is not None else BUILTIN_TASKS[spec].standardize
+            bound = choices.model_copy(update={"partition": way, "standardize": scaled})
             return replace(_made(spec, factory, place, init_seed, {"choices": bound}, given), draws=False)
         _check_own(spec, choices)
         if (factory := handed_over(spec)) is not None:
@@ -77,7 +80,7 @@ def load_task(
 def _check_own(spec: str, choices: Choices) -> None:
     """Refuse settings that only built-in tasks have; a user's own task states these itself, except --head."""
     others = ((name, field.default) for name, field in Choices.model_fields.items() if name != "head")
-    chosen = next((name for name, default in others if getattr(choices, name) != default), None)
+    chosen = next((name for name, default in others if getattr(choices, name) not in (default, False)), None)
     if chosen is None:
         return
     value = getattr(choices, chosen)

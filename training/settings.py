@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
@@ -40,48 +42,63 @@ class TaskSettings(Section):
     )
 
 
-class DataSettings(Section):
-    """What a user may choose about a built-in task."""
+with warnings.catch_warnings():
+    # Users know it as `schema`; pydantic has an old method of this name, which nothing here calls.
+    warnings.filterwarnings("ignore", message='Field name "schema"', category=UserWarning)
 
-    partition: str | None = setting(
-        None,
-        "how a built-in task's data are divided: dirichlet:0.3, dirichlet-equal:0.3, pathological:2, iid, "
-        "writer, subject, group, own (default: the task's own)",
-        mark=Mark.FOLLOWS,
-        group=_DATA,
-        first=True,
-    )
-    test_split: TestSplit = setting(
-        "disjoint",
-        "may peers have test samples in common, as in the papers' code",
-        mark=Mark.FOLLOWS,
-        group=_DATA,
-    )
-    validation: float = setting(
-        0.0,
-        "share of each peer's training samples to hold out for validation",
-        mark=Mark.OWN,
-        group=_DATA,
-        ge=0,
-        lt=1,
-    )
-    model: str | None = setting(
-        None,
-        "what a built-in task trains, in place of its own model: cnn, cnn1d, digits, dp-cnn, emnist-cnn, "
-        "mlp, resnet18-gn, small-body",
-        mark=Mark.FOLLOWS,
-        group=_DATA,
-    )
-    head: str | None = setting(
-        None,
-        "names of what stays at home, comma-separated (default: the last linear layer)",
-        mark=Mark.FOLLOWS,
-        group=_DATA,
-    )
-    augment: bool = setting(False, "crop and flip training images at random", mark=Mark.OWN, group=_DATA)
-    standardize: bool = setting(
-        False, "scale inputs by the peer's own training mean and deviation", mark=Mark.SHARED, group=_DATA
-    )
+    class DataSettings(Section):
+        """What a user may choose about a built-in task."""
+
+        partition: str | None = setting(
+            None,
+            "how a built-in task's data are divided: dirichlet:0.3, dirichlet-equal:0.3, pathological:2, iid, "
+            "writer, subject, group, own (default: the task's own)",
+            mark=Mark.FOLLOWS,
+            group=_DATA,
+            first=True,
+        )
+        test_split: TestSplit = setting(
+            "disjoint",
+            "may peers have test samples in common, as in the papers' code",
+            mark=Mark.FOLLOWS,
+            group=_DATA,
+        )
+        validation: float = setting(
+            0.0,
+            "share of each peer's training samples to hold out for validation",
+            mark=Mark.OWN,
+            group=_DATA,
+            ge=0,
+            lt=1,
+        )
+        model: str | None = setting(
+            None,
+            "what a built-in task trains, in place of its own model: cnn, cnn1d, digits, dp-cnn, emnist-cnn, "
+            "mlp, resnet18-gn, small-body",
+            mark=Mark.FOLLOWS,
+            group=_DATA,
+        )
+        head: str | None = setting(
+            None,
+            "names of what stays at home, comma-separated (default: the last linear layer)",
+            mark=Mark.FOLLOWS,
+            group=_DATA,
+        )
+        augment: bool = setting(False, "crop and flip training images at random", mark=Mark.OWN, group=_DATA)
+        standardize: bool | None = setting(
+            None,
+            "scale inputs by the peer's own training mean and deviation (default: csv and image-folder do, unless they "
+            "train with privacy)",
+            mark=Mark.SHARED,
+            group=_DATA,
+        )
+        schema: Path | None = setting(  # type: ignore[assignment]
+            None,
+            "what the columns of --task csv are: a schema.toml, which `dpeer schema init` proposes",
+            mark=Mark.FOLLOWS,
+            group=_DATA,
+            strict=False,
+        )
 
 
 class MethodSettings(Section):

@@ -24,7 +24,8 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "graph_seed": (5, {"topology": "random-regular", "size": 8, "degree": 3}),
     "task": ("mine.py:task", {}), "task_options": ({"shift": 1.0}, {"task": "mine.py:task"}),
     "partition": ("iid", {}), "test_split": ("shared", {}), "validation": (0.2, {}), "model": ("mlp", {}),
-    "head": ("features.7,head", {}), "augment": (True, {}), "standardize": (True, {}), "algorithm": ("dfedmdc", {}),
+    "head": ("features.7,head", {}), "augment": (True, {}), "standardize": (True, {}),
+    "schema": ("other.toml", {"schema": "one.toml", "task": "csv"}), "algorithm": ("dfedmdc", {}),
     "algorithm_options": ({"rho": 0.2}, {}), "preset": ("paper-cifar", {}), "seed": (3, {}), "seed_partition": (3, {}),
     "seed_init": (3, {}), "seed_batches": (3, {}), "participation": (0.5, {}), "rounds": (7, {}), "body_lr": (0.2, {}),
     "head_lr": (0.2, {}), "lr_decay": (0.9, {}), "lr_schedule": ("cosine", {}), "momentum": (0.1, {}),
@@ -58,9 +59,18 @@ def task(rank, size, seed, shift=0.0):
 """
 
 
+TABLE = "a,y\n" + "".join(f"{n},{n % 2}\n" for n in range(40))
+SCHEMA = 'format = 1\n[target]\ncolumn = "y"\nclasses = [0, 1]\n[columns.a]\nkind = "number"\nrange = [0, {}]\n'
+
+
 def agreed(tmp_path: Path, **values: Any) -> dict[str, Any]:
     """All that peers compare when they shake hands."""
     (tmp_path / "mine.py").write_text(MINE)
+    if "schema" in values:
+        (tmp_path / "table.csv").write_text(TABLE)
+        (tmp_path / "one.toml").write_text(SCHEMA.format(50))
+        (tmp_path / "other.toml").write_text(SCHEMA.format(60))
+        values |= {"schema": tmp_path / values["schema"], "task_options": {"path": str(tmp_path / "table.csv")}}
     for name, value in values.items():
         if isinstance(value, str) and value.startswith("mine.py"):
             values[name] = str(tmp_path / value)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dpeer.exceptions import TaskError
 from dpeer.training.datasets.pool import Numbers
-from dpeer.training.datasets.sheet import Sheet
+from dpeer.training.schema.sheet import Sheet
 
 
 def check_filled(sheet: Sheet, name: str) -> None:

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from dpeer.exceptions import UnknownName
 from dpeer.training.datasets.cells import class_numbers, numbers
-from dpeer.training.datasets.sheet import Sheet, read_sheet
 from dpeer.training.inputs import FORMAT, Rows, TableInputs
+from dpeer.training.schema.sheet import Sheet, read_sheet
 
 
 @dataclass(frozen=True)

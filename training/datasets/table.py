@@ -1,4 +1,4 @@
-"""A table in a csv file: numbers to learn from, and a column to predict."""
+"""A table in a file: columns to learn from, and a column to predict."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training.datasets.cells import check_filled, finite
 from dpeer.training.datasets.plain import PlainInputs, labels_of, table_of
 from dpeer.training.datasets.pool import Data, Numbers, Pool
-from dpeer.training.datasets.sheet import Sheet, read_sheet
+from dpeer.training.schema.inputs import UnfittedSchema, raw_rows
+from dpeer.training.schema.schema import read_schema
+from dpeer.training.schema.sheet import Sheet, read_sheet
 
 TASK = "csv"
 
@@ -65,6 +67,44 @@ def table(asked: Table) -> Data:
         names={"input columns": columns, "classes": classes},
         found=found,
         unfitted=inputs,
+    )
+
+
+class SchemaTable(NamedTuple):
+    """A file, and the schema that says what its columns are.
+
+    Attributes:
+        path: A csv or parquet file.
+        schema: A schema.toml.
+    """
+
+    path: str
+    schema: str
+
+
+def table_by_schema(asked: SchemaTable) -> Data:
+    """Read a table as a schema says; it is prepared once it is known which rows are for training.
+
+    Raises:
+        TaskError: The file is missing, lacks a column, or has a cell that cannot be read.
+        ConfigurationError: The schema cannot be used.
+    """
+    schema = read_schema(asked.schema)
+    sheet = read_sheet(asked.path)
+    if schema.group is not None and schema.group not in sheet.header:
+        raise UnknownName("column of kind group", schema.group, sheet.header, repr(asked.path))
+    if schema.target.column not in sheet.header:
+        raise UnknownName("target column", schema.target.column, sheet.header, repr(asked.path))
+    raw, targets, remarks = raw_rows(schema, sheet, labels=True)
+    assert targets is not None, "they were asked for"
+    groups = None if schema.group is None else groups_of(sheet, schema.group)
+    return Data(
+        Pool(raw, targets, groups, groups),
+        None,
+        len(schema.target.classes) or None,
+        None if groups is None else "group",
+        names={"classes": schema.target.classes},
+        unfitted=UnfittedSchema(schema, remarks),
     )
 
 

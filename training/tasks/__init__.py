@@ -21,6 +21,7 @@ class BuiltinTask:
         where: ``module:function`` of its ``task(rank, size, seed, *, choices, **options)``.
         partition: How its data are divided where the user does not say.
         hyperparameters: Its own defaults, by field of `Hyperparameters`, where the generic ones do not suit it.
+        standardize: Whether its inputs are scaled by the peer's own training rows where the user does not say.
     """
 
     name: str
@@ -28,6 +29,7 @@ class BuiltinTask:
     where: str
     partition: str = "dirichlet:0.3"
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    standardize: bool = False
 
     def factory(self) -> Callable[..., Task]:
         """Import the task's factory."""
@@ -35,6 +37,9 @@ class BuiltinTask:
         factory: Callable[..., Task] = getattr(importlib.import_module(f"dpeer.training.tasks.{module}"), function)
         return factory
 
+
+_OWN = "files_of_your_own"
+_SCALED: dict[str, Any] = {"standardize": True}
 
 BUILTIN_TASKS: Mapping[str, BuiltinTask] = {
     task.name: task
@@ -50,8 +55,8 @@ BUILTIN_TASKS: Mapping[str, BuiltinTask] = {
         BuiltinTask("mnist", "70,000 handwritten digits (1x28x28)", "published:mnist"),
         BuiltinTask("femnist", "62 characters (1x28x28) by 3,550 writers, from LEAF", "published:femnist", "writer"),
         BuiltinTask("har", "six activities of 30 persons, from a phone's sensors", "published:har", "subject"),
-        BuiltinTask("csv", "your own table: path=FILE, target=COLUMN", "files_of_your_own:csv", "own"),
-        BuiltinTask("image-folder", "your own images: path=DIR/<class>/*", "files_of_your_own:image_folder", "own"),
+        BuiltinTask("csv", "your own table: path=FILE, and --schema or target=COLUMN", f"{_OWN}:csv", "own", **_SCALED),
+        BuiltinTask("image-folder", "your own images: path=DIR/<class>/*", f"{_OWN}:image_folder", "own", **_SCALED),
     )
 }
 """Every built-in task by its name."""

@@ -7,7 +7,7 @@ from typing import Any
 from dpeer.exceptions import TaskError
 from dpeer.training.datasets.image_folder import ImageFolder
 from dpeer.training.datasets.image_folder import image_folder as read_image_folder
-from dpeer.training.datasets.table import Table
+from dpeer.training.datasets.table import SchemaTable, Table, table_by_schema
 from dpeer.training.datasets.table import table as read_table
 from dpeer.training.task import Task
 from dpeer.training.tasks.choices import Choices
@@ -21,14 +21,24 @@ _LARGEST = 1024
 
 def csv(
     rank: int, size: int, seed: int, *, choices: Choices, path: Any = None, target: Any = None, group: Any = None,
-    kind: Any = "classification", classes: Any = None, ignore: Any = (), columns: Any = None,
+    kind: Any = None, classes: Any = None, ignore: Any = (), columns: Any = None,
 ) -> Task:  # fmt: skip
     """A rank's rows of a table; see `Table` for the options, and `options.place` for its path."""
+    where = place("csv", path, rank, size, "FILE.csv (site-{rank}.csv: a file a peer)")
+    if choices.schema is not None:
+        others = {
+            "target": target, "group": group, "kind": kind, "classes": classes, "columns": columns,
+            "ignore": ignore or None,
+        }  # fmt: skip
+        if said := next((name for name, value in others.items() if value is not None), None):
+            raise TaskError(f"task 'csv': the schema {str(choices.schema)!r} says it: leave out --task-option {said}")
+        by_schema = SchemaTable(where, str(choices.schema))
+        return pooled_task(read(table_by_schema, by_schema, seed), rank, size, seed, choices, model="mlp")
     asked = Table(
-        path=place("csv", path, rank, size, "FILE.csv (site-{rank}.csv: a file a peer)"),
-        target=text("csv", "target", target, "COLUMN, the column to predict"),
+        path=where,
+        target=text("csv", "target", target, "COLUMN, the column to predict (or --schema schema.toml)"),
         group=None if group is None else text("csv", "group", group, "COLUMN"),
-        regression=one_of("csv", "kind", kind, _KINDS) == "regression",
+        regression=one_of("csv", "kind", _KINDS[0] if kind is None else kind, _KINDS) == "regression",
         classes=None if classes is None else names("csv", "classes", classes, 2),
         ignore=names("csv", "ignore", ignore),
         columns=None if columns is None else names("csv", "columns", columns, 1),

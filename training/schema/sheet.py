@@ -1,16 +1,16 @@
-"""The cells of a table in a file, as text by column: csv, or parquet where pyarrow is installed."""
+"""The cells of a table in a file, as text by column: csv, or parquet where pyarrow is installed. No torch."""
 
 from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, time
 from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import TaskError
 from dpeer.extras import check_libraries
-from dpeer.training.errors import blame, describe
 
 PARQUET = (".parquet", ".pq")
 _MARKS = ";\t|"
@@ -88,7 +88,7 @@ def _rows(path: str, place: Path, only_commas: bool) -> tuple[list[list[str]], l
     except csv.Error as error:
         raise TaskError(f"{path!r} is no valid csv after row {len(rows)}: {error}") from error
     except OSError as error:
-        raise TaskError(f"{path!r} cannot be read: {describe(error)}") from error
+        raise TaskError(f"{path!r} cannot be read: {error.strerror}") from error
     if len(rows) < 2:
         raise TaskError(f"{path!r} has no rows; expected a header and rows under it")
     if len(rows[0]) == 1 and (other := next((mark for mark in _MARKS if mark in rows[0][0]), None)):
@@ -113,9 +113,11 @@ def _parquet(path: str, place: Path) -> Sheet:
 
     if not place.is_file():
         raise TaskError(f"there is no file {path!r}")
-    with blame(f"{path!r} cannot be read as parquet"):
+    try:
         content = parquet.read_table(place)
         columns = [[_text(value) for value in column.to_pylist()] for column in content.columns]
+    except Exception as error:  # pyarrow raises many kinds
+        raise TaskError(f"{path!r} cannot be read as parquet: {' '.join(str(error).split())[:200]}") from error
     header = tuple(name.strip() for name in content.column_names)
     if not content.num_rows or not header:
         raise TaskError(f"{path!r} has no rows; expected columns with names, and rows")
@@ -127,6 +129,8 @@ def _text(value: Any) -> str:
     """A value as csv files have it; whole numbers that became floats because of gaps are written whole again."""
     if value is None or value != value:
         return ""
+    if isinstance(value, datetime) and value.time() == time(0):
+        return value.date().isoformat()
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:

@@ -1,0 +1,17 @@
+"""`dpeer schema`: say what the columns of a table are, and see whether a table fits."""
+
+from __future__ import annotations
+
+import click
+
+from dpeer.cli.schema.check import check
+from dpeer.cli.schema.init import init
+
+
+@click.group()
+def schema() -> None:
+    """Say what the columns of all sites' tables are, and check a table against it."""
+
+
+schema.add_command(init)
+schema.add_command(check)

@@ -1,0 +1,75 @@
+"""`dpeer schema init`: a proposal of what a table's columns are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich import box
+from rich.table import Table
+
+from dpeer.cli.topology.options import print_table
+from dpeer.exceptions import OutputError
+from dpeer.training.schema.guessing import Guess
+from dpeer.training.schema.proposing import Proposed, as_toml, propose
+from dpeer.training.schema.sheet import read_sheet
+
+
+@click.command(short_help="Propose a schema from a table.")
+@click.argument("file", metavar="FILE.csv|.parquet")
+@click.option("--target", metavar="COLUMN", help="The column to predict.  [default: one named so, or the last]")
+@click.option("--group", metavar="COLUMN", help="The column that says whose a row is, such as a patient's number.")
+@click.option(
+    "--out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("schema.toml"),
+    metavar="FILE",
+    show_default=True,
+    help="Schema to write.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace a schema that is there.")
+def init(file: str, target: str | None, group: str | None, out: Path, overwrite: bool) -> None:
+    """Propose what the columns of FILE are, as a schema.toml to edit and to share.
+
+    One site does this; people of all sites review the file, and then all use the same. It holds no rows, but ranges
+    and values that were computed from them.
+    """
+    if out.exists() and not overwrite:
+        raise OutputError(f"--out {str(out)!r} exists, maybe with somebody's edits: give another --out, or --overwrite")
+    sheet = read_sheet(file)
+    proposed = propose(sheet, target, group)
+    try:
+        out.write_text(as_toml(proposed), encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"--out {str(out)!r} cannot be written: {error.strerror}") from error
+    _show(proposed)
+    click.echo(f"{out}: proposed from {len(sheet)} rows of {file}. Review it before you share it, then")
+    click.echo(f"    dpeer schema check {file} --schema {out}")
+
+
+def _show(proposed: Proposed) -> None:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
+    for title, fold in (("column", False), ("kind", False), ("proposed", True), ("to review", True)):
+        table.add_column(title, overflow="fold", no_wrap=not fold)
+    target = proposed.target
+    rows = {target.said["column"]: target, **proposed.columns}
+    for name, found in rows.items():
+        kind = f"target ({found.said['kind']})" if found is target else found.said["kind"]
+        table.add_row(_safe(name), kind, _safe(_short(found)), _safe(found.remark))
+    print_table(table)
+
+
+def _short(found: Guess) -> str:
+    said = found.said
+    if "classes" in said or "values" in said:
+        return ", ".join(said.get("classes", said.get("values")))
+    if "range" in said:
+        low, high = (f"{end:g}" if isinstance(end, float) else str(end) for end in said["range"])
+        extra = said.get("unit") or said.get("format") or ""
+        return f"{low} to {high} {extra}".strip()
+    return f"{', '.join(said['yes'])} / {', '.join(said['no'])}" if "yes" in said else ""
+
+
+def _safe(text: str) -> str:
+    """Text as it is: brackets in a column's name are no markup."""
+    return text.replace("[", r"\[")

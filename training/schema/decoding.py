@@ -1,0 +1,186 @@
+"""Cells as a schema reads them: one number each, or why they do not fit. No torch."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from enum import IntEnum
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpeer.training.schema.kinds import OTHER, Category, Column, Date, Number, Target, YesNo
+
+_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
+_LARGEST = float(np.finfo(np.float32).max)
+
+
+class Verdict(IntEnum):
+    """How a cell fits its column."""
+
+    FITS = 0
+    GAP = 1
+    """There is no value."""
+    OTHER = 2
+    """A category that the schema does not list."""
+    BEYOND = 3
+    """Outside the plausible range; the value is the range's nearer end."""
+    WRONG = 4
+    """It cannot be read."""
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """A column's cells.
+
+    Attributes:
+        values: A number for each row, shape (rows,), float64: the number itself, days since `Date.since`, 1 or -1 for
+            yes or no, the place in `slots` of a category, the number of a class; NaN where there is none.
+        verdicts: A `Verdict` for each row, shape (rows,).
+    """
+
+    values: NDArray[np.float64]
+    verdicts: NDArray[np.int64]
+
+    def rows(self, *verdicts: Verdict) -> NDArray[np.int64]:
+        """The rows with one of these verdicts."""
+        return np.flatnonzero(np.isin(self.verdicts, verdicts))
+
+    def count(self, verdict: Verdict) -> int:
+        """How many rows have this verdict."""
+        return int((self.verdicts == verdict).sum())
+
+
+Judged = tuple[float, Verdict]
+_NOTHING = math.nan
+
+
+def slots(column: Category) -> tuple[str, ...]:
+    """The inputs of a category: its words sorted, and last what all others become."""
+    return (*sorted({*column.values} - {OTHER}), OTHER)
+
+
+def decode(
+    column: Column | Target, cells: Sequence[str], missing: Sequence[str] = (), *, comma: bool = False
+) -> Decoded:
+    """Read the cells of a column; of a column of text only the gaps are found.
+
+    Args:
+        column: What they must be.
+        cells: The texts, without blanks around them.
+        missing: Words that stand for a gap besides the column's own; an empty cell always is one.
+        comma: Whether a comma may stand for the point in numbers.
+    """
+    gaps = {"", *missing, *(column.missing if isinstance(column, Column) else ())}
+    judge = _judge(column, comma)
+    known: dict[str, Judged] = {}
+    for cell in cells:
+        if cell not in known:
+            known[cell] = (_NOTHING, Verdict.GAP) if cell in gaps else judge(cell)
+    values = np.fromiter((known[cell][0] for cell in cells), np.float64, len(cells))
+    verdicts = np.fromiter((known[cell][1] for cell in cells), np.int64, len(cells))
+    return Decoded(values, verdicts)
+
+
+def _judge(column: Column | Target, comma: bool) -> Callable[[str], Judged]:
+    match column:
+        case Number() | Target(kind="regression"):
+            return partial(_number, column.range, comma)
+        case Date():
+            return partial(_date, column)
+        case Category():
+            words = slots(column)
+            return partial(_word, {word: float(place) for place, word in enumerate(words)}, float(len(words) - 1))
+        case YesNo():
+            return partial(_yes_no, column)
+        case Target():
+            return partial(_word, {word: float(place) for place, word in enumerate(column.classes)}, None)
+        case _:
+            return lambda cell: (0.0, Verdict.FITS)
+
+
+def as_number(cell: str, comma: bool = False) -> float | None:
+    """The finite number that a cell is; None if it is none, or one that float32 does not have."""
+    if comma and _COMMA.fullmatch(cell):
+        cell = cell.replace(",", ".")
+    try:
+        value = float(cell)
+    except ValueError:
+        return None
+    return value if abs(value) <= _LARGEST and "_" not in cell else None
+
+
+def _within(value: float, ends: tuple[float, float] | None) -> Judged:
+    if ends is None or ends[0] <= value <= ends[1]:
+        return value, Verdict.FITS
+    return min(max(value, ends[0]), ends[1]), Verdict.BEYOND
+
+
+def _number(ends: tuple[float, float] | None, comma: bool, cell: str) -> Judged:
+    value = as_number(cell, comma)
+    return (_NOTHING, Verdict.WRONG) if value is None else _within(value, ends)
+
+
+def as_time(cell: str, formats: Sequence[str]) -> datetime | None:
+    """The point in time that a cell is, in the first format that fits, without a time zone; None if none fits."""
+    for one in formats:
+        try:
+            found = datetime.strptime(cell, one)
+        except ValueError:
+            continue
+        return found if found.tzinfo is None else found.astimezone(UTC).replace(tzinfo=None)
+    return None
+
+
+def days(moment: date, since: date) -> float:
+    """Days from one day to another, or to a point in time."""
+    if isinstance(moment, datetime):
+        return (moment - datetime(since.year, since.month, since.day)).total_seconds() / 86400
+    return float((moment - since).days)
+
+
+def range_of(column: Any) -> tuple[float, float] | None:
+    """The range of a column of numbers or dates in the unit of `Decoded.values`."""
+    if isinstance(column, Date):
+        ends = column.range
+        # The last day is plausible until it ends.
+        return None if ends is None else (days(ends[0], column.since), days(ends[1], column.since) + 1)
+    found: tuple[float, float] | None = column.range
+    return found
+
+
+def filling_of(column: Any) -> float | None:
+    """What a gap in a column of numbers or dates counts as, if the schema says it, in the unit of `Decoded.values`."""
+    if isinstance(column, Date):
+        return None if column.filling is None else days(column.filling, column.since)
+    found: float | None = column.filling
+    return found
+
+
+def _date(column: Date, cell: str) -> Judged:
+    moment = as_time(cell, column.format)
+    return (_NOTHING, Verdict.WRONG) if moment is None else _within(days(moment, column.since), range_of(column))
+
+
+def _word(places: dict[str, float], other: float | None, cell: str) -> Judged:
+    """A category or a class; a code that is a number may be written in another way, such as 1.0 for 1."""
+    found = places.get(cell)
+    if found is None and (value := as_number(cell)) is not None:
+        found = next((place for word, place in places.items() if as_number(word) == value), None)
+    if found is not None:
+        return found, Verdict.FITS
+    return (_NOTHING, Verdict.WRONG) if other is None else (other, Verdict.OTHER)
+
+
+def _yes_no(column: YesNo, cell: str) -> Judged:
+    for words, value in ((column.yes, 1.0), (column.no, -1.0)):
+        places = {word.casefold(): value for word in words}
+        found, verdict = _word(places, None, cell.casefold())
+        if verdict is Verdict.FITS:
+            return found, verdict
+    return _NOTHING, Verdict.WRONG
