@@ -15,10 +15,10 @@ from dpeer.training.task import Task
 
 def class_names(task: Task) -> tuple[str, ...]:
     """The classes by number, where the task names them."""
-    return tuple(task.names.get("classes", ()))
+    return tuple(task.names.get("classes", ())) or (task.reading.classes if task.reading else ())
 
 
-def _input_shape(task: Task) -> list[int] | None:
+def input_shape(task: Task) -> list[int] | None:
     """The shape of one input; None where an input is not one tensor."""
     if task.collate is not None:
         return None
@@ -26,18 +26,19 @@ def _input_shape(task: Task) -> list[int] | None:
     return list(first.shape) if isinstance(first, torch.Tensor) else None
 
 
-def about(task: Task, measured_on: str, figures: Figures | None) -> dict[str, Any]:
+def about(task: Task, shape: list[int] | None, measured_on: str, figures: Figures | None) -> dict[str, Any]:
     """The card's entries that follow from the task, as JSON values.
 
     Args:
         task: The task.
+        shape: The shape of one input; None where that is not one tensor.
         measured_on: Which of the task's data the figures are of.
         figures: The figures of the model that predicts.
     """
     reading = task.reading
     return {
         "model": None if task.built is None else dict(task.built),
-        "input_shape": _input_shape(task),
+        "input_shape": shape,
         "head": list(task.head),
         "target": None if reading is None else reading.target,
         "columns": list(reading.columns if reading else task.names.get("input columns", ())) or None,

@@ -63,7 +63,7 @@ def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> E
     return Evaluation(accuracy=values.get("accuracy"), test_loss=mean, metrics=values)
 
 
-def predictions(model: nn.Module, data: Batches) -> tuple[Any, Any] | None:
+def predictions(model: nn.Module, data: Batches) -> tuple[Tensor, Tensor] | None:
     """All outputs and targets, on the host; None where they are not one tensor each, with a row for each sample.
 
     Raises:

@@ -12,7 +12,7 @@ import torch
 from dpeer.exceptions import AlgorithmError, TaskError
 from dpeer.privacy import Protection, Unprotected
 from dpeer.training import payload, store
-from dpeer.training.about import about, class_names
+from dpeer.training.about import about, class_names, input_shape
 from dpeer.training.algorithms import Algorithm, find_algorithm
 from dpeer.training.algorithms.own import blamed, extras_of, is_built_in, new_algorithm
 from dpeer.training.checkpoints import Checkpoints
@@ -291,8 +291,9 @@ class TorchLearner(Description):
         """
         task, selection = self._trainer.task, self._selection
         with self._calling(Purpose.EVALUATE, self._trainer.number), self._kept(), self._predicting():
-            figures = selection.measure(class_names(task))
-        return about(task, selection.measured_on, figures)
+            found, shape = selection.predictions(), input_shape(task)
+        # Outside, for it imports libraries, of which some draw random numbers when they are imported.
+        return about(task, shape, selection.measured_on, selection.figures(found, class_names(task)))
 
     @contextmanager
     def _kept(self) -> Iterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from dpeer.training.batches import Batches
@@ -62,16 +63,21 @@ class ModelSelection:
         """
         return evaluate(self._model, self._test, self._loss, self._metrics)
 
-    def measure(self, classes: tuple[str, ...]) -> Figures | None:
-        """The full set of figures on the data that `test` measures on; None where there is none for such a task.
-
-        Args:
-            classes: The classes' names by number.
+    def predictions(self) -> tuple[Tensor, Tensor] | None:
+        """Outputs and targets of the data that `test` measures on; None where they are not one tensor each.
 
         Raises:
             TaskError: The task's model or data raised.
         """
-        found = predictions(self._model, self._test)
+        return predictions(self._model, self._test)
+
+    def figures(self, found: tuple[Tensor, Tensor] | None, classes: tuple[str, ...]) -> Figures | None:
+        """The full set of figures of these `predictions`; None where there is none for such a task.
+
+        Args:
+            found: What `predictions` gave.
+            classes: The classes' names by number.
+        """
         return None if found is None else measure(*found, classes, values=self._values)
 
     def is_best(self, number: int) -> bool:

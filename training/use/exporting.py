@@ -6,7 +6,7 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -73,7 +73,8 @@ def export(model: TrainedModel, path: Path, form: Format) -> dict[str, Any]:
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:
         raise TaskError(f"the model cannot be written as {form}: {describe(error)}") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
     return usage
 
 
@@ -121,7 +122,9 @@ def _quietly() -> Iterator[None]:
 
 def _write_torchscript(whole: nn.Module, sample: Tensor, path: Path, usage: Mapping[str, Any]) -> None:
     with torch.no_grad():
-        traced: Any = torch.jit.trace(whole, sample, check_trace=False)  # `_check` does, with other numbers of rows
+        traced: Any = torch.jit.trace(  # type: ignore[no-untyped-call]
+            whole, sample, check_trace=False
+        )  # `_check` does, with other numbers of rows
     torch.jit.save(traced, str(path), _extra_files={"dpeer.json": json.dumps(usage)})
 
 

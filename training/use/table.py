@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from dpeer.exceptions import OutputError
@@ -27,7 +28,8 @@ def write_predictions(found: Predictions, path: Path) -> None:
             writer.writerows(zip(*columns, strict=True))
         part.replace(path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
         raise OutputError(f"--output {str(path)!r} cannot be written: {error.strerror}") from error
 
 
