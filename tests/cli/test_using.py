@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -113,6 +114,18 @@ def test_a_model_is_exported(trained: Path, dpeer: Command) -> None:
     ]
     assert ended.out.splitlines()[-1] == "outputs: probabilities of the classes no, yes"
     assert Path("model.pt").stat().st_size > 1000
+
+
+def test_the_program_of_the_page_about_models_runs(
+    trained: Path, in_tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    Path("dpeer-run").symlink_to(trained)
+    table(Path("new.csv"), slice(150, 200), ("pulse", "patient", "age", "weight"))
+    table(Path("labelled.csv"), slice(150, 200))
+    exec(program, {})
+    assert len(capsys.readouterr().out.splitlines()) >= 3
 
 
 def test_a_page_about_a_model(trained: Path, dpeer: Command) -> None:

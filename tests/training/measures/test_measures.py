@@ -160,8 +160,13 @@ def test_the_bootstrap_is_the_one_that_scipy_has() -> None:
 
 def test_rows_are_drawn_again_within_each_class() -> None:
     strata = np.array([0, 2, 0, 0, 2, 1])
-    seen = []
-    bootstrap(lambda weights: seen.append(weights) or {}, 6, strata)
+    seen: list[Any] = []
+
+    def note(weights: Any) -> dict[str, Any]:
+        seen.append(weights)
+        return {}
+
+    bootstrap(note, 6, strata)
     weights = np.concatenate(seen)
     for one, count in ((0, 3), (1, 1), (2, 2)):
         assert (weights[:, strata == one].sum(axis=1) == count).all()
