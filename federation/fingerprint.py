@@ -83,14 +83,17 @@ def named(task: Task, shares: str) -> dict[str, Any]:
     """Hashes of names that must mean the same to peers with files of their own: hashes, since names may be private.
 
     Each name has one, and one of what it means, so that a difference can be told by the names of one's own. With a
-    schema these are all its columns, with their definitions; without one the columns, and the classes with their
-    numbers. A peer without a schema that keeps a head of its own may number its classes as it likes.
+    schema these are all its columns, with their definitions; without one the columns and the classes. A peer without a
+    schema that keeps a head of its own may number its classes as it likes.
 
     Args:
         task: The peer's.
         shares: The part of the model that the algorithm sends.
     """
-    return {field: None if names is None else _hashes(names) for field, names in _meanings(task, shares).items()}
+    said = {field: None if names is None else _hashes(names) for field, names in _meanings(task, shares).items()}
+    if "classes" in said:
+        said["order of the classes"] = _hash(json.dumps(task.names["classes"]))
+    return said
 
 
 def own_names(task: Task, shares: str) -> dict[str, dict[str, str]]:
@@ -107,13 +110,12 @@ def _meanings(task: Task, shares: str) -> dict[str, Mapping[str, str] | None]:
         return {}
     if task.reading is not None and task.reading.definitions is not None:
         return {"schema": task.reading.definitions}
-    wanted = ("input columns", "classes") if shares == "model" else ("input columns",)
-    found = {
-        name: {one: str(place) for place, one in enumerate(task.names[name])} for name in wanted if name in task.names
-    }
-    # Columns are sorted, so that one more would move all others.
-    columns = {"input columns": dict.fromkeys(found["input columns"], "")} if "input columns" in found else {}
-    return {**({} if task.reading is None else {"schema": None}), **found, **columns}
+    found: dict[str, Mapping[str, str] | None] = {} if task.reading is None else {"schema": None}
+    if "input columns" in task.names:  # they are sorted: their order follows from their names
+        found["input columns"] = dict.fromkeys(task.names["input columns"], "")
+    if "classes" in task.names and shares == "model":
+        found["classes"] = dict.fromkeys(task.names["classes"], "")
+    return found
 
 
 def _hashes(names: Mapping[str, str]) -> Any:

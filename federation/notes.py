@@ -43,6 +43,11 @@ def notes(task: Task, learner: TorchLearner, settings: Settings, said: Collectio
         lines.append(_participation(settings, learner))
     if task.names.get("input columns") and not settings.standardize and (largest := _largest(task)) > _LARGE:
         lines.append(f"inputs go up to {largest:g}: training may diverge; --standardize scales every column")
+    if task.reading is not None and not task.reading.classes and (largest := _largest_target(task)) > _LARGE:
+        lines.append(
+            f"{task.reading.target} goes up to {largest:g}: training may diverge; give it in a larger unit, or lower "
+            "the learning rates"
+        )
     lines += task.reading.remarks if task.reading is not None else ()
     if not learner.shares:
         lines.append("nothing leaves this peer: it trains alone")
@@ -85,6 +90,10 @@ def _computing(learner: TorchLearner) -> list[str]:
 
 def _largest(task: Task) -> float:
     return float(task.train.tensors[0].abs().max())
+
+
+def _largest_target(task: Task) -> float:
+    return float(task.train.tensors[1].abs().max())
 
 
 def _value(name: str, settings: Settings) -> str:

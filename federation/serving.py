@@ -99,8 +99,8 @@ async def serve(
         parts = await worker.run(assemble, settings, rank, resume=resume, new_data=new_data)
         forget()
         freeze_heap()
-        save_partition(out, parts.indices, resume=resume)
         save_preparation(out, parts.preparation, resume=resume)
+        save_partition(out, parts.indices, resume=resume)
         for note in parts.notes:
             log.info("%s", note)
         report({"kind": "notes", "notes": parts.notes})

@@ -95,6 +95,7 @@ class Simulation:
             disk.shutdown(wait=True, cancel_futures=True)
             for log in logs:
                 close_logger(log)
+            forget()  # files that could not be used are read anew when they have been mended
             resources.close()
 
     def stop(self) -> None:
@@ -109,8 +110,8 @@ class Simulation:
 
     async def _peer(self, own: Settings, rank: int, network: Network, worker: Worker, log: Any) -> Peer:
         parts = await _blaming(rank, worker.run(assemble, own, rank, resume=self._resume, new_data=self._new_data))
-        save_partition(rank_folder(own.out, rank), parts.indices, resume=self._resume)
         save_preparation(rank_folder(own.out, rank), parts.preparation, resume=self._resume)
+        save_partition(rank_folder(own.out, rank), parts.indices, resume=self._resume)
         for note in parts.notes:
             log.info("%s", note)
         if rank == 0:

@@ -15,7 +15,8 @@ Names = Mapping[str, Mapping[str, str]]
 _ADVICE = {
     "schema": "use the same schema.toml on both",
     "input columns": "call the columns alike on both, or say with columns= which are inputs",
-    "classes": "give classes= on both, in the same order",
+    "classes": "name all classes on both with classes=",
+    "order of the classes": "give classes= in the same order on both",
 }
 """By field, what to do where peers differ in it."""
 

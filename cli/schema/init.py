@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from dpeer.cli.topology.options import print_table
@@ -13,6 +14,9 @@ from dpeer.exceptions import OutputError
 from dpeer.training.schema.guessing import Guess
 from dpeer.training.schema.proposing import Proposed, as_toml, propose
 from dpeer.training.schema.sheet import read_sheet
+
+_SHOWN = 8
+"""Words of a column that are shown; the file has all."""
 
 
 @click.command(short_help="Propose a schema from a table.")
@@ -49,27 +53,27 @@ def init(file: str, target: str | None, group: str | None, out: Path, overwrite:
 
 def _show(proposed: Proposed) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
-    for title, fold in (("column", False), ("kind", False), ("proposed", True), ("to review", True)):
-        table.add_column(title, overflow="fold", no_wrap=not fold)
+    for title in ("column", "kind", "proposed"):
+        table.add_column(title, overflow="fold")
     target = proposed.target
     rows = {target.said["column"]: target, **proposed.columns}
     for name, found in rows.items():
-        kind = f"target ({found.said['kind']})" if found is target else found.said["kind"]
-        table.add_row(_safe(name), kind, _safe(_short(found)), _safe(found.remark))
+        kind = f"target, {found.said['kind']}" if found is target else found.said["kind"]
+        table.add_row(escape(name), kind, escape(_short(found)))
     print_table(table)
+    click.echo("")
+    for name, found in rows.items():
+        if found.remark:
+            click.echo(f"{name}: {found.remark}")
 
 
 def _short(found: Guess) -> str:
     said = found.said
-    if "classes" in said or "values" in said:
-        return ", ".join(said.get("classes", said.get("values")))
+    words = said.get("classes") or said.get("values")
+    if words:
+        return ", ".join(words[:_SHOWN]) + (f", ... ({len(words)})" if len(words) > _SHOWN else "")
     if "range" in said:
         low, high = (f"{end:g}" if isinstance(end, float) else str(end) for end in said["range"])
         extra = said.get("unit") or said.get("format") or ""
         return f"{low} to {high} {extra}".strip()
     return f"{', '.join(said['yes'])} / {', '.join(said['no'])}" if "yes" in said else ""
-
-
-def _safe(text: str) -> str:
-    """Text as it is: brackets in a column's name are no markup."""
-    return text.replace("[", r"\[")

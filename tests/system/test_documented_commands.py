@@ -175,6 +175,7 @@ DEMO = (
 )
 HAR = "dpeer compare examples/experiments/privacy-har.toml --task-option data=FILE.npz --out har"
 CIFAR = "dpeer compare examples/experiments/privacy-cifar10.toml --task-option data=DIR --out cifar"
+PROPOSE = "dpeer schema init visits.csv --target outcome"
 FIRST_RUN = "dpeer simulate --size 100 --partition iid"
 DRAWN_ROWS = ",".join(
     row + noise
@@ -203,14 +204,20 @@ FAST = {
 }
 
 SLOW = {
+    PROPOSE: Small(data=(visits,)),
     DEMO: Small(f"{TRAINS} --size 2"),
     "dpeer report dpeer-demo": Small(after=(DEMO,)),
     "dpeer report dpeer-run": Small(after=(FIRST_RUN,)),
     "dpeer report DIR": Small(after=(FIRST_RUN, "dpeer report dpeer-run"), put=("DIR", "dpeer-run")),
     "dpeer start --rank 0": Small(f"{TRAINS} --size 2 --base-port PORT"),
     "dpeer start --rank 2 --task-option path=visits.csv --task-option target=outcome": Small(TRAINS, (visits, hosts)),
-    "dpeer start --rank 3 --task csv --task-option path=/data/visits.csv --task-option target=outcome "
-    "--standardize": Small(f"{TRAINS} --size 4 --base-port PORT", (visits,), put=("/data/", "")),
+    "dpeer start --rank 3 --task csv --task-option path=/data/visits.csv --task-option target=outcome": Small(
+        f"{TRAINS} --size 4 --base-port PORT", (visits,), put=("/data/", "")
+    ),
+    "dpeer schema check visits.csv --schema schema.toml": Small(after=(PROPOSE,)),
+    "dpeer start --rank 3 --task csv --task-option path=visits.csv --schema schema.toml": Small(
+        f"{TRAINS} --size 4 --base-port PORT", after=(PROPOSE,)
+    ),
     "dpeer start --topology ring --rank 3 --privacy client --target-epsilon 10": Small(
         f"{TRAINS} --size 4 --base-port PORT"
     ),

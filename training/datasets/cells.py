@@ -79,3 +79,13 @@ def class_numbers(sheet: Sheet, name: str, classes: tuple[str, ...]) -> Numbers:
                 f"{sheet.path!r}, row {place}, column {name!r}: {cell!r} is none of the classes {', '.join(classes)}"
             )
     return np.array([places[cell] for cell in cells], np.int64)
+
+
+def groups_of(sheet: Sheet, name: str) -> Numbers:
+    """Which rows belong together, by a number each, shape (rows,).
+
+    Raises:
+        TaskError: A cell is empty.
+    """
+    check_filled(sheet, name)
+    return np.unique(np.array(sheet.cells[name]), return_inverse=True)[1].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Pictures in a folder for each class."""
+"""Pictures in a folder for each class, or in one folder with a table of their labels."""
 
 from __future__ import annotations
 
@@ -8,19 +8,24 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from dpeer.exceptions import TaskError
+from dpeer.exceptions import TaskError, UnknownName
+from dpeer.training.datasets.cells import check_filled, class_numbers
 from dpeer.training.datasets.images import read_images
 from dpeer.training.datasets.pool import Data, Pool
+from dpeer.training.schema.sheet import Sheet, read_sheet
 
 TASK = "image-folder"
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
+LABELS = "labels.csv"
+"""Beside the images of a folder: their files, labels and maybe groups."""
 
 
 class ImageFolder(NamedTuple):
     """A folder of images, and how they are read.
 
     Attributes:
-        path: A folder with one folder for each class, or with ``train`` and ``test`` that have those.
+        path: A folder with one folder for each class, or with a table ``labels.csv`` of its images, or with ``train``
+            and ``test`` that have either.
         side: Height and width of every image after reading.
         channels: 3 for RGB, 1 for grey.
         classes: The classes' names in the order of their numbers; those of the folders, sorted, if None.
@@ -46,28 +51,32 @@ def image_folder(asked: ImageFolder) -> Data:
     train, test = (path / name if (path / name).is_dir() else None for name in ("train", "test"))
     if test is not None and train is None:
         raise TaskError(f"task {TASK!r}: there is {test}, but no folder train beside it")
-    classes = asked.classes or tuple(sorted(_inside(train or path)))
+    classes = asked.classes or _classes(train or path)
     if len(classes) < 2:
         raise TaskError(
             f"task {TASK!r}: expected a folder for each of two classes or more in {train or path}; "
             f"there is {classes[0] if classes else 'none'}"
         )
+    known: dict[str, int] = {}  # a group has one number in both pools
+    pool = _pool(train or path, classes, asked, known)
+    other = None if test is None else _pool(test, classes, asked, known)
     return Data(
-        _pool(train or path, classes, asked),
-        None if test is None else _pool(test, classes, asked),
+        pool,
+        other,
         len(classes),
+        None if pool.groups is None else "group",
         names={"classes": classes},
         found={} if asked.classes else {"classes": classes},
     )
 
 
-def _inside(where: Path) -> list[str]:
-    """The names of folders in a folder, but for hidden ones."""
-    return [path.name for path in where.iterdir() if path.is_dir() and not path.name.startswith(".")]
+def labelled_images(where: Path, classes: tuple[str, ...], asked: ImageFolder) -> Pool:
+    """The images of one pool with their classes, as training images are read.
 
-
-def _pool(where: Path, classes: tuple[str, ...], asked: ImageFolder) -> Pool:
-    return labelled_images(where, classes, asked)[0]
+    Raises:
+        TaskError: There is a folder or a label of no class, or no image, or one is damaged.
+    """
+    return _pool(where, classes, asked, {})
 
 
 def all_images(where: Path) -> list[Path]:
@@ -76,12 +85,51 @@ def all_images(where: Path) -> list[Path]:
     return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(where).parts))
 
 
-def labelled_images(where: Path, classes: tuple[str, ...], asked: ImageFolder) -> tuple[Pool, list[Path]]:
-    """The images in a folder that has a folder for each class, and their files.
+def _inside(where: Path) -> list[str]:
+    """The names of folders in a folder, but for hidden ones."""
+    return [path.name for path in where.iterdir() if path.is_dir() and not path.name.startswith(".")]
+
+
+def _classes(where: Path) -> tuple[str, ...]:
+    """The classes that a folder's table or its folders name, sorted."""
+    if not (where / LABELS).is_file():
+        return tuple(sorted(_inside(where)))
+    return tuple(sorted({*_table(where).cells["label"]} - {""}))
+
+
+def _table(where: Path) -> Sheet:
+    """The table of a folder's images.
 
     Raises:
-        TaskError: There is a folder of no class, or no image, or one is damaged.
+        TaskError: It cannot be read.
+        UnknownName: It lacks the column ``file`` or ``label``.
     """
+    sheet = read_sheet(str(where / LABELS))
+    for name in ("file", "label"):
+        if name not in sheet.header:
+            raise UnknownName("column", name, sheet.header, f"{sheet.path!r}, which needs file and label")
+    return sheet
+
+
+def _labelled(where: Path, classes: tuple[str, ...], asked: ImageFolder, known: dict[str, int]) -> Pool:
+    """The images that a table names, with their labels, and with their groups where it has the column ``group``."""
+    sheet = _table(where)
+    labels = class_numbers(sheet, "label", classes)
+    paths = [where / name for name in sheet.cells["file"]]
+    for path, place in zip(paths, sheet.places, strict=True):
+        if not path.is_file():
+            raise TaskError(f"task {TASK!r}: {sheet.path!r}, row {place}: there is no image {str(path)!r}")
+    groups = None
+    if "group" in sheet.header:
+        check_filled(sheet, "group")
+        groups = np.array([known.setdefault(name, len(known)) for name in sheet.cells["group"]], np.int64)
+    inputs = read_images(TASK, paths, asked.channels, asked.side, resize=True)
+    return Pool(inputs, torch.from_numpy(labels), groups, groups)
+
+
+def _pool(where: Path, classes: tuple[str, ...], asked: ImageFolder, known: dict[str, int]) -> Pool:
+    if (where / LABELS).is_file():
+        return _labelled(where, classes, asked, known)
     if strange := sorted(set(_inside(where)) - set(classes)):
         raise TaskError(f"task {TASK!r}: the folder {where / strange[0]} is none of the classes {', '.join(classes)}")
     labelled = [(path, number) for number, name in enumerate(classes) for path in _images(where / name)]
@@ -90,8 +138,7 @@ def labelled_images(where: Path, classes: tuple[str, ...], asked: ImageFolder) -
             f"task {TASK!r}: expected images ({', '.join(ENDINGS)}) in {where / classes[0]}; there are none"
         )
     inputs = read_images(TASK, [path for path, _ in labelled], asked.channels, asked.side, resize=True)
-    pool = Pool(inputs, torch.from_numpy(np.array([number for _, number in labelled], np.int64)))
-    return pool, [path for path, _ in labelled]
+    return Pool(inputs, torch.from_numpy(np.array([number for _, number in labelled], np.int64)))
 
 
 def _images(where: Path) -> list[Path]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
 from dpeer.exceptions import TaskError, UnknownName
-from dpeer.training.datasets.cells import check_filled, finite
+from dpeer.training.datasets.cells import check_filled, finite, groups_of
 from dpeer.training.datasets.plain import PlainInputs, labels_of, table_of
-from dpeer.training.datasets.pool import Data, Numbers, Pool
+from dpeer.training.datasets.pool import Data, Pool
 from dpeer.training.schema.inputs import UnfittedSchema, raw_rows
 from dpeer.training.schema.schema import read_schema
 from dpeer.training.schema.sheet import Sheet, read_sheet
@@ -106,16 +105,6 @@ def table_by_schema(asked: SchemaTable) -> Data:
         names={"classes": schema.target.classes},
         unfitted=UnfittedSchema(schema, remarks),
     )
-
-
-def groups_of(sheet: Sheet, name: str) -> Numbers:
-    """Which rows belong together, by a number each, shape (rows,).
-
-    Raises:
-        TaskError: A cell is empty.
-    """
-    check_filled(sheet, name)
-    return np.unique(np.array(sheet.cells[name]), return_inverse=True)[1].astype(np.int64)
 
 
 def _columns(asked: Table, header: Sequence[str]) -> tuple[str, ...]:

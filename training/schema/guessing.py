@@ -97,22 +97,22 @@ def _number(name: str, counts: Mapping[str, int], numbers: Mapping[str, float]) 
         low, high = said["range"]
         return Guess(
             {"kind": "category", "values": [f"{value:g}" for value in values]},
-            "whole numbers, few of them: if they are codes, do they mean the same at all sites? If they count or measure "
+            "few whole numbers: if they are codes, do they mean the same at all sites? If they count or measure "
             f'something, write kind = "number" and range = [{low:g}, {high:g}] in place of values',
         )
     return Guess(said, "" if said["unit"] else "in which unit?")
 
 
 def outward(low: float, high: float) -> list[float]:
-    """A range around numbers: rounded outward to one digit of their spread, and beyond the numbers themselves.
+    """A range around numbers: rounded outward to one digit of their spread, and one step wider on each side.
 
     A range of numbers that are not negative does not go below 0.
     """
     spread = high - low or max(abs(high), 1.0)
     step = 10.0 ** math.floor(math.log10(spread))
     digits = max(0, -math.floor(math.log10(step)))
-    first = round((math.ceil(low / step) - 1) * step, digits)
-    last = round((math.floor(high / step) + 1) * step, digits)
+    first = round((math.floor(low / step) - 1) * step, digits)
+    last = round((math.ceil(high / step) + 1) * step, digits)
     return [max(first, 0.0) if low >= 0 else first, last]
 
 
@@ -138,6 +138,9 @@ def _words(name: str, counts: Mapping[str, int], numbers: Sequence[float]) -> Gu
             {"kind": "number", "unit": unit_of(name), "range": outward(min(numbers), max(numbers))},
             f"some cells are no numbers ({strange}): words for a gap go into missing = [...]",
         )
+    spoken = sum(count for word, count in counts.items() if " " in word) > rows / 2
+    if spoken and FEW < distinct <= rows / 2:
+        return Guess({"kind": "text"}, f"{distinct} different texts: parts of their words become inputs")
     common = sorted(word for word, count in counts.items() if count >= RARE)
     if distinct <= LISTED and sum(counts[word] for word in common) > rows / 2:
         left = distinct - len(common)
@@ -148,4 +151,4 @@ def _words(name: str, counts: Mapping[str, int], numbers: Sequence[float]) -> Gu
             {"kind": "ignore"},
             'nearly every row has another text: a name, an identifier? If it is a few words, write kind = "text"',
         )
-    return Guess({"kind": "text"}, f"{distinct} different texts, of which parts of words become inputs")
+    return Guess({"kind": "text"}, f"{distinct} different texts: parts of their words become inputs")

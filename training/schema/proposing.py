@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -120,7 +121,7 @@ def as_toml(proposed: Proposed) -> str:
 
 
 def _keys(found: Guess) -> list[str]:
-    remark = [f"# {_plain(found.remark)}"] if found.remark else []
+    remark = textwrap.wrap(_plain(found.remark), 116, initial_indent="# ", subsequent_indent="# ")
     return [*remark, *(f"{key} = {_toml(value)}" for key, value in found.said.items())]
 
 

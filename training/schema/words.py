@@ -11,7 +11,7 @@ YES = (
 """Yes in several languages, without capitals."""
 
 NO = (
-    "no", "n", "false", "f", "nein", "non", "não", "nao", "nu", "nie", "ne", "nem", "nej", "nee", "ei", "hayır",
+    "no", "n", "false", "f", "nein", "non", "não", "nao", "nu", "nie", "ne", "nem", "nej", "nee", "ei", "hayır",  # noqa: RUF001
     "negative", "neg", "absent",
 )  # fmt: skip
 """No in several languages, without capitals."""

@@ -122,15 +122,15 @@ def _quietly() -> Iterator[None]:
 
 def _write_torchscript(whole: nn.Module, sample: Tensor, path: Path, usage: Mapping[str, Any]) -> None:
     with torch.no_grad():
-        traced: Any = torch.jit.trace(  # type: ignore[no-untyped-call]
-            whole, sample, check_trace=False
-        )  # `_check` does, with other numbers of rows
+        # Without its check: `_check` does that, with other numbers of rows.
+        traced: Any = torch.jit.trace(whole, sample, check_trace=False)  # type: ignore[no-untyped-call]
     torch.jit.save(traced, str(path), _extra_files={"dpeer.json": json.dumps(usage)})
 
 
 def _read_torchscript(path: Path, inputs: Tensor) -> Tensor:
     with torch.no_grad():
-        found: Tensor = torch.jit.load(str(path), map_location="cpu")(inputs)
+        script = torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
+        found: Tensor = script(inputs)
     return found
 
 

@@ -85,19 +85,22 @@ def _rows(reading: TableInputs, path: Path, labels: bool) -> NewData:
 
 
 def _images(card: Mapping[str, Any], path: Path, labels: bool) -> NewData:
-    channels, side, _ = card["model"]["shape"]
+    channels, side, _ = card["input_shape"]
     if labels:
         classes = tuple(card.get("classes") or map(str, range(card["model"]["outputs"])))
-        pool, paths = labelled_images(path, classes, ImageFolder(str(path), side, channels, classes))
-    else:
-        paths = all_images(path)
-        if not paths:
-            raise TaskError(f"{str(path)!r} has no images")
-        inputs = read_images("image-folder", paths, channels, side, resize=True)
-        pool = Pool(inputs, torch.zeros(len(inputs), dtype=torch.int64))
-    inputs, targets = pool.rows(np.arange(len(pool)))
-    names = tuple(str(one.relative_to(path)) for one in paths)
-    return NewData(inputs, targets if labels else None, {"file": names})
+        pool = labelled_images(path, classes, ImageFolder(str(path), side, channels, classes))
+        inputs, targets = pool.rows(np.arange(len(pool)))
+        return NewData(inputs, targets)
+    paths = all_images(path)
+    if not paths:
+        raise TaskError(f"{str(path)!r} has no images")
+    images = read_images("image-folder", paths, channels, side, resize=True)
+    return NewData(_scaled(images), None, {"file": tuple(str(one.relative_to(path)) for one in paths)})
+
+
+def _scaled(images: Tensor) -> Tensor:
+    """Bytes of images as the model gets them."""
+    return Pool(images, torch.zeros(len(images), dtype=torch.int64)).rows(np.arange(len(images)))[0]
 
 
 def _arrays(card: Mapping[str, Any], path: Path, labels: bool) -> NewData:
@@ -143,7 +146,7 @@ def as_inputs(card: Mapping[str, Any], given: Any, where: str) -> Tensor:
         wanted = "rows, ..." if shape is None else ", ".join(map(str, ["rows", *shape]))
         raise TaskError(f"{where}: the shape is {tuple(found.shape)}; expected ({wanted})")
     if found.dtype == torch.uint8 and (card.get("model") or {}).get("pixels"):
-        return Pool(found, torch.zeros(len(found), dtype=torch.int64)).rows(np.arange(len(found)))[0]
+        return _scaled(found)
     if not card.get("model"):  # a model of one's own may want whole numbers
         return found.float() if found.dtype == torch.float64 else found
     if found.is_complex() or found.dtype == torch.bool:

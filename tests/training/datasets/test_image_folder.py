@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpeer.exceptions import TaskError
+from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training import Choices, forget, load_task
 from dpeer.training.datasets.image_folder import ImageFolder, image_folder
 
@@ -51,6 +51,57 @@ def test_train_and_test_are_kept(tmp_path: Path) -> None:
     assert data.test.targets.tolist() == [1] * 5 + [2] * 5
     task = load_task("image-folder", 0, 2, 0, {"path": str(tmp_path), "image_size": 8, "channels": 1})
     assert (len(task.train), len(task.test)) == (60, 10)
+
+
+def labelled(folder: Path, patients: str = "abcdefghij", *, prefix: str = "") -> Path:
+    """Two images of each patient in one folder, cats and dogs in turn, and their table in another order."""
+    lines = []
+    for number, patient in enumerate([*patients, *patients]):
+        name = ("cat", "dog")[number % 2]
+        save(folder / "scans" / f"{number}.png", COLOURS[name])
+        lines.append(f"{prefix}{patient},{name},scans/{number}.png,whatever")
+    (folder / "labels.csv").write_text("\n".join(["group,label,file,note", *lines[::-1]]) + "\n")
+    return folder
+
+
+def test_a_table_has_labels_and_groups_of_the_images_beside_it(tmp_path: Path) -> None:
+    data = image_folder(ImageFolder(str(labelled(tmp_path)), 8))
+    assert (data.classes, data.group) == (2, "group")
+    assert data.names == {"classes": ("cat", "dog")}
+    assert data.train.targets.tolist() == [1, 0] * 10
+    for image, target in zip(data.train.inputs.numpy().astype(int), data.train.targets.tolist(), strict=True):
+        assert np.abs(image.mean(axis=(1, 2)) - [*COLOURS.values()][target]).max() <= 12
+    task = load_task("image-folder", 0, 2, 0, {"path": str(tmp_path), "image_size": 8})
+    parts = [{place % 10 for place in task.indices[part].tolist()} for part in ("train", "test")]
+    assert parts[0] & parts[1] == set(), "both images of a patient are in one part"
+
+
+def test_a_group_is_the_same_in_train_and_test(tmp_path: Path) -> None:
+    labelled(tmp_path / "train")
+    labelled(tmp_path / "test", "bz")
+    data = image_folder(ImageFolder(str(tmp_path), 8))
+    one, other = np.asarray(data.train.groups), np.asarray(data.test.groups)
+    names = "abcdefghij"[::-1]
+    assert other.tolist() == [10, one[names.index("b")]] * 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            "file,class\nx.png,cat\n",
+            "unknown column 'label' in .*labels.csv', which needs file and label: valid: file",
+        ),
+        ("file,label\nx.png,cat\nnone.png,dog\n", "row 3: there is no image '.*none.png'"),
+        ("file,label,group\nx.png,cat,a\nx.png,dog,\n", "row 3, column 'group' is empty"),
+        ("file,label\nx.png,cat\nx.png,\n", "expected a folder for each of two classes|'' is none of the classes"),
+    ],
+)
+def test_a_table_of_images_that_is_wrong(tmp_path: Path, content: str, message: str) -> None:
+    save(tmp_path / "x.png", (1, 2, 3))
+    (tmp_path / "labels.csv").write_text(content)
+    with pytest.raises(ConfigurationError, match=message):
+        image_folder(ImageFolder(str(tmp_path), 8))
 
 
 def test_train_alone_is_all_there_is(tmp_path: Path) -> None:

@@ -35,13 +35,17 @@ def day(cell: str) -> float | None:
     return float((date(*parts) - date(2020, 1, 1)).days)
 
 
-def by_hand(found: list[dict[str, str]], train: list[int], *, own: bool) -> dict[str, list[float]]:
+def by_hand(found: list[dict[str, str]], train: list[int], *, own: bool) -> dict[str, Any]:
     """The inputs by name, but for the words of text, with nothing but Python's statistics."""
-    ranges = {"age": (0.0, 120.0), "weight kg": (1.0, 301.0), "admitted": (day("2015-01-01"), day("2031-01-01"))}
+    ranges: dict[str, Any] = {
+        "age": (0.0, 120.0),
+        "weight kg": (1.0, 301.0),
+        "admitted": (day("2015-01-01"), day("2031-01-01")),
+    }
     made: dict[str, list[float]] = {}
     for name, (low, high) in ranges.items():
         values = [(day if name == "admitted" else number)(row[name]) for row in found]
-        known = [values[n] for n in train if values[n] is not None]
+        known = [value for n in train if (value := values[n]) is not None]
         filling = 70.0 if name == "weight kg" else median(known) if own else (low + high) / 2
         filled = [filling if value is None else value for value in values]
         if own:

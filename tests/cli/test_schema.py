@@ -1,0 +1,205 @@
+"""`dpeer schema`: the commands as people type them."""
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+
+HEADER = "patient,age,ward,smoker,admitted,outcome"
+
+
+def table(path: Path, *, ward: str = "A", rows: int = 40, **last: str) -> Path:
+    """Rows of twenty patients; the cells of the last row may be others."""
+    lines = [HEADER]
+    for n in range(rows):
+        row = {
+            "patient": f"p{n // 2}", "age": "" if n % 7 == 0 else str(20 + 3 * n % 61), "ward": ward if n % 3 else "B",
+            "smoker": "ja" if n % 2 else "nein", "admitted": f"2024-02-{1 + n % 28:02d}",
+            "outcome": "ill" if n % 4 else "well",
+        }  # fmt: skip
+        lines.append(",".join((row | (last if n == rows - 1 else {})).values()))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.fixture
+def proposed(dpeer: Command, in_tmp_path: Path) -> Any:
+    """The schema that is proposed from visits.csv, and what was printed."""
+    table(in_tmp_path / "visits.csv")
+    return dpeer("schema", "init", "visits.csv", "--target", "outcome")
+
+
+def test_init_proposes_and_check_fits(proposed: Any, dpeer: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (proposed.code, proposed.err) == (0, "")
+    content = tomllib.loads(Path("schema.toml").read_text())
+    assert {name: column["kind"] for name, column in content["columns"].items()} == {
+        "patient": "group", "age": "number", "ward": "category", "smoker": "yes-no", "admitted": "date",
+    }  # fmt: skip
+    assert content["target"] == {"column": "outcome", "kind": "classification", "classes": ["ill", "well"]}
+    assert "age: in which unit?" in proposed.out
+    assert "Review it before you share it" in proposed.out
+    ended = dpeer("schema", "check", "visits.csv")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines() == [
+        "visits.csv fits schema.toml: 40 rows, 20 groups, 4 columns to learn from",
+        "classes: ill 30, well 10",
+        "missing: age 6",
+    ]
+
+
+def test_a_schema_that_is_there_is_not_replaced(proposed: Any, dpeer: Command) -> None:
+    Path("schema.toml").write_text("mine")
+    ended = dpeer("schema", "init", "visits.csv")
+    assert ended.code == 2
+    assert "'schema.toml' exists, maybe with somebody's edits" in ended.err
+    assert Path("schema.toml").read_text() == "mine"
+    assert dpeer("schema", "init", "visits.csv", "--out", "other.toml").code == 0
+    assert dpeer("schema", "init", "visits.csv", "--overwrite").code == 0
+    assert Path("schema.toml").read_text() == Path("other.toml").read_text()
+    assert dpeer("schema", "init", "visits.csv", "--out", "none/x.toml").code == 2
+
+
+def test_check_lists_what_does_not_fit(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
+    table(in_tmp_path / "other.csv", age="150", smoker="perhaps", ward="rare", admitted="yesterday")
+    ended = dpeer("schema", "check", "other.csv", "--schema", "schema.toml")
+    assert ended.code == 2
+    assert ended.err == "dpeer: other.csv: 3 cells in 3 columns do not fit schema.toml\n"
+    low, high = tomllib.loads(Path("schema.toml").read_text())["columns"]["age"]["range"]
+    assert ended.out.splitlines() == [
+        "column 'admitted', 1 cell: expected a date as %Y-%m-%d: row 41: 'yesterday'",
+        f"column 'age', 1 cell: outside the range {low} to {high}: row 41: '150'",
+        "column 'smoker', 1 cell: expected yes (ja) or no (nein): row 41: 'perhaps'",
+    ]
+
+
+def test_thousands_are_counted_and_shown_if_wanted(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
+    content = table(in_tmp_path / "visits.csv", rows=3000).read_text().replace("ja", "X")
+    (in_tmp_path / "many.csv").write_text(content)
+    ended = dpeer("schema", "check", "many.csv")
+    assert ended.code == 2
+    (line,) = ended.out.splitlines()
+    assert line.startswith("column 'smoker', 1500 cells: expected yes (ja) or no (nein): row 3: 'X', row 5: 'X', ")
+    assert line.endswith("row 21: 'X', and 1490 more (--all shows them)")
+    (line,) = dpeer("schema", "check", "many.csv", "--all").out.splitlines()
+    assert line.count("row ") == 1500
+
+
+def test_other_and_classes_without_rows_are_said(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
+    content = table(in_tmp_path / "other.csv", ward="rare").read_text().replace("well", "ill")
+    (in_tmp_path / "other.csv").write_text(content.replace(HEADER, HEADER + ",note").replace("ill\n", "ill,x\n"))
+    ended = dpeer("schema", "check", "other.csv")
+    assert ended.code == 0
+    assert ended.out.splitlines()[1:] == [
+        "classes: ill 40, well 0",
+        "no row is of class 'well': this site learns of it from the others",
+        "missing: age 6",
+        "other: ward 26 ('rare' 26)",
+        "not in the schema, and left out: note",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("init", "none.csv", "--overwrite"), "there is no file 'none.csv'"),
+        (
+            ("init", "visits.csv", "--overwrite", "--target", "outcom"),
+            "column of --target 'outcom' in 'visits.csv': did",
+        ),
+        (("check", "visits.csv", "--schema", "none.toml"), "schema 'none.toml': No such file"),
+        (("check", "none.csv"), "there is no file 'none.csv'"),
+        (("check",), "Missing argument"),
+    ],
+)
+def test_mistakes(proposed: Any, dpeer: Command, arguments: tuple[str, ...], message: str) -> None:
+    ended = dpeer("schema", *arguments)
+    assert ended.code == 2
+    assert message in ended.err
+    assert len(ended.err.splitlines()) == 1
+
+
+def simulate(dpeer: Command, *options: object) -> Any:
+    return dpeer("simulate", "--size", 2, "--task", "csv", "--rounds", 1, "--body-epochs", 1, "--head-epochs", 1,
+                 "--task-option", "path=site-{rank}.csv", *options)  # fmt: skip
+
+
+def test_sites_with_other_words_and_without_a_class_train_together(
+    proposed: Any, dpeer: Command, in_tmp_path: Path
+) -> None:
+    from dpeer.training.inputs import TableInputs
+
+    table(in_tmp_path / "site-0.csv")
+    content = table(in_tmp_path / "site-1.csv", ward="elsewhere").read_text().replace("well", "ill")
+    (in_tmp_path / "site-1.csv").write_text(content)
+    ended = simulate(dpeer, "--schema", "schema.toml")
+    assert (ended.code, ended.complaints) == (0, [])
+    found = [TableInputs.load(Path(f"dpeer-run/rank-{rank}/preparation.json")) for rank in range(2)]
+    assert found[0].names == found[1].names
+    assert found[0].classes == found[1].classes == ("ill", "well")
+    assert "become other: 'elsewhere'" in Path("dpeer-run/rank-1/log.jsonl").read_text()
+
+
+def test_tables_without_a_schema_name_their_own_columns_and_classes(dpeer: Command, in_tmp_path: Path) -> None:
+    for rank, (name, word) in enumerate((("weight", "well"), ("Weight", "fine"))):
+        rows = [f"{n},{n * n},{word if n % 3 else 'ill'}" for n in range(30)]
+        (in_tmp_path / f"site-{rank}.csv").write_text("\n".join([f"age,{name},outcome", *rows]) + "\n")
+    target = ("--task-option", "target=outcome")
+    refused = simulate(dpeer, *target)
+    assert refused.code == 4
+    (said,) = refused.complaints
+    assert said == (
+        "dpeer: input columns: 'weight' is here and not at rank 1, rank 1 has 1 that is not here: call the columns "
+        "alike on both, or say with columns= which are inputs"
+    )
+    refused = simulate(dpeer, *target, "--task-option", "columns=age", "--algorithm", "dfedavgm")
+    assert refused.code == 4
+    assert refused.complaints[-1] == (
+        "dpeer: classes: 'well' is here and not at rank 1, rank 1 has 1 that is not here: name all classes on both "
+        "with classes="
+    )
+    assert simulate(dpeer, *target, "--task-option", "columns=age").code == 0, "heads stay at home"
+
+
+def test_a_schema_in_the_federation_file_lies_beside_it(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
+    (in_tmp_path / "shared").mkdir()
+    Path("schema.toml").rename("shared/schema.toml")
+    (in_tmp_path / "shared" / "dpeer.toml").write_text('schema = "schema.toml"\n')
+    for rank in range(2):
+        table(in_tmp_path / f"site-{rank}.csv")
+    assert simulate(dpeer, "--federation", "shared/dpeer.toml").code == 0
+    assert simulate(dpeer, "--federation", "shared/dpeer.toml", "--schema", "schema.toml", "--overwrite").code == 2
+
+
+def test_under_privacy_nothing_of_the_data_is_computed(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
+    from dpeer.training.inputs import TableInputs
+
+    for rank in range(2):
+        table(in_tmp_path / f"site-{rank}.csv")
+    private = ("--schema", "schema.toml", "--privacy", "client", "--noise-multiplier", 2, "--overwrite")
+    assert simulate(dpeer, *private).code == 0
+    found = [TableInputs.load(Path(f"dpeer-run/rank-{rank}/preparation.json")) for rank in range(2)]
+    statistics = [preparation.to_json()["statistics"] for preparation in found]
+    assert statistics[0] == statistics[1]
+    assert {*statistics[0]["age"]} == {"filling"}
+    refused = simulate(dpeer, *private, "--standardize")
+    assert refused.code == 2
+    assert "--standardize: with --privacy the ranges of the schema scale numbers" in refused.err
+    content = Path("schema.toml").read_text()
+    Path("schema.toml").write_text("\n".join(line for line in content.splitlines() if not line.startswith("range")))
+    refused = simulate(dpeer, *private)
+    assert refused.code == 2
+    assert "the schema gives no range for 'admitted', 'age': with --privacy or --no-standardize" in refused.err
+
+
+def test_a_resumed_run_must_prepare_alike(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
+    for rank in range(2):
+        table(in_tmp_path / f"site-{rank}.csv")
+    assert simulate(dpeer, "--schema", "schema.toml").code == 0
+    assert simulate(dpeer, "--schema", "schema.toml", "--resume", "--rounds", 2).code == 0
+    ended = simulate(dpeer, "--schema", "schema.toml", "--resume", "--rounds", 3, "--no-standardize")
+    assert ended.code == 2
+    assert "preparation.json' is another preparation than this run would use" in ended.err
