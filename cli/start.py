@@ -23,6 +23,7 @@ from dpeer.federation.sections import SimulationSettings
 from dpeer.federation.settings import Settings, option_names
 from dpeer.peer.peer import dialled
 from dpeer.results.costs import privacy_line
+from dpeer.results.figures import in_words
 from dpeer.results.files import rank_folder
 
 
@@ -124,6 +125,8 @@ def _last_line(outcome: Any, rounds: int, folder: Path) -> str:
         )
     accuracy = (outcome.last or {}).get("accuracy")
     result = "" if accuracy is None else f", accuracy {accuracy:.4f}"
+    others = {name: value for name, value in ((outcome.last or {}).get("metrics") or {}).items() if name != "accuracy"}
+    result += f", {words}" if (words := in_words(others)) else ""
     lost = "".join(f"; lost rank {rank} ({reason})" for rank, reason in outcome.lost.items())
     spent = (outcome.last or {}).get("privacy")
     private = f"; {privacy_line(spent)}" if spent else ""

@@ -11,6 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from dpeer.cli import metric_table
 from dpeer.results.costs import privacy_line
 from dpeer.results.units import decimals, size
 
@@ -43,7 +44,8 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
         table.add_column("gain" if measure == "accuracy" else "difference", justify="right")
     values = summary[measure]
     others = baseline[measure] if baseline else [None] * len(values)
-    for rank in _shown(values, higher_is_better=measure == "accuracy"):
+    shown = _shown(values, higher_is_better=measure == "accuracy")
+    for rank in shown:
         value, other = values[rank], others[rank]
         kept = summary["kept_round"][rank]
         rounds = ("-" if kept is None else str(kept + 1),) if best else ()
@@ -54,6 +56,7 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     mean, other = _mean(values), _mean(others)
     table.add_row("mean", decimals(mean), *("",) * best, *(_against(mean, other) if baseline else ()))
     console.print(table)
+    metric_table.show(console, summary, shown)
     for fact in _facts(summary, out):
         console.print(fact, highlight=False, markup=False, soft_wrap=True)
 

@@ -19,6 +19,7 @@ from dpeer.lazy import lazily
 if TYPE_CHECKING:
     from dpeer.api import Run, open_run, run
     from dpeer.federation.settings import Settings
+    from dpeer.federation.trained import load_model
     from dpeer.training import Algorithm, Task
 
 _PLACES = {
@@ -26,13 +27,14 @@ _PLACES = {
     "Run": "dpeer.api",
     "Settings": "dpeer.federation.settings",
     "Task": "dpeer.training",
+    "load_model": "dpeer.federation.trained",
     "open_run": "dpeer.api",
     "run": "dpeer.api",
 }
 
 __getattr__ = lazily(__name__, _PLACES)
 
-__all__ = ["Algorithm", "Run", "Settings", "Task", "__version__", "open_run", "run"]
+__all__ = ["Algorithm", "Run", "Settings", "Task", "__version__", "load_model", "open_run", "run"]
 
 
 def __dir__() -> list[str]:

@@ -15,7 +15,7 @@ from dpeer.peer import checkpoint
 from dpeer.peer.schedule import cut_off
 from dpeer.privacy.history import FOLDER, LEDGER, releases_in
 from dpeer.privacy.unprotected import notes_releases
-from dpeer.results.files import METRICS, MODEL, PREPARATION, SUMMARY, rank_folder, write_json
+from dpeer.results.files import CARD, CARD_PAGE, METRICS, MODEL, PREPARATION, SUMMARY, rank_folder, write_json
 from dpeer.results.reading import read_metrics
 from dpeer.results.values import whole
 from dpeer.topology import Graphs
@@ -24,6 +24,8 @@ _OURS = (
     SUMMARY,
     METRICS,
     MODEL,
+    CARD,
+    CARD_PAGE,
     "log.jsonl",
     "output.txt",
     "partition.json",

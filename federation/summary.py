@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.costs import worst
+from dpeer.results.figures import metrics_by_rank
 from dpeer.results.files import SUMMARY, rank_folder, write_json
 from dpeer.results.reading import read_peer_summary, read_run_summary
 from dpeer.results.summaries import PeerSummary
@@ -38,6 +39,7 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
     accuracy = [peer.accuracy if peer else None for peer in peers]
     known = [value for value in accuracy if value is not None]
     epsilons = [peer.epsilon for peer in there.values() if peer.epsilon is not None]
+    by_rank = metrics_by_rank(peers)
     spent = _privacy([peer.privacy for peer in there.values() if peer.privacy])
     summary = {
         **{name: getattr(first, name) for name in _COMMON},
@@ -50,6 +52,8 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
         "accuracy_min": min(known) if known else None,
         "accuracy_trained_mean": _mean([peer.accuracy_trained for peer in there.values()]),
         "test_loss": [peer.test_loss if peer else None for peer in peers],
+        "metrics": by_rank,
+        "metrics_mean": {name: _mean(values) for name, values in by_rank.items()},
         "consensus_distance": _consensus_distance(out, there),
         "body_parameters": first.body_parameters,
         "head_parameters": first.head_parameters,

@@ -123,3 +123,6 @@ class Learner(Protocol):
 
     def write_model(self, path: Path) -> None:
         """Write the model that predicts to a safetensors file under the model's own state names."""
+
+    def card(self) -> Mapping[str, Any]:
+        """What there is to say of that model, plain JSON values; "metrics" has its figures, or None."""

@@ -17,7 +17,8 @@ from dpeer.peer.config import PeerConfig
 from dpeer.peer.learner import Learner
 from dpeer.peer.naming import difference
 from dpeer.peer.outbox import Outbox
-from dpeer.results.files import METRICS, MODEL, SUMMARY, count_lines, write_json
+from dpeer.results.card import make_card, measured
+from dpeer.results.files import CARD, CARD_PAGE, METRICS, MODEL, SUMMARY, count_lines, write_json
 from dpeer.results.metrics import MetricsFile
 
 
@@ -97,7 +98,8 @@ class RankFolder:
             return
         (out / SUMMARY).unlink(missing_ok=True)
         if not self._config.resume:
-            (out / MODEL).unlink(missing_ok=True)
+            for name in (MODEL, CARD, CARD_PAGE):
+                (out / name).unlink(missing_ok=True)
             shutil.rmtree(self._checkpoints, ignore_errors=True)
         self._metrics.rewrite()
 
@@ -118,7 +120,7 @@ class RankFolder:
         checkpoint.write(self._checkpoints, state, self._learner.save)
 
     def conclude(self, status: str, dropped: Mapping[str, int]) -> None:
-        """Write the model and the summary of the last completed round."""
+        """Write the model, its card and the summary of the last completed round."""
         out = self._config.out
         if out is None:
             return
@@ -128,12 +130,16 @@ class RankFolder:
             if status == "stopped":
                 self._load()  # the learner was stopped in the middle of a round, which is discarded
             self._learner.write_model(out / MODEL)
+        card = self._learner.card() if self.completed else {}
         results = self._results(status) | {
+            "measured": measured(card),
             "epsilon": spent["epsilon"] if spent else None,
             "delta": spent["delta"] if spent else None,
             "privacy": spent,
         }
         results |= {"lost": _by_name(self._lost), "dropped": dict(dropped)}
+        if card:
+            write_json(out / CARD, make_card(self._facts, card, results))
         write_json(out / SUMMARY, self._facts | results)
 
     def _results(self, status: str) -> dict[str, Any]:

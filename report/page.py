@@ -11,6 +11,7 @@ import dpeer
 from dpeer.report import table
 from dpeer.report.curves import Measure
 from dpeer.report.groups import Grouped, as_text
+from dpeer.report.metrics import metrics_table
 from dpeer.report.style import Section
 from dpeer.report.template import PAGE
 
@@ -29,6 +30,7 @@ def render_page(title: str, grouped: Grouped, measure: Measure, sections: Sequen
         measure=measure,
         columns=table.columns(grouped.groups, measure),
         rows=table.rows(grouped.groups, measure),
+        metrics=metrics_table(grouped.groups),
         seeds=any(len(group.runs) > 1 for group in grouped.groups),
         grouped=grouped,
         on_validation=any(run.settings.get("evaluate_on") == "validation" for run in runs),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_STYLE = """
+STYLE = """
 :root { color-scheme: light; }
 body { margin: 0 auto; padding: 1rem; max-width: 60rem; background: #fff; color: #1a1a1a;
   font: 1rem/1.5 system-ui, -apple-system, "Segoe UI", "DejaVu Sans", sans-serif; }
@@ -48,7 +48,7 @@ PAGE = (
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{{ title }}</title>
 <style>"""
-    + _STYLE
+    + STYLE
     + """</style>
 </head>
 <body>
@@ -56,6 +56,9 @@ PAGE = (
 <p>{{ summary }}.</p>
 <nav aria-label="Sections">
 <a href="#results">Results</a>
+{% if metrics %}
+<a href="#metrics">More metrics</a>
+{% endif %}
 <a href="#settings">Settings</a>
 {% for section, picture in sections %}
 <a href="#{{ section.name }}">{{ section.title }}</a>
@@ -90,6 +93,25 @@ of all seeds.
 {% endif %}
 </p>
 </section>
+
+{% if metrics %}
+<section id="metrics">
+<h2>More metrics at the end</h2>
+<div class="wide">
+<table>
+<thead><tr><th>no.</th>{% for heading in metrics[0] %}<th>{{ heading }}</th>{% endfor %}</tr></thead>
+<tbody>
+{% for group in grouped.groups %}
+<tr><td>{{ group.number }}</td>
+{%- for cell in metrics[1][loop.index0] %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% endfor %}
+</tbody>
+</table>
+</div>
+<p class="note">Means over the peers, each on its own data; a peer whose data leave a metric undefined does not count.
+Each peer's intervals are in its <code>model.json</code>.</p>
+</section>
+{% endif %}
 
 <section id="settings">
 <h2>Settings</h2>

@@ -17,6 +17,12 @@ METRICS = "metrics.jsonl"
 MODEL = "model.safetensors"
 """In a rank's folder: the model that predicts."""
 
+CARD = "model.json"
+"""In a rank's folder: what there is to know about the model that predicts."""
+
+CARD_PAGE = "model.html"
+"""In a rank's folder: the same for people, where somebody asked for it."""
+
 PREPARATION = "preparation.json"
 """In a rank's folder, where its data are a table: how rows become the model's inputs."""
 

@@ -61,6 +61,8 @@ class PeerSummary(Summary):
     accuracy_trained: float | None = said(number)
     test_loss: float | None = said(number)
     metrics: Mapping[str, float | None] | None = said(figures)
+    measured: Mapping[str, float | None] | None = said(figures)
+    """What the kept model was measured by at the end, by name; intervals are in its card."""
     lost: Mapping[str, Any] = said(table_or_empty)
     """By the rank of a neighbor that rounds had to go on without, why."""
     training_samples: int | None = said(whole)
@@ -78,4 +80,6 @@ class RunSummary(Summary):
     """None for a peer that left no summary."""
     accuracy: tuple[float | None, ...] = said(numbers_by_rank)
     test_loss: tuple[float | None, ...] = said(numbers_by_rank)
+    metrics: Mapping[str, Any] = said(table_or_empty)
+    """By name, a number or None for each peer."""
     consensus_distance: float | None = said(number)

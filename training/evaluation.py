@@ -63,6 +63,26 @@ def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> E
     return Evaluation(accuracy=values.get("accuracy"), test_loss=mean, metrics=values)
 
 
+def predictions(model: nn.Module, data: Batches) -> tuple[Tensor, Tensor] | None:
+    """All outputs and targets, on the host; None where they are not one tensor each, with a row for each sample.
+
+    Raises:
+        TaskError: The model or the data raised.
+    """
+    outputs: list[Any] = []
+    targets: list[Any] = []
+    with _evaluating(model):
+        for inputs, target, _ in data.in_order(_BATCH):
+            with data.compute.autocast(), blame(f"the task's model failed on its {data.name} data"):
+                output = data.compute.full(predict(model, inputs))
+            for part in (output, target):
+                if not isinstance(part, Tensor) or not 1 <= part.ndim <= 2:
+                    return None
+            outputs.append(output.cpu())
+            targets.append(target.cpu())
+    return torch.cat(outputs), torch.cat(targets)
+
+
 def mean_loss(model: nn.Module, data: Batches, loss: Loss) -> float:
     """The model's mean loss over the data.
 

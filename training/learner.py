@@ -12,6 +12,7 @@ import torch
 from dpeer.exceptions import AlgorithmError, TaskError
 from dpeer.privacy import Protection, Unprotected
 from dpeer.training import payload, store
+from dpeer.training.about import about, class_names, input_shape
 from dpeer.training.algorithms import Algorithm, find_algorithm
 from dpeer.training.algorithms.own import blamed, extras_of, is_built_in, new_algorithm
 from dpeer.training.checkpoints import Checkpoints
@@ -93,7 +94,7 @@ class TorchLearner(Description):
                 task, parts, h, rank=rank, seed=seed, compute=compute, generators=self._generators,
                 extras=extras_of(made, parts),
             )  # fmt: skip
-            self._selection = ModelSelection(task, keep, evaluate_on, compute)
+            self._selection = ModelSelection(task, keep, evaluate_on, compute, self._trainer.loss_function)
         self._rank, self._model = rank, task.model
         before = None if is_built_in(type(made).start) else self._trainer.shared.data.clone()
         with blamed(made, "start"):
@@ -279,13 +280,31 @@ class TorchLearner(Description):
         Raises:
             OSError: The file cannot be written.
         """
+        with self._kept(), self._predicting():
+            store.write_model(self._model, path)
+
+    def card(self) -> dict[str, Any]:
+        """What there is to say of the model that `write_model` writes: see `dpeer.training.about`.
+
+        Raises:
+            TaskError: The task's model or data raised.
+        """
+        task, selection = self._trainer.task, self._selection
+        with self._calling(Purpose.EVALUATE, self._trainer.number), self._kept(), self._predicting():
+            found, shape = selection.predictions(), input_shape(task)
+        # Outside, for it imports libraries, of which some draw random numbers when they are imported.
+        return about(task, shape, selection.measured_on, selection.figures(found, class_names(task)))
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Within it the model is the one that is kept; the one that trains on comes back after it."""
         best = self._selection.best
-        current = None if best is None else self._snapshots.take()
-        if best is not None:
-            self._snapshots.put(best)
+        if best is None:
+            yield
+            return
+        current = self._snapshots.take()
+        self._snapshots.put(best)
         try:
-            with self._predicting():
-                store.write_model(self._model, path)
+            yield
         finally:
-            if current is not None:
-                self._snapshots.put(current)
+            self._snapshots.put(current)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
+
+_LOSSES = (functional.mse_loss, functional.l1_loss, functional.smooth_l1_loss, functional.huber_loss)
+_LOSS_MODULES = (nn.MSELoss, nn.L1Loss, nn.SmoothL1Loss, nn.HuberLoss)
+
+
+def predicts_values(loss: Any) -> bool:
+    """Whether a task's loss is one of torch's for numbers, not classes."""
+    return loss in _LOSSES or isinstance(loss, _LOSS_MODULES)
 
 
 def classification_metrics(outputs: Any, targets: Any) -> dict[str, float]:
@@ -38,3 +47,20 @@ def classification_metrics(outputs: Any, targets: Any) -> dict[str, float]:
     present = count > 0
     recall = per_class[present] / count[present]
     return {"accuracy": right.mean().item(), "balanced_accuracy": recall.mean().item()}
+
+
+def regression_metrics(outputs: Any, targets: Any) -> dict[str, float]:
+    """Errors of a regression: mean absolute (MAE), root of the mean squared (RMSE), and R2.
+
+    Args:
+        outputs: Predicted values, shape (samples, 1).
+        targets: Values, the same shape.
+
+    Returns:
+        ``{"mae": ..., "rmse": ..., "r2": ...}``; without R2, the share of the variance that is predicted, where all
+        targets are the same and there is none.
+    """
+    errors, truth = (outputs - targets).double(), targets.double()
+    squares, spread = errors.square().sum().item(), (truth - truth.mean()).square().sum().item()
+    found = {"mae": errors.abs().mean().item(), "rmse": errors.square().mean().sqrt().item()}
+    return found | ({"r2": 1.0 - squares / spread} if spread > 0 else {})

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 from typing import Literal
 
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from dpeer.training.batches import Batches
 from dpeer.training.device import Compute
-from dpeer.training.evaluation import Evaluation, evaluate, mean_loss
-from dpeer.training.metrics import classification_metrics
+from dpeer.training.evaluation import Evaluation, evaluate, mean_loss, predictions
+from dpeer.training.measures import Figures, measure
+from dpeer.training.metrics import classification_metrics, predicts_values
 from dpeer.training.store import State
-from dpeer.training.task import Task
+from dpeer.training.task import Loss, Task
 
 
 class ModelSelection:
@@ -23,8 +25,10 @@ class ModelSelection:
         keep: "best" to look for the model with the lowest loss on the validation data, else "last".
         evaluate_on: Which of the task's data `test` measures it on.
         compute: The device and precision.
+        objective: The loss that the best model is the best by; the task's if None.
 
     Attributes:
+        measured_on: Which of the task's data figures are of.
         keeps_best: Whether the best model is looked for.
         best: The state of the best model so far.
         best_round: The round of the best model.
@@ -37,9 +41,13 @@ class ModelSelection:
         keep: Literal["last", "best"],
         evaluate_on: Literal["test", "validation"],
         compute: Compute,
+        objective: Loss | None = None,
     ) -> None:
         self._model, self._metrics = task.model, task.metrics or classification_metrics
         self._loss = compute.own(task.loss or cross_entropy, task.model)
+        self._values = predicts_values(task.loss)
+        self._objective = objective or self._loss
+        self.measured_on = evaluate_on
         self._test = Batches(evaluate_on, getattr(task, evaluate_on), task.collate, compute)
         self._validation = Batches("validation", task.validation, task.collate, compute) if keep == "best" else None
         self.keeps_best = keep == "best"
@@ -55,6 +63,23 @@ class ModelSelection:
         """
         return evaluate(self._model, self._test, self._loss, self._metrics)
 
+    def predictions(self) -> tuple[Tensor, Tensor] | None:
+        """Outputs and targets of the data that `test` measures on; None where they are not one tensor each.
+
+        Raises:
+            TaskError: The task's model or data raised.
+        """
+        return predictions(self._model, self._test)
+
+    def figures(self, found: tuple[Tensor, Tensor] | None, classes: tuple[str, ...]) -> Figures | None:
+        """The full set of figures of these `predictions`; None where there is none for such a task.
+
+        Args:
+            found: What `predictions` gave.
+            classes: The classes' names by number.
+        """
+        return None if found is None else measure(*found, classes, values=self._values)
+
     def is_best(self, number: int) -> bool:
         """Whether the model that round `number` ended with is the best so far; if so, the caller gives its state.
 
@@ -62,7 +87,7 @@ class ModelSelection:
             TaskError: The task's model, loss or data raised.
         """
         assert self._validation is not None, "only where the best model is looked for"
-        loss = mean_loss(self._model, self._validation, self._loss)
+        loss = mean_loss(self._model, self._validation, self._objective)
         if not loss < self.best_loss:
             return False
         self.best_loss, self.best_round = loss, number

@@ -21,6 +21,9 @@ SamOn = Literal["body", "head", "both"]
 TestSplit = Literal["disjoint", "shared"]
 """Whether a test sample is one peer's alone, or several may draw it."""
 
+ClassWeights = Literal["none", "balanced"]
+"""How the classes of cross-entropy are weighted."""
+
 WireDtype = Literal["float32", "bfloat16", "float16"]
 """How a value travels. Halves have 8 (bfloat16) or 11 bits of precision; float16 ends at 65,504."""
 
@@ -184,6 +187,12 @@ class StepSettings(Section):
         mark=Mark.SHARED,
         group=_TRAINING,
         gt=0,
+    )
+    class_weights: ClassWeights = setting(
+        "none",
+        "balanced: cross-entropy weights classes so that, rare or not, all of a peer's own count alike",
+        mark=Mark.OWN,
+        group=_TRAINING,
     )
     body_epochs: int = setting(
         5, "local epochs each round for the body, or the whole model", mark=Mark.OWN, group=_TRAINING, ge=1

@@ -56,6 +56,8 @@ class Task:
         draws: Whether the model, the data or any of the functions draw from the global generators of torch, numpy or
             random (dropout does). None: found out in the first round, in which the peers of a simulation therefore
             train one after the other; False spares them that.
+        built: How the model was built, as JSON values from which `dpeer.training.use` builds it again without data;
+            None where only the factory can.
         reading: How inputs and labels were made of a table's rows, to be saved with the model; None for other data.
 
     Raises:
@@ -77,6 +79,7 @@ class Task:
     indices: Mapping[str, NDArray[np.int64]] | None = None
     draws: bool | None = None
     reading: TableInputs | None = None
+    built: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):

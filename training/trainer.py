@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from dpeer.exceptions import TaskError
 from dpeer.training.batches import Batches, predict
@@ -20,6 +19,7 @@ from dpeer.training.flat import Exchanged, Flat, Phase, new_vector
 from dpeer.training.gradients import Gradient, plain
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch, Minibatches
+from dpeer.training.objective import objective
 from dpeer.training.randomness import GlobalGenerators
 from dpeer.training.schedules import factor
 from dpeer.training.sgd import Momentum, Optimizer, Step, clip_gradient
@@ -52,6 +52,7 @@ class Trainer:
         task: The task.
         data: The training data.
         number: The round, from 0; the learner sets it.
+        loss_function: What is made small: ``loss_function(outputs, targets)``, the mean over the batch.
         gradients: For how many samples a gradient of the loss has been computed so far in this process.
     """
 
@@ -86,7 +87,7 @@ class Trainer:
         self.gradients = 0
         self.data = Batches("train", task.train, task.collate, compute)
         self.rank, self.seed = rank, seed
-        self._objective: Loss = compute.own(task.loss or cross_entropy, task.model)
+        self.loss_function: Loss = compute.own(objective(task, hyperparameters.class_weights, self.data), task.model)
         self._generators = generators or GlobalGenerators(seed, rank, compute.device)
         self._minibatches = Minibatches(self.data, task.augment, hyperparameters, rank=rank, seed=seed)
 
@@ -221,7 +222,7 @@ class Trainer:
         outputs = self.compute.full(outputs)
         hint = lambda: batch_hint(batch.inputs, batch.targets, outputs)  # noqa: E731
         with blame("the task's loss failed on a training batch", hint):
-            loss = self._objective(outputs, batch.targets)
+            loss = self.loss_function(outputs, batch.targets)
             if loss.numel() != 1:
                 raise TaskError(
                     f"the task's loss gave a tensor of shape {tuple(loss.shape)}; it must give one number, "

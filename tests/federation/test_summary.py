@@ -166,3 +166,38 @@ def test_of_very_many_peers_those_that_did_worst_are_printed(tmp_path: Path, mea
     assert [cell[0].strip() for cell in cells] == [*map(str, shown), "...", "mean"]
     assert cells[-2][1].strip() == "90 better"
     assert float(cells[-1][1]) == pytest.approx(0.495)
+
+
+def printed(summary: dict[str, Any], out: Path, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    show(console, summary, out, None)
+    return console.file.getvalue()
+
+
+def test_a_tasks_own_metrics_are_there_by_rank_and_as_means(tmp_path: Path) -> None:
+    own = ({"accuracy": 0.5, "dice": 0.25}, {"accuracy": 0.5, "dice": 0.75}, {"accuracy": 0.5, "dice": None})
+    for rank, metrics in enumerate(own):
+        peer(tmp_path, rank, [0.0, 0.0], 0.0, metrics=metrics, measured={"accuracy": 0.9, "auroc": 0.25 * rank})
+    found = collect(tmp_path, 3, 1.0)
+    assert found["metrics"]["dice"] == [0.25, 0.75, None]
+    assert found["metrics_mean"] == {"accuracy": 0.5, "dice": 0.5, "auroc": 0.25}
+    text = printed(found, tmp_path)
+    assert "│    1 │ 0.7500 │" in text
+    assert "│    2 │      - │" in text
+    assert "mean over the peers: AUROC 0.2500" in text
+
+
+def test_of_many_own_metrics_those_that_fit_are_printed_and_the_others_named(tmp_path: Path) -> None:
+    names = [f"a_rather_long_name_{number}" for number in range(7)]
+    peer(tmp_path, 0, [0.0, 0.0], 0.0, metrics=dict.fromkeys(names, 0.5))
+    text = printed(collect(tmp_path, 1, 1.0), tmp_path)
+    assert text.count("a_rather") == 2, "five in the table by their words, two named"
+    assert max(len(line) for line in text.splitlines() if line.startswith("│")) <= 80
+    assert "more metrics in summary.json: a_rather_long_name_5, a_rather_long_name_6" in text
+
+
+def test_peers_without_other_metrics_have_no_second_table(tmp_path: Path) -> None:
+    peer(tmp_path, 0, [0.0, 0.0], 0.0)
+    found = collect(tmp_path, 1, 1.0)
+    assert found["metrics"] == found["metrics_mean"] == {}
+    assert printed(found, tmp_path).count("rank ") == 1

@@ -53,6 +53,10 @@ async def test_every_round_is_recorded(federation, kind, tmp_path):
     assert summary["bytes_sent"] == 6 * wire.size(frames)
     assert summary["accuracy"] == lines[-1]["accuracy"]
     assert (tmp_path / "rank-1" / "model.safetensors").read_bytes() == ours.learners[1].body.tobytes()
+    assert summary["measured"] == {"auroc": 0.5}
+    card = json.loads((tmp_path / "rank-1" / "model.json").read_text())
+    assert card["metrics"] == {"values": {"auroc": {"value": 0.5}}}
+    assert (card["federation"]["rank"], card["federation"]["status"]) == (1, "done")
 
 
 async def test_a_round_in_which_nothing_was_trained_has_not_diverged(federation, tmp_path):
@@ -85,6 +89,8 @@ async def test_stopped_together_and_resumed_is_as_never_stopped(federation, kind
     assert {outcome.completed_rounds for outcome in found.values()} <= {4, 5}
     assert found[2].completed_rounds == 4
     assert np.frombuffer((tmp_path / "rank-2" / "model.safetensors").read_bytes()).min() > 0
+    card = json.loads((tmp_path / "rank-2" / "model.json").read_text())
+    assert (card["federation"]["status"], card["federation"]["completed_rounds"]) == ("stopped", 4)
 
     again = federation(kind, topology, rounds=8, out=tmp_path, resume=True)
     outcomes(await again.run())
@@ -198,12 +204,15 @@ async def test_a_new_run_leaves_nothing_of_an_older_one_but_the_users_files(fede
     outcomes(await federation(kind, topology, rounds=3, out=tmp_path).run())
     folder = tmp_path / "rank-0"
     (folder / "notes.txt").write_text("mine")
+    (folder / "model.html").write_text("a page about the older model")
     again = federation(kind, topology, rounds=2, out=tmp_path)
     again.learners[1].hold = 0
     running = asyncio.create_task(again.run())
     while not again.learners[1].held.is_set():  # noqa: ASYNC110
         await asyncio.sleep(0.005)
     assert not (folder / "model.safetensors").exists()
+    assert not (folder / "model.json").exists()
+    assert not (folder / "model.html").exists()
     assert not (folder / "summary.json").exists()
     again.learners[1].go.set()
     outcomes(await running)

@@ -417,3 +417,36 @@ def test_a_real_run(dpeer: Command, read_page: Any) -> None:
     assert line[WORST].startswith(f"{summary['accuracy_min']:.4f} (rank ")
     assert line["consensus distance"] == f"{summary['consensus_distance']:.4g}"
     assert read_page().runs()[0]["notes"] == ""
+
+
+def test_a_tasks_own_metrics_have_a_table(dpeer: Command, make_run: Any, read_page: Any, undrawn: None) -> None:
+    for name, seed, dice in (("a", 0, (0.2, 0.4, None)), ("b", 1, (0.5, 0.5, 0.5)), ("c", 0, (0.1, 0.1, 0.1))):
+        folder = make_run(name, seed=seed, **({"algorithm": "dfedavgm"} if name == "c" else {}))
+        for rank, value in enumerate(dice):
+            path = folder / f"rank-{rank}" / "summary.json"
+            own = json.loads(path.read_text())
+            own |= {"metrics": {"accuracy": 0.5, "dice": value}, "measured": {"accuracy": 0.9, "auroc": 0.75}}
+            path.write_text(json.dumps(own))
+    assert dpeer("report", "a", "b", "c").code == 0
+    page = read_page()
+    assert "More metrics at the end" in page.headings
+    heading, *rows = page.tables[1]
+    assert heading == ["no.", "AUROC", "dice"]
+    assert rows == [
+        ["1", "0.7500 ± 0.0000", f"{fmean([0.3, 0.5]):.4f} ± {stdev([0.3, 0.5]):.4f}"], ["2", "0.7500", "0.1000"],
+    ]  # fmt: skip
+
+
+def test_of_a_run_that_goes_on_the_last_evaluated_round_counts(
+    dpeer: Command, make_run: Any, read_page: Any, undrawn: None
+) -> None:
+    folder = make_run("a", summary=False)
+    for rank in range(3):
+        (folder / f"rank-{rank}" / "summary.json").unlink()
+        path = folder / f"rank-{rank}" / "metrics.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        for line, metrics in zip(lines, ({"dice": 0.1}, {"dice": 0.2 * (rank + 1)}), strict=False):
+            line["metrics"] = metrics
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert dpeer("report", "a").code == 0
+    assert ["1", "0.4000"] in read_page().tables[1]

@@ -80,6 +80,14 @@ def visits(folder: Path) -> None:
     (folder / "visits.csv").write_text("\n".join(lines) + "\n")
 
 
+def new_visits(folder: Path) -> None:
+    """The table for one, and rows that a model of it is used on."""
+    visits(folder)
+    header, *rows = (folder / "visits.csv").read_text().splitlines()
+    (folder / "labelled.csv").write_text("\n".join([header, *rows[:20]]) + "\n")
+    (folder / "new.csv").write_text("\n".join(line.rpartition(",")[0] for line in [header, *rows[:20]]) + "\n")
+
+
 def cifar(folder: Path) -> None:
     inner = folder / "DIR" / "cifar-10-batches-py"
     inner.mkdir(parents=True)
@@ -175,7 +183,15 @@ DRAWN_ROWS = ",".join(
     for noise in (("", ":privacy=client:target-epsilon=100") if row.startswith("dfedmdc") else ("",))
 )
 
+VISITS = "dpeer simulate --task csv --task-option path=visits.csv --task-option target=outcome --partition iid"
+VISITS_WEIGHTED = f"{VISITS} --class-weights balanced"
+
 FAST = {
+    VISITS_WEIGHTED: Small(f"{TRAINS} --size 4", (new_visits,)),
+    "dpeer predict --run dpeer-run/rank-0 --input new.csv --output predictions.csv": Small(after=(VISITS_WEIGHTED,)),
+    "dpeer evaluate --run dpeer-run/rank-0 --input labelled.csv": Small(after=(VISITS_WEIGHTED,)),
+    "dpeer card --run dpeer-run/rank-0": Small(after=(VISITS_WEIGHTED,)),
+    "dpeer export --run dpeer-run/rank-0 --format torchscript --output model.pt": Small(after=(VISITS_WEIGHTED,)),
     FIRST_RUN: Small(f"{TRAINS} --size 4"),
     "dpeer simulate --size 4 --task csv --task-option path=visits.csv --task-option target=outcome --partition iid "
     "--standardize": Small(TRAINS, (visits,)),

@@ -28,6 +28,7 @@ from dpeer.training.errors import blame
 from dpeer.training.flat import Flat
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch
+from dpeer.training.objective import counted
 from dpeer.training.split import is_under
 from dpeer.training.trainer import Trainer
 
@@ -144,14 +145,12 @@ def _log_counts(peer: Trainer, classes: int) -> Tensor:
         raise TaskError(
             "fedrod has a loss of its own, the balanced softmax of cross-entropy: the task must not give one"
         )
-    counts = torch.zeros(classes, dtype=torch.int64, device="cpu")
-    for _, targets, _ in peer.data.in_order(256):
-        if not isinstance(targets, Tensor) or targets.dtype != torch.int64 or targets.ndim != 1:
-            raise TaskError("fedrod counts classes: the task's targets must be one class number (int64) per sample")
-        targets = targets.cpu()
-        if targets.numel() and int(targets.max()) >= classes:
-            raise TaskError(
-                f"class {int(targets.max())} is among the targets, the model has {classes} outputs: they count from 0"
-            )
-        counts += torch.bincount(targets[targets >= 0], minlength=classes)
+    if peer.hyperparameters.class_weights != "none":
+        raise TaskError("fedrod has a loss that balances classes itself: leave out --class-weights balanced")
+    found = counted(peer.data, "fedrod")
+    if len(found) > classes:
+        raise TaskError(
+            f"class {len(found) - 1} is among the targets, the model has {classes} outputs: they count from 0"
+        )
+    counts = torch.nn.functional.pad(found, (0, classes - len(found)))
     return torch.where(counts > 0, counts.float().log(), _ABSENT).to(peer.compute.device)

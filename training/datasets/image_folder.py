@@ -70,6 +70,21 @@ def image_folder(asked: ImageFolder) -> Data:
     )
 
 
+def labelled_images(where: Path, classes: tuple[str, ...], asked: ImageFolder) -> Pool:
+    """The images of one pool with their classes, as training images are read.
+
+    Raises:
+        TaskError: There is a folder or a label of no class, or no image, or one is damaged.
+    """
+    return _pool(where, classes, asked, {})
+
+
+def all_images(where: Path) -> list[Path]:
+    """Every image in a folder and the folders in it, sorted by its path."""
+    found = (path for path in where.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(where).parts))
+
+
 def _inside(where: Path) -> list[str]:
     """The names of folders in a folder, but for hidden ones."""
     return [path.name for path in where.iterdir() if path.is_dir() and not path.name.startswith(".")]

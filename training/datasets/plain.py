@@ -54,9 +54,8 @@ class PlainInputs(TableInputs):
     def read(self, path: str | Path, *, labels: bool = True) -> Rows:
         """Read rows by their columns' names; see `TableInputs.read`."""
         sheet = read_sheet(str(path))
-        for name in self.columns:
-            if name not in sheet.header:
-                raise UnknownName("column", name, sheet.header, f"what the model was trained on; {sheet.path!r}")
+        if missing := [name for name in self.columns if name not in sheet.header]:
+            raise UnknownName("column", ", ".join(missing), sheet.header, f"what the model needs; {sheet.path!r}")
         inputs = torch.from_numpy(table_of(sheet, self.columns))
         found = labels_of(sheet, self) if labels and self.target in sheet.header else None
         used = {*self.columns, self.target}

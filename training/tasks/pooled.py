@@ -7,12 +7,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import PartitionError
 from dpeer.training.datasets import Data, Pool
+from dpeer.training.metrics import regression_metrics
 from dpeer.training.models import build_model, last_linear
 from dpeer.training.models.scaling import standardize
 from dpeer.training.partitions import (
@@ -78,7 +80,8 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
     def prepared(rows: tuple[Tensor, Tensor]) -> TensorDataset:
         return TensorDataset(rows[0] if reading is None else reading.prepare(rows[0]), rows[1])
 
-    if choices.standardize and not (reading and reading.scales):
+    scales = choices.standardize and not (reading and reading.scales)
+    if scales:
         standardize(net, train[0])
     return Task(
         model=net,
@@ -87,6 +90,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
         test=prepared(division.test.rows(part.test)),
         validation=prepared(division.train.rows(part.validation)) if len(part.validation) else None,
         loss=None if data.classes else mse_loss,
+        metrics=None if data.classes else regression_metrics,
         augment=augment_images(data) if choices.augment else None,
         names=data.names,
         found=data.found,
@@ -97,6 +101,14 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
         },
         division=division.digest,
         reading=reading,
+        built={
+            "model": choices.model or model,
+            "shape": list(data.shape),
+            "outputs": data.classes or 1,
+            "standardize": scales,
+            # Where samples are images of bytes: a file of that kind can be read again.
+            "pixels": data.train.inputs.dtype == torch.uint8,
+        },
     )
 
 

@@ -1,0 +1,56 @@
+"""`dpeer export`: a trained model for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from dpeer.cli.using import run_option
+from dpeer.exceptions import OutputError
+from dpeer.extras import check_libraries
+from dpeer.federation.trained import load_model
+
+
+@click.command(short_help="Write a trained model as ONNX or TorchScript.")
+@run_option
+@click.option(
+    "--format", "form", required=True, type=click.Choice(("onnx", "torchscript")),
+    help="onnx needs pip install 'dpeer[onnx]'; torchscript is run by torch alone, in Python or C++.",
+)  # fmt: skip
+@click.option(
+    "--output", required=True, type=click.Path(path_type=Path), metavar="FILE", help="The file; one there is replaced."
+)
+def export(run: Path, form: str, output: Path) -> None:
+    """Write the model that a peer has ended with as ONNX or TorchScript, for programs that do not have dpeer.
+
+    What was written is run once and held against the model. It says what inputs must be; the same is in the file, as
+    JSON under the name dpeer (ONNX metadata) or dpeer.json (an extra file of TorchScript).
+
+    \b
+    Example:
+      dpeer export --run dpeer-run/rank-0 --format onnx --output model.onnx
+    """  # noqa: D301 - \b is click's
+    if output.is_dir():
+        raise OutputError(f"--output {str(output)!r} is a folder: name a file")
+    if form == "onnx":
+        check_libraries("--format onnx", "onnx", onnx="ONNX", onnxscript="ONNX Script", onnxruntime="ONNX Runtime")
+    model = load_model(run)
+    from dpeer.training.use.exporting import export as write
+
+    usage = write(model, output, cast(Any, form))
+    for line in _lines(output, usage):
+        click.echo(line)
+
+
+def _lines(output: Path, usage: dict[str, Any]) -> list[str]:
+    shape = ", ".join(map(str, usage["input"]["shape"]))
+    lines = [f"{output}: the same as the model for 1 and for 5 rows"]
+    lines.append(f"{usage['input']['name']}: float32, shape ({shape})")
+    if usage["input_names"]:
+        lines.append(f"names of the inputs, in order: {', '.join(usage['input_names'])}")
+    lines += [f"before: {step}" for step in usage["before"]]
+    classes = f" {', '.join(usage['classes'])}" if usage["classes"] else ""
+    lines.append(f"{usage['output']['name']}: {usage['output']['is']}{classes}")
+    return lines

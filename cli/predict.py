@@ -1,0 +1,45 @@
+"""`dpeer predict`: a trained model on new rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dpeer.cli.using import input_option, run_option
+from dpeer.exceptions import OutputError
+from dpeer.federation.trained import load_model
+
+
+@click.command(short_help="Predict new rows with a trained model.")
+@run_option
+@input_option("New rows: csv or parquet for a table, a folder of images, or .npy/.npz with the model's inputs.")
+@click.option(
+    "--output", required=True, type=click.Path(path_type=Path), metavar="OUT.csv",
+    help="Where predictions go, as csv; a file that is there is replaced.",
+)  # fmt: skip
+def predict(run: Path, data: Path, output: Path) -> None:
+    """Predict new rows with the model that a peer has ended with.
+
+    Columns of a table are found by their names, whatever their order; the column that is predicted may be missing.
+    OUT.csv has a row for each row: its number (or file) and the columns that are no inputs, the predicted class and a
+    probability for each class, or the predicted value.
+
+    \b
+    Example:
+      dpeer predict --run dpeer-run/rank-0 --input new.csv --output predictions.csv
+    """  # noqa: D301 - \b is click's
+    if output.is_dir():
+        raise OutputError(
+            f"--output {str(output)!r} is a folder: name a file, such as {str(output / 'predictions.csv')!r}"
+        )
+    if output.exists() and data.exists() and output.samefile(data):
+        raise OutputError(f"--output {str(output)!r} is the input: name another file")
+    model = load_model(run)
+    from dpeer.training.use.table import write_predictions
+
+    found = model.predict(data)
+    write_predictions(found, output)
+    for remark in found.remarks:
+        click.echo(f"WARNING: {remark}", err=True)
+    click.echo(f"{output}: {len(found)} {'row' if len(found) == 1 else 'rows'}")

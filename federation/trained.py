@@ -1,0 +1,82 @@
+"""Finding the model that a peer has left, and loading it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpeer.exceptions import CheckpointError, ConfigurationError
+from dpeer.results.card import FORMAT
+from dpeer.results.files import CARD, MODEL, parse
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from dpeer.training.use.model import TrainedModel
+
+
+def model_folder(run: Path) -> Path:
+    """The folder that has a model: the one that is named, or its only ``rank-R``.
+
+    Raises:
+        ConfigurationError: There is none, or there are several.
+    """
+    if (run / MODEL).is_file():
+        return run
+    if not run.is_dir():
+        raise ConfigurationError(f"there is no folder {str(run)!r}; name a rank's folder, such as dpeer-run/rank-0")
+    ranks = sorted((path.parent for path in run.glob(f"rank-*/{MODEL}")), key=lambda path: (len(path.name), path.name))
+    if len(ranks) == 1:
+        return ranks[0]
+    if ranks:
+        names = ", ".join(path.name for path in ranks[:8]) + (", ..." if len(ranks) > 8 else "")
+        raise ConfigurationError(f"{str(run)!r} has the models of {len(ranks)} peers: name one of {names}")
+    raise ConfigurationError(f"{str(run)!r} has no {MODEL}; it is written when a peer ends or is stopped")
+
+
+def read_card(folder: Path) -> dict[str, Any]:
+    """The card of the model in a rank's folder.
+
+    Raises:
+        CheckpointError: There is none, or it is damaged or of a later version.
+    """
+    path = folder / CARD
+    try:
+        card = parse(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            f"there is no {str(path)!r} beside the model: an earlier version of dpeer has written that run"
+        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise CheckpointError(f"{str(path)!r} cannot be read: {error}") from error
+    if card is None or card.get("format") != FORMAT:
+        said = (
+            "holds no JSON object" if card is None else f"has format {card.get('format')!r}, this dpeer reads {FORMAT}"
+        )
+        raise CheckpointError(f"{str(path)!r} {said}")
+    return card
+
+
+def load_model(folder: str | Path, *, module: nn.Module | None = None) -> TrainedModel:
+    """Load the model that a peer has ended with, without the data that it was trained on.
+
+    Args:
+        folder: A rank's folder, or a run folder with one: it needs model.safetensors and model.json of it.
+        module: A model of the same make, which gets the saved values. It is made as in the run if None: a built-in one
+            from its name, that of a task of your own by the task's factory, which may then read its data.
+
+    Raises:
+        CheckpointError: The files are missing or damaged, or of another model than `module`.
+        ConfigurationError: There is no such folder, or nobody knows how to make the model.
+    """
+    if not isinstance(folder, str | Path):
+        raise ConfigurationError(f"folder = {folder!r}: expected a path")
+    place = model_folder(Path(folder).expanduser())
+    card = read_card(place)
+    from dpeer.training.use.building import restored  # torch
+    from dpeer.training.use.model import TrainedModel
+
+    try:
+        return TrainedModel(restored(card, place / MODEL, module), card)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{str(place / CARD)!r} is damaged: {error!r}") from error

@@ -1,0 +1,161 @@
+"""The page about one model, from its card: HTML that needs no other file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+import dpeer
+from dpeer.exceptions import CheckpointError, OutputError
+from dpeer.report.card_template import PAGE
+from dpeer.results.costs import privacy_line
+from dpeer.results.figures import called, in_order, interval, value
+from dpeer.results.units import decimals
+
+MARK = '<meta name="generator" content="dpeer card'
+"""What the head of every page begins with, and of no other."""
+
+_LISTED = 30
+"""Of more classes or columns the rest is counted."""
+
+Facts = list[tuple[str, str]]
+
+
+def write_card(card: Mapping[str, Any], path: Path) -> None:
+    """Write the page; one that is there is replaced.
+
+    Raises:
+        CheckpointError: The card is damaged.
+        OutputError: The file is something else, or cannot be written.
+    """
+    try:
+        page = render_card(card)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(f"the model's card is damaged: {error!r}") from error
+    try:
+        if path.exists() and MARK not in path.read_text(encoding="utf-8", errors="replace")[:1000]:
+            raise OutputError(f"--out {str(path)!r} is something that is no card: name another file")
+        path.write_text(page, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise OutputError(f"--out {str(path)!r} cannot be written: {error.strerror}") from error
+
+
+def render_card(card: Mapping[str, Any]) -> str:
+    """The page as HTML."""
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    figures = card.get("metrics")
+    classes = (figures or {}).get("classes", [])
+    return environment.from_string(PAGE).render(
+        version=dpeer.__version__,
+        title=_title(card),
+        written=_date(card.get("written")),
+        about=list(_about(card)),
+        training=list(_training(card)),
+        privacy=_privacy(card),
+        columns=card.get("columns") or [],
+        target=card.get("target"),
+        counts=_counts(card),
+        measured_on=card.get("measured_on"),
+        figures=figures,
+        values=[
+            (called(name), value(one), interval(one), one.get("why", ""))
+            for name, one in in_order((figures or {}).get("values", {})).items()
+        ],
+        own=[
+            (called(name), decimals(one))
+            for name, one in (card.get("own_metrics") or {}).items()
+            if name not in (figures or {}).get("values", {})
+        ],
+        classes=classes[:_LISTED],
+        more_classes=max(0, len(classes) - _LISTED),
+        confusion=(figures or {}).get("confusion") if len(classes) <= _LISTED else None,
+        bins=(figures or {}).get("calibration", []),
+        value=value,
+        interval=interval,
+    )
+
+
+def _title(card: Mapping[str, Any]) -> str:
+    what = f" of {card['target']}" if card.get("target") else ""
+    return f"A model{what}, from the task {card.get('task')}"
+
+
+def _date(text: Any) -> str:
+    return f"{datetime.fromisoformat(str(text)):%d %B %Y, %H:%M} UTC"
+
+
+def _about(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What the model is, by name."""
+    built, classes = card.get("model") or {}, card.get("classes") or []
+    yield "model", str(built.get("model") or "the task's own")
+    if shape := card.get("input_shape"):
+        yield "input", f"{' x '.join(map(str, shape))} numbers" if len(shape) > 1 else f"{shape[0]} numbers"
+    if card.get("target"):
+        yield "predicts", str(card["target"])
+    if classes:
+        more = f", ... ({len(classes)} in all)" if len(classes) > _LISTED else ""
+        yield "classes", ", ".join(classes[:_LISTED]) + more
+    yield "preparation", "; ".join(_preparation(card)) or "none: inputs are taken as they are"
+    samples = card["samples"]
+    yield "samples", ", ".join(f"{samples[name]:,} for {_PARTS[name]}" for name in _PARTS if samples[name])
+    yield "versions", ", ".join(f"{name} {number}" for name, number in card["versions"].items())
+
+
+_PARTS = {"train": "training", "validation": "validation", "test": "testing"}
+
+
+def _preparation(card: Mapping[str, Any]) -> Iterator[str]:
+    built, prepared = card.get("model") or {}, card.get("preparation")
+    if prepared and prepared.get("kind") == "schema":
+        yield "cells become numbers as the schema says"
+    elif prepared:
+        yield "columns of numbers, found by name"
+    if built.get("pixels"):
+        yield "bytes of images are divided by 127.5, less 1"
+    if built.get("standardize"):
+        yield "the model scales by the mean and deviation of its training data"
+
+
+def _training(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """With whom and how it was trained, by name."""
+    told = card["federation"]
+    yield "peers", f"{told['size']}; this is rank {told['rank']}"
+    yield "graph", str(told["topology"])
+    yield "algorithm", str(told["algorithm"])
+    rounds = f"{told['completed_rounds']} of {told['rounds']}"
+    if told.get("kept_round") is not None and told["kept_round"] + 1 != told["completed_rounds"]:
+        rounds += f"; the model is that of round {told['kept_round'] + 1}"
+    yield "rounds", rounds + ("" if told["status"] == "done" else f" ({told['status']})")
+    if told.get("partition"):
+        yield "data", f"divided {told['partition']}" if told["partition"] != "own" else "the peer's own"
+    if told.get("lost"):
+        yield "lost neighbors", ", ".join(f"rank {rank} ({why})" for rank, why in told["lost"].items())
+    if told.get("body_parameters") is not None:
+        yield "parameters", f"{told['body_parameters']:,} shared, {told['head_parameters']:,} kept at home"
+
+
+def _privacy(card: Mapping[str, Any]) -> str:
+    spent = card.get("privacy")
+    if not spent:
+        return (
+            "No privacy guarantee: what the peer shared was computed from its data without noise. So was this model; "
+            "it may reveal something about single rows."
+        )
+    return (
+        f"{privacy_line(spent)}. This holds for what the peer sent to others; this file also holds what stayed at home "
+        "(the head, scales, figures), which has no guarantee."
+    )
+
+
+def _counts(card: Mapping[str, Any]) -> list[tuple[str, list[int]]]:
+    """By class its samples in each part that was counted, the parts' names first."""
+    counted = {part: counts for part, counts in card["class_counts"].items() if counts}
+    if not counted:
+        return []
+    names = card.get("classes") or [str(number) for number in range(max(map(len, counted.values())))]
+    rows = [(name, [counts[number] for counts in counted.values()]) for number, name in enumerate(names)]
+    return [(", ".join(_PARTS[part] for part in counted), []), *rows[:_LISTED]]

@@ -1,0 +1,64 @@
+"""Figures of a model for people: what they are called, and a value with its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpeer.results.summaries import PeerSummary
+from dpeer.results.units import decimals
+
+NAMES = {
+    "accuracy": "accuracy",
+    "auroc": "AUROC",
+    "balanced_accuracy": "balanced accuracy",
+    "sensitivity": "sensitivity",
+    "specificity": "specificity",
+    "f1": "F1",
+    "brier": "Brier score",
+    "ece": "calibration error",
+    "mae": "MAE",
+    "rmse": "RMSE",
+    "r2": "R2",
+}
+"""In the order in which they are shown."""
+
+
+def called(name: str) -> str:
+    """What people call a figure; one of a user's own by its name."""
+    return NAMES.get(name, name.replace("_", " "))
+
+
+def in_order(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures by name, the known ones first."""
+    known = {name: figures[name] for name in NAMES if name in figures}
+    return known | dict(figures)
+
+
+def interval(figure: Mapping[str, Any]) -> str:
+    """The ends of an interval: "0.81 to 0.97"; a dash where there is none."""
+    low, high = figure.get("low"), figure.get("high")
+    return "-" if low is None or high is None else f"{decimals(low)} to {decimals(high)}"
+
+
+def value(figure: Mapping[str, Any]) -> str:
+    """The value; "undefined" where the rows do not define it."""
+    return "undefined" if figure.get("value") is None else decimals(figure["value"])
+
+
+def all_metrics(peer: PeerSummary) -> dict[str, float | None]:
+    """A peer's metrics at the end by name: those of its task first, then what else the model was measured by."""
+    own = dict(peer.metrics or {})
+    return own | {name: found for name, found in (peer.measured or {}).items() if name not in own}
+
+
+def metrics_by_rank(peers: Sequence[PeerSummary | None]) -> dict[str, list[float | None]]:
+    """Every metric of any peer by name, a number or None for each peer."""
+    found = [{} if peer is None else all_metrics(peer) for peer in peers]
+    names = dict.fromkeys(name for one in found for name in one)
+    return {name: [one.get(name) for one in found] for name in names}
+
+
+def in_words(metrics: Mapping[str, float | None]) -> str:
+    """Metrics in a line: "balanced accuracy 0.8123, AUROC 0.9012"."""
+    return ", ".join(f"{called(name)} {decimals(found)}" for name, found in metrics.items() if found is not None)

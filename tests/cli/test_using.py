@@ -1,0 +1,183 @@
+"""A table through the commands: trained by four peers, then used by one of them."""
+
+import csv
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dpeer as package
+
+Command = Callable[..., Any]
+HEADER = ("weight", "age", "patient", "pulse", "outcome")
+
+
+def table(path: Path, rows: slice = slice(None), columns: tuple[str, ...] = HEADER) -> Path:
+    rng = np.random.default_rng(0)
+    numbers = rng.normal(size=(200, 3)).round(4)
+    found = [
+        dict(zip(HEADER, (*v[:2], f"p{n}", v[2], "yes" if sum(v) > 0 else "no"), strict=True))
+        for n, v in enumerate(numbers.tolist())
+    ]
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, columns, extrasaction="ignore")
+        writer.writeheader()
+        writer.writerows(found[rows])
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run folder."""
+    folder = tmp_path_factory.mktemp("trained")
+    options = {"path": str(table(folder / "visits.csv", slice(150))), "target": "outcome", "ignore": "patient"}
+    settings = package.Settings(
+        size=4, rounds=2, task="csv", task_options=options, partition="iid", class_weights="balanced",
+        out=folder / "run",
+    )  # fmt: skip
+    package.run(settings)
+    return folder / "run"
+
+
+def read(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_new_rows_are_predicted_whatever_the_columns_order(trained: Path, dpeer: Command) -> None:
+    shuffled = table(Path("new.csv"), slice(150, 200), ("pulse", "patient", "age", "weight"))
+    ended = dpeer("predict", "--run", trained / "rank-1", "--input", shuffled, "--output", "out.csv")
+    assert (ended.code, ended.err, ended.out) == (0, "", "out.csv: 50 rows\n")
+    rows = read(Path("out.csv"))
+    assert list(rows[0]) == ["row", "patient", "predicted", "probability_no", "probability_yes"]
+    assert [row["patient"] for row in rows] == [f"p{n}" for n in range(150, 200)]
+    assert (rows[0]["row"], rows[-1]["row"]) == ("2", "51")
+    found = package.load_model(trained / "rank-1").predict(table(Path("labelled.csv"), slice(150, 200)))
+    assert [row["predicted"] for row in rows] == found.labels
+    written = np.array([[row["probability_no"], row["probability_yes"]] for row in rows], np.float32)
+    assert written.tobytes() == found.probabilities.tobytes()
+    again = dpeer("predict", "--run", trained / "rank-1", "--input", "labelled.csv", "--output", "other.csv")
+    assert again.code == 0
+    assert Path("other.csv").read_text() == Path("out.csv").read_text()
+    assert not [path for path in Path().iterdir() if path.name.endswith(".tmp")]
+
+
+def test_labelled_rows_are_measured(trained: Path, dpeer: Command) -> None:
+    table(Path("labelled.csv"), slice(150, 200))
+    ended = dpeer("evaluate", "--run", trained / "rank-1", "--input", "labelled.csv", "--json")
+    assert (ended.code, ended.err) == (0, "")
+    figures = json.loads(ended.out)
+    truth = [row["outcome"] for row in read(Path("labelled.csv"))]
+    labels = package.load_model(trained / "rank-1").predict("labelled.csv").labels
+    right = np.mean([one == other for one, other in zip(truth, labels, strict=True)])
+    assert figures["values"]["accuracy"]["value"] == pytest.approx(right)
+    assert sum(map(sum, figures["confusion"])) == figures["rows"] == 50
+    text = dpeer("evaluate", "--run", trained / "rank-1", "--input", "labelled.csv").out
+    assert "50 rows; positive: yes" in text
+    assert f"{figures['values']['auroc']['value']:.4f}" in text
+    assert "95 % interval" in text
+    table(Path("one.csv"), slice(150, 151))
+    one = dpeer("evaluate", "--run", trained / "rank-1", "--input", "one.csv")
+    assert (one.code, one.err) == (0, "")
+    assert "undefined: AUROC" in one.out
+
+
+def test_a_run_prints_and_keeps_what_it_was_measured_by(trained: Path) -> None:
+    summary = package.open_run(trained).summary
+    cards = [package.load_model(trained / f"rank-{rank}").card for rank in range(4)]
+    assert summary["metrics"]["auroc"] == [card["metrics"]["values"]["auroc"]["value"] for card in cards]
+    assert summary["accuracy"] == pytest.approx([card["metrics"]["values"]["accuracy"]["value"] for card in cards])
+    card = cards[2]
+    assert (card["task"], card["target"], card["classes"]) == ("csv", "outcome", ["no", "yes"])
+    assert card["columns"] == ["age", "pulse", "weight"]
+    told = {"rank": 2, "size": 4, "topology": "ring", "algorithm": "dfedsmdc", "rounds": 2, "status": "done"}
+    assert told.items() <= card["federation"].items()
+    assert card["privacy"] is None
+    assert card["versions"]["dpeer"] == package.__version__
+    assert card["factory"] is None
+    own = json.loads((trained / "rank-2" / "summary.json").read_text())
+    assert card["class_counts"]["train"] == own["class_counts"]
+
+
+def test_a_model_is_exported(trained: Path, dpeer: Command) -> None:
+    ended = dpeer("export", "--run", trained / "rank-1", "--format", "torchscript", "--output", "model.pt")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.splitlines()[:3] == [
+        "model.pt: the same as the model for 1 and for 5 rows",
+        "inputs: float32, shape (rows, 3)",
+        "names of the inputs, in order: age, pulse, weight",
+    ]
+    assert ended.out.splitlines()[-1] == "outputs: probabilities of the classes no, yes"
+    assert Path("model.pt").stat().st_size > 1000
+
+
+def test_the_program_of_the_page_about_models_runs(
+    trained: Path, in_tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    Path("dpeer-run").symlink_to(trained)
+    table(Path("new.csv"), slice(150, 200), ("pulse", "patient", "age", "weight"))
+    table(Path("labelled.csv"), slice(150, 200))
+    exec(program, {})
+    assert len(capsys.readouterr().out.splitlines()) >= 3
+
+
+def test_a_page_about_a_model(trained: Path, dpeer: Command) -> None:
+    pytest.importorskip("jinja2", reason="dpeer[plot] brings it")
+    ended = dpeer("card", "--run", trained / "rank-1")
+    assert (ended.code, ended.err) == (0, "")
+    page = (trained / "rank-1" / "model.html").read_text()
+    for words in ("outcome", "sensitivity", "Confusion matrix", "No privacy guarantee", "dfedsmdc", "pulse"):
+        assert words in page
+    assert "<script" not in page
+    assert dpeer("card", "--run", trained / "rank-1").code == 0  # one that is there is replaced
+    Path("mine.html").write_text("mine")
+    other = dpeer("card", "--run", trained / "rank-1", "--out", "mine.html")
+    assert (other.code, other.err) == (2, "dpeer: --out 'mine.html' is something that is no card: name another file\n")
+
+
+MISTAKES: dict[str, tuple[list[str], str]] = {
+    "no column": (
+        ["predict", "--input", "few.csv", "--output", "out.csv"],
+        "unknown column 'age, pulse' in what the model needs; 'few.csv': valid: weight",
+    ),
+    "no rows": (["predict", "--input", "empty.csv", "--output", "out.csv"], "'empty.csv' has no rows"),
+    "no file": (["predict", "--input", "nothing.csv", "--output", "out.csv"], "there is no 'nothing.csv'"),
+    "onto itself": (["predict", "--input", "few.csv", "--output", "few.csv"], "is the input: name another file"),
+    "a folder": (["predict", "--input", "few.csv", "--output", "."], "is a folder: name a file"),
+    "nowhere": (["predict", "--input", "good.csv", "--output", "a/b/out.csv"], "cannot be written"),
+    "no labels": (["evaluate", "--input", "good.csv"], "has no column 'outcome'"),
+    "strange label": (["evaluate", "--input", "strange.csv"], "'maybe' is none of the classes no, yes"),
+    "no format": (["export", "--format", "pmml", "--output", "m"], "'pmml' is not one of"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line(mistake: str, trained: Path, dpeer: Command) -> None:
+    Path("few.csv").write_text("weight\n1\n")
+    Path("empty.csv").write_text("")
+    table(Path("good.csv"), slice(5), ("age", "pulse", "weight"))
+    Path("strange.csv").write_text("age,pulse,weight,outcome\n1,2,3,maybe\n")
+    (command, *arguments), message = MISTAKES[mistake]
+    ended = dpeer(command, "--run", trained / "rank-0", *arguments)
+    assert ended.code == 2
+    assert message in ended.err
+    assert ended.err.count("\n") == 1
+    assert not Path("out.csv").exists()
+
+
+def test_folders_without_a_model(trained: Path, dpeer: Command) -> None:
+    several = dpeer("predict", "--run", trained, "--input", "x.csv", "--output", "out.csv")
+    assert (several.code, several.err.count("\n")) == (2, 1)
+    assert "name one of rank-0, rank-1, rank-2, rank-3" in several.err
+    shutil.copytree(trained / "rank-0", "copy")
+    Path("copy/model.json").unlink()
+    old = dpeer("evaluate", "--run", "copy", "--input", "x.csv")
+    assert old.code == 2
+    assert "an earlier version of dpeer has written that run" in old.err

@@ -1,0 +1,165 @@
+"""A trained model in a format that other programs run."""
+
+from __future__ import annotations
+
+import json
+import logging
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from dpeer.exceptions import OutputError, TaskError
+from dpeer.training.errors import describe
+from dpeer.training.use.model import TrainedModel
+
+Format = Literal["onnx", "torchscript"]
+
+INPUT, OUTPUT = "inputs", "outputs"
+_ROWS = 3
+_CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+class Exported(nn.Module):
+    """What is written: the model, and behind a classifier's scores their softmax."""
+
+    def __init__(self, model: nn.Module, probabilities: bool) -> None:
+        super().__init__()
+        self.model, self.probabilities = model, probabilities
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Probabilities, shape (rows, classes), or values, shape (rows, 1)."""
+        outputs: Tensor = self.model(inputs)
+        return torch.softmax(outputs, dim=1) if self.probabilities else outputs
+
+
+def export(model: TrainedModel, path: Path, form: Format) -> dict[str, Any]:
+    """Write a model, and hold what was written against the model.
+
+    Args:
+        model: The model.
+        path: The file.
+        form: "onnx", which needs the libraries of ``dpeer[onnx]``, or "torchscript".
+
+    Returns:
+        What a program that runs it must know, as JSON values; it is also in the file.
+
+    Raises:
+        TaskError: The model cannot be written so, or gives other numbers when it is read again.
+        OutputError: The file cannot be written.
+    """
+    shape = model.card.get("input_shape")
+    if shape is None:
+        raise TaskError(
+            "the model's input is not one tensor: export the `module` of dpeer.load_model yourself, with torch"
+        )
+    whole = Exported(model.module, bool(model.classes)).eval()
+    sample = torch.randn(_ROWS, *shape, generator=torch.Generator().manual_seed(0))
+    usage = describe_use(model)
+    part = path.with_name(f".{path.name}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _quietly():
+            (_write_onnx if form == "onnx" else _write_torchscript)(whole, sample, part, usage)
+            read = _read_onnx if form == "onnx" else _read_torchscript
+            _check(whole, shape, lambda inputs: read(part, inputs))
+        part.replace(path)
+    except OSError as error:
+        raise OutputError(f"--output {str(path)!r} cannot be written: {error.strerror}") from error
+    except (RuntimeError, TypeError, ValueError, AttributeError) as error:
+        raise TaskError(f"the model cannot be written as {form}: {describe(error)}") from error
+    finally:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+    return usage
+
+
+def describe_use(model: TrainedModel) -> dict[str, Any]:
+    """What goes into the exported model, what comes out, and what the caller has to do before."""
+    built, reading = model.card.get("model") or {}, model.reading
+    steps = []
+    if reading is not None:
+        steps.append("one row for each sample; the columns are the inputs' names, in this order")
+    if reading is not None and model.card["preparation"].get("kind") != "plain":
+        steps.append("prepare the table's cells as preparation says (dpeer.load_model(...).read(path).inputs does it)")
+    if built.get("pixels"):
+        channels, height, width = built["shape"]
+        color = "RGB" if channels == 3 else "grey"
+        steps.append(f"resize images to {height} x {width} {color} pixels, divide bytes by 127.5, subtract 1")
+    if built.get("standardize"):
+        steps.append("do not scale: the model subtracts the training mean and divides by the deviation itself")
+    return {
+        "task": model.card.get("task"),
+        "input": {"name": INPUT, "dtype": "float32", "shape": ["rows", *model.card["input_shape"]]},
+        "input_names": None if reading is None else list(reading.names),
+        "output": {"name": OUTPUT, "is": "probabilities of the classes" if model.classes else "values"},
+        "classes": list(model.classes) or None,
+        "before": steps,
+        "preparation": model.card.get("preparation"),
+        "dpeer": model.card.get("versions", {}).get("dpeer"),
+    }
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what the exporters warn of their own insides, and TorchScript of its age."""
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
+    levels = [logger.level for logger in loggers]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
+        try:
+            yield
+        finally:
+            for logger, level in zip(loggers, levels, strict=True):
+                logger.setLevel(level)
+
+
+def _write_torchscript(whole: nn.Module, sample: Tensor, path: Path, usage: Mapping[str, Any]) -> None:
+    with torch.no_grad():
+        # Without its check: `_check` does that, with other numbers of rows.
+        traced: Any = torch.jit.trace(whole, sample, check_trace=False)  # type: ignore[no-untyped-call]
+    torch.jit.save(traced, str(path), _extra_files={"dpeer.json": json.dumps(usage)})
+
+
+def _read_torchscript(path: Path, inputs: Tensor) -> Tensor:
+    with torch.no_grad():
+        script = torch.jit.load(str(path), map_location="cpu")  # type: ignore[no-untyped-call]
+        found: Tensor = script(inputs)
+    return found
+
+
+def _write_onnx(whole: nn.Module, sample: Tensor, path: Path, usage: Mapping[str, Any]) -> None:
+    rows = torch.export.Dim("rows")
+    program = torch.onnx.export(
+        whole, (sample,), dynamo=True, input_names=[INPUT], output_names=[OUTPUT],
+        dynamic_shapes={"inputs": {0: rows}}, verbose=False,
+    )  # fmt: skip
+    assert program is not None, "exported by dynamo"
+    program.model.metadata_props["dpeer"] = json.dumps(usage)
+    program.save(str(path), include_initializers=True, external_data=False)
+
+
+def _read_onnx(path: Path, inputs: Tensor) -> Tensor:
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
+    return torch.from_numpy(session.run([OUTPUT], {INPUT: inputs.numpy()})[0])
+
+
+def _check(whole: nn.Module, shape: list[int], read: Any) -> None:
+    """Hold the file's outputs against the model's, for one row and for several."""
+    for rows in (1, _ROWS + 2):
+        inputs = torch.randn(rows, *shape, generator=torch.Generator().manual_seed(rows))
+        with torch.no_grad():
+            expected = whole(inputs)
+        found = read(inputs)
+        if found.shape != expected.shape or not torch.allclose(found, expected, equal_nan=True, **_CLOSE):
+            raise TaskError(
+                "what was written gives other numbers than the model: nothing was kept; try the other --format"
+            )

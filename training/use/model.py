@@ -1,0 +1,165 @@
+"""A trained model as an object: predict, evaluate, export."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+from dpeer.exceptions import TaskError
+from dpeer.training.batches import Batches
+from dpeer.training.evaluation import predictions
+from dpeer.training.inputs import TableInputs
+from dpeer.training.measures import Figures, measure
+from dpeer.training.use.reading import NewData, as_inputs, read_new
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a model says of rows.
+
+    Attributes:
+        outputs: As the model gave them: class scores, shape (rows, classes), or values, shape (rows, 1).
+        classes: The classes' names by number; () where values are predicted.
+        keys: What tells the rows apart, by name: row numbers, files, columns that are no inputs; empty for arrays that
+            were handed over.
+        remarks: Sentences on what of the data did not fit and was read all the same.
+    """
+
+    outputs: Tensor
+    classes: tuple[str, ...]
+    keys: Mapping[str, tuple[str, ...]]
+    remarks: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.outputs)
+
+    @property
+    def labels(self) -> list[str]:
+        """The predicted class of each row, by name.
+
+        Raises:
+            TaskError: Values are predicted.
+        """
+        if not self.classes:
+            raise TaskError("the model predicts values, not classes: they are in `values`")
+        return [self.classes[number] for number in self.outputs.argmax(dim=1).tolist()]
+
+    @property
+    def probabilities(self) -> NDArray[np.float32]:
+        """A probability for each class, shape (rows, classes).
+
+        Raises:
+            TaskError: Values are predicted.
+        """
+        if not self.classes:
+            raise TaskError("the model predicts values, not classes: they are in `values`")
+        return torch.softmax(self.outputs, dim=1).numpy()
+
+    @property
+    def values(self) -> NDArray[np.float32]:
+        """The outputs as the model gave them, without a dimension of one: of a regression, shape (rows,)."""
+        outputs = self.outputs.squeeze(1) if self.outputs.ndim == 2 and self.outputs.shape[1] == 1 else self.outputs
+        return outputs.numpy()
+
+
+class TrainedModel:
+    """The model that a peer has ended with.
+
+    Args:
+        module: The model, in evaluation mode.
+        card: The content of its model.json.
+
+    Attributes:
+        module: The model.
+        card: Everything that is known about it.
+        classes: The classes' names by number; their numbers where nobody has named them, () for a regression.
+        columns: The columns that it is given, of a table; () for other data.
+    """
+
+    def __init__(self, module: nn.Module, card: Mapping[str, Any]) -> None:
+        self.module, self.card = module, card
+        content = card.get("preparation")
+        self.reading = None if content is None else TableInputs.from_json(content)
+        self.columns: tuple[str, ...] = self.reading.columns if self.reading else tuple(card.get("columns") or ())
+        self.classes = self._classes()
+
+    def __repr__(self) -> str:
+        what = f"classes {', '.join(self.classes)}" if self.classes else "values"
+        return f"<dpeer model of task {self.card.get('task')}: {what}>"
+
+    def _classes(self) -> tuple[str, ...]:
+        named, built = tuple(self.card.get("classes") or ()), self.card.get("model") or {}
+        figures = self.card.get("metrics") or {}
+        if named or figures.get("kind") == "regression":
+            return named
+        # Of a task of one's own only its figures tell how many classes there are.
+        count = built.get("outputs") or len(figures.get("classes") or ())
+        return tuple(map(str, range(count))) if count > 1 else ()
+
+    def read(self, path: str | Path, *, labels: bool = False) -> NewData:
+        """New data as the model gets them.
+
+        Args:
+            path: A csv or parquet file, a folder of images, or a .npy or .npz file: what the task is about.
+            labels: Whether labels are needed, too.
+
+        Raises:
+            TaskError: It cannot be read; the message says where.
+        """
+        return read_new(self.card, self.reading, Path(path), labels=labels)
+
+    def predict(self, data: Any) -> Predictions:
+        """Predict new rows.
+
+        Args:
+            data: A path, as for `read`; or inputs as the model gets them: an array or a tensor, shape (rows, ...).
+
+        Raises:
+            TaskError: The data cannot be read, or the model fails on them.
+        """
+        new = data if isinstance(data, NewData) else self._given(data)
+        outputs, _ = self._outputs(new, torch.zeros(len(new), dtype=torch.int64))
+        return Predictions(outputs, self.classes, new.keys, new.remarks)
+
+    def evaluate(self, path: str | Path) -> Figures:
+        """Figures on labelled data, as in the card's "metrics".
+
+        Args:
+            path: As for `read`, with the column that is predicted, a folder for each class, or an array "targets".
+
+        Raises:
+            TaskError: The data cannot be read or have no labels, or the model fails on them.
+        """
+        new = self.read(path, labels=True)
+        assert new.labels is not None, "read with labels"
+        found = measure(*self._outputs(new, new.labels), self.classes, values=not self.classes)
+        if found is None:
+            raise TaskError(f"{str(path)!r}: there are no figures for such outputs and labels")
+        return found
+
+    def _given(self, data: Any) -> NewData:
+        if isinstance(data, str | Path):
+            return self.read(data)
+        return NewData(as_inputs(self.card, data, "the inputs"), None)
+
+    @property
+    def _built(self) -> Mapping[str, Any]:
+        built = self.card.get("model")
+        return built if isinstance(built, Mapping) else {}
+
+    def _outputs(self, new: NewData, targets: Tensor) -> tuple[Tensor, Tensor]:
+        if not len(new):
+            return torch.zeros(0, self._built.get("outputs") or max(1, len(self.classes))), targets
+        # In the batches of an evaluation, or a matrix product's last bits might differ from those of the run.
+        found = predictions(self.module, Batches("new", TensorDataset(new.inputs, targets), None))
+        if found is None:
+            raise TaskError("the model gives no tensor of shape (rows, outputs): call `module` yourself")
+        return found
