@@ -59,7 +59,7 @@ class Replaced(Public):
     pass
 
 
-Replaced.mixed = lambda self, peer: peer.body.data[:1].fill_(SECRET)  # type: ignore[method-assign]
+Replaced.mixed = lambda self, peer: peer.body.data[:1].fill_(SECRET)
 
 
 def protected(make_task: Make, algorithm: type[Algorithm], folder: Path) -> TorchLearner:
@@ -91,7 +91,7 @@ def test_a_promise_holds_for_the_mixed_that_was_there(make_task: Make, tmp_path:
     class Patched(Public):
         mixed_uses_data = False
 
-    Patched.mixed = lambda self, peer: None  # type: ignore[method-assign]
+    Patched.mixed = lambda self, peer: None
     with pytest.raises(AlgorithmError, match=r"^algorithm Patched: its mixed is another one than when"):
         protected(make_task, Patched, tmp_path)
 
@@ -102,7 +102,7 @@ def test_a_class_replaced_between_two_rounds_is_noticed(make_task: Make, tmp_pat
 
     one = protected(make_task, Later, tmp_path)
     largest_sent(one)
-    Later.mixed = lambda self, peer: peer.body.data[:1].fill_(SECRET)  # type: ignore[method-assign]
+    Later.mixed = lambda self, peer: peer.body.data[:1].fill_(SECRET)
     with pytest.raises(AlgorithmError, match="its mixed is another one"):
         largest_sent(one, 1)
 
@@ -110,7 +110,7 @@ def test_a_class_replaced_between_two_rounds_is_noticed(make_task: Make, tmp_pat
 class Becoming(Plain):
     def train(self, peer: Any) -> None:
         super().train(peer)
-        self.__class__ = Public  # type: ignore[assignment]
+        self.__class__ = Public
 
 
 class Binding(Public):
@@ -118,7 +118,7 @@ class Binding(Public):
 
     def __init__(self, options: Any = None) -> None:
         super().__init__(options)
-        self.mixed = self.mine  # type: ignore[method-assign]
+        self.mixed = self.mine
 
     def mine(self, peer: Any) -> None:
         peer.body.data[0] = SECRET
@@ -128,7 +128,7 @@ class BindingLate(Public):
     mixed_uses_data = False
 
     def train(self, peer: Any) -> None:
-        self.mixed = lambda peer: None  # type: ignore[method-assign]
+        self.mixed = lambda peer: None
 
 
 class Promising(Plain):
@@ -137,7 +137,7 @@ class Promising(Plain):
 
 
 class Unsure(Plain):
-    mixed_uses_data = None  # type: ignore[assignment]
+    mixed_uses_data = None
 
 
 class Registry(Plain):
@@ -262,7 +262,7 @@ def test_the_base_is_the_mix_whoever_writes_to_the_body(
 
     monkeypatch.setattr(dense, "mix", mix)
     largest_sent(one)
-    assert np.abs(one._codec._base).max() < 3  # type: ignore[attr-defined]
+    assert np.abs(one._codec._base).max() < 3
 
 
 class Counting(Plain):
