@@ -9,6 +9,7 @@ from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import Settings
 from dpeer.topology import Isolated, Participation
 from dpeer.training import ALGORITHMS, Task, TorchLearner, find_algorithm
+from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import about_options
 
 _ALWAYS = ("body_lr", "lr_decay", "momentum", "body_epochs", "batch_size")
@@ -45,7 +46,7 @@ def notes(task: Task, learner: TorchLearner, settings: Settings, said: Collectio
         lines.append(f"inputs go up to {largest:g}: training may diverge; --standardize scales every column")
     if not learner.shares:
         lines.append("nothing leaves this peer: it trains alone")
-    elif algorithm.shares == "model" and task.head:
+    elif facts_of(algorithm).shares == "model" and task.head:
         lines.append(
             f"{algorithm.leaves} leaves this peer with {settings.algorithm}, the task's head ({', '.join(task.head)}) "
             "included"

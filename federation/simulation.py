@@ -16,6 +16,7 @@ from dpeer.cores import own_cores
 from dpeer.exceptions import TaskError
 from dpeer.federation.assemble import assemble
 from dpeer.federation.disagreement import Disagreement
+from dpeer.federation.fingerprint import FORMERLY
 from dpeer.federation.folders import held, save_partition
 from dpeer.federation.heap import keep_heap
 from dpeer.federation.settings import Settings
@@ -121,6 +122,7 @@ class Simulation:
             rounds=own.rounds,
             listen=f"inproc://rank-{rank}",
             fingerprint=parts.fingerprint,
+            formerly=FORMERLY,
             evaluate_every=own.evaluate_every,
             wait=own.wait,
             # Peers of one process cannot be lost one by one.

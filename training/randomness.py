@@ -41,6 +41,11 @@ class Purpose(IntEnum):
     AUGMENT = 8
     SPARSIFY = 9
     MIXED = 10
+    START = 11
+    SIT_OUT = 12
+    SAVE = 13
+    LOAD = 14
+    WRITE = 15
 
 
 def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
@@ -113,7 +118,7 @@ class GlobalGenerators:
         Raises:
             TaskError: The task draws, and has said that it does not.
         """
-        kind = Purpose.TRAIN if purpose in (Purpose.FINISH, Purpose.MIXED) else purpose  # they may train, too
+        kind = Purpose.EVALUATE if purpose is Purpose.EVALUATE else Purpose.TRAIN  # all others may train, too
         if self._draws.get(kind) is False:
             with self._watched(kind):
                 yield
