@@ -108,9 +108,9 @@ def read_aside(path: Path, releases: int | None) -> Run:
 def damaged(path: Path, why: object, *, what: str = "damaged") -> CheckpointError:
     """The error of a ledger that cannot be counted."""
     return CheckpointError(
-        f"the privacy ledger {str(path)!r} is {what} ({why}): what was released is not known any more; restore "
-        "the file as it was last (an older copy will not do), or start over with --overwrite --new-data if the data are "
-        "others now"
+        f"the privacy ledger {str(path)!r} is {what} ({why}): what was released is not known any more; "
+        "restore the file as it was last (an older copy will not do), or start over with --overwrite --new-data if the "
+        "data are others now"
     )
 
 
