@@ -17,6 +17,7 @@ from dpeer.exceptions import ConfigurationError, PeerFailed
 from dpeer.extras import check_libraries
 from dpeer.federation.beside import Beside
 from dpeer.federation.child import check_not_a_peer
+from dpeer.federation.handed_over import check_flags, checked
 from dpeer.federation.own_data import check_own_data
 from dpeer.federation.running import Mode, run_federation
 from dpeer.federation.settings import Settings
@@ -90,8 +91,9 @@ class Run:
 
         Raises:
             OutputError: The folder holds something else, or cannot be written.
-            ConfigurationError: matplotlib or Jinja2 is not installed.
+            ConfigurationError: matplotlib or Jinja2 is not installed, or `path` is no path.
         """
+        _check_path("path", path)
         check_libraries("Run.report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
         from dpeer.report.write import check_out, write_report
         from dpeer.results.finding import find_runs
@@ -135,6 +137,10 @@ def run(
         raise ConfigurationError(f"settings = {settings!r}: expected dpeer.Settings(...)")
     if mode not in ("cluster", "simulate"):
         raise ConfigurationError(f"mode = {mode!r}: choose 'simulate' or 'cluster'")
+    check_flags(resume=resume, overwrite=overwrite, new_data=new_data)
+    if on_record is not None and not callable(on_record):
+        raise ConfigurationError(f"on_record = {on_record!r}: expected a function that takes a peer's line, or None")
+    settings = checked(settings)
     if mode == "cluster":
         _check_importable(settings)
     check_own_data(settings)
@@ -157,12 +163,16 @@ def open_run(folder: str | Path) -> Run:
     Raises:
         ConfigurationError: The folder holds no run.
     """
-    if not isinstance(folder, str | Path):
-        raise ConfigurationError(f"folder = {folder!r}: expected a path")
+    _check_path("folder", folder)
     path = Path(folder)
     if not path.is_dir() or read_run(path) is None:
         raise ConfigurationError(f"{str(path)!r} holds no run: name the --out of a run, or `Settings.out`")
     return Run(path)
+
+
+def _check_path(name: str, path: object) -> None:
+    if not isinstance(path, str | Path) or "\0" in str(path):
+        raise ConfigurationError(f"{name} = {path!r}: expected a path")
 
 
 class _Told(Silent):

@@ -58,8 +58,9 @@ def check(out: Path, ranks: range | list[int], *, resume: bool, overwrite: bool,
     try:
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"--out {str(out)!r} cannot be written: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # a ValueError where the name has a NUL character
+        why = error.strerror if isinstance(error, OSError) else error
+        raise OutputError(f"--out {str(out)!r} cannot be written: {why}") from error
 
 
 @contextmanager

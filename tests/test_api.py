@@ -144,6 +144,60 @@ def test_mistakes_are_dpeers_own_errors(
         wrong()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("rounds", "5", "^rounds = '5': input should be a valid integer$"),
+        ("body_lr", float("nan"), "^body_lr = nan: .* finite number$"),
+        ("topology", 5, "^topology = 5: input should be a valid string$"),
+        ("keep", "x", "^keep = 'x': input should be 'last' or 'best'$"),
+        ("rank", {7: {"batch_size": 3}}, r"^rank\.7: ranks of a federation of size 3 are 0\.\.2$"),
+        ("task_options", {"shift": np.float32(1)}, r"^task_options\.shift = np\.float32\(1\.0\): expected a number, a"),
+        ("out", "a\0b", r"^--out 'a\\x00b' cannot be written: embedded null byte$"),
+    ],
+)
+def test_what_is_assigned_to_settings_is_checked_when_they_run(
+    name: str, value: Any, words: str, small: Callable[..., dpeer.Settings]
+) -> None:
+    settings = small()
+    setattr(settings, name, value)
+    with pytest.raises(ConfigurationError, match=words):
+        dpeer.run(settings)
+
+
+def test_what_is_assigned_to_settings_counts(small: Callable[..., dpeer.Settings], tmp_path: Path) -> None:
+    settings = small(task="digits")
+    settings.task, settings.out, settings.rounds = make_task, str(tmp_path / "other"), 1
+    settings.rank[1] = {"task_options": {"shift": 3.0}}
+    run = dpeer.run(settings)
+    assert run.folder == tmp_path / "other"
+    shifted = dpeer.run(small(rounds=1, rank={1: {"task_options": {"shift": 3.0}}})).metrics(1)[0]["test_loss"]
+    assert run.metrics(1)[0]["test_loss"] == shifted
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"overwrite": "no"}, "^overwrite = 'no': expected True or False$"),
+        ({"resume": 1}, "^resume = 1: expected True or False$"),
+        ({"on_record": 5}, "^on_record = 5: expected a function that takes a peer's line, or None$"),
+    ],
+)
+def test_what_is_given_beside_settings_is_checked(
+    given: dict[str, Any], words: str, small: Callable[..., dpeer.Settings]
+) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        dpeer.run(small(), **given)
+
+
+@pytest.mark.parametrize("path", [5, None, "a\0b"])
+def test_a_path_must_be_one(path: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"^path = .*: expected a path$"):
+        dpeer.Run(tmp_path).report(path)
+    with pytest.raises(ConfigurationError, match=r"^folder = .*: expected a path$"):
+        dpeer.open_run(path)
+
+
 def test_peers_and_models_that_are_not_there_are_said(small: Callable[..., dpeer.Settings]) -> None:
     run = dpeer.run(small(rounds=1))
     with pytest.raises(ConfigurationError, match=r"^rank 7: "):
