@@ -9,7 +9,9 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -144,7 +146,11 @@ def run(
     if mode == "cluster":
         _check_importable(settings)
     check_own_data(settings)
-    view = _Told(on_record) if on_record is not None else Silent()
+    if getattr(_telling, "now", False):
+        raise ConfigurationError(
+            "dpeer.run was called by an on_record, for which the peers of its run wait: call it once that run has ended"
+        )
+    view = _Told(on_record, mode) if on_record is not None else Silent()
     drive = Beside()
     result = run_federation(
         settings, mode, resume=resume, overwrite=overwrite, new_data=new_data,
@@ -175,15 +181,31 @@ def _check_path(name: str, path: object) -> None:
         raise ConfigurationError(f"{name} = {path!r}: expected a path")
 
 
-class _Told(Silent):
-    """Passes on each peer's lines."""
+_telling = threading.local()
+"""Whether this thread is calling an `on_record`."""
 
-    def __init__(self, on_record: OnRecord) -> None:
-        self._on_record = on_record
+
+class _Told(Silent):
+    """Passes on each peer's lines; while it does, no peer of this process draws from the process's generators."""
+
+    def __init__(self, on_record: OnRecord, mode: Mode) -> None:
+        self._on_record, self._mode = on_record, mode
 
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
         """See `View.record`."""
-        self._on_record({"rank": rank, **copy.deepcopy(dict(entry))})
+        _telling.now = True
+        try:
+            with self._alone():
+                self._on_record({"rank": rank, **copy.deepcopy(dict(entry))})
+        finally:
+            _telling.now = False
+
+    def _alone(self) -> AbstractContextManager[object]:
+        if self._mode == "cluster":
+            return nullcontext()
+        from dpeer.training.randomness import LOCK  # torch, which a simulation has imported
+
+        return LOCK
 
 
 def _check_importable(settings: Settings) -> None:
