@@ -73,16 +73,43 @@ def _states(device: torch.device) -> tuple[Any, ...]:
     return *torches, (kind, np.asarray(key).tobytes(), *rest), random.getstate()
 
 
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Whatever is drawn or seeded within it, afterwards the global generators of the host are as they were."""
+def _rewinder() -> Callable[[], None]:
+    """A function that puts the global generators of the host back to their present state."""
     torches, numpys, pythons = torch.get_rng_state(), np.random.get_state(legacy=True), random.getstate()
-    try:
-        yield
-    finally:
+
+    def rewind() -> None:
         torch.set_rng_state(torches)
         np.random.set_state(numpys)
         random.setstate(pythons)
+
+    return rewind
+
+
+class _Blocks:
+    """How many blocks of `undisturbed` are running, and what undoes what they draw; changed under `LOCK` only."""
+
+    running = 0
+    undo: Callable[[], None]
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Whatever is drawn or seeded within it, afterwards the global generators of the host are as they were.
+
+    Of blocks that run at the same time, in several threads, the last to end puts them back to what they were when the
+    first began: before that, others are drawing.
+    """
+    with LOCK:
+        if not _Blocks.running:
+            _Blocks.undo = staticmethod(_rewinder())
+        _Blocks.running += 1
+    try:
+        yield
+    finally:
+        with LOCK:
+            _Blocks.running -= 1
+            if not _Blocks.running:
+                _Blocks.undo()
 
 
 class GlobalGenerators:
@@ -137,13 +164,11 @@ class GlobalGenerators:
         """
         if self._draws.get(Purpose.TRAIN) is False:
             return lambda: None
-        host, numpys, pythons = torch.get_rng_state(), np.random.get_state(legacy=True), random.getstate()
+        on_host = _rewinder()
         device = torch.cuda.get_rng_state(self._device) if self._device.type == "cuda" else None
 
         def rewind() -> None:
-            torch.set_rng_state(host)
-            np.random.set_state(numpys)
-            random.setstate(pythons)
+            on_host()
             if device is not None:
                 torch.cuda.set_rng_state(device, self._device)
 
