@@ -9,7 +9,9 @@
 from __future__ import annotations
 
 import copy
+import threading
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from dpeer.exceptions import ConfigurationError, PeerFailed
 from dpeer.extras import check_libraries
 from dpeer.federation.beside import Beside
 from dpeer.federation.child import check_not_a_peer
+from dpeer.federation.handed_over import check_flags, checked
 from dpeer.federation.own_data import check_own_data
 from dpeer.federation.running import Mode, run_federation
 from dpeer.federation.settings import Settings
@@ -90,8 +93,9 @@ class Run:
 
         Raises:
             OutputError: The folder holds something else, or cannot be written.
-            ConfigurationError: matplotlib or Jinja2 is not installed.
+            ConfigurationError: matplotlib or Jinja2 is not installed, or `path` is no path.
         """
+        _check_path("path", path)
         check_libraries("Run.report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
         from dpeer.report.write import check_out, write_report
         from dpeer.results.finding import find_runs
@@ -135,10 +139,18 @@ def run(
         raise ConfigurationError(f"settings = {settings!r}: expected dpeer.Settings(...)")
     if mode not in ("cluster", "simulate"):
         raise ConfigurationError(f"mode = {mode!r}: choose 'simulate' or 'cluster'")
+    check_flags(resume=resume, overwrite=overwrite, new_data=new_data)
+    if on_record is not None and not callable(on_record):
+        raise ConfigurationError(f"on_record = {on_record!r}: expected a function that takes a peer's line, or None")
+    settings = checked(settings)
     if mode == "cluster":
         _check_importable(settings)
     check_own_data(settings)
-    view = _Told(on_record) if on_record is not None else Silent()
+    if getattr(_telling, "now", False):
+        raise ConfigurationError(
+            "dpeer.run was called by an on_record, for which the peers of its run wait: call it once that run has ended"
+        )
+    view = _Told(on_record, mode) if on_record is not None else Silent()
     drive = Beside()
     result = run_federation(
         settings, mode, resume=resume, overwrite=overwrite, new_data=new_data,
@@ -157,23 +169,43 @@ def open_run(folder: str | Path) -> Run:
     Raises:
         ConfigurationError: The folder holds no run.
     """
-    if not isinstance(folder, str | Path):
-        raise ConfigurationError(f"folder = {folder!r}: expected a path")
+    _check_path("folder", folder)
     path = Path(folder)
     if not path.is_dir() or read_run(path) is None:
         raise ConfigurationError(f"{str(path)!r} holds no run: name the --out of a run, or `Settings.out`")
     return Run(path)
 
 
-class _Told(Silent):
-    """Passes on each peer's lines."""
+def _check_path(name: str, path: object) -> None:
+    if not isinstance(path, str | Path) or "\0" in str(path):
+        raise ConfigurationError(f"{name} = {path!r}: expected a path")
 
-    def __init__(self, on_record: OnRecord) -> None:
-        self._on_record = on_record
+
+_telling = threading.local()
+"""Whether this thread is calling an `on_record`."""
+
+
+class _Told(Silent):
+    """Passes on each peer's lines; while it does, no peer of this process draws from the process's generators."""
+
+    def __init__(self, on_record: OnRecord, mode: Mode) -> None:
+        self._on_record, self._mode = on_record, mode
 
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
         """See `View.record`."""
-        self._on_record({"rank": rank, **copy.deepcopy(dict(entry))})
+        _telling.now = True
+        try:
+            with self._alone():
+                self._on_record({"rank": rank, **copy.deepcopy(dict(entry))})
+        finally:
+            _telling.now = False
+
+    def _alone(self) -> AbstractContextManager[object]:
+        if self._mode == "cluster":
+            return nullcontext()
+        from dpeer.training.randomness import LOCK  # torch, which a simulation has imported
+
+        return LOCK
 
 
 def _check_importable(settings: Settings) -> None:

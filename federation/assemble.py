@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils.data import TensorDataset
 
-from dpeer.exceptions import ConfigurationError
+from dpeer.exceptions import AlgorithmError, ConfigurationError
 from dpeer.federation.defaults import with_defaults
 from dpeer.federation.fingerprint import divided, fingerprint, named, own_names
 from dpeer.federation.graph import build_graph, take_part
@@ -35,6 +35,7 @@ from dpeer.training import (
     find_algorithm,
     load_task,
 )
+from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.device import Compute, find_device
 from dpeer.training.payload import little_endian
 
@@ -72,7 +73,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         ConfigurationError: something in the settings cannot be done; nothing has been connected yet.
     """
     builtin = BUILTIN_TASKS.get(settings.task)
-    algorithm = find_algorithm(settings.algorithm)  # a wrong name shows before data are read
+    said_of_it = facts_of(find_algorithm(settings.algorithm))  # a wrong name shows before data are read
     said = settings.model_fields_set
     settings = with_options(with_defaults(settings), said)
     if settings.schema is not None and settings.standardize and settings.privacy != "none":
@@ -92,7 +93,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     )  # fmt: skip
     folder, meeting = rank_folder(settings.out, rank) / FOLDER, take_part(graph, settings)
     content, protection, unprotected = _content(task), None, None
-    if guarantee is None or algorithm.shares == "nothing":
+    if guarantee is None or said_of_it.shares == "nothing":
         protect(settings, None, folder, resume=resume)
         unprotected = Unprotected(folder, data=content, new_data=new_data)
     else:
@@ -101,13 +102,21 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
             settings, guarantee, folder, resume=resume, data=content, new_data=new_data,
             receivers=lambda number: meeting.at(number, rank).out_neighbors,
         )  # fmt: skip
+    way = (settings.partition or builtin.partition) if builtin else None
+    # Before the algorithm's code sees the data: neighbors get to know this.
+    compared = (
+        fingerprint(settings, graph, options, guarantee)
+        | divided(task, way, settings, private=guarantee is not None)
+        | named(task, said_of_it.shares)
+    )
     learner = TorchLearner(
         task, settings.algorithm, hyperparameters, rank=rank, seed=_first(settings.seed_batches, settings.seed),
         keep=settings.keep, evaluate_on=settings.evaluate_on,
         steady=isinstance(graph, Topology) and settings.participation == 1, compute=compute,
         protection=protection, unprotected=unprotected, options=options,
     )  # fmt: skip
-    way = (settings.partition or builtin.partition) if builtin else None
+    if guarantee is not None and learner.shares and protection is None:
+        raise AlgorithmError(f"algorithm {settings.algorithm}: it said that it shares nothing, and shares something")
     facts = {
         "size": settings.size,
         "topology": settings.topology,
@@ -128,10 +137,8 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     return PeerParts(
         learner=learner,
         topology=meeting if learner.shares else take_part(Isolated(settings.size), settings),
-        fingerprint=fingerprint(settings, graph, options, guarantee)
-        | divided(task, way, settings, private=guarantee is not None)
-        | named(task, algorithm.shares),
-        names=own_names(task, algorithm.shares),
+        fingerprint=compared,
+        names=own_names(task, said_of_it.shares),
         facts=facts,
         notes=[*notes(task, learner, settings, said), *private],
         indices=_indices(task, facts, content),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from dpeer.federation.running import Runner
 
@@ -33,13 +35,39 @@ class Beside:
             finally:
                 ended.set()
 
-        threading.Thread(target=work, name="dpeer.run").start()
-        while not ended.is_set():
-            try:
-                ended.wait()  # not Thread.join: interrupted, it takes a thread that runs for one that has ended
-            except KeyboardInterrupt:
-                self.interrupted = True
-                with suppress(RuntimeError):  # the run has just ended
-                    loop.call_soon_threadsafe(runner.stop)
+        def stop() -> None:
+            self.interrupted = True
+            with suppress(RuntimeError):  # the run has just ended
+                loop.call_soon_threadsafe(runner.stop)
+
+        with _answering(stop):
+            threading.Thread(target=work, name="dpeer.run").start()
+            _wait(ended, stop)
         if failures:
             raise failures[0]
+
+
+@contextmanager
+def _answering(stop: Callable[[], None]) -> Iterator[None]:
+    """Within it Ctrl-C calls `stop` and raises nothing: a second exception would end what answers the first.
+
+    Where somebody else answers Ctrl-C already, or this is not the main thread, nothing is changed.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: stop())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _wait(ended: threading.Event, stop: Callable[[], None]) -> None:
+    """Wait for the end of the run; a `KeyboardInterrupt` that is raised all the same calls `stop`."""
+    while not ended.is_set():
+        try:
+            ended.wait()  # not Thread.join: interrupted, it takes a thread that runs for one that has ended
+        except KeyboardInterrupt:
+            stop()

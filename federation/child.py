@@ -39,7 +39,14 @@ def check_not_a_peer() -> None:
         )
 
 
-def main(values: dict[str, Any], rank: int, resume: bool, new_data: bool, connection: Connection) -> None:
+def main(
+    values: dict[str, Any],
+    rank: int,
+    resume: bool,
+    new_data: bool,
+    connection: Connection,
+    environment: Mapping[str, str],
+) -> None:
     """Run one rank; exits with the code that `dpeer start` would.
 
     Args:
@@ -48,9 +55,12 @@ def main(values: dict[str, Any], rank: int, resume: bool, new_data: bool, connec
         resume: Continue from the checkpoint.
         new_data: The data are others than those of earlier runs in the folder.
         connection: The pipe to the launcher.
+        environment: The launcher's environment variables, as they are now.
     """
     global _is_peer
     _is_peer = True
+    os.environ.clear()
+    os.environ.update(environment)
     # Ctrl-C goes to the whole terminal, and a service manager's SIGTERM to the whole group; only the launcher answers
     # them, and tells its peers, so that all stop in the same round.
     for number in STOP_SIGNALS:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.mistakes import InvalidSettings
-from dpeer.federation.settings import Settings
+from dpeer.federation.settings import Settings, check_ranks
 
 DEFAULT_FILE = Path("dpeer.toml")
 
@@ -56,11 +56,7 @@ def _settled(values: dict[str, Any], flags: Mapping[str, Any], path: Path | None
         settings = Settings.model_validate({**values, **given})
     except InvalidSettings as error:
         raise error.told_of(given, path) from error
-    for rank in settings.rank:
-        if not 0 <= rank < settings.size:
-            raise ConfigurationError(
-                f"rank.{rank} in {path}: ranks of a federation of size {settings.size} are 0..{settings.size - 1}"
-            )
+    check_ranks(settings, f" in {path}")
     return settings
 
 

@@ -12,6 +12,7 @@ from dpeer.privacy import Guarantee
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.topology import AnyTopology
 from dpeer.training import Task, find_algorithm, shared_options, source_hash
+from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import flagged_options
 from dpeer.training.algorithms.own import is_built_in
 from dpeer.training.settings import OptionSettings
@@ -20,6 +21,9 @@ _FIRST = ("size", "algorithm", "rounds", "seed")
 _ELSEWHERE = {*_FIRST, *PrivacySettings.model_fields, *OptionSettings.model_fields}
 _LATER = ("lr_schedule",)
 """Settings that earlier versions had not: at their defaults nothing is said of them, so that earlier runs go on."""
+
+FORMERLY = frozenset(shared(OptionSettings))
+"""Keys that earlier versions wrote for every algorithm; they are here now for those that have such an option."""
 
 
 def fingerprint(
@@ -34,6 +38,7 @@ def fingerprint(
         guarantee: What follows from the settings of privacy; None without it.
     """
     algorithm = find_algorithm(settings.algorithm)
+    name = facts_of(algorithm).name
     flagged = flagged_options(algorithm)
 
     def said(name: str) -> str:
@@ -46,7 +51,7 @@ def fingerprint(
         **{f"topology {name}": value for name, value in graph.parameters.items()},
         "weights": graph.weights_rule,
         "edges": graph.digest,
-        "algorithm": algorithm.name,  # its file may lie elsewhere on every host
+        "algorithm": name,  # its file may lie elsewhere on every host
         **({} if is_built_in(algorithm) else {"algorithm's source": source_hash(algorithm)}),
         "rounds": settings.rounds,
         "seed": settings.seed,

@@ -13,11 +13,8 @@ from typing import Any
 from dpeer.exceptions import CheckpointError, OutputError
 from dpeer.peer import checkpoint
 from dpeer.peer.schedule import cut_off
-from dpeer.privacy.history import FOLDER, LEDGER, releases_in
-from dpeer.privacy.unprotected import notes_releases
+from dpeer.privacy.history import FOLDER, releases_in
 from dpeer.results.files import CARD, CARD_PAGE, METRICS, MODEL, PREPARATION, SUMMARY, rank_folder, write_json
-from dpeer.results.reading import read_metrics
-from dpeer.results.values import whole
 from dpeer.topology import Graphs
 
 _OURS = (
@@ -64,8 +61,9 @@ def check(out: Path, ranks: range | list[int], *, resume: bool, overwrite: bool,
     try:
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"--out {str(out)!r} cannot be written: {error.strerror}") from error
+    except (OSError, ValueError) as error:  # a ValueError where the name has a NUL character
+        why = error.strerror if isinstance(error, OSError) else error
+        raise OutputError(f"--out {str(out)!r} cannot be written: {why}") from error
 
 
 @contextmanager
@@ -160,25 +158,6 @@ def _holds_run(folder: Path) -> bool:
     return checkpoint.learner_folder(folder) is not None or releases_in(folder) > 0
 
 
-def sent_unrecorded(folder: Path) -> bool:
-    """Whether a rank's last run has sent more than its ledger says: an older dpeer kept none, or it was damaged.
-
-    A private run whose ledger has lost releases counts as one without noise, for nobody knows what is missing.
-    """
-    if notes_releases(folder):
-        return False
-    metrics = read_metrics(folder)
-    told = [whole(line.privacy.get("releases")) or 0 for line in metrics.lines if line.privacy]
-    if max(told, default=0) > releases_in(folder):
-        return True
-    if metrics.torn and not metrics.lines and metrics.damaged == 1:
-        # It was killed while it saved its first round; this version has a ledger by then.
-        return not (folder / FOLDER / LEDGER).exists()
-    unknown = metrics.damaged > metrics.torn or any(line.bytes_sent is None for line in metrics.lines)
-    # Where nobody knows, it counts.
-    return unknown or any(line.bytes_sent and not line.privacy for line in metrics.lines)
-
-
 def has_checkpoint(out: Path) -> bool:
     """Whether a run of all peers has got so far that it can be resumed."""
     return checkpoint.completed(rank_folder(out, 0)) > 0
@@ -188,6 +167,7 @@ def forget_releases(out: Path) -> None:
     """Remove the releases of a killed simulation of these ranks, which only its own process has got."""
     for folder in out.glob("rank-*"):
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
+        shutil.rmtree(folder / checkpoint.FOLDER, ignore_errors=True)
         (folder / METRICS).unlink(missing_ok=True)
 
 

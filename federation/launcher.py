@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import signal
 import sys
 from dataclasses import dataclass, field
@@ -91,7 +92,8 @@ class Launcher:
         own = self._settings.of_rank(rank)
         own = own.model_copy(update={"threads": own.threads or 1, "out": self._settings.out, "rank": {}})
         ours, theirs = context.Pipe()
-        arguments = (own.model_dump(exclude_unset=True), rank, self._resume, self._new_data, theirs)
+        # The fork server's environment is that of the first run of this process.
+        arguments = (own.model_dump(exclude_unset=True), rank, self._resume, self._new_data, theirs, dict(os.environ))
         process = context.Process(target=child.main, args=arguments, name=f"dpeer-rank-{rank}")
         # The first start waits for the fork server to import torch: not on the event loop, which hears Ctrl-C.
         await asyncio.to_thread(_start_without_main, process)

@@ -9,6 +9,7 @@ from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import Settings
 from dpeer.topology import Isolated, Participation
 from dpeer.training import ALGORITHMS, Task, TorchLearner, find_algorithm
+from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import about_options
 
 _ALWAYS = ("body_lr", "lr_decay", "momentum", "body_epochs", "batch_size")
@@ -51,7 +52,7 @@ def notes(task: Task, learner: TorchLearner, settings: Settings, said: Collectio
     lines += task.reading.remarks if task.reading is not None else ()
     if not learner.shares:
         lines.append("nothing leaves this peer: it trains alone")
-    elif algorithm.shares == "model" and task.head:
+    elif facts_of(algorithm).shares == "model" and task.head:
         lines.append(
             f"{algorithm.leaves} leaves this peer with {settings.algorithm}, the task's head ({', '.join(task.head)}) "
             "included"

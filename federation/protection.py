@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
-from dpeer.federation.folders import sent_unrecorded
+from dpeer.federation.sent import check_ledger, sent_unrecorded
 from dpeer.federation.settings import Settings, default_of
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
 from dpeer.privacy.guarantee import check_delta, default_delta
@@ -76,6 +76,8 @@ def protect(
         CheckpointError: The ledger to go on with is damaged, or of another mechanism, or has no privacy to go on with.
         BudgetTooSmall: Earlier runs in the folder have used up the budget.
     """
+    if resume:
+        check_ledger(folder.parent)
     if sent_unrecorded(folder.parent):
         note_plain(folder)  # now, for the metrics that tell of it will be gone
     if guarantee is None:

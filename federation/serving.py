@@ -15,13 +15,15 @@ import torch
 
 from dpeer.exceptions import DpeerError
 from dpeer.federation.assemble import assemble
+from dpeer.federation.fingerprint import FORMERLY
 from dpeer.federation.folders import held, save_partition, save_preparation
 from dpeer.federation.heap import freeze_heap, keep_heap
 from dpeer.federation.settings import Settings
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
 from dpeer.peer.logs import close_logger, peer_logger
 from dpeer.results.files import rank_folder
-from dpeer.training import forget
+from dpeer.training import find_algorithm, forget
+from dpeer.training.algorithms.own import check_source
 
 Report = Callable[[dict[str, Any]], None]
 """Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}}."""
@@ -96,6 +98,7 @@ async def serve(
     try:
         resources.enter_context(held(out))
         worker = Worker(executor)
+        await worker.run(_check_source, settings)
         parts = await worker.run(assemble, settings, rank, resume=resume, new_data=new_data)
         forget()
         freeze_heap()
@@ -110,6 +113,7 @@ async def serve(
             listen=listen,
             fingerprint=parts.fingerprint,
             names=parts.names,
+            formerly=FORMERLY,
             evaluate_every=settings.evaluate_every,
             wait=settings.wait,
             liveness=_liveness(settings.dead_after),
@@ -141,6 +145,10 @@ async def serve(
         executor.shutdown(wait=False, cancel_futures=True)
         close_logger(log)
         resources.close()
+
+
+def _check_source(settings: Settings) -> None:
+    check_source(find_algorithm(settings.algorithm))
 
 
 def _liveness(dead_after: float) -> LivenessConfig:

@@ -130,6 +130,23 @@ class Settings(_AllSettings):
         return self.model_copy(update={**changes, "task_options": options})
 
 
+def check_ranks(settings: Settings, where: str = "") -> None:
+    """Refuse settings of a rank that there is not.
+
+    Args:
+        settings: The federation's.
+        where: Where they stand, such as " in dpeer.toml".
+
+    Raises:
+        ConfigurationError: Names the rank.
+    """
+    for rank in settings.rank:
+        if not 0 <= rank < settings.size:
+            raise ConfigurationError(
+                f"rank.{rank}{where}: ranks of a federation of size {settings.size} are 0..{settings.size - 1}"
+            )
+
+
 def default_of(name: str) -> Any:
     """A setting's default; None for a name that is no setting."""
     field = Settings.model_fields.get(name)

@@ -16,6 +16,7 @@ from dpeer.cores import own_cores
 from dpeer.exceptions import TaskError
 from dpeer.federation.assemble import assemble
 from dpeer.federation.disagreement import Disagreement
+from dpeer.federation.fingerprint import FORMERLY
 from dpeer.federation.folders import held, save_partition, save_preparation
 from dpeer.federation.heap import keep_heap
 from dpeer.federation.settings import Settings
@@ -124,6 +125,7 @@ class Simulation:
             listen=f"inproc://rank-{rank}",
             fingerprint=parts.fingerprint,
             names=parts.names,
+            formerly=FORMERLY,
             evaluate_every=own.evaluate_every,
             wait=own.wait,
             # Peers of one process cannot be lost one by one.

@@ -25,6 +25,9 @@ from dpeer.peer.wire import Frames
 FOLDER = "checkpoint"
 """In a rank's folder: its checkpoints."""
 
+STATE = "state.json"
+"""In a checkpoint: what the peer itself takes up."""
+
 _PREFIX = "round-"
 _LEARNER = "learner"
 
@@ -62,8 +65,8 @@ def write(folder: Path, state: State, save_learner: Callable[[Path], None]) -> N
         "extra": dict(state.extra or {}),
         "sha256": {path.relative_to(draft).as_posix(): _digest(path) for path in files},
     }
-    (draft / "state.json").write_text(json.dumps(described))
-    for path in [*files, draft / "state.json", draft / _LEARNER, draft]:
+    (draft / STATE).write_text(json.dumps(described))
+    for path in [*files, draft / STATE, draft / _LEARNER, draft]:
         _flush(path)
     draft.rename(final)
     _flush(folder)
@@ -104,7 +107,7 @@ def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
         CheckpointError: a file is missing, changed or unreadable; names it.
     """
     try:
-        described = json.loads((checkpoint / "state.json").read_text())
+        described = json.loads((checkpoint / STATE).read_text())
         for name, digest in described["sha256"].items():
             if _digest(checkpoint / name) != digest:
                 raise CheckpointError(f"checkpoint {str(checkpoint)!r} is damaged: {name} is not what was written")

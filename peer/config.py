@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,9 @@ class PeerConfig:
 
     fingerprint: Mapping[str, Any]
     """Everything that must be equal on all peers, by name; plain JSON values. Compared in the handshake."""
+
+    formerly: Collection[str] = ()
+    """Names that fingerprints of earlier versions had, and that nothing depends on where `fingerprint` lacks them."""
 
     evaluate_every: int = 1
     """Evaluate in every n-th round; the last one always. Evaluation runs twice a round: before and after mixing."""

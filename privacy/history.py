@@ -3,89 +3,24 @@
     rank-R/privacy/ledger.jsonl           the run that goes on, or the last one
     rank-R/privacy/ledger-1.jsonl ...     runs before it, oldest first
 
-A file's first line says how the run's releases were protected, and of what: `{"mechanism": {...}, "noise": ..., "data":
-..., "new_data": ..., "time": ...}`; each line after it is a release, `{"round": ..., "time": ..., ...}`. Of a run
-without noise (`"mechanism": null`) only the first is written down: what is known after it needs no second. Nor is there
-protection in noise that was drawn in a way that is broken by now: releases of a run with another `noise` than this
-version's count as released without any.
+What is lost or damaged never counts as nothing. A ledger is put aside whole, with at least one release, under the next
+number, and each ledger that begins says how many releases those before it have: so an error names one that is gone,
+emptied or cut. The bytes of a release are on disk only after its line, so bytes without a line tell of a lost one.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError
-from dpeer.privacy.noise import SCHEME
+from dpeer.privacy.ledger_file import Run, flush, header, mend, now, read, read_aside, read_or_none, write
 
 FOLDER = "privacy"
 LEDGER = "ledger.jsonl"
-
-
-@dataclass(frozen=True)
-class Run:
-    """What one run released.
-
-    Attributes:
-        mechanism: The fields of the run's `Guarantee`; None without noise.
-        noise: The way in which the noise was drawn.
-        new_data: Whether the user said that its data are others than those of the runs before.
-        data: SHA-256 (hex) of its data; None where nobody knows.
-        rounds: In which rounds it released, in order; without noise only the first of them.
-        hashes: SHA-256 (hex) of what was released in a round.
-        begun: Whether the first line is there, and whole.
-    """
-
-    mechanism: Mapping[str, Any] | None
-    noise: str | None
-    new_data: bool
-    data: str | None
-    rounds: Sequence[int]
-    hashes: Mapping[int, str]
-    begun: bool = True
-
-    @property
-    def protects(self) -> bool:
-        """Whether the run's releases carry noise that cannot be taken off again."""
-        return self.mechanism is not None and self.noise == SCHEME
-
-
-def header(mechanism: Mapping[str, Any] | None, data: str | None, *, new_data: bool) -> dict[str, Any]:
-    """The content of a ledger's first line."""
-    noise = None if mechanism is None else SCHEME
-    return {"mechanism": mechanism, "noise": noise, "data": data, "new_data": new_data, "time": now()}
-
-
-def now() -> float:
-    """The present time, in seconds since 1970."""
-    return round(time.time(), 3)
-
-
-def read(path: Path) -> Run:
-    """Read a ledger; a file without a whole first line counts as empty.
-
-    Raises:
-        CheckpointError: It is damaged.
-    """
-    try:
-        lines = [json.loads(line) for line in path.read_bytes().rpartition(b"\n")[0].splitlines()]
-        if not lines:
-            return Run(None, None, new_data=False, data=None, rounds=(), hashes={}, begun=False)
-        first, releases = lines[0], lines[1:]
-        mechanism = None if first["mechanism"] is None else dict(first["mechanism"])
-        rounds = tuple(int(release["round"]) for release in releases)
-        hashes = {int(release["round"]): str(release["sha256"]) for release in releases if "sha256" in release}
-        return Run(mechanism, first.get("noise"), bool(first.get("new_data")), first.get("data"), rounds, hashes)
-    except (ValueError, KeyError, TypeError, AttributeError, IsADirectoryError) as error:
-        raise CheckpointError(
-            f"the privacy ledger {str(path)!r} is damaged ({error}): what was released is not known any more; restore "
-            "the file as it was last (an older copy will not do), or say --new-data if the data are others now"
-        ) from error
+_BYTES = "released-"
 
 
 def earlier(folder: Path, data: str | None, *, new_data: bool, current: bool) -> list[Run]:
@@ -101,14 +36,15 @@ def earlier(folder: Path, data: str | None, *, new_data: bool, current: bool) ->
         current: Whether `ledger.jsonl` is its ledger, and not an earlier run's.
 
     Raises:
-        CheckpointError: A ledger that would have to be counted is damaged.
+        CheckpointError: A ledger that would have to be counted is lost or damaged.
     """
     found: list[Run] = []
     cut = new_data
-    paths = _aside(folder) + ([folder / LEDGER] if not current and (folder / LEDGER).exists() else [])
-    for path in reversed(paths):
+    known = _known(folder)
+    paths = sorted({*_aside(folder), *(_numbered(folder, number) for number in known)}, key=_number)
+    for path in reversed([*paths, *([folder / LEDGER] if not current and (folder / LEDGER).exists() else [])]):
         try:
-            run = read(path)
+            run = read(path) if path.name == LEDGER else read_aside(path, known.get(_number(path)))
         except CheckpointError:
             if cut:
                 continue
@@ -122,37 +58,47 @@ def earlier(folder: Path, data: str | None, *, new_data: bool, current: bool) ->
     return found[::-1]
 
 
-def put_aside(folder: Path) -> None:
-    """Give `ledger.jsonl`, if there is one, the name of an earlier run's."""
-    ledger = folder / LEDGER
-    if ledger.exists():
-        numbers = [_number(path) for path in _aside(folder)]
-        ledger.rename(folder / f"ledger-{max(numbers, default=0) + 1}.jsonl")
-        flush(folder)
+def begin(
+    folder: Path, mechanism: Mapping[str, Any] | None, data: str | None, *releases: Mapping[str, Any], new_data: bool
+) -> None:
+    """Begin a run's ledger, which is on disk when this returns; that of the run before is put aside.
 
-
-def make_room(folder: Path) -> None:
-    """Put the ledger of the run before aside, unless that released nothing; remove the bytes that it kept."""
-    run = read_or_none(folder / LEDGER)
-    if run is not None and not run.rounds:
-        (folder / LEDGER).unlink()
-    put_aside(folder)
-    for old in folder.glob("released-*"):
+    Args:
+        folder: A peer's privacy folder.
+        mechanism: As in `Run`, like `data` and `new_data`.
+        data: The same.
+        releases: What is released already.
+        new_data: The same.
+    """
+    counts = put_aside(folder)
+    write(folder / LEDGER, header(mechanism, data, new_data=new_data, earlier=counts), *releases)
+    # Only now: bytes without a ledger would tell of a lost one.
+    for old in folder.glob(f"{_BYTES}*"):
         old.unlink()
+
+
+def put_aside(folder: Path) -> list[int | None]:
+    """Give `ledger.jsonl`, if there is one, the name of an earlier run's; one that released nothing is removed.
+
+    Returns:
+        How many releases each ledger that is put aside has, by its number from 1 on, as `Run.earlier`.
+    """
+    path = folder / LEDGER
+    run, counts = read_or_none(path), list(_counts(folder).values())
+    if run is not None and not run.rounds:
+        path.unlink()
+    elif path.exists():
+        if run is not None:
+            mend(path)
+        path.rename(_numbered(folder, len(counts) + 1))
+        flush(folder)
+        counts.append(None if run is None else len(run.rounds))
+    return counts
 
 
 def note_plain(folder: Path, data: str | None = None, *, new_data: bool = False) -> None:
     """Begin a ledger that says that the run has released something without noise."""
-    make_room(folder)
-    write(folder / LEDGER, header(None, data, new_data=new_data), {"round": 0, "time": now()})
-
-
-def read_or_none(path: Path) -> Run | None:
-    """Read a ledger; None where there is none, or it is damaged."""
-    try:
-        return read(path)
-    except (OSError, CheckpointError):
-        return None
+    begin(folder, None, data, {"round": 0, "time": now()}, new_data=new_data)
 
 
 def releases_in(folder: Path) -> int:
@@ -161,49 +107,55 @@ def releases_in(folder: Path) -> int:
     return 0 if run is None or run.mechanism is None else len(run.rounds)
 
 
-def write(path: Path, first: Mapping[str, Any], *releases: Mapping[str, Any]) -> None:
-    """Begin a ledger; it is on disk, with its name, when this returns."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("wb") as file:
-        file.writelines(_line(entry) for entry in (first, *releases))
-        file.flush()
-        os.fsync(file.fileno())
-    flush(path.parent)
-    flush(path.parent.parent)
+def uncharged(folder: Path) -> list[Path]:
+    """Bytes of releases in a privacy folder of which no ledger has a line: a ledger has lost its end, or is lost."""
+    current = read_or_none(folder / LEDGER)
+    # Where the process ended while a new run began, they may be of the run before.
+    before = [run for path in _aside(folder) if (run := read_or_none(path)) is not None]
+    return [
+        path
+        for path in sorted(folder.glob(f"{_BYTES}*.bin"))
+        if not (current is not None and _number(path) in current.rounds) and not any(_has(run, path) for run in before)
+    ]
 
 
-def append(path: Path, release: Mapping[str, Any]) -> None:
-    """Add a release to a ledger; it is on disk when this returns."""
-    with path.open("ab") as file:
-        file.write(_line(release))
-        file.flush()
-        os.fsync(file.fileno())
+def _has(run: Run, path: Path) -> bool:
+    """Whether a run has a line for these bytes; that of an older version may say nothing but their round."""
+    number = _number(path)
+    if number not in run.rounds:
+        return False
+    return number not in run.hashes or run.hashes[number] == hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def mend(path: Path) -> None:
-    """Cut off a line that was not written whole: the process ended before there was anything to send."""
-    content = path.read_bytes()
-    if torn := len(content.rpartition(b"\n")[2]):
-        with path.open("r+b") as file:
-            file.truncate(len(content) - torn)
-            os.fsync(file.fileno())
+def _known(folder: Path) -> dict[int, int | None]:
+    """How many releases the ledgers that were put aside have, by number, as later ones say; None where none does."""
+    aside = _aside(folder)
+    runs = [run for path in (*aside, folder / LEDGER) if (run := read_or_none(path)) is not None]
+    last = max([0, *map(_number, aside), *(len(run.earlier) for run in runs)])
+    known: dict[int, int | None] = dict.fromkeys(range(1, last + 1))
+    for run in runs:
+        known |= {number: count for number, count in enumerate(run.earlier, 1) if count is not None}
+    return known
 
 
-def flush(folder: Path) -> None:
-    """Flush the names of a folder's files to disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def _counts(folder: Path) -> dict[int, int | None]:
+    """The same, with those counted of which no later ledger says it; None where that cannot be done any more."""
+    return {number: _count(folder, number) if count is None else count for number, count in _known(folder).items()}
+
+
+def _count(folder: Path, number: int) -> int | None:
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _line(entry: Mapping[str, Any]) -> bytes:
-    return json.dumps(entry).encode() + b"\n"
+        return len(read_aside(_numbered(folder, number), None).rounds)
+    except CheckpointError:
+        return None
 
 
 def _aside(folder: Path) -> list[Path]:
     return sorted(folder.glob("ledger-*.jsonl"), key=_number)
+
+
+def _numbered(folder: Path, number: int) -> Path:
+    return folder / f"ledger-{number}.jsonl"
 
 
 def _number(path: Path) -> int:

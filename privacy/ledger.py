@@ -5,7 +5,8 @@
     rank-R/privacy/released-00000007.bin  its bytes, flushed and renamed into place before anybody gets them
 
 So whatever was sent is charged, however the process ends; and a round that was charged is only ever sent as the bytes
-that are there. One without bytes is never sent. What runs before this one released is `history`'s.
+that are there. One without bytes is never sent; bytes without a line are damage. What runs before this one released is
+`history`'s.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError
-from dpeer.privacy import history
-from dpeer.privacy.history import LEDGER, Run
+from dpeer.privacy import history, ledger_file
+from dpeer.privacy.history import LEDGER
+from dpeer.privacy.ledger_file import Run
 
 
 class Ledger:
@@ -108,7 +110,7 @@ class Ledger:
             self.begin()
         payload = make()
         digest = _hash(payload)
-        history.append(self._path, {"round": number, "time": history.now(), "sha256": digest, "to": sorted(to)})
+        ledger_file.append(self._path, {"round": number, "time": ledger_file.now(), "sha256": digest, "to": sorted(to)})
         self._rounds.append(number)
         self._hashes[number] = digest
         self._keep(number, payload)
@@ -122,7 +124,7 @@ class Ledger:
             file.flush()
             os.fsync(file.fileno())
         draft.rename(final)
-        history.flush(self._folder)
+        ledger_file.flush(self._folder)
         for old in self._folder.glob("released-*.bin"):
             # The one before can still be asked for by a run that resumes a round earlier.
             if old != final and old != self._payload(self._before(number)):
@@ -137,13 +139,12 @@ class Ledger:
 
     def begin(self) -> None:
         """Begin a new run: an earlier one's ledger is put aside, for what it has released counts beside this one's."""
-        history.make_room(self._folder)
-        history.write(self._path, history.header(self._mechanism, self._data, new_data=self._new_data))
+        history.begin(self._folder, self._mechanism, self._data, new_data=self._new_data)
         self._begun, self._rounds, self._hashes = True, [], {}
 
     def _resumed(self, data: str | None) -> Run | None:
-        history.mend(self._path)
-        run = history.read(self._path)
+        ledger_file.mend(self._path)
+        run = ledger_file.read(self._path)
         if not run.rounds or run.mechanism is None:
             return None if run.rounds else run
         there = f"the run in {str(self._folder.parent)!r} has made {len(run.rounds)} private releases with"

@@ -12,8 +12,8 @@ from typing import Any, get_args
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.guarantee import Adversary, Guarantee
-from dpeer.privacy.history import Run
 from dpeer.privacy.ledger import Ledger
+from dpeer.privacy.ledger_file import Run
 from dpeer.privacy.mechanism import Clipped
 from dpeer.privacy.sparsify import Sparsifier
 

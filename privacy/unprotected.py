@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpeer.privacy import history
-from dpeer.privacy.history import FOLDER, LEDGER, Run
+from dpeer.privacy.history import FOLDER, LEDGER
+from dpeer.privacy.ledger_file import Run, read_or_none
 
 
 class Unprotected:
@@ -23,10 +24,10 @@ class Unprotected:
 
     def begin(self) -> None:
         """Begin a new run. An earlier one's ledger without noise, of the same data, stays: it says all there is."""
-        if self._path.exists() and (self._new_data or not _says_it(history.read_or_none(self._path), self._data)):
-            history.make_room(self._folder)
-        if self._new_data:  # a run that is stopped before its first release may be gone on with
-            history.write(self._path, history.header(None, self._data, new_data=True))
+        there = self._path.exists() and not _says_it(read_or_none(self._path), self._data)
+        # One that is stopped before its first release may be gone on with, and is to know how much was put aside.
+        if there or self._new_data:
+            history.begin(self._folder, None, self._data, new_data=self._new_data)
 
     def note(self, number: int) -> None:
         """Note that round `number` is about to be released without noise; the note is on disk when this returns.
@@ -36,7 +37,7 @@ class Unprotected:
         """
         if self._noted:
             return
-        run = history.read_or_none(self._path)
+        run = read_or_none(self._path)
         if not _says_it(run, self._data):
             history.note_plain(self._folder, self._data, new_data=self._new_data or self._said(run))
         self._noted = True
@@ -54,7 +55,7 @@ class Unprotected:
 
 def notes_releases(folder: Path) -> bool:
     """Whether the ledger in a peer's folder is of a run that released something without noise."""
-    run = history.read_or_none(folder / FOLDER / LEDGER)
+    run = read_or_none(folder / FOLDER / LEDGER)
     return run is not None and run.mechanism is None and bool(run.rounds)
 
 

@@ -21,6 +21,7 @@ from torch.utils.data import TensorDataset
 
 import dpeer
 from dpeer.exceptions import ConfigurationError, OutputError, PeerFailed, UnknownName
+from dpeer.training.randomness import LOCK
 
 ROOT = Path(__file__).parent.parent
 
@@ -112,6 +113,64 @@ def test_what_the_listener_raises_ends_the_run(small: Callable[..., dpeer.Settin
         dpeer.run(small(rounds=50), on_record=fail)
 
 
+def test_no_peer_draws_while_the_listener_is_called(small: Callable[..., dpeer.Settings]) -> None:
+    """What it draws from the process's generators would change what a peer draws."""
+    free: list[bool] = []
+
+    def listen(line: dict[str, Any]) -> None:
+        other = threading.Thread(target=lambda: free.append(LOCK.acquire(blocking=False)))
+        other.start()
+        other.join()
+
+    dpeer.run(small(size=2, rounds=1), on_record=listen)
+    assert free == [False, False]
+
+
+def test_a_listener_does_not_start_another_run(small: Callable[..., dpeer.Settings], tmp_path: Path) -> None:
+    """Its own run would wait for it, and it for that run."""
+    with pytest.raises(ConfigurationError, match=r"^dpeer\.run was called by an on_record"):
+        dpeer.run(small(), on_record=lambda line: dpeer.run(small(out=tmp_path / "inner")))
+    assert dpeer.run(small(), overwrite=True).summary["status"] == "done"
+
+
+INTERRUPTED_TWICE = """
+import asyncio, signal, threading
+from dpeer.federation.beside import Beside
+
+class Loop(asyncio.SelectorEventLoop):
+    again = True
+    def call_soon_threadsafe(self, *arguments, **named):
+        if threading.current_thread() is threading.main_thread() and self.again:
+            self.again = False
+            signal.raise_signal(signal.SIGINT)  # while the first Ctrl-C is answered
+        return super().call_soon_threadsafe(*arguments, **named)
+
+asyncio.new_event_loop = Loop
+
+class Runner:
+    async def run(self):
+        self.stopped = asyncio.Event()
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        await self.stopped.wait()
+
+    def stop(self):
+        self.stopped.set()
+
+beside = Beside()
+beside(Runner())
+print(beside.interrupted, threading.active_count(), signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+
+
+@pytest.mark.parametrize("handler", ["", "signal.signal(signal.SIGINT, lambda *of: signal.default_int_handler(*of))"])
+def test_a_second_ctrl_c_right_after_the_first_leaves_nothing_running(handler: str, tmp_path: Path) -> None:
+    code = INTERRUPTED_TWICE.replace("beside = Beside()", f"{handler}\nbeside = Beside()")
+    if handler:  # with a handler of its own that raises, one Ctrl-C is answered
+        code = code.replace("again = True", "again = False")
+    done = python(code, tmp_path)
+    assert (done.stdout, done.stderr) == (f"True 1 {not handler}\n", "")
+
+
 def test_an_earlier_run_is_kept_resumed_or_overwritten(small: Callable[..., dpeer.Settings]) -> None:
     first = dpeer.run(small()).metrics(0)
     with pytest.raises(OutputError, match="holds an earlier run"):
@@ -142,6 +201,60 @@ def test_mistakes_are_dpeers_own_errors(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(error, match=words):
         wrong()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("rounds", "5", "^rounds = '5': input should be a valid integer$"),
+        ("body_lr", float("nan"), "^body_lr = nan: .* finite number$"),
+        ("topology", 5, "^topology = 5: input should be a valid string$"),
+        ("keep", "x", "^keep = 'x': input should be 'last' or 'best'$"),
+        ("rank", {7: {"batch_size": 3}}, r"^rank\.7: ranks of a federation of size 3 are 0\.\.2$"),
+        ("task_options", {"shift": np.float32(1)}, r"^task_options\.shift = np\.float32\(1\.0\): expected a number, a"),
+        ("out", "a\0b", r"^--out 'a\\x00b' cannot be written: embedded null byte$"),
+    ],
+)
+def test_what_is_assigned_to_settings_is_checked_when_they_run(
+    name: str, value: Any, words: str, small: Callable[..., dpeer.Settings]
+) -> None:
+    settings = small()
+    setattr(settings, name, value)
+    with pytest.raises(ConfigurationError, match=words):
+        dpeer.run(settings)
+
+
+def test_what_is_assigned_to_settings_counts(small: Callable[..., dpeer.Settings], tmp_path: Path) -> None:
+    settings = small(task="digits")
+    settings.task, settings.out, settings.rounds = make_task, str(tmp_path / "other"), 1
+    settings.rank[1] = {"task_options": {"shift": 3.0}}
+    run = dpeer.run(settings)
+    assert run.folder == tmp_path / "other"
+    shifted = dpeer.run(small(rounds=1, rank={1: {"task_options": {"shift": 3.0}}})).metrics(1)[0]["test_loss"]
+    assert run.metrics(1)[0]["test_loss"] == shifted
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"overwrite": "no"}, "^overwrite = 'no': expected True or False$"),
+        ({"resume": 1}, "^resume = 1: expected True or False$"),
+        ({"on_record": 5}, "^on_record = 5: expected a function that takes a peer's line, or None$"),
+    ],
+)
+def test_what_is_given_beside_settings_is_checked(
+    given: dict[str, Any], words: str, small: Callable[..., dpeer.Settings]
+) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        dpeer.run(small(), **given)
+
+
+@pytest.mark.parametrize("path", [5, None, "a\0b"])
+def test_a_path_must_be_one(path: Any, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"^path = .*: expected a path$"):
+        dpeer.Run(tmp_path).report(path)
+    with pytest.raises(ConfigurationError, match=r"^folder = .*: expected a path$"):
+        dpeer.open_run(path)
 
 
 def test_peers_and_models_that_are_not_there_are_said(small: Callable[..., dpeer.Settings]) -> None:
@@ -206,6 +319,35 @@ def test_the_scripts_own_task_runs_in_other_processes(small_task: Path) -> None:
     unguarded = python(OWN_TASK.replace("GUARD", "if True:").replace('"run"', '"other"'), small_task.parent)
     assert "PeerFailed" in unguarded.stderr
     assert "put the call below `if __name__ == '__main__':`" in unguarded.stderr
+
+
+ENVIRONMENT = """
+import os
+import dpeer
+from small import task
+
+def mine(rank, size, seed):
+    print(os.environ.get("MINE"), os.environ.get("HOME"))
+    return task(rank, size, seed)
+
+if __name__ == "__main__":
+    for value in ("first", "second", None):
+        if value is None:
+            del os.environ["MINE"]
+        else:
+            os.environ["MINE"] = value
+        dpeer.run(dpeer.Settings(size=2, rounds=1, task=mine, out=str(value)), mode="cluster")
+"""
+
+
+@pytest.mark.slow
+def test_peers_have_the_environment_that_the_script_has_now(small_task: Path) -> None:
+    folder = small_task.parent
+    small_task.rename(folder / "small.py")
+    done = python(ENVIRONMENT, folder, HOME="here")
+    assert (done.returncode, done.stderr) == (0, "")
+    for value in ("first", "second", "None"):
+        assert (folder / value / "rank-1" / "output.txt").read_text() == f"{value} here\n"
 
 
 INTERRUPTED = """

@@ -10,9 +10,11 @@ from dpeer.exceptions import CheckpointError
 from dpeer.privacy import Protection
 from dpeer.training import store
 from dpeer.training.algorithms import Algorithm, shared_options
+from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.schedules import ends_with_the_run
 from dpeer.training.selection import ModelSelection
 from dpeer.training.snapshots import Snapshots
+from dpeer.training.store import State
 from dpeer.training.trainer import Trainer
 
 _FORMAT = 1
@@ -38,6 +40,7 @@ class Checkpoints:
         protection: Protection | None,
     ) -> None:
         self._algorithm, self._trainer, self._snapshots = algorithm, trainer, snapshots
+        self._name = facts_of(type(algorithm)).name
         self._selection, self._protection = selection, protection
 
     @property
@@ -51,7 +54,7 @@ class Checkpoints:
         ending = {"number of rounds, with which the cosine schedule ends,": h.rounds}
         return {
             "format": _FORMAT,
-            "algorithm": self._algorithm.name,
+            "algorithm": self._name,
             "rank": trainer.rank,
             "seed": trainer.seed,
             "body": trainer.shared.manifest,
@@ -64,18 +67,14 @@ class Checkpoints:
             **self._algorithm.plan(trainer),
         }
 
-    def save(self, directory: Path) -> None:
-        """Write everything that a resumed run needs, into an existing, empty folder.
-
-        Raises:
-            OSError: The folder cannot be written.
-        """
+    def take(self) -> tuple[dict[str, State], dict[str, Any]]:
+        """Everything that a resumed run needs: tensors, and plain JSON values; for `store.save`."""
         best = self._selection.best
         states = {"last": self._snapshots.take()} | ({"best": best} if best is not None else {})
         rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self._selection.best_round}
         rest |= {"best_loss": self._selection.best_loss if best is not None else None}
         rest |= {"releases": None if self._protection is None else self._protection.ledger.releases}
-        store.save(directory, states, self._identity | rest)
+        return states, self._identity | rest
 
     def load(self, directory: Path) -> None:
         """Take up the state that `save` left in the folder.

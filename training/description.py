@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from dpeer.training.algorithms import Algorithm
+from dpeer.training.algorithms.facts import Facts
 from dpeer.training.codecs import Codec, Private
 from dpeer.training.device import Compute, host
 from dpeer.training.selection import ModelSelection
@@ -17,6 +18,7 @@ class Description:
     """The properties of a `TorchLearner`, which sets the attributes that they read."""
 
     _algorithm: Algorithm
+    _facts: Facts
     _trainer: Trainer
     _codec: Codec
     _selection: ModelSelection
@@ -51,7 +53,7 @@ class Description:
     @property
     def shares(self) -> bool:
         """Whether anything leaves the peer at all."""
-        return type(self._algorithm).shares != "nothing"  # whatever an instance says of itself later
+        return self._facts.shares != "nothing"
 
     @property
     def body_parameters(self) -> int:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
-
-from dpeer.exceptions import AlgorithmError, TaskError
+from dpeer.exceptions import TaskError
 from dpeer.privacy import Protection, Unprotected
-from dpeer.training import payload, store
+from dpeer.training import store
 from dpeer.training.about import about, class_names, input_shape
 from dpeer.training.algorithms import Algorithm, find_algorithm
+from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.own import blamed, extras_of, is_built_in, new_algorithm
+from dpeer.training.beginning import Beginning
 from dpeer.training.checkpoints import Checkpoints
 from dpeer.training.codecs import Weigh
 from dpeer.training.codecs.choosing import choose_codec
@@ -81,36 +81,35 @@ class TorchLearner(Description):
                     f"--{option} {value} needs validation data: hold some out with --validation 0.1 (your own task: "
                     f"give it `validation=`), or use --{option} {other}"
                 )
-        made = self._algorithm = new_algorithm(find_algorithm(algorithm), {} if options is None else options)
-        claim(task.model)
-        parts = split(task.model, task.head, made.shares, made.name)
-        frozen = frozen_alike(task.model, task.head) if self.shares else {}
-        h = hyperparameters or Hyperparameters()
-        self._generators = GlobalGenerators(seed, rank, compute.device, draws=True if made.draws else task.draws)
-        with compute.reporting():
-            if not compute.on_host:
-                task.model.to(compute.device)  # parameters stay the same objects
-            self._trainer = Trainer(
-                task, parts, h, rank=rank, seed=seed, compute=compute, generators=self._generators,
-                extras=extras_of(made, parts),
-            )  # fmt: skip
-            self._selection = ModelSelection(task, keep, evaluate_on, compute, self._trainer.loss_function)
+        found = find_algorithm(algorithm)
+        facts = self._facts = facts_of(found)
+        self._generators = GlobalGenerators(seed, rank, compute.device, draws=True if facts.draws else task.draws)
         self._rank, self._model = rank, task.model
-        before = None if is_built_in(type(made).start) else self._trainer.shared.data.clone()
-        with blamed(made, "start"):
-            made.start(self._trainer)
-        if before is not None and not torch.equal(self._trainer.shared.data, before):
-            raise AlgorithmError(
-                f"algorithm {made.name}: its start has changed the body or extras, which are to begin equal on all "
-                "peers and would tell of this peer's data: change them in train"
-            )
         self._protection, self._unprotected = protection, unprotected
-        self._codec = choose_codec(made, self._trainer, protection, steady=steady)
+        with self._drawing(Purpose.START, 0):
+            made = self._algorithm = new_algorithm(found, {} if options is None else options)
+            claim(task.model)
+            parts = split(task.model, task.head, facts.shares, facts.name)
+            began = Beginning(parts, frozen_alike(task.model, task.head) if self.shares else {})
+            h = hyperparameters or Hyperparameters()
+            with compute.reporting():
+                if not compute.on_host:
+                    task.model.to(compute.device)  # parameters stay the same objects
+                self._trainer = Trainer(
+                    task, parts, h, rank=rank, seed=seed, compute=compute, generators=self._generators,
+                    extras=extras_of(made, parts),
+                )  # fmt: skip
+                self._selection = ModelSelection(task, keep, evaluate_on, compute, self._trainer.loss_function)
+            self._digest = began.digest(self._trainer)
+            with blamed(made, "start"):
+                made.start(self._trainer)
+            self._codec = choose_codec(made, self._trainer, protection, steady=steady)
+        if not is_built_in(found):
+            began.check(self._trainer, facts.name)
         # Extras before the codec, which takes them as its base where it kept none of its own.
         kept: dict[str, Stateful] = {"algorithm": made, "extras": self._trainer.extras, "codec": self._codec}
         self._snapshots = Snapshots(self._trainer, kept)
         self._checkpoints = Checkpoints(made, self._trainer, self._snapshots, self._selection, protection)
-        self._digest = payload.digest(self._trainer.shared.data, frozen)
         self._mixed = False
 
     @contextmanager
@@ -118,6 +117,10 @@ class TorchLearner(Description):
         """Within it the task's code may run: its random numbers can be repeated, the device's errors are reported."""
         with self._generators.kept(purpose, number), self.compute.reporting():
             yield
+
+    def _drawing(self, purpose: Purpose, number: int) -> AbstractContextManager[None]:
+        """Within it the algorithm's code may run, not the task's: what it draws can be repeated."""
+        return self._generators.kept(purpose, number) if self._facts.draws else nullcontext()
 
     # The round loop's steps, in its order.
 
@@ -226,13 +229,14 @@ class TorchLearner(Description):
             return
         with self._calling(Purpose.MIXED, self._trainer.number), blamed(self._algorithm, "mixed"):
             self._algorithm.mixed(self._trainer)
-        if not type(self._algorithm).mixed_uses_data:
+        if not self._facts.mixed_uses_data:
             self._codec.rebase()
 
     def sit_out(self, number: int) -> None:
         """Let round `number` go by without this peer."""
         self._trainer.begin(number)
-        self._algorithm.sit_out()
+        with self._drawing(Purpose.SIT_OUT, number):
+            self._algorithm.sit_out()
 
     def finish(self, number: int) -> float | None:
         """Do what the algorithm leaves for the end, after round `number`, the last, has been mixed.
@@ -261,7 +265,9 @@ class TorchLearner(Description):
         Raises:
             OSError: The folder cannot be written.
         """
-        self._checkpoints.save(directory)
+        with self._drawing(Purpose.SAVE, self._trainer.number):
+            states, rest = self._checkpoints.take()
+        store.save(directory, states, rest)
 
     def load(self, directory: Path) -> None:
         """Take up the state that `save` left in the folder; the learner is as it was then, to the bit.
@@ -269,7 +275,8 @@ class TorchLearner(Description):
         Raises:
             CheckpointError: The files are missing, damaged, or of another run, task or algorithm.
         """
-        self._checkpoints.load(directory)
+        with self._drawing(Purpose.LOAD, self._trainer.number):
+            self._checkpoints.load(directory)
         self._mixed = True  # a checkpoint is of the end of a round
 
     def write_model(self, path: Path) -> None:
@@ -280,7 +287,7 @@ class TorchLearner(Description):
         Raises:
             OSError: The file cannot be written.
         """
-        with self._kept(), self._predicting():
+        with self._drawing(Purpose.WRITE, self._trainer.number), self._kept(), self._predicting():
             store.write_model(self._model, path)
 
     def card(self) -> dict[str, Any]:

@@ -41,6 +41,11 @@ class Purpose(IntEnum):
     AUGMENT = 8
     SPARSIFY = 9
     MIXED = 10
+    START = 11
+    SIT_OUT = 12
+    SAVE = 13
+    LOAD = 14
+    WRITE = 15
 
 
 def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
@@ -68,16 +73,43 @@ def _states(device: torch.device) -> tuple[Any, ...]:
     return *torches, (kind, np.asarray(key).tobytes(), *rest), random.getstate()
 
 
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Whatever is drawn or seeded within it, afterwards the global generators of the host are as they were."""
+def _rewinder() -> Callable[[], None]:
+    """A function that puts the global generators of the host back to their present state."""
     torches, numpys, pythons = torch.get_rng_state(), np.random.get_state(legacy=True), random.getstate()
-    try:
-        yield
-    finally:
+
+    def rewind() -> None:
         torch.set_rng_state(torches)
         np.random.set_state(numpys)
         random.setstate(pythons)
+
+    return rewind
+
+
+class _Blocks:
+    """How many blocks of `undisturbed` are running, and what undoes what they draw; changed under `LOCK` only."""
+
+    running = 0
+    undo: Callable[[], None]
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Whatever is drawn or seeded within it, afterwards the global generators of the host are as they were.
+
+    Of blocks that run at the same time, in several threads, the last to end puts them back to what they were when the
+    first began: before that, others are drawing.
+    """
+    with LOCK:
+        if not _Blocks.running:
+            _Blocks.undo = staticmethod(_rewinder())
+        _Blocks.running += 1
+    try:
+        yield
+    finally:
+        with LOCK:
+            _Blocks.running -= 1
+            if not _Blocks.running:
+                _Blocks.undo()
 
 
 class GlobalGenerators:
@@ -113,7 +145,7 @@ class GlobalGenerators:
         Raises:
             TaskError: The task draws, and has said that it does not.
         """
-        kind = Purpose.TRAIN if purpose in (Purpose.FINISH, Purpose.MIXED) else purpose  # they may train, too
+        kind = Purpose.EVALUATE if purpose is Purpose.EVALUATE else Purpose.TRAIN  # all others may train, too
         if self._draws.get(kind) is False:
             with self._watched(kind):
                 yield
@@ -132,13 +164,11 @@ class GlobalGenerators:
         """
         if self._draws.get(Purpose.TRAIN) is False:
             return lambda: None
-        host, numpys, pythons = torch.get_rng_state(), np.random.get_state(legacy=True), random.getstate()
+        on_host = _rewinder()
         device = torch.cuda.get_rng_state(self._device) if self._device.type == "cuda" else None
 
         def rewind() -> None:
-            torch.set_rng_state(host)
-            np.random.set_state(numpys)
-            random.setstate(pythons)
+            on_host()
             if device is not None:
                 torch.cuda.set_rng_state(device, self._device)
 

@@ -20,6 +20,12 @@ TENSORS = "learner.safetensors"
 REST = "learner.json"
 """In a learner's folder: everything else, as JSON."""
 
+RESERVED = frozenset({
+    "format", "algorithm", "rank", "seed", "body", "head", "quantize", "wire_dtype", "lr_schedule", "round",
+    "best_round", "best_loss", "releases", "states",
+})  # fmt: skip
+"""The keys of that JSON that are dpeer's own: an algorithm's plan must not use them."""
+
 LAST = "last"
 """The state after the last completed round."""
 

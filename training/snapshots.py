@@ -46,8 +46,8 @@ class Snapshots:
         Raises:
             CheckpointError: It is of another task or algorithm.
         """
-        state.put(self._trainer.module, self._trainer.body, self._trainer.head)
-        device = self._trainer.compute.device
+        trainer, device = self._trainer, self._trainer.compute.device
+        state.put(trainer.module, trainer.body, trainer.head)
         for part, owner in self._parts.items():
             start = f"{part}/"
             own = {
@@ -59,3 +59,7 @@ class Snapshots:
                 owner.restore(own)
             except (KeyError, ValueError, RuntimeError, TypeError, AttributeError) as error:
                 raise CheckpointError(f"the checkpoint's {part} is of another run: {describe(error)}") from error
+            if part == "algorithm":
+                # What its code has written to the model is not what was saved, and no base for a private release.
+                trainer.reattach()
+                state.put(trainer.module, trainer.body, trainer.head)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from dpeer.exceptions import CheckpointError, OutputError
-from dpeer.federation.folders import check, check_together, save_partition, sent_unrecorded
+from dpeer.federation.folders import check, check_together, save_partition
+from dpeer.federation.sent import sent_unrecorded
 from dpeer.results.files import rank_folder
 from dpeer.topology import Isolated, build
 

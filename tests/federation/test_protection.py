@@ -371,3 +371,58 @@ def test_a_ledger_that_has_lost_releases_of_which_the_lines_tell_promises_nothin
         return
     assert again.summary["epsilon"] is None
     assert again.summary["privacy"]["released_without_noise"]
+
+
+@pytest.mark.parametrize("gone", [("ledger.jsonl",), ("ledger.jsonl", "released"), ("ledger.jsonl", "checkpoint")])
+@pytest.mark.parametrize("emptied", [False, True])
+@pytest.mark.parametrize("privacy", ["client", "none"])
+def test_a_ledger_and_metrics_that_are_lost_together_promise_nothing(
+    gone: tuple[str, ...], emptied: bool, privacy: str, tmp_path: Path
+) -> None:
+    """The checkpoint and the bytes that were kept tell of the run."""
+    out = tmp_path / "run"
+    asked = {"size": 2, "rounds": 2, "local_steps": 1, "out": out}
+    private = {"privacy": "client", "noise_multiplier": 50.0}
+    dpeer.run(Settings(**asked, **(private if privacy == "client" else {})))
+    for rank in range(2):
+        folder = out / f"rank-{rank}"
+        for path in (folder / "privacy" / "ledger.jsonl", folder / "metrics.jsonl"):
+            path.write_bytes(b"") if emptied else path.unlink()
+        if "released" in gone:
+            for path in (folder / "privacy").glob("released-*"):
+                path.unlink()
+        if "checkpoint" in gone and privacy == "client":
+            shutil.rmtree(folder / "checkpoint")
+    again = dpeer.run(Settings(**asked, **private), overwrite=True)
+    assert again.summary["epsilon"] is None
+    assert again.summary["privacy"]["released_without_noise"]
+
+
+@pytest.mark.parametrize("cut", [1, 40])
+def test_a_release_whose_line_is_lost_is_neither_made_again_nor_forgotten(cut: int, tmp_path: Path) -> None:
+    asked = Settings(privacy="client", noise_multiplier=5.0)
+    guarantee = promise(asked, build_graph(asked))
+    folder = tmp_path / "rank-0" / "privacy"
+    run = protect(asked, guarantee, folder, resume=False)
+    for number in range(3):
+        run.ledger.charge(number, lambda: b"x")
+    ledger = folder / "ledger.jsonl"
+    whole = ledger.read_bytes()
+    ledger.write_bytes(whole[:-cut])
+    with pytest.raises(CheckpointError, match=r"ledger\.jsonl' is damaged .*released-00000002\.bin.*restore the file"):
+        protect(asked, guarantee, folder, resume=True)
+    assert ledger.read_bytes() == whole[:-cut], "nothing was changed"
+    ledger.write_bytes(whole)
+    assert protect(asked, guarantee, folder, resume=True).ledger.releases == 3
+    ledger.write_bytes(whole[:-cut])
+    assert protect(asked, guarantee, folder, resume=False).epsilon(0) == math.inf
+
+
+def test_a_run_does_not_go_on_with_fewer_releases_than_its_lines_tell_of(tmp_path: Path) -> None:
+    asked = Settings(privacy="client", noise_multiplier=5.0)
+    guarantee = promise(asked, build_graph(asked))
+    with_metrics(tmp_path / "rank-0", privacy={"releases": 2})
+    folder = tmp_path / "rank-0" / "privacy"
+    with pytest.raises(CheckpointError, match=r"it has 0 private releases, metrics\.jsonl or the checkpoint tell of 2"):
+        protect(asked, guarantee, folder, resume=True)
+    assert not folder.exists()

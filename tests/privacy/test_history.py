@@ -1,13 +1,15 @@
 """What a folder remembers of all its runs, with and without noise."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from dpeer.exceptions import CheckpointError
 from dpeer.privacy import Ledger, Unprotected
-from dpeer.privacy.history import Run
+from dpeer.privacy.history import uncharged
+from dpeer.privacy.ledger_file import Run
 
 M = {"noise_multiplier": 2.0, "clip_norm": 0.5}
 
@@ -71,8 +73,8 @@ def test_a_run_without_noise_that_released_nothing_changes_nothing(tmp_path: Pat
     private(tmp_path, 2)
     plain(tmp_path, 0)
     assert next_run(tmp_path) == [("private", 2)]
-    with pytest.raises(FileNotFoundError):
-        (tmp_path / "ledger.jsonl").read_text()
+    (first,) = (tmp_path / "ledger.jsonl").read_text().splitlines()
+    assert json.loads(first)["earlier"] == [2], "it says what was put aside, and no release"
     assert Ledger(tmp_path, M, resume=True).releases == 0, "there is no run to go on with"
 
 
@@ -186,6 +188,108 @@ def test_a_damaged_ledger_stops_what_would_have_to_count_it(tmp_path: Path) -> N
         Ledger(tmp_path, M, resume=False)
     private(tmp_path, 1, "b", new_data=True)
     assert next_run(tmp_path, "b") == [("private", 1)]
+
+
+def lines(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines(keepends=True)
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "emptied": lambda path: path.write_bytes(b""),
+    "gone": lambda path: path.unlink(),
+    "its first line alone": lambda path: path.write_bytes(lines(path)[0]),
+    "without its last newline": lambda path: path.write_bytes(path.read_bytes()[:-1]),
+    "without its last byte but one": lambda path: path.write_bytes(path.read_bytes()[:-2] + b"\n"),
+    "without its last line": lambda path: path.write_bytes(b"".join(lines(path)[:-1])),
+    "without a line in between": lambda path: path.write_bytes(b"".join([lines(path)[0], *lines(path)[2:]])),
+}
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_ledger_that_was_put_aside_never_counts_less_because_it_is_damaged(
+    damage: str, number: int, tmp_path: Path
+) -> None:
+    for releases in (2, 3, 1):
+        private(tmp_path, releases, "a")
+    DAMAGE[damage](tmp_path / f"ledger-{number}.jsonl")
+    for resume in (False, True):
+        with pytest.raises(CheckpointError, match=rf"ledger-{number}\.jsonl' is (damaged|lost) .*restore the file"):
+            Ledger(tmp_path, M, resume=resume, data="a")
+    private(tmp_path, 4, "b", new_data=True)
+    assert next_run(tmp_path, "b") == [("private", 4)], "of other data nobody has to know"
+    with pytest.raises(CheckpointError, match=rf"ledger-{number}\.jsonl"):
+        Ledger(tmp_path, M, resume=False, data="a")
+
+
+@pytest.mark.parametrize("damage", ["emptied", "gone", "its first line alone", "without its last newline"])
+def test_a_run_without_noise_is_not_forgotten_because_its_ledger_is_damaged(damage: str, tmp_path: Path) -> None:
+    plain(tmp_path)
+    private(tmp_path, 2)
+    DAMAGE[damage](tmp_path / "ledger-1.jsonl")
+    with pytest.raises(CheckpointError, match=r"ledger-1\.jsonl' is (damaged|lost)"):
+        Ledger(tmp_path, M, resume=False)
+
+
+def test_runs_that_release_nothing_know_of_those_before(tmp_path: Path) -> None:
+    private(tmp_path, 2)
+    plain(tmp_path, 0)
+    private(tmp_path, 0)
+    plain(tmp_path, 0, "b", new_data=True)
+    assert next_run(tmp_path) == [("private", 2)]
+    DAMAGE["without its last line"](tmp_path / "ledger-1.jsonl")
+    with pytest.raises(CheckpointError, match=r"ledger-1\.jsonl' is damaged \(it has 1 releases, and had 2\)"):
+        Ledger(tmp_path, M, resume=False)
+
+
+def test_a_ledger_that_is_restored_counts_again(tmp_path: Path) -> None:
+    for releases in (2, 3, 1):
+        private(tmp_path, releases)
+    path = tmp_path / "ledger-1.jsonl"
+    content = path.read_bytes()
+    path.unlink()
+    private(tmp_path, 1, new_data=True)
+    path.write_bytes(content)
+    assert next_run(tmp_path) == [("private", 2), ("private", 3), ("private", 1), ("private", 1)]
+
+
+def test_ledgers_of_versions_that_did_not_count_those_before_are_read(tmp_path: Path) -> None:
+    for releases in (2, 3, 1):
+        private(tmp_path, releases)
+    for path in tmp_path.glob("ledger*.jsonl"):
+        first, *rest = lines(path)
+        old = {name: value for name, value in json.loads(first).items() if name != "earlier"}
+        path.write_bytes(b"".join([json.dumps(old).encode() + b"\n", *rest]))
+    assert next_run(tmp_path) == [("private", 2), ("private", 3), ("private", 1)]
+    kept = (tmp_path / "ledger-1.jsonl").read_bytes()
+    (tmp_path / "ledger-1.jsonl").unlink()  # the numbers have a gap
+    with pytest.raises(CheckpointError, match=r"ledger-1\.jsonl' is lost"):
+        Ledger(tmp_path, M, resume=False)
+    (tmp_path / "ledger-1.jsonl").write_bytes(kept)
+    private(tmp_path, 1)
+    DAMAGE["without its last line"](tmp_path / "ledger-1.jsonl")
+    with pytest.raises(CheckpointError, match=r"had 2\)"):
+        Ledger(tmp_path, M, resume=False)
+
+
+def test_a_line_that_was_not_written_whole_is_not_put_aside(tmp_path: Path) -> None:
+    private(tmp_path, 2)
+    with (tmp_path / "ledger.jsonl").open("a") as file:
+        file.write('{"rou')
+    private(tmp_path, 1)
+    assert next_run(tmp_path) == [("private", 2), ("private", 1)]
+
+
+def test_bytes_of_which_no_ledger_tells_are_found(tmp_path: Path) -> None:
+    private(tmp_path, 2)
+    assert uncharged(tmp_path) == []
+    ledger = tmp_path / "ledger.jsonl"
+    ledger.rename(tmp_path / "ledger-1.jsonl")  # where a process ended that began another run
+    assert uncharged(tmp_path) == []
+    DAMAGE["without its last newline"](tmp_path / "ledger-1.jsonl")
+    assert [path.name for path in uncharged(tmp_path)] == ["released-00000001.bin"]
+    (tmp_path / "ledger-1.jsonl").unlink()
+    assert len(uncharged(tmp_path)) == 2
 
 
 def test_a_damaged_ledger_is_put_aside_not_overwritten(tmp_path: Path) -> None:

@@ -1,12 +1,18 @@
 """What an algorithm of a user's own cannot break, by mistake or on purpose."""
 
+import datetime
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from pydantic import SecretStr
+from pydantic_core import to_jsonable_python
 
 from dpeer.exceptions import AlgorithmError
 from dpeer.privacy import Guarantee, Ledger, Protection
@@ -44,20 +50,16 @@ def test_what_leaves_the_peer_is_said_by_the_class_alone(attribute: str, make_ta
         learner(make_task(), Turncoat)
 
 
-def test_what_an_instance_says_later_changes_nothing(make_task: Make) -> None:
+@pytest.mark.parametrize("where", ["instance", "class"])
+def test_what_is_said_later_is_refused(where: str, make_task: Make) -> None:
     class Late(Plain):
         shares = "nothing"
 
         def start(self, peer: Any) -> None:
-            self.shares = "body"
+            (self if where == "instance" else type(self)).shares = "body"
 
-        def train(self, peer: Any) -> None:
-            peer.fit(peer.model, epochs=1, lr=0.1)
-
-    one = learner(make_task(), Late)
-    one.train(0)
-    assert not one.shares
-    assert one.release(0) is None
+    with pytest.raises(AlgorithmError, match=r"its shares must be stated in the class, not changed"):
+        learner(make_task(), Late)
 
 
 def test_what_a_class_says_of_its_own_code_does_not_hold_for_others_code() -> None:
@@ -75,7 +77,7 @@ def test_what_a_class_says_of_its_own_code_does_not_hold_for_others_code() -> No
         def mixed(self, peer: Any) -> None:
             peer.body.data.add_(peer.data.take([0])[0].sum())
 
-    assert (Public.mixed_uses_data, Same.mixed_uses_data, Other.mixed_uses_data) == (False, False, True)
+    assert (Public.mixed_uses_data, Same.mixed_uses_data, Other.mixed_uses_data) == (False, True, True)
     assert (Public.draws, Same.draws, Other.draws) == (False, True, True)
 
 
@@ -143,6 +145,42 @@ def test_a_shared_option_that_cannot_be_compared_is_refused() -> None:
 
     with pytest.raises(AlgorithmError, match=r"or say option\(\.\.\., shared=False\)"):
         make_options(Strange, {})
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [SecretStr("a"), re.compile("a", re.I), {"a": SecretStr("b")}, float("nan"), {1: 2, "1": 3}, len, torch.float32],
+)
+def test_values_that_would_look_alike_are_refused(thing: Any) -> None:
+    class Strange(Plain):
+        @dataclass(frozen=True)
+        class Options:
+            thing: Any = field(default_factory=lambda: thing)
+
+    with pytest.raises(AlgorithmError, match=r"or say option\(\.\.\., shared=False\)"):
+        make_options(Strange, {})
+
+
+def test_values_of_plain_types_are_compared_as_before() -> None:
+    class Colour(Enum):
+        RED = "red"
+
+    @dataclass(frozen=True)
+    class Pair:
+        one: int
+        two: tuple[float, ...]
+
+    values = [
+        True, None, 2**70, 0.5, "a", Colour.RED, Path("a/b"), Decimal("1.50"), datetime.date(2026, 1, 2), (1, (2,)),
+        {"b": {2: "x"}, "a": [True]}, Pair(1, (0.5, float("inf"))), b"a", datetime.timedelta(seconds=90),
+    ]  # fmt: skip
+
+    @dataclass(frozen=True)
+    class Options:
+        thing: Any
+
+    for value in values:
+        assert shared_options(Options(value)) == to_jsonable_python({"thing": value})
 
 
 def test_options_are_made_once(make_task: Make) -> None:

@@ -14,7 +14,7 @@ from torch.utils.data import Dataset
 
 from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, TorchLearner
-from dpeer.training.randomness import LOCK, Purpose, stream
+from dpeer.training.randomness import LOCK, Purpose, stream, undisturbed
 
 H = Hyperparameters(body_epochs=2, batch_size=16)
 
@@ -203,3 +203,25 @@ def test_streams_are_their_own() -> None:
         for key in [(0, Purpose.BATCHES), (0, Purpose.PARTITION), (1, Purpose.BATCHES), (0, Purpose.BATCHES, 0)]
     }
     assert len(draws) == 4
+
+
+def test_blocks_that_run_at_the_same_time_leave_each_others_draws_alone() -> None:
+    """The first to end does not put the generators back: the other is drawing."""
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    first, second = undisturbed(), undisturbed()
+    first.__enter__()
+    torch.manual_seed(7)
+    one, two, three = torch.rand(3).tolist()
+    torch.manual_seed(7)
+    second.__enter__()
+    drawn = [torch.rand(1).item()]
+    second.__exit__(None, None, None)
+    drawn.append(torch.rand(1).item())
+    second = undisturbed()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    drawn.append(torch.rand(1).item())
+    second.__exit__(None, None, None)
+    assert drawn == [one, two, three]
+    assert torch.equal(torch.get_rng_state(), before)

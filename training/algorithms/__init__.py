@@ -20,7 +20,8 @@ from dpeer.training.algorithms.fedrod import FedRoD
 from dpeer.training.algorithms.fedsam import FedSAM
 from dpeer.training.algorithms.local import Local
 from dpeer.training.algorithms.options import make_options, option, options_among, shared_options
-from dpeer.training.algorithms.own import check_algorithm, load_algorithm, source_hash
+from dpeer.training.algorithms.own import check_algorithm, load_algorithm
+from dpeer.training.algorithms.sources import source_hash
 from dpeer.training.given import given
 
 _ALL: tuple[type[Algorithm], ...] = (

@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from dpeer.training.algorithms.facts import note_promise
 from dpeer.training.algorithms.options import flagged_options
+from dpeer.training.algorithms.sources import note_source
 from dpeer.training.codecs import Codec
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.split import Shares, Split
@@ -42,6 +44,7 @@ class Algorithm(ABC):
         mixed_uses_data: Whether `mixed` may look at the peer's data, its head, or anything else that is not a function
             of what peers have released. Under differential privacy, what `mixed` changes is then a part of the next
             update, which is clipped and noised; where it is False, the next update is counted from what `mixed` left.
+            False holds for the very class that says it, and for no class that derives from it.
         draws: Whether its own code may draw from the global generators of torch, numpy or random. A class of a user's
             own is taken to do so, and its peers train one at a time in a simulation, unless it says False.
         Options: A frozen dataclass of the settings that only it has; see `dpeer.training.algorithms.options`.
@@ -69,8 +72,11 @@ class Algorithm(ABC):
         if "shares" in said and "leaves" not in said:
             cls.leaves = _LEAVES.get(str(said["shares"]), "")
         # What a class says of its own code does not hold for the code of a class that derives from it.
-        if "mixed" in said and "mixed_uses_data" not in said:
+        # (A class that has no `mixed` of its own may still change what an inherited one calls.)
+        if "mixed_uses_data" not in said:
             cls.mixed_uses_data = True
+        note_promise(cls)
+        note_source(cls)
         if "draws" not in said:
             cls.draws = not cls.__module__.startswith("dpeer.")
 

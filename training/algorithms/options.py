@@ -14,8 +14,14 @@ all peers. Options of built-in algorithms that have a flag of their own are stat
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import math
 from collections.abc import Mapping
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, get_origin, get_type_hints
+from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
@@ -30,6 +36,8 @@ if TYPE_CHECKING:
     from dpeer.training.algorithms.base import Algorithm
 
 _KEY = "dpeer"
+_PLAIN = (bool, int, float, str, bytes, PurePath, Decimal, datetime.date, datetime.time, datetime.timedelta, UUID)
+"""Types of single values that JSON can tell apart, each from others of its own type."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,17 +177,39 @@ def shared_options(options: Any) -> dict[str, Any]:
         for field in dataclasses.fields(options)
         if field.metadata.get(_KEY, About()).mark is Mark.SHARED
     }
-    plain: dict[str, Any] = to_jsonable_python({name: _ordered(value) for name, value in shared.items()})
-    return plain
+    return {name: _plain(value) for name, value in shared.items()}
 
 
-def _ordered(value: Any) -> Any:
-    """A value without sets, whose order differs from process to process."""
-    if isinstance(value, set | frozenset):
-        return sorted((_ordered(one) for one in value), key=repr)
+def _plain(value: Any) -> Any:
+    """A value as plain JSON, so that two different ones of one type never look alike.
+
+    Raises:
+        TypeError, ValueError: It is of a type of which that is not known.
+    """
+    if isinstance(value, Enum):
+        return _plain(value.value)
+    if isinstance(value, set | frozenset):  # their order differs from process to process
+        return sorted((_plain(one) for one in value), key=repr)
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
-        return {key: _ordered(one) for key, one in value.items()}
-    return [_ordered(one) for one in value] if isinstance(value, list | tuple) else value
+        if len({type(key) for key in value}) > 1:
+            raise TypeError(f"a table with keys of several types: {[*value]!r}")
+        return {_key(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError("nan, which equals nothing")
+    if value is None or isinstance(value, _PLAIN):
+        return to_jsonable_python(value)
+    raise TypeError(f"a {type(value).__name__}")
+
+
+def _key(key: Any) -> str:
+    ((name, _),) = to_jsonable_python({_plain(key): None}).items() if isinstance(key, _PLAIN) else ((key, None),)
+    if not isinstance(name, str):
+        raise TypeError(f"a table with the key {key!r}")
+    return name
 
 
 def _model(algorithm: type[Algorithm]) -> type[BaseModel]:

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import difflib
-import functools
-import hashlib
-import inspect
 import json
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any
 
+import torch
 from pydantic import ValidationError
+from torch import Tensor
 
 from dpeer.exceptions import AlgorithmError
 from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.algorithms.facts import CALLED, Called, check_kept, facts_of, keep_facts
 from dpeer.training.algorithms.options import check_options, make_options
+from dpeer.training.algorithms.sources import source_hash
 from dpeer.training.errors import blame
 from dpeer.training.extras import check_extras
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.importing import imported
 from dpeer.training.randomness import LOCK
-from dpeer.training.split import Shares, Split
+from dpeer.training.saved import RESERVED
+from dpeer.training.split import Split
 
 _BUILT_IN = "dpeer."
-
-_CALLED = ("predictor", "untrained", "at_home", "codec", "state", "plan", "sit_out")
-"""Methods of an algorithm that are called in passing; `restore` has errors of its own."""
 
 
 def load_algorithm(text: str) -> type[Algorithm]:
@@ -77,10 +75,7 @@ def check_algorithm(found: Any, text: str) -> type[Algorithm]:
     missing = sorted(getattr(found, "__abstractmethods__", ()))
     if missing:
         raise AlgorithmError(f"{what}: {found.__name__} does not define {', '.join(missing)}(self, peer)")
-    shares = getattr(found, "shares", None)
-    if shares not in get_args(Shares):
-        said = "is missing" if shares is None else f"is {shares!r}"
-        raise AlgorithmError(f"{what}: its shares {said}; it must be one of {', '.join(map(repr, get_args(Shares)))}")
+    facts_of(found)
     for attribute, names in (("uses", found.uses), ("defaults", found.defaults)):
         wrong = next((name for name in names if name not in Hyperparameters.model_fields), None)
         if wrong is not None:
@@ -108,20 +103,31 @@ def new_algorithm(algorithm: type[Algorithm], options: Mapping[str, Any] | Any) 
         UnknownName: It has no option of that name.
         AlgorithmError: An option cannot be what was given, or the class cannot be made with options.
     """
+    facts = facts_of(algorithm)
     given = options if isinstance(options, algorithm.Options) else make_options(algorithm, options)
     with blame(f"algorithm {algorithm.name} cannot be made with its options", kind=AlgorithmError):
         made = algorithm(given)
     if getattr(made, "options", None) is not given:
         raise AlgorithmError(f"algorithm {algorithm.name}: its __init__ must call super().__init__(options)")
-    # Who may be sent what is decided by the class, before there is an instance.
-    for attribute in ("name", "shares", "mixed_uses_data"):
-        if getattr(made, attribute) != getattr(algorithm, attribute):
-            raise AlgorithmError(
-                f"algorithm {algorithm.name}: its {attribute} must be stated in the class, not changed"
-            )
     if not is_built_in(algorithm):
-        _blame_methods(made)
+        keep_facts(made, facts)
+        for name in CALLED:
+            setattr(made, name, _blaming(made, name))
     return made
+
+
+def check_source(algorithm: type[Algorithm]) -> None:
+    """Refuse a class of which no file is known: peers of other processes could not tell whether theirs is the same.
+
+    Raises:
+        AlgorithmError: It is one.
+    """
+    if not is_built_in(algorithm) and source_hash(algorithm) is None:
+        raise AlgorithmError(
+            f"algorithm {algorithm.name}: no file is known that it, or a class that it derives from, is written in, so "
+            "that peers could not tell whether theirs is the same: write it into a file, or run all peers in one "
+            "process with dpeer simulate"
+        )
 
 
 def is_built_in(code: type[Algorithm] | Callable[..., Any]) -> bool:
@@ -129,24 +135,40 @@ def is_built_in(code: type[Algorithm] | Callable[..., Any]) -> bool:
     return code.__module__.startswith(_BUILT_IN)
 
 
-def _blame_methods(made: Algorithm) -> None:
-    """Have every method that dpeer calls report what it raises as one error that names it."""
-    for name in _CALLED:
-        setattr(made, name, _blaming(made, name))
-
-
-def _blaming(made: Algorithm, name: str) -> Callable[..., Any]:
+def _blaming(made: Algorithm, name: str) -> Called:
+    """A method that reports what it raises, or gives that cannot be used, as one error that names it."""
     method = getattr(made, name)
 
-    @functools.wraps(method)
     def call(*arguments: Any) -> Any:
         with blamed(made, name):
-            found = method(*arguments)
-            if name == "plan":
-                json.dumps(found)
-            return found
+            return _USABLE.get(name, _as_it_is)(method(*arguments))
 
-    return call
+    return Called(call)
+
+
+def _as_it_is(found: Any) -> Any:
+    return found
+
+
+def _plan(found: Any) -> Any:
+    """As it will be read again: a resumed run compares it with what is in a file."""
+    read = json.loads(json.dumps(dict(found), allow_nan=False))
+    if taken := sorted(RESERVED & read.keys()):
+        raise ValueError(f"the key {taken[0]!r} is dpeer's own: give it another name")
+    return read
+
+
+def _state(found: Any) -> Any:
+    for name, tensor in dict(found).items():
+        if not isinstance(name, str):
+            raise TypeError(f"the name {name!r} of a tensor is no text")
+        if not isinstance(tensor, Tensor) or tensor.layout is not torch.strided:
+            kind = tensor.layout if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise TypeError(f"{name!r} is a {kind}; it must be a dense tensor: torch.tensor(...) makes one of a number")
+    return found
+
+
+_USABLE: Mapping[str, Callable[[Any], Any]] = {"plan": _plan, "state": _state}
 
 
 def extras_of(algorithm: Algorithm, split: Split) -> dict[str, int]:
@@ -157,30 +179,19 @@ def extras_of(algorithm: Algorithm, split: Split) -> dict[str, int]:
     """
     with blamed(algorithm, "extras"):
         sizes = algorithm.extras(split)
-    return check_extras(sizes, algorithm.name, shares=algorithm.shares != "nothing")
+    return check_extras(sizes, algorithm.name, shares=facts_of(type(algorithm)).shares != "nothing")
 
 
-def blamed(algorithm: Algorithm, method: str) -> AbstractContextManager[None]:
+@contextmanager
+def blamed(algorithm: Algorithm, method: str) -> Iterator[None]:
     """Within it a method of the algorithm runs: what a method of a user's own raises becomes one AlgorithmError.
 
-    An error of a built-in algorithm is a fault of dpeer, and stays as it is.
+    Afterwards the algorithm has to be what its class has said. An error of a built-in algorithm is a fault of dpeer,
+    and stays as it is.
     """
     if is_built_in(type(algorithm)):
-        return nullcontext()
-    return blame(f"algorithm {algorithm.name} failed in {method!r}", kind=AlgorithmError)
-
-
-def source_hash(algorithm: type[Algorithm]) -> str | None:
-    """SHA-256 (hex) of the files that a class and those it derives from are written in, dpeer's own left out.
-
-    By it peers notice different versions. Functions that these files import are not looked into. None where there is no
-    such file, as for a class that was typed into an interpreter.
-    """
-    content = hashlib.sha256()
-    try:
-        for one in inspect.getmro(algorithm):
-            if issubclass(one, Algorithm) and not one.__module__.startswith(_BUILT_IN):
-                content.update(Path(inspect.getfile(one)).read_bytes())
-    except (OSError, TypeError):
-        return None
-    return content.hexdigest()
+        yield
+        return
+    with blame(f"algorithm {algorithm.name} failed in {method!r}", kind=AlgorithmError):
+        yield
+    check_kept(algorithm)

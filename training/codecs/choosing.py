@@ -5,6 +5,7 @@ from __future__ import annotations
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import Protection
 from dpeer.training.algorithms import Algorithm
+from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.codecs import Codec, Dense, Private, Quantized
 from dpeer.training.trainer import Trainer
 
@@ -23,7 +24,7 @@ def choose_codec(algorithm: Algorithm, trainer: Trainer, protection: Protection 
     """
     h, body, rank = trainer.hyperparameters, trainer.shared, trainer.rank
     own = algorithm.codec(trainer)
-    if type(algorithm).shares == "nothing":
+    if facts_of(type(algorithm)).shares == "nothing":
         return own or Dense(body, rank, h.wire_dtype)
     sends = f"{algorithm.name}, which sends {algorithm.leaves}"
     quantizes = f"--quantize {h.quantize}"

@@ -79,11 +79,15 @@ class Dense(Codec):
 
     def _add(self, received: dict[int, list[Tensor]], row: Mapping[int, float]) -> bool:
         """Replace the body by the sum, which may be repeated; returns whether all terms are known to be finite."""
+        return self._sum(self._body.data, received, row)
+
+    def _sum(self, into: Tensor, received: dict[int, list[Tensor]], row: Mapping[int, float]) -> bool:
+        """Write the sum into a vector like the body; returns whether all terms are known to be finite."""
         if self._released is None:
             self._released = [host(self._body.data)]
         own = {self._rank: self._released}
         with torch.no_grad():
-            return mix(self._body.data, [((received | own)[rank], row[rank]) for rank in sorted(row)])
+            return mix(into, [((received | own)[rank], row[rank]) for rank in sorted(row)])
 
     def _views(self, payload_: Payload) -> list[Tensor] | None:
         return payload.views(payload_, self._body.count, self._dtype)

@@ -76,7 +76,7 @@ class Private(Dense):
         mask = kept.mask(self._body.count, stream(self._seed, Purpose.SPARSIFY, number))
         released, self._met = privatize(
             self._base,
-            self._body.data.detach().cpu().numpy(),
+            self._own_values(),  # a copy, so that what is clipped is what is sent, whoever else writes to the body
             guarantee.clip_norm,
             guarantee.noise_std,
             kept=kept,
@@ -89,8 +89,12 @@ class Private(Dense):
     def _add(self, received: dict[int, list[Tensor]], row: Mapping[int, float]) -> bool:
         if self._released is None:
             raise ValueError("nothing was released: the own part of the mix must not be the body without noise")
-        finite = super()._add(received, row)
-        self.rebase()
+        # The base is the sum itself and not the body, to which other threads may write.
+        mixed = torch.empty_like(self._body.data)
+        finite = self._sum(mixed, received, row)
+        with torch.no_grad():
+            self._body.data.copy_(mixed)
+        self._base = mixed.cpu().numpy()
         return finite
 
     def rebase(self) -> None:
@@ -102,13 +106,9 @@ class Private(Dense):
         return values
 
     def state(self) -> Mapping[str, Tensor]:
-        """The base, where it is not the body.
-
-        A round that was charged but never sent has not been mixed, and an algorithm may change what mixing gave.
-        """
-        base = torch.from_numpy(self._base)
-        return {} if torch.equal(base, self._body.data.cpu()) else {"base": base}
+        """The base, which need not be the body: an algorithm may have changed what mixing gave."""
+        return {"base": torch.from_numpy(self._base)}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `Codec.restore`."""
+        """See `Codec.restore`; earlier versions kept the base only where it was not the body."""
         self._base = host(state["base"]).numpy() if "base" in state else self._own_values()

@@ -1,0 +1,51 @@
+"""A rank's folder: which fingerprints a checkpoint goes on with."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpeer.exceptions import CheckpointError
+from dpeer.peer.config import PeerConfig
+from dpeer.peer.outbox import Outbox
+from dpeer.peer.rank_folder import RankFolder
+
+OURS = {"size": 2, "rounds": 4, "body_lr": 0.1}
+
+
+class Silent:
+    """A learner that has nothing to save."""
+
+    def start_over(self) -> None: ...
+
+    def save(self, directory: Path) -> None: ...
+
+    def load(self, directory: Path) -> None: ...
+
+
+def folder(out: Path, fingerprint: dict[str, Any], *, resume: bool = False) -> RankFolder:
+    config = PeerConfig(0, 4, None, fingerprint, formerly=("rho", "sam"), out=out, resume=resume)
+    return RankFolder(config, Silent(), Outbox(), {}, {})
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, None),
+        ({"rounds": 3}, None),
+        ({"rho": 0.05}, None),
+        ({"body_lr": 0.2}, "body_lr is 0.2 there and 0.1 here"),
+        ({"algorithm's source": "abc"}, "algorithm's source is 'abc' there and None here"),
+    ],
+)
+def test_what_is_in_the_checkpoint_alone_is_compared(more: dict[str, Any], said: str | None, tmp_path: Path) -> None:
+    first = folder(tmp_path, OURS | more)
+    first.take_up()
+    first.begin()
+    first.complete({"round": 0})
+    second = folder(tmp_path, OURS, resume=True)
+    if said is None:
+        assert second.take_up() == 1
+        return
+    with pytest.raises(CheckpointError, match=f"is of another run: {said}"):
+        second.take_up()

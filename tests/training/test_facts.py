@@ -1,0 +1,306 @@
+"""Nothing that is computed from data leaves without noise, however oddly an algorithm of a user's own is written."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from dpeer.exceptions import AlgorithmError
+from dpeer.privacy import Guarantee, Ledger, Protection
+from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, find_algorithm, option
+from dpeer.training.codecs import dense, private
+
+Make = Callable[..., Task]
+H = Hyperparameters(body_epochs=1, batch_size=16)
+SECRET = 12345.0
+
+
+class Plain(Algorithm):
+    shares = "body"
+
+    def train(self, peer: Any) -> None:
+        peer.fit(peer.body, epochs=1, lr=0.01)
+
+
+class Public(Plain):
+    """Halves what mixing gave, and says that this uses no data."""
+
+    mixed_uses_data = False
+
+    def mixed(self, peer: Any) -> None:
+        self.change(peer)
+
+    def change(self, peer: Any) -> None:
+        peer.body.data.mul_(0.5)
+
+
+class Tells:
+    """A mixin that knows nothing of the promise."""
+
+    def mixed(self, peer: Any) -> None:
+        peer.body.data[0] = SECRET
+
+
+class MixedIn(Tells, Public):
+    pass
+
+
+class Helped(Public):
+    def change(self, peer: Any) -> None:
+        peer.body.data[0] = SECRET
+
+
+class Replaced(Public):
+    pass
+
+
+Replaced.mixed = lambda self, peer: peer.body.data[:1].fill_(SECRET)
+
+
+def protected(make_task: Make, algorithm: type[Algorithm], folder: Path) -> TorchLearner:
+    resume = (folder / "ledger.jsonl").exists()
+    protection = Protection(Guarantee(1e-3, 1.0, 1e-5), Ledger(folder, {}, resume=resume), None)
+    return TorchLearner(make_task(), algorithm, H, rank=0, seed=0, protection=protection)
+
+
+def largest_sent(learner: TorchLearner, number: int = 0) -> float:
+    """The largest value that leaves in a round, which then is mixed."""
+    learner.train(number)
+    sent = learner.release(number)
+    assert sent is not None
+    learner.mix({}, {0: 1.0})
+    return float(np.abs(np.frombuffer(sent[0], "<f4")).max())
+
+
+@pytest.mark.parametrize("algorithm", [MixedIn, Helped, Replaced])
+def test_a_promise_holds_for_the_class_that_makes_it_alone(
+    algorithm: type[Algorithm], make_task: Make, tmp_path: Path
+) -> None:
+    one = protected(make_task, algorithm, tmp_path)
+    assert largest_sent(one) < 3
+    assert largest_sent(one, 1) < 3
+    assert one.body.max() == SECRET, "mixed was called"
+
+
+def test_a_promise_holds_for_the_mixed_that_was_there(make_task: Make, tmp_path: Path) -> None:
+    class Patched(Public):
+        mixed_uses_data = False
+
+    Patched.mixed = lambda self, peer: None
+    with pytest.raises(AlgorithmError, match=r"^algorithm Patched: its mixed is another one than when"):
+        protected(make_task, Patched, tmp_path)
+
+
+def test_a_class_replaced_between_two_rounds_is_noticed(make_task: Make, tmp_path: Path) -> None:
+    class Later(Public):
+        mixed_uses_data = False
+
+    one = protected(make_task, Later, tmp_path)
+    largest_sent(one)
+    Later.mixed = lambda self, peer: peer.body.data[:1].fill_(SECRET)
+    with pytest.raises(AlgorithmError, match="its mixed is another one"):
+        largest_sent(one, 1)
+
+
+class Becoming(Plain):
+    def train(self, peer: Any) -> None:
+        super().train(peer)
+        self.__class__ = Public
+
+
+class Binding(Public):
+    mixed_uses_data = False
+
+    def __init__(self, options: Any = None) -> None:
+        super().__init__(options)
+        self.mixed = self.mine
+
+    def mine(self, peer: Any) -> None:
+        peer.body.data[0] = SECRET
+
+
+class BindingLate(Public):
+    mixed_uses_data = False
+
+    def train(self, peer: Any) -> None:
+        self.mixed = lambda peer: None
+
+
+class Promising(Plain):
+    def start(self, peer: Any) -> None:
+        type(self).mixed_uses_data = False
+
+
+class Unsure(Plain):
+    mixed_uses_data = None
+
+
+class Registry(Plain):
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        cls.name = cls.__name__
+
+
+class Registered(Registry):
+    pass
+
+
+class Other(Plain):
+    def __new__(cls, options: Any = None) -> Any:
+        return object.__new__(Another)
+
+
+class Another(Other):
+    name = "Other"
+
+
+class Sharing(Plain):
+    shares = "nothing"
+
+    def __init__(self, options: Any = None) -> None:
+        super().__init__(options)
+        type(self).shares = "body"
+
+
+class Naming(Plain):
+    def start(self, peer: Any) -> None:
+        type(self).name = f"has {peer.num_samples} samples"
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "said"),
+    [
+        (Becoming, "Becoming: its instance is of the class Public"),
+        (Binding, "Binding: its mixed must be a method of the class"),
+        (BindingLate, "BindingLate: its mixed must be a method of the class"),
+        (Promising, "Promising: its mixed_uses_data must be stated in the class"),
+        (Unsure, "Unsure: its mixed_uses_data is None; it must be True or False"),
+        (Registered, r"Registered: a class that it derives from .* must call super\(\).__init_subclass__"),
+        (Other, "Other: its instance is of the class Another"),
+        (Sharing, "Sharing: its shares must be stated in the class, not changed: it was 'nothing'"),
+        (Naming, "Naming: its name must be stated in the class"),
+    ],
+)
+def test_who_says_something_else_is_refused_in_a_line(
+    algorithm: type[Algorithm], said: str, make_task: Make, tmp_path: Path
+) -> None:
+    with pytest.raises(AlgorithmError, match=f"^algorithm {said}") as caught:
+        protected(make_task, algorithm, tmp_path).train(0)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_class_is_read_once() -> None:
+    class Mine(Plain):
+        pass
+
+    assert find_algorithm(Mine) is Mine
+    Mine.shares = "model"
+    with pytest.raises(
+        AlgorithmError, match="Mine: its shares must be stated in the class, not changed: it was 'body'"
+    ):
+        find_algorithm(Mine)
+
+
+class Personal(Plain):
+    """Begins each round with a body of its own, and puts it back when it is resumed."""
+
+    def start(self, peer: Any) -> None:
+        self.peer, self.own = peer, peer.body.data.clone()
+
+    def train(self, peer: Any) -> None:
+        peer.body.data.copy_(self.own)
+        super().train(peer)
+        peer.body.data[0] += 5000.0
+        self.own = peer.body.data.clone()
+
+    def state(self) -> Mapping[str, Tensor]:
+        return {"own": self.own}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        self.own = state["own"]
+        self.peer.body.data.copy_(self.own)
+
+
+def test_what_restore_writes_to_the_body_is_no_base(make_task: Make, tmp_path: Path) -> None:
+    first = protected(make_task, Personal, tmp_path / "ledger")
+    assert largest_sent(first) < 3
+    body = first.body
+    (tmp_path / "saved").mkdir()
+    first.save(tmp_path / "saved")
+    second = protected(make_task, Personal, tmp_path / "ledger")
+    second.load(tmp_path / "saved")
+    assert torch.equal(second.body, body)
+    assert largest_sent(second, 1) < 3
+
+
+def test_what_is_clipped_is_a_copy(make_task: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = protected(make_task, Plain, tmp_path)
+    real, shared = private.privatize, []
+
+    def privatize(base: Any, body: Any, *rest: Any, **more: Any) -> Any:
+        shared.append(np.shares_memory(body, one._trainer.body.data.numpy()))
+        return real(base, body, *rest, **more)
+
+    monkeypatch.setattr(private, "privatize", privatize)
+    largest_sent(one)
+    assert shared == [False]
+
+
+def test_the_base_is_the_mix_whoever_writes_to_the_body(
+    make_task: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, real = protected(make_task, Plain, tmp_path), dense.mix
+
+    def mix(*arguments: Any) -> bool:
+        found = real(*arguments)
+        one._trainer.body.data.add_(SECRET)  # as a thread would that train has left behind
+        return found
+
+    monkeypatch.setattr(dense, "mix", mix)
+    largest_sent(one)
+    assert np.abs(one._codec._base).max() < 3
+
+
+class Counting(Plain):
+    @dataclass(frozen=True)
+    class Options:
+        classes: list[int] = option(list)  # noqa: RUF009 - makes a field
+
+    def start(self, peer: Any) -> None:
+        self.options.classes.append(peer.num_samples)
+
+
+class Extending(Plain):
+    def extras(self, split: Any) -> dict[str, int]:
+        split.body[0][1].data.fill_(SECRET)
+        return {}
+
+
+class Coding(Plain):
+    def codec(self, peer: Any) -> None:
+        peer.body.data.fill_(peer.num_samples)
+
+
+class Thawing(Plain):
+    def start(self, peer: Any) -> None:
+        peer.module.fixed.data.fill_(peer.num_samples)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "said"),
+    [
+        (Counting, "Counting: it has changed its option classes, which was"),
+        (Extending, "Extending: its start has changed the body"),
+        (Coding, "Coding: its start has changed the body"),
+        (Thawing, "Thawing: its start has changed the body or extras, or frozen values outside the head"),
+    ],
+)
+def test_what_peers_compare_is_made_without_data(algorithm: type[Algorithm], said: str, make_task: Make) -> None:
+    task = make_task()
+    task.model.fixed = nn.Parameter(torch.ones(2), requires_grad=False)
+    with pytest.raises(AlgorithmError, match=f"^algorithm {said}"):
+        TorchLearner(task, algorithm, H, rank=0, seed=0)

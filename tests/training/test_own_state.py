@@ -1,0 +1,144 @@
+"""What an algorithm of a user's own keeps, plans and draws outside of its rounds."""
+
+import random
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from dpeer.exceptions import AlgorithmError, CheckpointError
+from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner
+
+Make = Callable[..., Task]
+H = Hyperparameters(body_epochs=1, batch_size=16)
+
+
+class Plain(Algorithm):
+    shares = "body"
+
+    def train(self, peer: Any) -> None:
+        peer.fit(peer.body, epochs=1, lr=0.01)
+
+
+def learner(task: Task, algorithm: type[Algorithm]) -> TorchLearner:
+    return TorchLearner(task, algorithm, H, rank=0, seed=0)
+
+
+def saved(one: TorchLearner, folder: Path) -> Path:
+    folder.mkdir()
+    one.save(folder)
+    return folder
+
+
+def test_a_plan_is_compared_as_it_is_read_again(make_task: Make, tmp_path: Path) -> None:
+    class Shaped(Plain):
+        shape: tuple[int, ...] = (1, 2)
+
+        def plan(self, peer: Any) -> Mapping[str, Any]:
+            return {"shape": self.shape, "by number": {1: "a"}}
+
+    class Reshaped(Shaped):
+        name = "Shaped"
+        shape = (1, 3)
+
+    folder = saved(learner(make_task(), Shaped), tmp_path / "saved")
+    learner(make_task(), Shaped).load(folder)
+    with pytest.raises(CheckpointError, match=r"its shape is \[1, 2\], this run's is \[1, 3\]"):
+        learner(make_task(), Reshaped).load(folder)
+
+
+@pytest.mark.parametrize("key", ["round", "seed", "rank", "states", "releases"])
+def test_a_plan_has_keys_of_its_own(key: str, make_task: Make, tmp_path: Path) -> None:
+    class Taking(Plain):
+        def plan(self, peer: Any) -> Mapping[str, Any]:
+            return {key: 0}
+
+    with pytest.raises(AlgorithmError, match=f"Taking failed in 'plan': ValueError: the key '{key}' is dpeer's own"):
+        saved(learner(make_task(), Taking), tmp_path / "saved")
+
+
+def test_the_keys_that_are_taken_are_those_of_the_file(make_task: Make) -> None:
+    from dpeer.training.saved import RESERVED
+
+    _, rest = learner(make_task(), Plain)._checkpoints.take()
+    assert {*rest, "states"} - {"number of rounds, with which the cosine schedule ends,"} == RESERVED
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ({0: torch.zeros(2)}, "the name 0 of a tensor is no text"),
+        ({"k": 3.0}, "'k' is a float; it must be a dense tensor"),
+        ({"k": torch.eye(3).to_sparse()}, "'k' is a torch.sparse_coo; it must be a dense tensor"),
+        (None, "'NoneType' object is not iterable"),
+    ],
+)
+def test_a_state_is_tensors_by_name(state: Any, said: str, make_task: Make, tmp_path: Path) -> None:
+    Keeping = type("Keeping", (Plain,), {"state": lambda self: state})
+    with pytest.raises(AlgorithmError, match=f"^algorithm Keeping failed in 'state': TypeError: {said}"):
+        saved(learner(make_task(), Keeping), tmp_path / "saved")
+
+
+class Drawing(Plain):
+    def __init__(self, options: Any = None) -> None:
+        super().__init__(options)
+        self.drawn = [random.random()]
+
+    def extras(self, split: Any) -> dict[str, int]:
+        self.drawn.append(float(np.random.rand()))
+        return {}
+
+    def start(self, peer: Any) -> None:
+        self.drawn.append(torch.rand(()).item())
+
+    def codec(self, peer: Any) -> None:
+        self.drawn.append(random.random())
+
+    def sit_out(self) -> None:
+        self.drawn.append(random.random())
+
+    def state(self) -> Mapping[str, Tensor]:
+        return {"drawn": torch.tensor([*self.drawn, random.random()], dtype=torch.float64)}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        self.drawn = [*state["drawn"].tolist(), random.random()]
+
+    def predictor(self, peer: Any) -> Tensor:
+        found: Tensor = peer.model.data + torch.randn(peer.model.count)
+        return found
+
+
+def test_whatever_it_draws_is_the_same_whatever_else_has_drawn(make_task: Make, tmp_path: Path) -> None:
+    def drawn(seed: int) -> tuple[list[float], dict[str, Tensor]]:
+        task = make_task()
+
+        def disturb() -> None:
+            nonlocal seed
+            seed += 1
+            random.seed(seed)
+            np.random.seed(seed)
+            torch.manual_seed(seed)
+
+        disturb()
+        one = learner(task, Drawing)
+        for number in range(2):
+            disturb()
+            one.sit_out(number)
+        disturb()
+        folder = saved(one, tmp_path / str(seed))
+        disturb()
+        one.load(folder)
+        disturb()
+        one.write_model(folder / "model.safetensors")
+        return one._algorithm.drawn, load_file(folder / "model.safetensors")
+
+    (first, model), (second, other) = drawn(10), drawn(20)
+    assert first == second
+    assert len({*first}) == len(first) == 8, "each draw has a stream of its own"
+    assert model.keys() == other.keys()
+    assert all(torch.equal(model[name], other[name]) for name in model)
