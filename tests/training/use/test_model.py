@@ -268,3 +268,29 @@ def test_importing_dpeer_brings_no_torch() -> None:
 
     code = "import dpeer, sys; assert 'torch' not in sys.modules; dpeer.load_model; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_of_a_run_that_keeps_the_best_model_the_card_is_about_that_one(leave: Leave, tmp_path: Path) -> None:
+    learner, folder = leave(keep="best", validation=0.2, body_lr=0.5, momentum=0.0)
+    for number in range(1, 5):
+        learner.train(number)
+        learner.evaluate()
+    training = [parameter.detach().clone() for parameter in learner._model.parameters()]
+    learner.write_model(folder / "model.safetensors")
+    card = learner.card()
+    assert all(map(torch.equal, training, learner._model.parameters()))
+    inputs, targets = learner._trainer.task.test.tensors
+    np.savez(tmp_path / "test.npz", inputs=inputs.numpy(), targets=targets.numpy())
+    assert card["metrics"] == dpeer.load_model(folder).evaluate(tmp_path / "test.npz")
+    with learner._predicting():
+        last = learner._selection.predictions()
+    if learner.best_round != 4:
+        assert measure(*last) != card["metrics"]
+
+
+def test_figures_are_of_the_data_that_accuracies_are_of(leave: Leave) -> None:
+    learner, folder = leave(evaluate_on="validation", validation=0.3)
+    card = dpeer.load_model(folder).card
+    assert card["measured_on"] == "validation"
+    assert card["metrics"]["rows"] == card["samples"]["validation"] == len(learner._trainer.task.validation)
+    assert sum(card["class_counts"]["validation"]) == card["samples"]["validation"]
