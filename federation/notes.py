@@ -14,7 +14,10 @@ from dpeer.training.algorithms.options import about_options
 _ALWAYS = ("body_lr", "lr_decay", "momentum", "body_epochs", "batch_size")
 _LARGE = 20.0
 """Inputs of a table beyond this are most likely not scaled."""
-_IF_SET = ("lr_schedule", "weight_decay", "grad_clip", "local_steps", "quantize", "wire_dtype", "participation")
+_IF_SET = (
+    "optimizer", "lr_schedule", "warmup", "weight_decay", "grad_clip", "local_steps", "quantize", "wire_dtype",
+    "participation",
+)  # fmt: skip
 
 
 def notes(task: Task, learner: TorchLearner, settings: Settings, said: Collection[str]) -> list[str]:

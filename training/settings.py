@@ -22,6 +22,9 @@ TestSplit = Literal["disjoint", "shared"]
 WireDtype = Literal["float32", "bfloat16", "float16"]
 """How a value travels. Halves have 8 (bfloat16) or 11 bits of precision; float16 ends at 65,504."""
 
+Optimizer = Literal["sgd", "adamw"]
+"""What takes the steps."""
+
 _SEED: dict[str, Any] = {"ge": 0, "lt": 2**63}
 _DATA, _TRAINING, _OPTIONS, _WIRE = "Data and model", "Training", "Options of single algorithms", "What travels"
 
@@ -152,15 +155,28 @@ class StepSettings(Section):
         group=_TRAINING,
         pattern=PATTERN,
     )
+    warmup: int = setting(
+        0,
+        "first rounds in which both learning rates grow linearly to what the schedule says",
+        mark=Mark.SHARED,
+        group=_TRAINING,
+        ge=0,
+    )
+    optimizer: Optimizer = setting(
+        "sgd",
+        "what takes the steps; with adamw both learning rates are 0.001 by default",
+        mark=Mark.SHARED,
+        group=_TRAINING,
+    )
     momentum: float = setting(
         0.9,
-        "momentum of SGD, zero again at the start of each phase",
+        "momentum of SGD, or AdamW's beta 1; zero again at the start of each phase",
         mark=Mark.SHARED,
         group=_TRAINING,
         ge=0,
         lt=1,
     )
-    weight_decay: float = setting(0.0, "weight decay, off by default", mark=Mark.SHARED, group=_TRAINING, ge=0)
+    weight_decay: float = setting(0.0, "weight decay (adamw: decoupled), off by default", mark=Mark.SHARED, group=_TRAINING, ge=0)
     grad_clip: float | None = setting(
         None,
         "longest gradient to step with, off by default (the papers' code: 10)",
