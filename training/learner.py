@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import torch
 
-from dpeer.exceptions import AlgorithmError, TaskError
+from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
 from dpeer.privacy import Protection, Unprotected
 from dpeer.training import payload, store
 from dpeer.training.algorithms import Algorithm, find_algorithm
@@ -45,6 +45,7 @@ class TorchLearner(Description):
         keep: Which model `write_model` writes: the "last", or the "best" by the loss on the task's validation data
             among those that were evaluated after mixing.
         evaluate_on: Which of the task's data `evaluate` uses.
+        patience: After how many evaluations without a better validation loss a peer that trains alone trains no more.
         steady: Whether the peer exchanges with the same neighbors in every round.
         compute: On which device, where the model and the data are moved to, and how.
         protection: Differential privacy for what leaves the peer; None sends bodies as they are.
@@ -55,7 +56,8 @@ class TorchLearner(Description):
         UnknownName: No such algorithm, or option of it.
         AlgorithmError: A class that cannot be used as an algorithm, or an option that cannot be what was given.
         TaskError: The model cannot be trained by it, or ``keep="best"`` without validation data.
-        ConfigurationError: The algorithm has a way of its own to send bodies and cannot quantize or protect them.
+        ConfigurationError: The algorithm has a way of its own to send bodies and cannot quantize or protect them, or
+            patience where others wait for this peer's bodies, or without ``keep="best"``.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class TorchLearner(Description):
         seed: int,
         keep: Literal["last", "best"] = "last",
         evaluate_on: Literal["test", "validation"] = "test",
+        patience: int | None = None,
         steady: bool = True,
         compute: Compute = HOST,
         protection: Protection | None = None,
@@ -81,6 +84,9 @@ class TorchLearner(Description):
                     f"give it `validation=`), or use --{option} {other}"
                 )
         made = self._algorithm = new_algorithm(find_algorithm(algorithm), {} if options is None else options)
+        if patience is not None:
+            _check_patience(patience, made, keep)
+        self._patience = patience
         claim(task.model)
         parts = split(task.model, task.head, made.shares, made.name)
         frozen = frozen_alike(task.model, task.head) if self.shares else {}
@@ -132,7 +138,7 @@ class TorchLearner(Description):
 
         Returns:
             The sample-weighted mean of the minibatch losses of the last local epoch, not finite when training has
-            diverged; None when nothing was trained.
+            diverged; None when nothing was trained, as when patience has run out.
 
         Raises:
             Interrupted: `interrupt` was called; the model is as after the last whole minibatch.
@@ -140,6 +146,8 @@ class TorchLearner(Description):
         """
         self._trainer.begin(number)
         self._mixed = False
+        if self._patience is not None and self._selection.worse >= self._patience:
+            return None
         with self._calling(Purpose.TRAIN, number), blamed(self._algorithm, "train"):
             self._algorithm.train(self._trainer)
         return self._trainer.loss
@@ -289,3 +297,18 @@ class TorchLearner(Description):
         finally:
             if current is not None:
                 self._snapshots.put(current)
+
+
+def _check_patience(patience: int, algorithm: Algorithm, keep: str) -> None:
+    """Refuse early stopping where it would hold up others, or cannot tell when.
+
+    Raises:
+        ConfigurationError: Says what would be right.
+    """
+    if algorithm.shares != "nothing":
+        raise ConfigurationError(
+            f"--patience {patience} is for peers that train alone: with {algorithm.name} the neighbors need this peer's "
+            "body in every round; --keep best keeps the model of the best round there"
+        )
+    if keep != "best":
+        raise ConfigurationError(f"--patience {patience} needs --keep best, and validation data (--validation 0.1)")

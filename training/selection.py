@@ -29,6 +29,7 @@ class ModelSelection:
         best: The state of the best model so far.
         best_round: The round of the best model.
         best_loss: The best model's loss on the validation data.
+        worse: How many models since then were not better.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class ModelSelection:
         self.best: State | None = None
         self.best_round: int | None = None
         self.best_loss = math.inf
+        self.worse = 0
 
     def test(self) -> Evaluation:
         """Evaluate the model on the test data.
@@ -64,6 +66,7 @@ class ModelSelection:
         assert self._validation is not None, "only where the best model is looked for"
         loss = mean_loss(self._model, self._validation, self._loss)
         if not loss < self.best_loss:
+            self.worse += 1
             return False
-        self.best_loss, self.best_round = loss, number
+        self.best_loss, self.best_round, self.worse = loss, number, 0
         return True
