@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -22,9 +23,8 @@ class Candidate(DFedSMDC):
         """What is tried; each is off by default."""
 
         relative: float = option(0.0, "the radius as a share of the body's length, in place of rho", ge=0)
-        per_root: float = option(0.0, "the radius for every root of the number of parameters, in place of rho", ge=0)
         ramp: int = option(0, "rounds over which the radius grows to its full length", ge=0)
-        find: bool = option(False, "try rates for one epoch each before the first round; keep the best by loss")
+        find: bool = option(False, "try rates for two epochs each before the first round; keep the best by loss")
 
     _factor = 1.0
 
@@ -39,21 +39,16 @@ class Candidate(DFedSMDC):
 
     def _radius(self, peer: Trainer) -> float:
         o = self.options
-        radius = float(o.rho)
-        if o.relative:
-            radius = o.relative * float(torch.linalg.vector_norm(peer.body.data))
-        elif o.per_root:
-            radius = o.per_root * peer.body.count**0.5
+        radius = o.relative * float(torch.linalg.vector_norm(peer.body.data)) if o.relative else float(o.rho)
         return radius * min(1.0, (peer.number + 1) / o.ramp) if o.ramp else radius
 
     def _found(self, peer: Trainer) -> float:
-        """The factor of the rates with which the training loss is the lowest after one epoch, halved: with care."""
+        """The factor of the rates with which the training loss is the lowest in the second of two epochs."""
         h, losses = peer.hyperparameters, {}
         for factor in (1.0, 0.3, 0.1, 0.03):
             with peer.holding(peer.model.data.clone(), peer.untrained.copies()):
                 peer.fit(peer.model, epochs=2, lr=h.body_lr * factor, phase="find")
-                loss = peer.loss
-                losses[factor] = float("inf") if loss is None or loss != loss else loss
+            losses[factor] = peer.loss if peer.loss is not None and math.isfinite(peer.loss) else math.inf
         return min(losses, key=lambda factor: losses[factor])
 
     def state(self) -> Mapping[str, Tensor]:

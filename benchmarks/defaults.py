@@ -1,16 +1,16 @@
 """Which defaults fall least deep: dfedsmdc with several rates, radii and clippings, beside peers that train alone.
 
     python benchmarks/defaults.py --out DIR [--data har=FILE.npz --data mnist=FILE.npz --data cifar10=DIR]
-        [--sets digits,clinic] [--only lr0.01,clip1] [--seeds 0,1] [--rounds 10]
+        [--sets digits,table] [--only former,clip1] [--seeds 0,1,2] [--show]
 
-Each candidate is a run of eight peers on a ring, with the numbers of epochs that are the defaults. Data sets for which
-no --data is given are left out. Three need none: digits, a generated table of patients (eight sites of unequal size and
-mixture, with columns that are partly noise), and drawings of 26 letters on white paper, whose inputs are standardized or
-not (raw). Runs lie in --out, one folder each: the same command again makes only what is missing, also after Ctrl-C.
+Each candidate is a run on a ring, with the numbers of epochs that are the defaults. Data sets for which no --data is
+given are left out. Three need none: the digits; a generated table of patients (eight sites of unequal size and mixture,
+most of whose columns are noise); and letters, dark on white paper, whose inputs are standardized or not (raw). Runs lie
+in --out, one folder each: the same command again makes only what is missing, also after Ctrl-C; --show makes none.
 
-Columns: accuracy after mixing, over peers and seeds; the worst peer, mean over seeds; the share of the peers below
-themselves trained alone with the same rate, clipping and optimizer; and below themselves trained alone with whatever
-made `local` best on average.
+Columns: accuracy after mixing, mean over peers and seeds; of the worst peer, mean over seeds; share of the peers below
+themselves trained alone with the same rate, clipping and optimizer, and below themselves trained alone with whichever
+of these made `local` best on average.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from __future__ import annotations
 import argparse
 import csv
 import math
-import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from string import ascii_uppercase
 from statistics import fmean
+from string import ascii_uppercase
 from typing import Any
 
 import numpy as np
@@ -36,27 +35,35 @@ from dpeer.experiments.variants import Variant
 OWN = f"{Path(__file__).with_name('candidates.py')}:Candidate"
 """DFedSMDC with a radius and rates that are found otherwise."""
 
-RATE = {f"lr{rate}": {"body_lr": rate, "head_lr": rate} for rate in (0.01, 0.02)}
+SLOWER = {"body_lr": 0.02, "head_lr": 0.02}
+ADAMW = {"optimizer": "adamw", "body_lr": 0.001, "head_lr": 0.001}
+CLIP = {"grad_clip": 1.0}
 
 STEPS: Mapping[str, Mapping[str, Any]] = {
-    "papers": {"body_lr": 0.05, "head_lr": 0.05, "grad_clip": None},
-    "clip10": {"grad_clip": 10.0},
-    "clip1": {"grad_clip": 1.0},
-    **RATE,
-    "lr0.02-clip1": {**RATE["lr0.02"], "grad_clip": 1.0},
+    "former": {},
+    "clip1": CLIP,
+    "lr0.02": SLOWER,
+    "adamw": ADAMW,
 }
-"""Candidates that are settings, which `local` can have, too; each over the first."""
+"""Candidates that `local` can have, too; all that is not said is as in `BASE`."""
 
-OPTIONS: Mapping[str, Mapping[str, Any]] = {
-    "rho0.01": {"rho": 0.01},
-    "rho0.005w": {"algorithm_options": {"relative": 0.005}},
-    "rho-root": {"algorithm_options": {"per_root": 0.0002}},
-    "rho-ramp5": {"algorithm_options": {"ramp": 5}},
-    "find": {"algorithm_options": {"find": True}},
+OPTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "clip1-rho0.01": ("clip1", {**CLIP, "rho": 0.01}),
+    "rho0.01": ("former", {"rho": 0.01}),
+    "clip10-rho0.01": ("former", {"grad_clip": 10.0, "rho": 0.01}),
+    "lr0.02-clip1-rho0.01": ("lr0.02", {**SLOWER, **CLIP, "rho": 0.01}),
+    "adamw-rho0.01": ("adamw", {**ADAMW, "rho": 0.01}),
+    "clip1-rho0.001w": ("clip1", {**CLIP, "algorithm_options": {"relative": 0.001}}),
+    "clip1-ramp5": ("clip1", {**CLIP, "algorithm_options": {"ramp": 5}}),
+    "clip1-rho0.01-find": ("clip1", {**CLIP, "rho": 0.01, "algorithm_options": {"find": True}}),
 }
-"""Candidates that only dfedsmdc can have."""
+"""Candidates that only dfedsmdc can have, each with the one by which `local` is trained beside it.
 
-SITES = 8
+0.001w is a radius of a thousandth of the body's length; ramp5 a radius that reaches its length in the fifth round; find
+a rate that each peer chooses by two epochs with each before the first round.
+"""
+
+BASE: Mapping[str, Any] = {"body_lr": 0.05, "head_lr": 0.05, "rho": 0.05, "grad_clip": None, "workers": 1}
 
 
 def main() -> None:
@@ -65,45 +72,39 @@ def main() -> None:
     data = dict(text.split("=", 1) for text in arguments.data)
     sets = {name: values for name, values in conditions(arguments.out, data).items() if _asked(name, arguments.sets)}
     cells = {
-        (name, method, step, seed): _cell(arguments.out, name, values, method, step, seed, arguments.rounds)
-        for seed in _list(arguments.seeds)
-        for name, values in sets.items()
+        (name, method, step, seed): _cell(arguments.out, name, values, method, step, seed)
+        for seed in map(int, arguments.seeds.split(","))
         for step in [*STEPS, *OPTIONS]
+        for name, values in sets.items()
         for method in ("local", "dfedsmdc")
         if _asked(step, arguments.only) and not (method == "local" and step in OPTIONS)
     }
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    if run_cells(list(cells.values()), 1, lambda line: print(line, flush=True)):
-        _print(cells, sorted({key[0] for key in cells}))
+    if arguments.show or run_cells(list(cells.values()), 1, lambda line: print(line, flush=True)):
+        _print({key: Result(cell.folder) for key, cell in cells.items() if cell.done}, [*sets])
 
 
 def conditions(out: Path, data: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """The data sets: settings by name."""
-    few = {"train_samples": 1600, "test_samples": 1600}
-    tables = out / "clinic"
+    write_tables(out / "table")
+    write_letters(out / "letters")
+    table = {"path": f"{out}/table/site-{{rank}}.csv", "target": "outcome"}
+    letters = {"path": f"{out}/letters/site-{{rank}}", "image_size": 28, "channels": 1, "classes": [*ascii_uppercase]}
+    few = {"train_samples": 2400, "test_samples": 1200}
     found: dict[str, dict[str, Any]] = {
-        "digits": {"task": "digits", "partition": "dirichlet:0.3"},
-        "clinic": {"task": "csv", "task_options": {"path": f"{tables}/site-{{rank}}.csv", "target": "outcome"}},
+        "digits": {"task": "digits", "size": 8, "rounds": 8},
+        "table": {"task": "csv", "task_options": table, "standardize": True, "size": 8, "rounds": 8},
+        "letters": {"task": "image-folder", "task_options": letters, "standardize": True},
+        "letters-raw": {"task": "image-folder", "task_options": letters},
     }
-    found["clinic"]["standardize"] = True
-    write_clinic(tables)
-    drawn = {"path": f"{out}/drawings/site-{{rank}}", "image_size": 28, "channels": 1, "classes": list(ascii_uppercase)}
-    for name in ("drawings", "raw"):
-        found[name] = {"task": "image-folder", "task_options": drawn, "standardize": name == "drawings"}
-    write_drawings(out / "drawings")
     if "har" in data:
         found["har"] = {"task": "har", "task_options": {"data": str(few_persons(data["har"], out))}}
     for name in ("mnist", "cifar10"):
         if name in data:
-            found[name] = {
-                "task": name,
-                "task_options": {"data": data[name], **few},
-                "partition": "dirichlet:0.3",
-            }
-    return found
+            found[name] = {"task": name, "task_options": {"data": data[name], **few}}
+    return {name: {"size": 4, "rounds": 4, **values} for name, values in found.items()}
 
 
-def write_clinic(where: Path) -> None:
+def write_tables(where: Path) -> None:
     """Tables of patients of eight sites, in files of their own; the same numbers every time.
 
     Twelve measurements, of which five matter, on scales from 0.1 to 100; two of them act together; sites differ in
@@ -113,7 +114,7 @@ def write_clinic(where: Path) -> None:
     rng = np.random.default_rng(7)
     weights = np.array([1.2, -0.9, 0.7, 0.5, -0.4, *[0.0] * 7])
     scales = 10.0 ** rng.uniform(-1, 2, 12)
-    for site in range(SITES):
+    for site in range(8):
         rows = int(rng.integers(60, 400))
         values = rng.normal(rng.normal(0, 0.7, 12), 1.0, (rows, 12))
         odds = values @ weights + 0.8 * values[:, 0] * values[:, 1] - rng.normal(0.5, 0.5)
@@ -125,21 +126,21 @@ def write_clinic(where: Path) -> None:
                 writer.writerow([*(f"{value:.4f}" for value in row), "yes" if label else "no"])
 
 
-def write_drawings(where: Path) -> None:
-    """Letters, dark on white, turned and moved, of eight sites that draw some letters more often than others."""
+def write_letters(where: Path) -> None:
+    """Letters, dark on white, turned and moved, of four sites that draw some letters more often than others."""
     if where.exists():
         return
     rng = np.random.default_rng(8)
     font = ImageFont.load_default(22)
-    for site in range(SITES):
+    for site in range(4):
         often = rng.dirichlet(np.full(26, 1.0))
         for number, letter in enumerate(ascii_uppercase):
             folder = where / f"site-{site}" / letter
             folder.mkdir(parents=True)
-            for copy in range(2 + round(180 * often[number])):
+            for copy in range(5 + round(600 * often[number])):
                 image = Image.new("L", (28, 28), 255)
                 ImageDraw.Draw(image).text((14, 14), letter, fill=int(rng.integers(0, 90)), font=font, anchor="mm")
-                moved = tuple(int(pixels) for pixels in rng.integers(-3, 4, 2))
+                moved = int(rng.integers(-3, 4)), int(rng.integers(-3, 4))
                 image.rotate(float(rng.normal(0, 15)), translate=moved, fillcolor=255).save(folder / f"{copy}.png")
 
 
@@ -148,7 +149,7 @@ def few_persons(path: str, out: Path) -> Path:
     found = out / "har-8.npz"
     if not found.exists():
         with np.load(path) as arrays:
-            rows = np.isin(arrays["subject"], np.unique(arrays["subject"])[:SITES])
+            rows = np.isin(arrays["subject"], np.unique(arrays["subject"])[:8])
             np.savez_compressed(
                 found, x=arrays["x"][rows], y=arrays["y"][rows], subject=arrays["subject"][rows],
                 is_test=np.zeros(int(rows.sum()), dtype=bool),
@@ -156,36 +157,42 @@ def few_persons(path: str, out: Path) -> Path:
     return found
 
 
-def _cell(
-    out: Path, name: str, values: Mapping[str, Any], method: str, step: str, seed: int, rounds: int
-) -> Cell:
-    base = {"size": SITES, "rounds": rounds, "evaluate_every": rounds, "workers": 1, **STEPS["papers"]}
-    algorithm = OWN if step in OPTIONS else method
-    changes = {**STEPS.get(step, {}), **OPTIONS.get(step, {})}
-    return make_cell({**base, **values}, Variant(f"{name}-{method}-{step}", algorithm, changes), Condition({}), seed, out)
+def _cell(out: Path, name: str, values: Mapping[str, Any], method: str, step: str, seed: int) -> Cell:
+    changes = STEPS[step] if step in STEPS else OPTIONS[step][1]
+    algorithm = OWN if "algorithm_options" in changes else method
+    base = {**BASE, **values, "evaluate_every": values["rounds"]}
+    return make_cell(base, Variant(f"{name}-{method}-{step}", algorithm, changes), Condition({}), seed, out)
 
 
-def _print(cells: Mapping[tuple[str, str, str, int], Cell], names: Sequence[str]) -> None:
-    results = {key: Result(cell.folder) for key, cell in cells.items()}
+def _print(results: Mapping[tuple[str, str, str, int], Result], names: Sequence[str]) -> None:
     for name in names:
-        found: dict[tuple[str, str], list[list[float]]] = {}
-        for (here, method, step, _), result in results.items():
-            if here == name:
-                found.setdefault((method, step), []).append(result.last("accuracy"))
-        alone = {step: accuracies for (method, step), accuracies in found.items() if method == "local"}
-        best = max(alone, key=lambda step: _mean(alone[step]))
-        print(f"\n{name} (best alone: {best}, {_mean(alone[best]):.4f})\n")
-        print("| | mean | worst peer | below alone alike | below best alone | alone |")
+        found = {
+            (method, step, seed): _known(result.last("accuracy"))
+            for (here, method, step, seed), result in results.items()
+            if here == name
+        }
+        alone = _by_step(found, "local")
+        if not alone:
+            continue
+        best = max(alone, key=lambda step: _mean(alone[step].values()))
+        print(f"\n**{name}** (best alone: {best}, {_mean(alone[best].values()):.4f})\n")
+        print("| | mean | worst peer | below alone | below best alone | alone |")
         print("|---|---:|---:|---:|---:|---:|")
-        for (method, step), accuracies in found.items():
-            if method == "local":
-                continue
-            like = alone.get(step, alone.get("papers"))
-            worst = fmean(min(_known(peers)) for peers in accuracies)
+        for step, mine in _by_step(found, "dfedsmdc").items():
+            like = alone.get(OPTIONS[step][0] if step in OPTIONS else step, {})
             print(
-                f"| {step} | {_mean(accuracies):.4f} | {worst:.4f} | {_below(accuracies, like)} | "
-                f"{_below(accuracies, alone[best])} | {'-' if like is None else format(_mean(like), '.4f')} |"
+                f"| {step} | {_mean(mine.values()):.4f} | {fmean(map(min, mine.values())):.4f} | {_below(mine, like)} "
+                f"| {_below(mine, alone[best])} | {_mean(like.values()):.4f} |"
             )
+
+
+def _by_step(found: Mapping[tuple[str, str, int], list[float]], method: str) -> dict[str, dict[int, list[float]]]:
+    """Accuracies of all peers, by candidate and seed."""
+    steps: dict[str, dict[int, list[float]]] = {}
+    for (other, step, seed), accuracies in found.items():
+        if other == method:
+            steps.setdefault(step, {})[seed] = accuracies
+    return steps
 
 
 def _known(values: Sequence[float]) -> list[float]:
@@ -193,23 +200,14 @@ def _known(values: Sequence[float]) -> list[float]:
     return [0.0 if math.isnan(value) else value for value in values]
 
 
-def _mean(seeds: Sequence[Sequence[float]]) -> float:
-    return fmean(value for peers in seeds for value in _known(peers))
+def _mean(seeds: Iterable[Sequence[float]]) -> float:
+    values = [value for peers in seeds for value in peers]
+    return fmean(values) if values else math.nan
 
 
-def _below(mine: Sequence[Sequence[float]], other: Sequence[Sequence[float]] | None) -> str:
-    if other is None:
-        return "-"
-    pairs = [
-        (here, there)
-        for peers, others in zip(mine, other, strict=True)
-        for here, there in zip(_known(peers), _known(others), strict=True)
-    ]
-    return f"{fmean(here < there for here, there in pairs):.0%}"
-
-
-def _list(text: str) -> list[int]:
-    return [int(part) for part in text.split(",")]
+def _below(mine: Mapping[int, Sequence[float]], other: Mapping[int, Sequence[float]]) -> str:
+    pairs = [pair for seed in mine.keys() & other.keys() for pair in zip(mine[seed], other[seed], strict=True)]
+    return f"{fmean(here < there for here, there in pairs):.0%}" if pairs else "-"
 
 
 def _asked(name: str, asked: str | None) -> bool:
@@ -222,8 +220,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", action="append", default=[], metavar="SET=PATH", help="har, mnist or cifar10; repeat")
     parser.add_argument("--sets", help="data sets, with commas; all that there are data of if not given")
     parser.add_argument("--only", help="candidates, with commas; all if not given")
-    parser.add_argument("--seeds", default="0,1")
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seeds", default="0,1", help="repetitions, with commas")
+    parser.add_argument("--show", action="store_true", help="print the tables of what is there")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     return arguments
