@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from string import ascii_uppercase
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -165,6 +165,8 @@ def _cell(out: Path, name: str, values: Mapping[str, Any], method: str, step: st
 
 
 def _print(results: Mapping[tuple[str, str, str, int], Result], names: Sequence[str]) -> None:
+    """Print a table for each data set, and one of all."""
+    overall: dict[str, dict[str, _Figures]] = {}
     for name in names:
         found = {
             (method, step, seed): _known(result.last("accuracy"))
@@ -180,10 +182,38 @@ def _print(results: Mapping[tuple[str, str, str, int], Result], names: Sequence[
         print("|---|---:|---:|---:|---:|---:|")
         for step, mine in _by_step(found, "dfedsmdc").items():
             like = alone.get(OPTIONS[step][0] if step in OPTIONS else step, {})
-            print(
-                f"| {step} | {_mean(mine.values()):.4f} | {fmean(map(min, mine.values())):.4f} | {_below(mine, like)} "
-                f"| {_below(mine, alone[best])} | {_mean(like.values()):.4f} |"
-            )
+            figures = _Figures(
+                _mean(mine.values()), fmean(map(min, mine.values())), _below(mine, like), _below(mine, alone[best]),
+                _mean(like.values()),
+            )  # fmt: skip
+            overall.setdefault(step, {})[name] = figures
+            cells = f"{figures.mean:.4f} | {figures.worst:.4f} | {figures.below:.0%} | {figures.below_best:.0%}"
+            print(f"| {step} | {cells} | {figures.alone:.4f} |")
+    _print_overall(overall, names)
+
+
+class _Figures(NamedTuple):
+    """What a candidate came to on a data set: see the columns above."""
+
+    mean: float
+    worst: float
+    below: float
+    below_best: float
+    alone: float
+
+
+def _print_overall(overall: Mapping[str, Mapping[str, _Figures]], names: Sequence[str]) -> None:
+    """Print, by candidate, the means on each data set, and over the data sets the worst peer and who is below."""
+    print("\n**all**: mean accuracy by data set; the last columns are means over the data sets\n")
+    print(f"| | {' | '.join(names)} | worst peer | below alone | below best alone |")
+    print(f"|---{'|---:' * (len(names) + 3)}|")
+    for step, figures in overall.items():
+        if {*figures} < {*names}:
+            continue
+        there = [figures[name] for name in names]
+        shares = [fmean(one.below for one in there), fmean(one.below_best for one in there)]
+        cells = [*(f"{one.mean:.3f}" for one in there), f"{fmean(one.worst for one in there):.3f}"]
+        print(f"| {step} | {' | '.join([*cells, *(f'{share:.0%}' for share in shares)])} |")
 
 
 def _by_step(found: Mapping[tuple[str, str, int], list[float]], method: str) -> dict[str, dict[int, list[float]]]:
@@ -205,9 +235,9 @@ def _mean(seeds: Iterable[Sequence[float]]) -> float:
     return fmean(values) if values else math.nan
 
 
-def _below(mine: Mapping[int, Sequence[float]], other: Mapping[int, Sequence[float]]) -> str:
+def _below(mine: Mapping[int, Sequence[float]], other: Mapping[int, Sequence[float]]) -> float:
     pairs = [pair for seed in mine.keys() & other.keys() for pair in zip(mine[seed], other[seed], strict=True)]
-    return f"{fmean(here < there for here, there in pairs):.0%}" if pairs else "-"
+    return fmean(here < there for here, there in pairs) if pairs else math.nan
 
 
 def _asked(name: str, asked: str | None) -> bool:

@@ -91,7 +91,8 @@ def _largest(task: Task) -> float:
 
 def _value(name: str, settings: Settings) -> str:
     value = getattr(settings, name)
-    return f"{name.replace('_', '-')} {value:g}" if isinstance(value, float) else f"{name.replace('_', '-')} {value}"
+    shown = f"{value:g}" if isinstance(value, float) else "off" if value is None else value
+    return f"{name.replace('_', '-')} {shown}"
 
 
 def _participation(settings: Settings, learner: TorchLearner) -> str:

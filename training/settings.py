@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from dpeer.sections import Mark, Section, setting
 from dpeer.training.given import reference
@@ -21,6 +21,9 @@ TestSplit = Literal["disjoint", "shared"]
 
 WireDtype = Literal["float32", "bfloat16", "float16"]
 """How a value travels. Halves have 8 (bfloat16) or 11 bits of precision; float16 ends at 65,504."""
+
+Clip = Annotated[float | None, AfterValidator(lambda longest: longest or None)]
+"""The longest gradient; None where any length will do, for which a user writes 0."""
 
 Optimizer = Literal["sgd", "adamw"]
 """What takes the steps."""
@@ -177,12 +180,12 @@ class StepSettings(Section):
         lt=1,
     )
     weight_decay: float = setting(0.0, "weight decay (adamw: decoupled), off by default", mark=Mark.SHARED, group=_TRAINING, ge=0)
-    grad_clip: float | None = setting(
-        None,
-        "longest gradient to step with, off by default (the papers' code: 10)",
+    grad_clip: Clip = setting(
+        1.0,
+        "longest gradient to step with; 0 for any length (the papers' code: none, or 10)",
         mark=Mark.SHARED,
         group=_TRAINING,
-        gt=0,
+        ge=0,
     )
     body_epochs: int = setting(
         5, "local epochs each round for the body, or the whole model", mark=Mark.OWN, group=_TRAINING, ge=1
@@ -207,7 +210,7 @@ class StepSettings(Section):
 class OptionSettings(Section):
     """Options of built-in algorithms that have a flag of their own; an algorithm's `Options` say which are its."""
 
-    rho: float = setting(0.05, "radius of SAM (dfedsmdc, dfedsam, fedsam)", mark=Mark.SHARED, group=_OPTIONS, ge=0)
+    rho: float = setting(0.01, "radius of SAM (dfedsmdc, dfedsam, fedsam)", mark=Mark.SHARED, group=_OPTIONS, ge=0)
     sam: SamOn = setting("body", "where dfedsmdc takes SAM steps", mark=Mark.SHARED, group=_OPTIONS)
     finetune_epochs: int = setting(
         5, "epochs on the whole model after the last round (fedbabu)", mark=Mark.OWN, group=_OPTIONS, ge=1

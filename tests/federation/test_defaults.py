@@ -4,7 +4,9 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.defaults import with_defaults
+from dpeer.federation.config import from_flags
 from dpeer.federation.settings import Settings, default_of
+from dpeer.training import Hyperparameters
 
 
 def test_adamw_brings_rates_of_its_own_unless_they_are_given() -> None:
@@ -27,3 +29,13 @@ def test_a_presets_rates_are_not_for_adamw() -> None:
 
 def test_an_algorithms_own_defaults_stay() -> None:
     assert with_defaults(Settings(optimizer="adamw", algorithm="fedrep")).head_epochs == 10
+
+
+def test_clipping_is_switched_off_by_zero_in_a_file_or_flag() -> None:
+    assert from_flags({"grad_clip": 0.0}).grad_clip is None
+    assert Settings(grad_clip=0).grad_clip is None
+    assert Settings(grad_clip=None).grad_clip is None
+    assert Hyperparameters(grad_clip=0).grad_clip is None
+    assert Settings(grad_clip=10).grad_clip == 10.0
+    with pytest.raises(ConfigurationError, match="--grad-clip = -1.0: .*greater than or equal to 0"):
+        from_flags({"grad_clip": -1.0})
