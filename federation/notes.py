@@ -11,12 +11,11 @@ from dpeer.topology import Isolated, Participation
 from dpeer.training import ALGORITHMS, Task, TorchLearner, find_algorithm
 from dpeer.training.algorithms.options import about_options
 
-_ALWAYS = ("body_lr", "lr_decay", "momentum", "body_epochs", "batch_size")
+_ALWAYS = ("body_lr", "lr_decay", "momentum", "grad_clip", "body_epochs", "batch_size")
 _LARGE = 20.0
 """Inputs of a table beyond this are most likely not scaled."""
 _IF_SET = (
-    "optimizer", "lr_schedule", "warmup", "weight_decay", "grad_clip", "local_steps", "quantize", "wire_dtype",
-    "participation",
+    "optimizer", "lr_schedule", "warmup", "weight_decay", "local_steps", "quantize", "wire_dtype", "participation",
 )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "seed_init": (3, {}), "seed_batches": (3, {}), "participation": (0.5, {}), "rounds": (7, {}), "body_lr": (0.2, {}),
     "head_lr": (0.2, {}), "lr_decay": (0.9, {}), "lr_schedule": ("cosine", {}),
     "warmup": (2, {}), "optimizer": ("adamw", {}), "momentum": (0.1, {}),
-    "weight_decay": (0.1, {}), "grad_clip": (1.0, {}), "body_epochs": (2, {}), "head_epochs": (2, {}),
+    "weight_decay": (0.1, {}), "grad_clip": (10.0, {}), "body_epochs": (2, {}), "head_epochs": (2, {}),
     "local_steps": (3, {}), "batch_size": (8, {}), "rho": (0.2, {}), "sam": ("head", {}),
     "finetune_epochs": (2, {"algorithm": "fedbabu"}), "ditto_lambda": (0.1, {"algorithm": "ditto"}),
     "sparsity": (0.2, {"algorithm": "dis-pfl"}), "prune_rate": (0.2, {"algorithm": "dis-pfl"}), "quantize": (8, {}),

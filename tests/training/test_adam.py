@@ -16,7 +16,7 @@ from dpeer.training.flat import Flat
 
 Make = Callable[..., Task]
 RATE, DECAY, SEED, RANK = 0.02, 0.1, 3, 2
-H = Hyperparameters(optimizer="adamw", body_lr=RATE, weight_decay=DECAY, batch_size=16)
+H = Hyperparameters(optimizer="adamw", body_lr=RATE, weight_decay=DECAY, batch_size=16, grad_clip=None)
 
 
 @pytest.mark.parametrize(("first", "decay"), [(0.9, 0.0), (0.9, 0.1), (0.5, 0.01), (0.0, 0.1)])
@@ -96,7 +96,7 @@ def test_a_setting_chooses_it_for_every_phase(pair: tuple[Trainer, Plain]) -> No
 def test_a_step_of_its_own_whatever_the_setting(make_task: Make) -> None:
     task = make_task(RANK, samples=50)
     theirs = Plain(task)
-    plain = TorchLearner(task, "dfedavgm", Hyperparameters(batch_size=16), rank=RANK, seed=SEED)._trainer
+    plain = TorchLearner(task, "dfedavgm", Hyperparameters(batch_size=16, grad_clip=None), rank=RANK, seed=SEED)._trainer
     plain.fit(plain.model, epochs=3, lr=RATE, step=adamw(weight_decay=DECAY))
     assert_close(plain, theirs.run(theirs.gradient))
 

@@ -243,7 +243,7 @@ def test_a_checkpoint_of_an_older_dpeer_is_taken_up(case: str, peers: Peers, gos
 
 @pytest.mark.parametrize(
     ("case", "name", "was", "other"),
-    [("dfedsmdc", "rho", "0.05", 0.5), ("dfedsmdc", "sam", '"body"', "both"), ("ditto", "ditto_lambda", "0.75", 1.0)],
+    [("dfedsmdc", "rho", "0.01", 0.5), ("dfedsmdc", "sam", '"body"', "both"), ("ditto", "ditto_lambda", "0.75", 1.0)],
 )
 def test_an_option_that_peers_share_is_part_of_the_run(
     case: str, name: str, was: str, other: Any, peers: Peers, tmp_path: Path
