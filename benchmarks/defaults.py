@@ -41,6 +41,7 @@ CLIP = {"grad_clip": 1.0}
 
 STEPS: Mapping[str, Mapping[str, Any]] = {
     "former": {},
+    "clip10": {"grad_clip": 10.0},
     "clip1": CLIP,
     "lr0.02": SLOWER,
     "adamw": ADAMW,
@@ -48,19 +49,16 @@ STEPS: Mapping[str, Mapping[str, Any]] = {
 """Candidates that `local` can have, too; all that is not said is as in `BASE`."""
 
 OPTIONS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "clip1-rho0.01": ("clip1", {**CLIP, "rho": 0.01}),
     "rho0.01": ("former", {"rho": 0.01}),
-    "clip10-rho0.01": ("former", {"grad_clip": 10.0, "rho": 0.01}),
-    "lr0.02-clip1-rho0.01": ("lr0.02", {**SLOWER, **CLIP, "rho": 0.01}),
-    "adamw-rho0.01": ("adamw", {**ADAMW, "rho": 0.01}),
+    "clip1-rho0.01": ("clip1", {**CLIP, "rho": 0.01}),
     "clip1-rho0.001w": ("clip1", {**CLIP, "algorithm_options": {"relative": 0.001}}),
     "clip1-ramp5": ("clip1", {**CLIP, "algorithm_options": {"ramp": 5}}),
-    "clip1-rho0.01-find": ("clip1", {**CLIP, "rho": 0.01, "algorithm_options": {"find": True}}),
+    "clip1-find": ("clip1", {**CLIP, "algorithm_options": {"find": True}}),
 }
 """Candidates that only dfedsmdc can have, each with the one by which `local` is trained beside it.
 
-0.001w is a radius of a thousandth of the body's length; ramp5 a radius that reaches its length in the fifth round; find
-a rate that each peer chooses by two epochs with each before the first round.
+rho0.001w is a radius of a thousandth of the body's length; ramp5 a radius that reaches its length in the fifth round;
+find a rate that each peer chooses by two epochs with each of four before the first round.
 """
 
 BASE: Mapping[str, Any] = {"body_lr": 0.05, "head_lr": 0.05, "rho": 0.05, "grad_clip": None, "workers": 1}

@@ -26,7 +26,7 @@ ASKED = "cell.json"
 _ELSEWHERE = frozenset({*aside(), "rank"})
 """Settings that do not change a cell's results, or not so that it would be another cell."""
 
-_FORMER = {"grad_clip": None, "rho": 0.05}
+_FORMER = {"grad_clip": None}
 """Settings whose default is another one now: what a cell of an older version that says nothing of them ran with."""
 
 _LONGEST = 150

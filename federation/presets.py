@@ -50,7 +50,6 @@ _DP2 = {
     "privacy": "client", "body_lr": 0.1, "head_lr": 0.005, "body_epochs": 2, "head_epochs": 2, "participation": 0.1,
     "momentum": 0.7, "clip_norm": 0.1, "grad_clip": None,
 }  # fmt: skip
-_DP2_SAM = {"algorithm": "dfedsmdc", "rho": 0.05}
 _DP2_FEMNIST = {"participation": 0.5, "momentum": 0.3, "clip_norm": 0.2}
 _DP2_REMARK = (
     "its text swaps the symbols of the two learning rates; its noise is not certified by its Theorem 2 (the "
@@ -105,9 +104,9 @@ PRESETS: Mapping[str, Preset] = {
         },
         f"DP-FedSAM-top_k's values, the largest 40 % chosen after the noise (sound, and no less private); {_DP_SERVER}",
     ),
-    "dp2-fedsam": Preset({**_DP2, **_DP2_SAM}, f"DP2-FedSAM's values on CIFAR-10; {_DP2_REMARK}"),
+    "dp2-fedsam": Preset({**_DP2, "algorithm": "dfedsmdc"}, f"DP2-FedSAM's values on CIFAR-10; {_DP2_REMARK}"),
     "dp2-fedsam-femnist": Preset(
-        {**_DP2, **_DP2_FEMNIST, **_DP2_SAM}, f"DP2-FedSAM's values on FEMNIST; {_DP2_REMARK}"
+        {**_DP2, **_DP2_FEMNIST, "algorithm": "dfedsmdc"}, f"DP2-FedSAM's values on FEMNIST; {_DP2_REMARK}"
     ),
     "centaur": Preset({**_DP2, "algorithm": "dfedmdc"}, f"dp2-fedsam without SAM; {_DP2_REMARK}"),
     "centaur-femnist": Preset(

@@ -179,7 +179,9 @@ class StepSettings(Section):
         ge=0,
         lt=1,
     )
-    weight_decay: float = setting(0.0, "weight decay (adamw: decoupled), off by default", mark=Mark.SHARED, group=_TRAINING, ge=0)
+    weight_decay: float = setting(
+        0.0, "weight decay (adamw: decoupled), off by default", mark=Mark.SHARED, group=_TRAINING, ge=0
+    )
     grad_clip: Clip = setting(
         1.0,
         "longest gradient to step with; 0 for any length (the papers' code: none, or 10)",
@@ -210,7 +212,7 @@ class StepSettings(Section):
 class OptionSettings(Section):
     """Options of built-in algorithms that have a flag of their own; an algorithm's `Options` say which are its."""
 
-    rho: float = setting(0.01, "radius of SAM (dfedsmdc, dfedsam, fedsam)", mark=Mark.SHARED, group=_OPTIONS, ge=0)
+    rho: float = setting(0.05, "radius of SAM (dfedsmdc, dfedsam, fedsam)", mark=Mark.SHARED, group=_OPTIONS, ge=0)
     sam: SamOn = setting("body", "where dfedsmdc takes SAM steps", mark=Mark.SHARED, group=_OPTIONS)
     finetune_epochs: int = setting(
         5, "epochs on the whole model after the last round (fedbabu)", mark=Mark.OWN, group=_OPTIONS, ge=1

@@ -131,7 +131,10 @@ def test_the_edge_is_that_of_all_that_was_tried() -> None:
     points = [(0.2, 0.3), (0.1, 0.1), (0.3, 0.2), (0.2, 0.2)]
     tried = [Tried({"body_lr": body, "head_lr": head}, float(i), None) for i, (body, head) in enumerate(points)]
     assert Found(tried).at_edge == ["head_lr"]
-    assert Found([Tried({"sam": "body", "rho": 0.1}, 1.0, None), Tried({"sam": "both", "rho": 0.1}, 2.0, None)]).at_edge == []
+    assert (
+        Found([Tried({"sam": "body", "rho": 0.1}, 1.0, None), Tried({"sam": "both", "rho": 0.1}, 2.0, None)]).at_edge
+        == []
+    )
 
 
 # Real trainings.
@@ -179,9 +182,7 @@ def test_the_command_on_the_digits(dpeer: Command, in_tmp_path: Path) -> None:
     ended = dpeer("tune", "--task", "digits", "--size", 20, "--partition", "iid", "--rounds", 1, "--body-epochs", 2)
     assert ended.code == 0
     lines = ended.out.splitlines()
-    assert lines[0] == (
-        "rank 0, dfedsmdc on digits: 1 round alone on 58 samples, measured on 14 that were held out"
-    )
+    assert lines[0] == ("rank 0, dfedsmdc on digits: 1 round alone on 58 samples, measured on 14 that were held out")
     table, _, rest = ended.out.partition("For the federation file:")
     assert "as it is" in table
     assert "best" in table
@@ -229,9 +230,7 @@ def test_nothing_left_to_choose(dpeer: Command) -> None:
     assert "nothing is left to choose for local" in ended.err
 
 
-def test_ctrl_c_ends_with_what_was_tried(
-    dpeer: Command, settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_ends_with_what_was_tried(dpeer: Command, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 0
 
     def trained(learner: Any, rank: int, rounds: int) -> tuple[float, float | None]:

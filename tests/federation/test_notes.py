@@ -49,7 +49,7 @@ def test_what_is_trained_and_with_which_values(notes: Start) -> None:
     assert [line.split(", ") for line in rest] == [
         [
             "body-lr 0.05", "lr-decay 0.995", "momentum 0.9", "grad-clip 1", "body-epochs 5", "batch-size 32",
-            "head-lr 0.05", "head-epochs 1", "rho 0.01", "sam body",
+            "head-lr 0.05", "head-epochs 1", "rho 0.05", "sam body",
         ]
     ]  # fmt: skip
 

@@ -39,10 +39,9 @@ def test_its_values_are_valid_settings_and_those_used(name: str) -> None:
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_papers_results_do_not_hang_on_what_the_defaults_are(name: str) -> None:
-    """The defaults clip gradients and perturb little, for data that nobody has tuned for; papers do otherwise."""
+    """Gradients are clipped by default, for data that nobody has tuned for; papers do otherwise."""
     values = PRESETS[name].values
     assert values["grad_clip"] in (None, 10.0)
-    assert "rho" in values or "rho" not in ALGORITHMS[values["algorithm"]].settings()
 
 
 @pytest.mark.parametrize(("name", "head_epochs"), [("paper-cifar", 1), ("paper-cifar-pathological", 5)])

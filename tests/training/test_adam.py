@@ -96,7 +96,9 @@ def test_a_setting_chooses_it_for_every_phase(pair: tuple[Trainer, Plain]) -> No
 def test_a_step_of_its_own_whatever_the_setting(make_task: Make) -> None:
     task = make_task(RANK, samples=50)
     theirs = Plain(task)
-    plain = TorchLearner(task, "dfedavgm", Hyperparameters(batch_size=16, grad_clip=None), rank=RANK, seed=SEED)._trainer
+    plain = TorchLearner(
+        task, "dfedavgm", Hyperparameters(batch_size=16, grad_clip=None), rank=RANK, seed=SEED
+    )._trainer
     plain.fit(plain.model, epochs=3, lr=RATE, step=adamw(weight_decay=DECAY))
     assert_close(plain, theirs.run(theirs.gradient))
 

@@ -104,7 +104,7 @@ def test_what_peers_compare_are_the_shared_ones_as_plain_values() -> None:
     assert about_options(Mine)["own"].mark is Mark.OWN
     assert about_options(Mine)["k"].mark is Mark.SHARED
     assert shared_options(find_algorithm("fedbabu")().options) == {}
-    assert shared_options(find_algorithm("dfedsmdc")().options) == {"rho": 0.01, "sam": "body"}
+    assert shared_options(find_algorithm("dfedsmdc")().options) == {"rho": 0.05, "sam": "body"}
 
 
 def test_built_in_options_are_the_settings_of_that_name() -> None:
@@ -125,7 +125,7 @@ def test_built_in_options_are_the_settings_of_that_name() -> None:
 
 def test_of_all_settings_those_that_are_its_options() -> None:
     values = OptionSettings().model_dump() | {"body_lr": 1.0}
-    assert options_among(find_algorithm("dfedsam"), values) == {"rho": 0.01}
+    assert options_among(find_algorithm("dfedsam"), values) == {"rho": 0.05}
     assert options_among(find_algorithm("dfedavgm"), values) == {}
     assert find_algorithm("dfedsmdc").settings() == ("head_lr", "head_epochs", "rho", "sam")
 

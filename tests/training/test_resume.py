@@ -27,7 +27,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dfedsam grad_clip=0.5": ("dfedsam", {"grad_clip": 0.5}),
     "fedrod grad_clip=0.5": ("fedrod", {"grad_clip": 0.5}),
     **{
-        f"{name} adamw": (name, {"optimizer": "adamw", "warmup": 3, "body_lr": 1e-4, "head_lr": 1e-4, "weight_decay": 0.1})
+        f"{name} adamw": (
+            name,
+            {"optimizer": "adamw", "warmup": 3, "body_lr": 1e-4, "head_lr": 1e-4, "weight_decay": 0.1},
+        )
         for name in ("dfedsmdc", "dis-pfl", "fedrod", "ditto")
     },
 }
@@ -243,7 +246,7 @@ def test_a_checkpoint_of_an_older_dpeer_is_taken_up(case: str, peers: Peers, gos
 
 @pytest.mark.parametrize(
     ("case", "name", "was", "other"),
-    [("dfedsmdc", "rho", "0.01", 0.5), ("dfedsmdc", "sam", '"body"', "both"), ("ditto", "ditto_lambda", "0.75", 1.0)],
+    [("dfedsmdc", "rho", "0.05", 0.5), ("dfedsmdc", "sam", '"body"', "both"), ("ditto", "ditto_lambda", "0.75", 1.0)],
 )
 def test_an_option_that_peers_share_is_part_of_the_run(
     case: str, name: str, was: str, other: Any, peers: Peers, tmp_path: Path
