@@ -27,7 +27,7 @@ from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.batches import batch_order
 from dpeer.training.models.small import DigitsNet
 
-H = Hyperparameters(head_epochs=1, body_epochs=5)
+H = Hyperparameters(head_epochs=1, body_epochs=5, grad_clip=None)
 
 
 class ImageNet32(nn.Module):

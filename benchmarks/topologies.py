@@ -110,6 +110,7 @@ def _cell(arguments: argparse.Namespace, topology: str, seed: int) -> list[dict[
         settings = Settings(
             size=arguments.size, topology=topology, rounds=arguments.rounds, seed=seed, graph_seed=seed, out=out,
             algorithm=arguments.algorithm, partition=arguments.partition, log_level="warning",
+            grad_clip=None,  # as when the table of docs/topologies.md was made
         )  # fmt: skip
         watch = Watch(out, arguments.size)
         asyncio.run(Simulation(settings, watch, resume=False).run())

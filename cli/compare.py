@@ -15,7 +15,7 @@ from dpeer.cores import own_cores
 from dpeer.federation.sections import HostSettings, LogSettings, SimulationSettings
 from dpeer.federation.settings import option_names
 
-_OURS = ("topology", "partition", "algorithm", "seed", "validation", "evaluate_on", "keep", "out")
+_OURS = ("topology", "partition", "algorithm", "seed", "validation", "evaluate_on", "keep", "patience", "out")
 """Settings that have an option of their own here, or none."""
 
 _OF_COMPARISON: dict[str, Any] = {"cls": GroupedOption, "group": "The comparison"}

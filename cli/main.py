@@ -15,6 +15,7 @@ _COMMANDS = {
     "start": "Run one peer of a federation on this host.",
     "cluster": "Run a whole federation on this machine, one process a peer.",
     "simulate": "Run a whole federation in this process.",
+    "tune": "Choose learning rates on own validation data, before joining.",
     "compare": "Run algorithms side by side and print how they compare.",
     "predict": "Predict new rows with a trained model.",
     "evaluate": "Measure a trained model on labelled data.",

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.utils.data import TensorDataset
 
-from dpeer.exceptions import AlgorithmError, ConfigurationError
+from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
 from dpeer.federation.defaults import with_defaults
 from dpeer.federation.fingerprint import divided, fingerprint, named, own_names
 from dpeer.federation.graph import build_graph, take_part
@@ -85,12 +85,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     graph = build_graph(settings)
     guarantee = promise(settings, graph)
     compute = Compute(find_device(settings.device, rank), settings.amp, settings.channels_last)
-    hyperparameters = Hyperparameters(**{name: getattr(settings, name) for name in Hyperparameters.model_fields})
-    choices = Choices(**{name: getattr(settings, name) for name in Choices.model_fields})
-    task = load_task(
-        settings.task, rank, settings.size, _first(settings.seed_partition, settings.seed), settings.task_options,
-        choices, init_seed=_first(settings.seed_init, settings.seed),
-    )  # fmt: skip
+    task = task_of(settings, rank)
     folder, meeting = rank_folder(settings.out, rank) / FOLDER, take_part(graph, settings)
     content, protection, unprotected = _content(task), None, None
     if guarantee is None or said_of_it.shares == "nothing":
@@ -110,8 +105,8 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         | named(task, said_of_it.shares)
     )
     learner = TorchLearner(
-        task, settings.algorithm, hyperparameters, rank=rank, seed=_first(settings.seed_batches, settings.seed),
-        keep=settings.keep, evaluate_on=settings.evaluate_on,
+        task, settings.algorithm, hyperparameters_of(settings), rank=rank, seed=_first(settings.seed_batches, settings.seed),
+        keep=settings.keep, evaluate_on=settings.evaluate_on, patience=settings.patience,
         steady=isinstance(graph, Topology) and settings.participation == 1, compute=compute,
         protection=protection, unprotected=unprotected, options=options,
     )  # fmt: skip
@@ -144,6 +139,49 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         indices=_indices(task, facts, content),
         preparation=None if task.reading is None else task.reading.to_json(),
     )
+
+
+def task_of(settings: Settings, rank: int) -> Task:
+    """The task of one rank.
+
+    Raises:
+        ConfigurationError: It cannot be loaded, or its data cannot be divided as asked.
+    """
+    choices = Choices(**{name: getattr(settings, name) for name in Choices.model_fields})
+    return load_task(
+        settings.task, rank, settings.size, _first(settings.seed_partition, settings.seed), settings.task_options,
+        choices, init_seed=_first(settings.seed_init, settings.seed),
+    )  # fmt: skip
+
+
+def hyperparameters_of(settings: Settings) -> Hyperparameters:
+    """The numbers that steer local training."""
+    return Hyperparameters(**{name: getattr(settings, name) for name in Hyperparameters.model_fields})
+
+
+def isolated(settings: Settings, rank: int) -> tuple[Task, TorchLearner]:
+    """The task and the learner of one rank, measured on its validation data; without a graph and without a folder.
+
+    Args:
+        settings: As this rank uses them.
+        rank: Which peer.
+
+    Raises:
+        ConfigurationError: Something in the settings cannot be done, or the task brings no validation data.
+    """
+    said = settings.model_fields_set
+    settings = with_options(with_defaults(settings), said)
+    options, task = options_of(settings), task_of(settings, rank)
+    if task.validation is None:
+        raise TaskError(
+            f"task {settings.task!r} has no validation data to choose by: give its Task(...) a data set `validation=`"
+        )
+    learner = TorchLearner(
+        task, settings.algorithm, hyperparameters_of(settings), rank=rank,
+        seed=_first(settings.seed_batches, settings.seed), evaluate_on="validation",
+        compute=Compute(find_device(settings.device, rank), settings.amp, settings.channels_last), options=options,
+    )  # fmt: skip
+    return task, learner
 
 
 def _first(own: int | None, common: int) -> int:

@@ -2,23 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from dpeer.exceptions import ConfigurationError
 from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import Settings
 from dpeer.training import BUILTIN_TASKS, find_algorithm
 
+_RATES = ("body_lr", "head_lr")
+_OF_ADAMW = 0.001
+"""PyTorch's own: AdamW's steps have about the length of the rate, whatever the gradient's."""
+
 
 def with_defaults(settings: Settings) -> Settings:
-    """The settings with the algorithm's own defaults, else the preset's, else the task's, where nobody said otherwise.
+    """The settings with the defaults of the algorithm, the preset, the task or the optimizer where none were given.
+
+    Of several the first in this order counts.
 
     Raises:
         UnknownName: There is no such algorithm or preset.
+        ConfigurationError: The preset's rates are those of another optimizer.
     """
     builtin, algorithm = BUILTIN_TASKS.get(settings.task), find_algorithm(settings.algorithm)
     preset = find_preset(settings.preset).values if settings.preset else {}
-    own = {**(builtin.hyperparameters if builtin else {}), **preset, **algorithm.defaults}
     said = settings.model_fields_set
+    rates = _rates(settings, preset, said) if settings.optimizer == "adamw" else {}
+    own = {**rates, **(builtin.hyperparameters if builtin else {}), **preset, **algorithm.defaults}
     if settings.standardize is None:
         # Statistics of one's own data are computed under privacy only if somebody asks for them.
         own["standardize"] = builtin is not None and builtin.standardize and settings.privacy == "none"
         said = said - {"standardize"}
     return settings.model_copy(update={name: value for name, value in own.items() if name not in said})
+
+
+def _rates(settings: Settings, preset: Mapping[str, Any], said: Collection[str]) -> dict[str, float]:
+    """The rates of AdamW."""
+    if strange := [name for name in _RATES if name in preset and name not in said]:
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in strange)
+        raise ConfigurationError(
+            f"--optimizer adamw: preset {settings.preset!r} has learning rates for sgd, which are far too large for "
+            f"adamw: give {flags} too, for example {_OF_ADAMW:g}"
+        )
+    return dict.fromkeys(_RATES, _OF_ADAMW)

@@ -12,10 +12,12 @@ from dpeer.training import ALGORITHMS, Task, TorchLearner, find_algorithm
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import about_options
 
-_ALWAYS = ("body_lr", "lr_decay", "momentum", "body_epochs", "batch_size")
+_ALWAYS = ("body_lr", "lr_decay", "momentum", "grad_clip", "body_epochs", "batch_size")
 _LARGE = 20.0
 """Inputs of a table beyond this are most likely not scaled."""
-_IF_SET = ("lr_schedule", "weight_decay", "grad_clip", "local_steps", "quantize", "wire_dtype", "participation")
+_IF_SET = (
+    "optimizer", "lr_schedule", "warmup", "weight_decay", "local_steps", "quantize", "wire_dtype", "participation",
+)  # fmt: skip
 
 
 def notes(task: Task, learner: TorchLearner, settings: Settings, said: Collection[str]) -> list[str]:
@@ -99,7 +101,8 @@ def _largest_target(task: Task) -> float:
 
 def _value(name: str, settings: Settings) -> str:
     value = getattr(settings, name)
-    return f"{name.replace('_', '-')} {value:g}" if isinstance(value, float) else f"{name.replace('_', '-')} {value}"
+    shown = f"{value:g}" if isinstance(value, float) else "off" if value is None else value
+    return f"{name.replace('_', '-')} {shown}"
 
 
 def _participation(settings: Settings, learner: TorchLearner) -> str:

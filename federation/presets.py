@@ -24,7 +24,7 @@ class Preset:
     def words(self, *overridden: str) -> str:
         """The values, as they would be typed, but for those of settings for which something else is used."""
         taken = {key: value for key, value in self.values.items() if key not in overridden}
-        listed = ", ".join(f"{_flag(key)} {value}" for key, value in taken.items())
+        listed = ", ".join(f"{_flag(key)} {0 if value is None else value}" for key, value in taken.items())
         return f"{listed} (not its {', '.join(map(_flag, overridden))})" if overridden else listed
 
 
@@ -32,7 +32,10 @@ def _flag(name: str) -> str:
     return name.replace("_", "-")
 
 
-_CIFAR = {"body_lr": 0.1, "head_lr": 0.001, "lr_decay": 0.995, "body_epochs": 5, "batch_size": 128, "rho": 0.7}
+_CIFAR = {
+    "body_lr": 0.1, "head_lr": 0.001, "lr_decay": 0.995, "body_epochs": 5, "batch_size": 128, "rho": 0.7,
+    "grad_clip": None,
+}  # fmt: skip
 _CIFAR_REMARK = (
     'DFedMDC\'s values on CIFAR; its "decay rate of 0.005" is read as x0.995 a round; momentum and weight decay are '
     "not taken from it; small models do not survive rho 0.7 with learning rate 0.1"
@@ -45,7 +48,7 @@ _DP_SERVER = (
 )
 _DP2 = {
     "privacy": "client", "body_lr": 0.1, "head_lr": 0.005, "body_epochs": 2, "head_epochs": 2, "participation": 0.1,
-    "momentum": 0.7, "clip_norm": 0.1,
+    "momentum": 0.7, "clip_norm": 0.1, "grad_clip": None,
 }  # fmt: skip
 _DP2_FEMNIST = {"participation": 0.5, "momentum": 0.3, "clip_norm": 0.2}
 _DP2_REMARK = (
@@ -68,33 +71,36 @@ PRESETS: Mapping[str, Preset] = {
     "paper-fedrep": Preset(
         {
             "algorithm": "fedrep", "body_lr": 0.01, "head_lr": 0.01, "lr_decay": 1.0, "momentum": 0.5,
-            "head_epochs": 10, "body_epochs": 5, "batch_size": 10,
+            "head_epochs": 10, "body_epochs": 5, "batch_size": 10, "grad_clip": None,
         },
         "FedRep's published script for CIFAR-100; its additional head epochs after the last round are not made",
     ),
     "paper-fedbabu": Preset(
         {
             "algorithm": "fedbabu", "body_lr": 0.1, "lr_decay": 1.0, "momentum": 0.9, "body_epochs": 4,
-            "batch_size": 50, "finetune_epochs": 5,
+            "batch_size": 50, "finetune_epochs": 5, "grad_clip": None,
         },
         "FedBABU's published scripts with 80 rounds; its steps of the learning rate (x0.1 at half and three quarters "
         "of the run) cannot be had, so the rate is constant, and that of the fine-tuning too",
     ),
     "dp-fedavg": Preset(
-        {"algorithm": "fedavg", "privacy": "client", "clip_norm": 0.2, "noise_multiplier": 0.95, "momentum": 0.5},
+        {
+            "algorithm": "fedavg", "privacy": "client", "clip_norm": 0.2, "noise_multiplier": 0.95, "momentum": 0.5,
+            "grad_clip": None,
+        },
         f"DP-FedAvg as compared in the DP-FedSAM paper; {_DP_SERVER}",
     ),
     "dp-fedsam": Preset(
         {
             "algorithm": "fedsam", "privacy": "client", "clip_norm": 0.2, "noise_multiplier": 0.95, "rho": 0.5,
-            "momentum": 0.5,
+            "momentum": 0.5, "grad_clip": None,
         },
         f"DP-FedSAM's values; {_DP_SERVER}",
     ),
     "dp-fedsam-topk": Preset(
         {
             "algorithm": "fedsam", "privacy": "client", "clip_norm": 0.2, "noise_multiplier": 0.95, "rho": 0.5,
-            "momentum": 0.5, "dp_adversary": "neighbor", "sparsify": "top-k:0.4",
+            "momentum": 0.5, "grad_clip": None, "dp_adversary": "neighbor", "sparsify": "top-k:0.4",
         },
         f"DP-FedSAM-top_k's values, the largest 40 % chosen after the noise (sound, and no less private); {_DP_SERVER}",
     ),

@@ -28,6 +28,14 @@ class MeasureSettings(Section):
     keep: Literal["last", "best"] = setting(
         "last", "which model to keep; best needs validation data", mark=Mark.OWN, group=_RUN
     )
+    patience: int | None = setting(
+        None,
+        "early stopping, for peers that train alone: train no more after so many evaluations without a better "
+        "validation loss (needs --keep best)",
+        mark=Mark.OWN,
+        group=_RUN,
+        ge=1,
+    )
     out: Path = setting(Path("dpeer-run"), "folder for results", mark=Mark.ASIDE, group=_RUN, first=True, strict=False)
 
 

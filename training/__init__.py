@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dpeer.lazy import lazily
 
 if TYPE_CHECKING:
+    from dpeer.training.adam import adamw
     from dpeer.training.algorithms import (
         ALGORITHMS,
         Algorithm,
@@ -35,6 +36,7 @@ _PLACES = {
     "ALGORITHMS": "dpeer.training.algorithms",
     "Algorithm": "dpeer.training.algorithms",
     "find_algorithm": "dpeer.training.algorithms",
+    "adamw": "dpeer.training.adam",
     "make_options": "dpeer.training.algorithms",
     "option": "dpeer.training.algorithms",
     "options_among": "dpeer.training.algorithms",
@@ -76,6 +78,7 @@ __all__ = [
     "Task",
     "TorchLearner",
     "Trainer",
+    "adamw",
     "build_model",
     "class_counts",
     "find_algorithm",

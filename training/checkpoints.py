@@ -72,7 +72,7 @@ class Checkpoints:
         best = self._selection.best
         states = {"last": self._snapshots.take()} | ({"best": best} if best is not None else {})
         rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self._selection.best_round}
-        rest |= {"best_loss": self._selection.best_loss if best is not None else None}
+        rest |= {"best_loss": self._selection.best_loss if best is not None else None, "worse": self._selection.worse}
         rest |= {"releases": None if self._protection is None else self._protection.ledger.releases}
         return states, self._identity | rest
 
@@ -88,7 +88,7 @@ class Checkpoints:
             number, best_round = int(rest["round"]), rest["best_round"]
             last, best = states["last"], states.get("best")
             best_loss = math.inf if best is None else float(rest["best_loss"])
-            charged = int(rest.get("releases") or 0)
+            charged, worse = int(rest.get("releases") or 0), int(rest.get("worse") or 0)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint in {directory} is damaged: {error!r}") from error
         if charged and self._protection is None:
@@ -104,4 +104,4 @@ class Checkpoints:
         self._snapshots.put(last)
         self._trainer.number = number
         self._selection.best, self._selection.best_loss = best, best_loss
-        self._selection.best_round = best_round
+        self._selection.best_round, self._selection.worse = best_round, worse

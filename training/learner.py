@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
-from dpeer.exceptions import TaskError
+from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy import Protection, Unprotected
 from dpeer.training import store
 from dpeer.training.about import about, class_names, input_shape
 from dpeer.training.algorithms import Algorithm, find_algorithm
-from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.algorithms.facts import Facts, facts_of
 from dpeer.training.algorithms.own import blamed, extras_of, is_built_in, new_algorithm
 from dpeer.training.beginning import Beginning
 from dpeer.training.checkpoints import Checkpoints
@@ -46,6 +46,7 @@ class TorchLearner(Description):
         keep: Which model `write_model` writes: the "last", or the "best" by the loss on the task's validation data
             among those that were evaluated after mixing.
         evaluate_on: Which of the task's data `evaluate` uses.
+        patience: After how many evaluations without a better validation loss a peer that trains alone trains no more.
         steady: Whether the peer exchanges with the same neighbors in every round.
         compute: On which device, where the model and the data are moved to, and how.
         protection: Differential privacy for what leaves the peer; None sends bodies as they are.
@@ -56,7 +57,8 @@ class TorchLearner(Description):
         UnknownName: No such algorithm, or option of it.
         AlgorithmError: A class that cannot be used as an algorithm, or an option that cannot be what was given.
         TaskError: The model cannot be trained by it, or ``keep="best"`` without validation data.
-        ConfigurationError: The algorithm has a way of its own to send bodies and cannot quantize or protect them.
+        ConfigurationError: The algorithm has a way of its own to send bodies and cannot quantize or protect them, or
+            patience where others wait for this peer's bodies, or without ``keep="best"``.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class TorchLearner(Description):
         seed: int,
         keep: Literal["last", "best"] = "last",
         evaluate_on: Literal["test", "validation"] = "test",
+        patience: int | None = None,
         steady: bool = True,
         compute: Compute = HOST,
         protection: Protection | None = None,
@@ -83,6 +86,9 @@ class TorchLearner(Description):
                 )
         found = find_algorithm(algorithm)
         facts = self._facts = facts_of(found)
+        if patience is not None:
+            _check_patience(patience, facts, keep)
+        self._patience = patience
         self._generators = GlobalGenerators(seed, rank, compute.device, draws=True if facts.draws else task.draws)
         self._rank, self._model = rank, task.model
         self._protection, self._unprotected = protection, unprotected
@@ -136,7 +142,7 @@ class TorchLearner(Description):
 
         Returns:
             The sample-weighted mean of the minibatch losses of the last local epoch, not finite when training has
-            diverged; None when nothing was trained.
+            diverged; None when nothing was trained, as when patience has run out.
 
         Raises:
             Interrupted: `interrupt` was called; the model is as after the last whole minibatch.
@@ -144,6 +150,8 @@ class TorchLearner(Description):
         """
         self._trainer.begin(number)
         self._mixed = False
+        if self._patience is not None and self._selection.worse >= self._patience:
+            return None
         with self._calling(Purpose.TRAIN, number), blamed(self._algorithm, "train"):
             self._algorithm.train(self._trainer)
         return self._trainer.loss
@@ -315,3 +323,18 @@ class TorchLearner(Description):
             yield
         finally:
             self._snapshots.put(current)
+
+
+def _check_patience(patience: int, facts: Facts, keep: str) -> None:
+    """Refuse early stopping where it would hold up others, or cannot tell when.
+
+    Raises:
+        ConfigurationError: Says what would be right.
+    """
+    if facts.shares != "nothing":
+        raise ConfigurationError(
+            f"--patience {patience} is for peers that train alone: with {facts.name} the neighbors need this peer's "
+            "body in every round; --keep best keeps the model of the best round there"
+        )
+    if keep != "best":
+        raise ConfigurationError(f"--patience {patience} needs --keep best, and validation data (--validation 0.1)")

@@ -8,8 +8,8 @@ PATTERN = r"^(exponential|cosine|step:[1-9][0-9]*)$"
 """What a schedule is written as."""
 
 
-def factor(schedule: str, number: int, *, decay: float, rounds: int) -> float:
-    """The factor by which the learning rates of round 0 are multiplied in a round.
+def factor(schedule: str, number: int, *, decay: float, rounds: int, warmup: int = 0) -> float:
+    """The factor by which the learning rates are multiplied in a round.
 
     Args:
         schedule: ``exponential``: decay^t in round t. ``step:N``: times decay after every N rounds. ``cosine``:
@@ -18,10 +18,16 @@ def factor(schedule: str, number: int, *, decay: float, rounds: int) -> float:
         number: The round t, from 0.
         decay: `lr_decay`.
         rounds: How many rounds are planned.
+        warmup: In the first `warmup` rounds the factor is multiplied by 1/(warmup + 1), 2/(warmup + 1) and so on.
 
     Raises:
         ValueError: There is no such schedule.
     """
+    scheduled = _scheduled(schedule, number, decay, rounds)
+    return scheduled * (number + 1) / (warmup + 1) if number < warmup else scheduled
+
+
+def _scheduled(schedule: str, number: int, decay: float, rounds: int) -> float:
     kind, _, every = schedule.partition(":")
     if kind == "exponential":
         return decay**number

@@ -33,6 +33,7 @@ class ModelSelection:
         best: The state of the best model so far.
         best_round: The round of the best model.
         best_loss: The best model's loss on the validation data.
+        worse: How many models since then were not better.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class ModelSelection:
         self.best: State | None = None
         self.best_round: int | None = None
         self.best_loss = math.inf
+        self.worse = 0
 
     def test(self) -> Evaluation:
         """Evaluate the model on the test data.
@@ -89,6 +91,7 @@ class ModelSelection:
         assert self._validation is not None, "only where the best model is looked for"
         loss = mean_loss(self._model, self._validation, self._objective)
         if not loss < self.best_loss:
+            self.worse += 1
             return False
-        self.best_loss, self.best_round = loss, number
+        self.best_loss, self.best_round, self.worse = loss, number, 0
         return True

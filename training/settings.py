@@ -6,7 +6,7 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from dpeer.sections import Mark, Section, setting
 from dpeer.training.given import reference
@@ -26,6 +26,12 @@ ClassWeights = Literal["none", "balanced"]
 
 WireDtype = Literal["float32", "bfloat16", "float16"]
 """How a value travels. Halves have 8 (bfloat16) or 11 bits of precision; float16 ends at 65,504."""
+
+Clip = Annotated[float | None, AfterValidator(lambda longest: longest or None)]
+"""The longest gradient; None where any length will do, for which a user writes 0."""
+
+Optimizer = Literal["sgd", "adamw"]
+"""What takes the steps."""
 
 _SEED: dict[str, Any] = {"ge": 0, "lt": 2**63}
 _DATA, _TRAINING, _OPTIONS, _WIRE = "Data and model", "Training", "Options of single algorithms", "What travels"
@@ -172,21 +178,36 @@ class StepSettings(Section):
         group=_TRAINING,
         pattern=PATTERN,
     )
+    warmup: int = setting(
+        0,
+        "first rounds in which both learning rates grow linearly to what the schedule says",
+        mark=Mark.SHARED,
+        group=_TRAINING,
+        ge=0,
+    )
+    optimizer: Optimizer = setting(
+        "sgd",
+        "what takes the steps; with adamw both learning rates are 0.001 by default",
+        mark=Mark.SHARED,
+        group=_TRAINING,
+    )
     momentum: float = setting(
         0.9,
-        "momentum of SGD, zero again at the start of each phase",
+        "momentum of SGD, or AdamW's beta 1; zero again at the start of each phase",
         mark=Mark.SHARED,
         group=_TRAINING,
         ge=0,
         lt=1,
     )
-    weight_decay: float = setting(0.0, "weight decay, off by default", mark=Mark.SHARED, group=_TRAINING, ge=0)
-    grad_clip: float | None = setting(
-        None,
-        "longest gradient to step with, off by default (the papers' code: 10)",
+    weight_decay: float = setting(
+        0.0, "weight decay (adamw: decoupled), off by default", mark=Mark.SHARED, group=_TRAINING, ge=0
+    )
+    grad_clip: Clip = setting(
+        1.0,
+        "longest gradient to step with; 0 for any length (the papers' code: none, or 10)",
         mark=Mark.SHARED,
         group=_TRAINING,
-        gt=0,
+        ge=0,
     )
     class_weights: ClassWeights = setting(
         "none",

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import TaskError
+from dpeer.training.adam import AdamW
 from dpeer.training.batches import Batches, predict
 from dpeer.training.device import HOST, Compute
 from dpeer.training.errors import batch_hint, blame, lone_sample_hint
@@ -122,9 +123,9 @@ class Trainer:
         Args:
             part: `body`, `head` or `model`.
             epochs: Passes over the data.
-            lr: Learning rate at round 0; it is decayed to this round's here.
+            lr: Learning rate, before schedule and warm-up; it is made this round's here.
             gradient: What a step is made with; see `dpeer.training.gradients`.
-            step: Makes the optimizer, one for each call; `momentum` if None, which starts at zero.
+            step: Makes the optimizer, one for each call; `optimizer` if None, which starts anew.
             phase: Decides about the order of the samples; the part's own if None.
             beside: Other parameters that are stepped along, each with its learning rate; `gradient` leaves theirs, too.
 
@@ -134,7 +135,7 @@ class Trainer:
         """
         if not part.count:
             return
-        clip, make = self.hyperparameters.grad_clip, step or self.momentum
+        clip, make = self.hyperparameters.grad_clip, step or self.optimizer
         stepped = [(flat, make(flat), self.decayed(rate)) for flat, rate in ((part, lr), *beside)]
         with self.training(part):
             for batch in self.minibatches(phase or part.phase, epochs):
@@ -145,14 +146,16 @@ class Trainer:
                     optimizer.step(rate)
                 self.note(loss, batch)
 
-    def momentum(self, flat: Flat) -> Optimizer:
-        """SGD with the momentum and weight decay of the hyperparameters, from zero momentum."""
-        return Momentum(flat, self.hyperparameters.momentum, self.hyperparameters.weight_decay)
+    def optimizer(self, flat: Flat) -> Optimizer:
+        """What `optimizer` names, with the momentum and weight decay of the hyperparameters; its state is zero."""
+        h = self.hyperparameters
+        make = {"sgd": Momentum, "adamw": AdamW}[h.optimizer]
+        return make(flat, h.momentum, h.weight_decay)
 
     def decayed(self, lr: float) -> float:
-        """A learning rate of round 0 as it is in this round, by `lr_schedule`."""
+        """A learning rate as it is in this round, by `lr_schedule` and `warmup`."""
         h = self.hyperparameters
-        return lr * factor(h.lr_schedule, self.number, decay=h.lr_decay, rounds=h.rounds)
+        return lr * factor(h.lr_schedule, self.number, decay=h.lr_decay, rounds=h.rounds, warmup=h.warmup)
 
     @contextmanager
     def training(self, part: Flat) -> Iterator[None]:

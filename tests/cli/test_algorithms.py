@@ -110,7 +110,7 @@ def test_the_table_says_the_same_and_with_which_epochs(dpeer: Command, listed: C
         assert f"{name} " in text
         assert preset.remark in text
         for key, value in preset.values.items():
-            assert f"{key.replace('_', '-')} {value}" in text
+            assert f"{key.replace('_', '-')} {0 if value is None else value}" in text
 
     text = words(dpeer("algorithms", "--body-epochs", 2, "--head-epochs", 3).out)
     assert "at body-epochs 2, head-epochs 3, sam body. " in text
@@ -178,7 +178,9 @@ def hello(rank: int, **values: Any) -> Hello:
     [
         ("algorithm", "dfedsmdc", "dfedmdc"),
         ("weight_decay", 0.0, 0.0005),
-        ("grad_clip", None, 10.0),
+        ("grad_clip", 1.0, 10.0),
+        ("optimizer", "not set", "adamw"),
+        ("warmup", "not set", 3),
         ("sam", "body", "both"),
         ("ditto_lambda", 0.75, 1.0),
         ("sparsity", 0.5, 0.8),

@@ -13,6 +13,7 @@ from dpeer.experiments.experiment import load
 from dpeer.experiments.tuning import Trial, at_edge, best, parse_axis, trials
 from dpeer.experiments.variants import parse_variant
 from dpeer.federation.graph import build_graph
+from dpeer.federation.settings import Settings
 
 PAPERS = sorted((Path(__file__).parents[2] / "examples" / "papers").glob("*.toml"))
 RING = Condition({"topology": "ring", "partition": None})
@@ -164,6 +165,17 @@ def test_a_default_that_is_said_is_another_cell_where_the_algorithm_has_its_own(
     made(tmp_path, "dfedavgm", preset="paper-cifar", body_lr=0.05).check()
     with pytest.raises(OutputError, match=r"body_lr = 0\.05, here it is 0\.1"):
         made(tmp_path, "dfedavgm", preset="paper-cifar").check()
+
+
+def test_a_cell_of_a_version_with_another_default_is_not_taken_for_one_of_this(tmp_path: Path) -> None:
+    """Such a cell.json says nothing of grad_clip, which was off where nobody said otherwise."""
+    cell = begun(made(tmp_path))
+    asked = json.loads((cell.folder / "cell.json").read_text())
+    assert asked.pop("grad_clip") == Settings().grad_clip == 1.0
+    (cell.folder / "cell.json").write_text(json.dumps(asked))
+    made(tmp_path, grad_clip=0).check()
+    with pytest.raises(OutputError, match=r"grad_clip = None, here it is 1\.0"):
+        made(tmp_path).check()
 
 
 def test_what_never_got_a_round_done_and_runs_of_others(tmp_path: Path) -> None:

@@ -48,22 +48,25 @@ def test_what_is_trained_and_with_which_values(notes: Start) -> None:
     assert first == "dfedsmdc on mine.py:task: 12 training samples, body of 30 parameters, head of 14"
     assert [line.split(", ") for line in rest] == [
         [
-            "body-lr 0.05", "lr-decay 0.995", "momentum 0.9", "body-epochs 5", "batch-size 32", "head-lr 0.05",
-            "head-epochs 1", "rho 0.05", "sam body",
+            "body-lr 0.05", "lr-decay 0.995", "momentum 0.9", "grad-clip 1", "body-epochs 5", "batch-size 32",
+            "head-lr 0.05", "head-epochs 1", "rho 0.05", "sam body",
         ]
     ]  # fmt: skip
 
 
 def test_what_is_off_by_default_is_named_where_it_is_on(notes: Start) -> None:
-    flags = ("--weight-decay", 0.0005, "--grad-clip", 10, "--local-steps", 3, "--quantize", 8)
-    assert {"weight-decay 0.0005", "grad-clip 10", "local-steps 3", "quantize 8"} <= {*values(notes(*flags))}
+    flags = ("--weight-decay", 0.0005, "--grad-clip", 10, "--local-steps", 3, "--quantize", 8, "--optimizer", "adamw")
+    used = {*values(notes(*flags, "--warmup", 2))}
+    assert {"weight-decay 0.0005", "grad-clip 10", "local-steps 3", "quantize 8", "optimizer adamw", "warmup 2"} <= used
+    assert {"body-lr 0.001", "head-lr 0.001"} <= used, "AdamW's own"
+    assert "grad-clip off" in values(notes("--grad-clip", 0))
 
 
 def test_a_preset_is_spelled_out_with_its_remark(notes: Start) -> None:
     _, preset, *rest = notes("--preset", "paper-cifar", "--batch-size", 4)
     assert preset == (
-        "preset paper-cifar: body-lr 0.1, head-lr 0.001, lr-decay 0.995, body-epochs 5, rho 0.7, head-epochs 1 "
-        f"(not its batch-size); {PRESETS['paper-cifar'].remark}"
+        "preset paper-cifar: body-lr 0.1, head-lr 0.001, lr-decay 0.995, body-epochs 5, rho 0.7, grad-clip 0, "
+        f"head-epochs 1 (not its batch-size); {PRESETS['paper-cifar'].remark}"
     )
     used = values(rest)
     assert {"body-lr 0.1", "head-lr 0.001", "rho 0.7"} <= {*used}

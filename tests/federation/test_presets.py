@@ -37,6 +37,13 @@ def test_its_values_are_valid_settings_and_those_used(name: str) -> None:
     assert "\n" not in PRESETS[name].remark
 
 
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_papers_results_do_not_hang_on_what_the_defaults_are(name: str) -> None:
+    """Gradients are clipped by default, for data that nobody has tuned for; papers do otherwise."""
+    values = PRESETS[name].values
+    assert values["grad_clip"] in (None, 10.0)
+
+
 @pytest.mark.parametrize(("name", "head_epochs"), [("paper-cifar", 1), ("paper-cifar-pathological", 5)])
 def test_the_values_on_cifar(name: str, head_epochs: int) -> None:
     settings = Settings(preset=name)

@@ -27,7 +27,7 @@ def noise(inputs: Tensor, generator: Generator) -> Tensor:
 
 def learner(task: Task, algorithm: str, **changes: Any) -> TorchLearner:
     settings: dict[str, Any] = {"body_epochs": 2, "batch_size": 16, "rounds": 4}
-    return TorchLearner(task, algorithm, Hyperparameters(**settings | changes), rank=RANK, seed=SEED)
+    return TorchLearner(task, algorithm, Hyperparameters(**settings | changes, grad_clip=None), rank=RANK, seed=SEED)
 
 
 def expected(task: Task, phase: Any, number: int, epochs: int) -> list[Tensor]:

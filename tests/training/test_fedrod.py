@@ -21,7 +21,7 @@ from dpeer.training.batches import batch_order
 SIZE, SAMPLES, CLASSES, SEED = 4, 22, 4, 5
 LACKS = {1: (2,), 3: (0, 1)}
 """Classes without a sample, by rank."""
-H = Hyperparameters(body_lr=0.1, head_lr=0.23, momentum=0.9, lr_decay=0.9, body_epochs=2, batch_size=8)
+H = Hyperparameters(body_lr=0.1, head_lr=0.23, momentum=0.9, lr_decay=0.9, body_epochs=2, batch_size=8, grad_clip=None)
 
 
 class Net(nn.Module):

@@ -16,7 +16,7 @@ from dpeer.training.minibatches import Batch
 
 Make = Callable[..., Task]
 SEED, RANK, LR = 3, 2, 0.1
-H = Hyperparameters(body_lr=LR, momentum=0.9, batch_size=16)
+H = Hyperparameters(body_lr=LR, momentum=0.9, batch_size=16, grad_clip=None)
 Gradient = Callable[[list[Tensor], Tensor], list[Tensor]]
 
 

@@ -19,7 +19,9 @@ from dpeer.training.batches import batch_order
 Make = Callable[..., Task]
 DOCS = Path(__file__).parents[2] / "docs" / "algorithms.md"
 SIZE, SEED, ROUNDS = 3, 4, 2
-H = Hyperparameters(body_lr=0.1, head_lr=0.2, momentum=0.9, lr_decay=0.9, body_epochs=3, head_epochs=2, batch_size=16)
+H = Hyperparameters(
+    body_lr=0.1, head_lr=0.2, momentum=0.9, lr_decay=0.9, body_epochs=3, head_epochs=2, batch_size=16, grad_clip=None
+)
 
 
 @pytest.fixture

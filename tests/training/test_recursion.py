@@ -45,7 +45,7 @@ def data(rank: int) -> tuple[Vector, Vector]:
 
 def learner(rank: int, algorithm: str, settings: Mapping[str, Any] = MappingProxyType({})) -> TorchLearner:
     named = {name: value for name, value in settings.items() if name in Hyperparameters.model_fields}
-    h = Hyperparameters().model_copy(update=named)  # epochs may be none
+    h = Hyperparameters(grad_clip=None).model_copy(update=named)  # epochs may be none
     options = options_among(find_algorithm(algorithm), settings)
     torch.manual_seed(SEED)
     x, y = data(rank)

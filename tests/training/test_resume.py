@@ -26,6 +26,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dfedmdc local_steps=7": ("dfedmdc", {"local_steps": 7}),
     "dfedsam grad_clip=0.5": ("dfedsam", {"grad_clip": 0.5}),
     "fedrod grad_clip=0.5": ("fedrod", {"grad_clip": 0.5}),
+    **{
+        f"{name} adamw": (
+            name,
+            {"optimizer": "adamw", "warmup": 3, "body_lr": 1e-4, "head_lr": 1e-4, "weight_decay": 0.1},
+        )
+        for name in ("dfedsmdc", "dis-pfl", "fedrod", "ditto")
+    },
 }
 
 

@@ -85,6 +85,33 @@ def test_a_cosine_ends_with_its_rounds_and_others_do_not(make_task: Make, tmp_pa
         learner("exponential", 4).load(tmp_path / "cosine")
 
 
+# Warm-up.
+
+
+def test_a_warm_up_by_hand() -> None:
+    """Three rounds below the full rate, a quarter more each time, under the schedule as it is without them."""
+    for schedule in ("exponential", "step:2", "cosine"):
+        plain = [factor(schedule, t, decay=0.8, rounds=8) for t in range(8)]
+        warmed = [factor(schedule, t, decay=0.8, rounds=8, warmup=3) for t in range(8)]
+        assert warmed == pytest.approx([plain[0] / 4, plain[1] / 2, plain[2] * 3 / 4, *plain[3:]], rel=1e-12)
+    assert factor("exponential", 0, decay=0.8, rounds=8, warmup=1) == 0.5
+
+
+def test_it_is_on_both_rates(make_task: Make) -> None:
+    """With all samples in one minibatch and no momentum, a part moves in proportion to its rate."""
+    moved = {}
+    for warmup in (0, 4):
+        h = Hyperparameters(
+            warmup=warmup, body_epochs=1, head_epochs=1, batch_size=1000, momentum=0.0, body_lr=1e-4, head_lr=1e-4
+        )
+        ours = TorchLearner(make_task(), "dfedmdc", h, rank=0, seed=0)._trainer
+        before = ours.model.data.clone()
+        for part in (ours.head, ours.body):
+            ours.fit(part, epochs=1, lr=1e-4)
+        moved[warmup] = ours.model.data - before
+    torch.testing.assert_close(5 * moved[4], moved[0], rtol=2e-3, atol=1e-7)
+
+
 # Phases.
 
 

@@ -16,7 +16,9 @@ from dpeer.training.batches import batch_order
 Make = Callable[..., Task]
 Gossip = Callable[..., None]
 CLIENTS, SEED = 4, 11
-H = Hyperparameters(body_lr=0.08, head_lr=0.03, momentum=0.9, lr_decay=0.9, body_epochs=2, head_epochs=1, batch_size=16)
+H = Hyperparameters(
+    body_lr=0.08, head_lr=0.03, momentum=0.9, lr_decay=0.9, body_epochs=2, head_epochs=1, batch_size=16, grad_clip=None
+)
 FULL = np.full((CLIENTS, CLIENTS), 1 / CLIENTS)
 
 

@@ -25,7 +25,9 @@ def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> T
 
 
 def learner(task: Task, algorithm: str, **changes: Any) -> TorchLearner:
-    settings: dict[str, Any] = {"body_lr": 0.1, "head_lr": 0.2, "momentum": 0.9, "lr_decay": 0.9, "batch_size": 16}
+    settings: dict[str, Any] = {
+        "body_lr": 0.1, "head_lr": 0.2, "momentum": 0.9, "lr_decay": 0.9, "batch_size": 16, "grad_clip": None,
+    }  # fmt: skip
     return made(task, algorithm, settings | changes, rank=RANK, seed=SEED)
 
 

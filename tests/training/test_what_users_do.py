@@ -83,7 +83,9 @@ def test_max_norm_is_as_in_plain_pytorch(make_task: Make) -> None:
     plain = Net(renorm)
     plain.load_state_dict(task.model.state_dict())
     inputs, targets = task.train.tensors
-    found = learner(task, "dfedavgm", hyperparameters=Hyperparameters(body_epochs=3, batch_size=1000, momentum=0.0))
+    found = learner(
+        task, "dfedavgm", hyperparameters=Hyperparameters(body_epochs=3, batch_size=1000, momentum=0.0, grad_clip=None)
+    )
     optimizer = torch.optim.SGD(plain.parameters(), lr=0.05)
     for _ in range(3):
         optimizer.zero_grad()

@@ -79,7 +79,7 @@ class DisPFL(Algorithm):
     def train(self, peer: Trainer) -> None:
         """Sparse SGD steps, then another mask."""
         h, held = peer.hyperparameters, self._codec.held
-        sparse = projected(peer.momentum, lambda weights: weights.mul_(held))
+        sparse = projected(peer.optimizer, lambda weights: weights.mul_(held))
         peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, step=sparse)
         share = self.options.prune_rate / 2 * (1 + math.cos(math.pi * peer.number / h.rounds))
         gradient = self._screened(peer)

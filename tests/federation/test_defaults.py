@@ -1,0 +1,41 @@
+"""The values that are used where nobody gave any."""
+
+import pytest
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation.defaults import with_defaults
+from dpeer.federation.config import from_flags
+from dpeer.federation.settings import Settings, default_of
+from dpeer.training import Hyperparameters
+
+
+def test_adamw_brings_rates_of_its_own_unless_they_are_given() -> None:
+    used = with_defaults(Settings(optimizer="adamw"))
+    assert (used.body_lr, used.head_lr) == (0.001, 0.001)
+    used = with_defaults(Settings(optimizer="adamw", body_lr=0.01))
+    assert (used.body_lr, used.head_lr) == (0.01, 0.001)
+    used = with_defaults(Settings())
+    assert (used.body_lr, used.head_lr) == (default_of("body_lr"), default_of("head_lr"))
+
+
+def test_a_presets_rates_are_not_for_adamw() -> None:
+    with pytest.raises(ConfigurationError, match="'paper-cifar' has learning rates for sgd.*--body-lr and --head-lr"):
+        with_defaults(Settings(optimizer="adamw", preset="paper-cifar"))
+    with pytest.raises(ConfigurationError, match="give --body-lr too"):
+        with_defaults(Settings(optimizer="adamw", preset="paper-dispfl"))
+    used = with_defaults(Settings(optimizer="adamw", preset="paper-dispfl", body_lr=0.002))
+    assert (used.body_lr, used.head_lr, used.momentum) == (0.002, 0.001, 0.0)
+
+
+def test_an_algorithms_own_defaults_stay() -> None:
+    assert with_defaults(Settings(optimizer="adamw", algorithm="fedrep")).head_epochs == 10
+
+
+def test_clipping_is_switched_off_by_zero_in_a_file_or_flag() -> None:
+    assert from_flags({"grad_clip": 0.0}).grad_clip is None
+    assert Settings(grad_clip=0).grad_clip is None
+    assert Settings(grad_clip=None).grad_clip is None
+    assert Hyperparameters(grad_clip=0).grad_clip is None
+    assert Settings(grad_clip=10).grad_clip == 10.0
+    with pytest.raises(ConfigurationError, match="--grad-clip = -1.0: .*greater than or equal to 0"):
+        from_flags({"grad_clip": -1.0})

@@ -1,0 +1,88 @@
+"""Early stopping of peers that train alone."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.training import Hyperparameters, Task, TorchLearner
+
+Make = Callable[..., Task]
+# Ten samples are learned by heart, and the validation loss grows.
+H = Hyperparameters(body_epochs=4, batch_size=5, body_lr=0.1)
+ROUNDS, PATIENCE = 40, 3
+
+
+@pytest.fixture
+def alone(make_task: Make) -> Callable[..., TorchLearner]:
+    def make(**changes: Any) -> TorchLearner:
+        task = make_task(samples=10)
+        task.validation = task.test
+        asked: dict[str, Any] = {"keep": "best", "patience": PATIENCE}
+        return TorchLearner(task, "local", H, rank=0, seed=0, **(asked | changes))
+
+    return make
+
+
+def run(learner: TorchLearner, rounds: range) -> tuple[list[float | None], list[float | None]]:
+    """The training and validation losses of some rounds."""
+    trained, validated = [], []
+    for number in rounds:
+        trained.append(learner.train(number))
+        validated.append(learner.evaluate().test_loss)
+    return trained, validated
+
+
+def test_training_ends_when_patience_does_and_the_best_model_is_kept(
+    alone: Callable[..., TorchLearner], tmp_path: Path
+) -> None:
+    patient, endless = alone(), alone(patience=None)
+    trained, losses = run(patient, range(ROUNDS))
+    _, all_losses = run(endless, range(ROUNDS))
+    ended = next(number for number, loss in enumerate(trained) if loss is None)
+    assert 1 < ended < ROUNDS - 1
+    assert all(loss is None for loss in trained[ended:])
+    best = losses.index(min(losses[:ended]))
+    assert patient.best_round == best
+    assert ended == best + PATIENCE + 1
+    assert losses[:ended] == all_losses[:ended]
+    assert set(losses[ended:]) == {losses[ended - 1]}, "the model stays as it is"
+    patient.write_model(tmp_path / "model")
+    fewer = alone(patience=None)
+    run(fewer, range(best + 1))
+    fewer.write_model(tmp_path / "other")
+    assert (tmp_path / "model").read_bytes() == (tmp_path / "other").read_bytes()
+
+
+def test_a_resumed_peer_has_no_more_patience_than_one_that_never_stopped(
+    alone: Callable[..., TorchLearner], tmp_path: Path
+) -> None:
+    whole = alone()
+    trained, _ = run(whole, range(ROUNDS))
+    ended = trained.index(None)
+    for stop in (ended - 2, ended, ended + 1):
+        first, resumed = alone(), alone()
+        run(first, range(stop))
+        folder = tmp_path / str(stop)
+        folder.mkdir()
+        first.save(folder)
+        resumed.load(folder)
+        again, _ = run(resumed, range(stop, ROUNDS))
+        assert again == trained[stop:]
+        assert torch.equal(resumed._trainer.model.data, whole._trainer.model.data)
+
+
+@pytest.mark.parametrize("algorithm", ["dfedmdc", "dfedavgm", "fedbabu"])
+def test_nobody_stops_whom_others_wait_for(algorithm: str, make_task: Make) -> None:
+    task = make_task()
+    task.validation = task.test
+    with pytest.raises(ConfigurationError, match=f"--patience 3 is for peers that train alone: with {algorithm}"):
+        TorchLearner(task, algorithm, H, rank=0, seed=0, keep="best", patience=3)
+
+
+def test_it_needs_something_to_tell_by(alone: Callable[..., TorchLearner]) -> None:
+    with pytest.raises(ConfigurationError, match="--patience 3 needs --keep best"):
+        alone(keep="last")
