@@ -6,14 +6,18 @@ import asyncio
 import json
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
 
 import torch
 from torch import Tensor
 
-from dpeer.peer import Worker
+from dpeer.exceptions import CheckpointError
+from dpeer.peer import Worker, checkpoint
+from dpeer.results.files import rank_folder
 from dpeer.results.reading import read_distances
+from dpeer.training.saved import saved_body
 
 
 class Disagreement:
@@ -25,7 +29,8 @@ class Disagreement:
         worker: Where distances are computed and written.
         every: The distance is measured in every so many rounds, as the peers evaluate.
         rounds: How many rounds there are.
-        resume: Rounds that an earlier part of the run has written are not written again.
+        resume: Rounds that an earlier part of the run has written are not written again; and a round that only some
+            peers had completed when the run was stopped is measured with the bodies in their checkpoints.
     """
 
     def __init__(
@@ -43,19 +48,36 @@ class Disagreement:
         self._last: asyncio.Task[None] | None = None
         self._waiting: dict[int, dict[int, Tensor]] = {}
         self._known = read_distances(path).keys() if resume else frozenset[int]()
+        for rank in range(len(bodies)) if resume else ():
+            self._take_up(rank)
 
     def record(self, rank: int, number: int) -> None:
         """Take note that a peer has completed a round and not begun the next.
 
         The line is written once all peers have completed the round, so a round that only some complete is left out.
         """
-        if ((number + 1) % self._every and number + 1 < self._rounds) or number in self._known:
-            return
+        if self._measured(number):
+            self._take(rank, number, self._bodies[rank]())
+
+    def _measured(self, number: int) -> bool:
+        return number not in self._known and ((number + 1) % self._every == 0 or number + 1 >= self._rounds)
+
+    def _take(self, rank: int, number: int, body: Tensor) -> None:
         here = self._waiting.setdefault(number, {})
-        here[rank] = self._bodies[rank]()
+        here[rank] = body
         if len(here) == len(self._bodies):
             del self._waiting[number]
             self._last = asyncio.create_task(self._after(self._last, number, [here[rank] for rank in sorted(here)]))
+
+    def _take_up(self, rank: int) -> None:
+        """Take the body of a peer's last completed round from its checkpoint; the peer will not complete it again."""
+        folder = rank_folder(self._path.parent, rank)
+        number, learner = checkpoint.completed(folder) - 1, checkpoint.learner_folder(folder)
+        if learner is None or not self._measured(number):
+            return
+        with suppress(CheckpointError):  # the peer will say what is wrong
+            body = saved_body(learner)
+            self._take(rank, number, torch.zeros(0) if body is None else torch.from_numpy(body))
 
     async def written(self) -> None:
         """Wait until every line is in the file."""

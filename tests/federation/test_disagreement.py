@@ -1,13 +1,16 @@
 """disagreement.jsonl of a simulation."""
 
 import json
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import dpeer
 from dpeer.federation.disagreement import Disagreement
 from dpeer.federation.running import run_federation
 from dpeer.federation.settings import Settings
@@ -59,3 +62,22 @@ def test_the_last_line_is_the_summarys_and_a_new_run_begins_anew(tmp_path: Path)
     settings = Settings(size=3, rounds=1, algorithm="local", out=tmp_path / "resume")
     run_federation(settings, "simulate", overwrite=True)
     assert not (tmp_path / "resume" / "disagreement.jsonl").exists(), "nothing is shared"
+
+
+@pytest.mark.parametrize("behind", [(), (1, 3)])
+def test_a_round_that_was_completed_around_a_stop_has_its_line(behind: tuple[int, ...], tmp_path: Path) -> None:
+    """Peers that a stop finds behind run the round again; the others do not."""
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    values = {"size": 5, "rounds": 4, "algorithm": "dfedavgm", "local_steps": 1}
+
+    def keep(line: dict[str, Any]) -> None:
+        if line["round"] == (1 if line["rank"] in behind else 2):
+            shutil.copytree(whole / f"rank-{line['rank']}", stopped / f"rank-{line['rank']}")
+
+    dpeer.run(Settings(**values, out=whole), on_record=keep)
+    expected = lines(whole / "disagreement.jsonl")
+    assert all(distance > 1e-3 for distance in expected.values())
+    written = (whole / "disagreement.jsonl").read_text().splitlines(keepends=True)
+    (stopped / "disagreement.jsonl").write_text("".join(written[:2]))
+    dpeer.run(Settings(**values, out=stopped), resume=True)
+    assert lines(stopped / "disagreement.jsonl") == expected

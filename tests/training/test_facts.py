@@ -237,6 +237,13 @@ def test_what_restore_writes_to_the_body_is_no_base(make_task: Make, tmp_path: P
     assert largest_sent(second, 1) < 3
 
 
+def test_a_checkpoint_of_earlier_versions_has_the_body_as_its_base(make_task: Make, tmp_path: Path) -> None:
+    one = protected(make_task, Plain, tmp_path)
+    one._trainer.body.data.fill_(3.0)
+    one._codec.restore({})
+    assert (one._codec._base == 3.0).all()
+
+
 def test_what_is_clipped_is_a_copy(make_task: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = protected(make_task, Plain, tmp_path)
     real, shared = private.privatize, []
