@@ -307,8 +307,8 @@ def _check_patience(patience: int, algorithm: Algorithm, keep: str) -> None:
     """
     if algorithm.shares != "nothing":
         raise ConfigurationError(
-            f"--patience {patience} is for peers that train alone: with {algorithm.name} the neighbors need this peer's "
-            "body in every round; --keep best keeps the model of the best round there"
+            f"--patience {patience} is for peers that train alone: with {algorithm.name} the neighbors need this "
+            "peer's body in every round; --keep best keeps the model of the best round there"
         )
     if keep != "best":
         raise ConfigurationError(f"--patience {patience} needs --keep best, and validation data (--validation 0.1)")
