@@ -145,8 +145,8 @@ def _stopped_by_signals(rates: Rates) -> Iterator[None]:
 def _print(settings: Settings, rank: int, rounds: int, found: Found) -> None:
     console = Console(highlight=False)
     console.print(
-        f"rank {rank}, {settings.algorithm} on {settings.task}: {rounds} round{'s' * (rounds > 1)} alone on {found.training_samples} "
-        f"samples, measured on {found.validation_samples} that were held out",
+        f"rank {rank}, {settings.algorithm} on {settings.task}: {rounds} round{'s' * (rounds > 1)} alone on "
+        f"{found.training_samples} samples, measured on {found.validation_samples} that were held out",
         soft_wrap=True,
     )
     console.print(_table(found))

@@ -105,8 +105,9 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         | named(task, said_of_it.shares)
     )
     learner = TorchLearner(
-        task, settings.algorithm, hyperparameters_of(settings), rank=rank, seed=_first(settings.seed_batches, settings.seed),
-        keep=settings.keep, evaluate_on=settings.evaluate_on, patience=settings.patience,
+        task, settings.algorithm, hyperparameters_of(settings), rank=rank,
+        seed=_first(settings.seed_batches, settings.seed), keep=settings.keep, evaluate_on=settings.evaluate_on,
+        patience=settings.patience,
         steady=isinstance(graph, Topology) and settings.participation == 1, compute=compute,
         protection=protection, unprotected=unprotected, options=options,
     )  # fmt: skip

@@ -149,8 +149,9 @@ class Trainer:
     def optimizer(self, flat: Flat) -> Optimizer:
         """What `optimizer` names, with the momentum and weight decay of the hyperparameters; its state is zero."""
         h = self.hyperparameters
-        make = {"sgd": Momentum, "adamw": AdamW}[h.optimizer]
-        return make(flat, h.momentum, h.weight_decay)
+        if h.optimizer == "adamw":
+            return AdamW(flat, h.momentum, h.weight_decay)
+        return Momentum(flat, h.momentum, h.weight_decay)
 
     def decayed(self, lr: float) -> float:
         """A learning rate as it is in this round, by `lr_schedule` and `warmup`."""

@@ -3,8 +3,8 @@
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.defaults import with_defaults
 from dpeer.federation.config import from_flags
+from dpeer.federation.defaults import with_defaults
 from dpeer.federation.settings import Settings, default_of
 from dpeer.training import Hyperparameters
 
@@ -19,7 +19,7 @@ def test_adamw_brings_rates_of_its_own_unless_they_are_given() -> None:
 
 
 def test_a_presets_rates_are_not_for_adamw() -> None:
-    with pytest.raises(ConfigurationError, match="'paper-cifar' has learning rates for sgd.*--body-lr and --head-lr"):
+    with pytest.raises(ConfigurationError, match=r"'paper-cifar' has learning rates for sgd.*--body-lr and --head-lr"):
         with_defaults(Settings(optimizer="adamw", preset="paper-cifar"))
     with pytest.raises(ConfigurationError, match="give --body-lr too"):
         with_defaults(Settings(optimizer="adamw", preset="paper-dispfl"))
@@ -37,5 +37,5 @@ def test_clipping_is_switched_off_by_zero_in_a_file_or_flag() -> None:
     assert Settings(grad_clip=None).grad_clip is None
     assert Hyperparameters(grad_clip=0).grad_clip is None
     assert Settings(grad_clip=10).grad_clip == 10.0
-    with pytest.raises(ConfigurationError, match="--grad-clip = -1.0: .*greater than or equal to 0"):
+    with pytest.raises(ConfigurationError, match=r"--grad-clip = -1\.0: .*greater than or equal to 0"):
         from_flags({"grad_clip": -1.0})

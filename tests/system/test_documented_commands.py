@@ -195,6 +195,9 @@ FAST = {
     FIRST_RUN: Small(f"{TRAINS} --size 4"),
     "dpeer simulate --size 4 --task csv --task-option path=visits.csv --task-option target=outcome --partition iid "
     "--standardize": Small(TRAINS, (visits,)),
+    "dpeer tune --task csv --task-option path=visits.csv --task-option target=outcome --standardize": Small(
+        "--rounds 1 --body-epochs 1", (visits,)
+    ),
     "dpeer simulate --size 16 --task cifar10 --task-option data=DIR --topology exponential": Small(
         f"{TRAINS} --size 4 --partition iid", (cifar,)
     ),
@@ -267,6 +270,9 @@ NOT_RUN = {
     "make lowest": "the tests",
     "make bench": "ten minutes",
     "python benchmarks/scale.py --plot performance.svg": "takes minutes and 7 GB of memory",
+    "python benchmarks/defaults.py --out defaults --data har=FILE.npz --data mnist=FILE.npz --data cifar10=DIR": (
+        "takes an hour"
+    ),
     "dpeer privacy audit --noise-multiplier 4 --rounds 9": "about a minute",
     ".venv/bin/python -m pytest tests/topology": "runs one folder",
     "dpeer report DIR... [--out FOLDER] [--label TEXT]... [--title TEXT]": "makes one page of one run or many",

@@ -130,7 +130,7 @@ def test_under_a_mask(pair: tuple[Trainer, Plain]) -> None:
 def test_dis_pfl_keeps_its_zeros(make_task: Make) -> None:
     ours = TorchLearner(make_task(samples=40), "dis-pfl", H, rank=0, seed=0, options={"sparsity": 0.7})
     ours.train(0)
-    held = ours._algorithm._codec.held  # type: ignore[attr-defined]
+    held = ours._algorithm._codec.held
     assert not ours._trainer.model.data[~held].any()
 
 

@@ -27,9 +27,10 @@ def alone(make_task: Make) -> Callable[..., TorchLearner]:
     return make
 
 
-def run(learner: TorchLearner, rounds: range) -> tuple[list[float | None], list[float | None]]:
+def run(learner: TorchLearner, rounds: range) -> tuple[list[float | None], list[float]]:
     """The training and validation losses of some rounds."""
-    trained, validated = [], []
+    trained: list[float | None] = []
+    validated: list[float] = []
     for number in rounds:
         trained.append(learner.train(number))
         validated.append(learner.evaluate().test_loss)
