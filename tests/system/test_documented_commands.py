@@ -207,6 +207,7 @@ SLOW = {
     "dpeer compare --algorithms local,dfedavgm,dfedsmdc --topology ring,full --seeds 0-4 --target 0.8": Small(
         f"{COMPARES} --rounds 5"
     ),
+    "dpeer compare --algorithms local,dfedsmdc --seeds 0-4 --json": Small(COMPARES),
     "dpeer compare examples/experiments/digits.toml --out digits": Small(
         f"{COMPARES} --algorithms local,dfedavgm:quantize=8 --partition iid"
     ),
