@@ -83,19 +83,21 @@ def _list(context: click.Context, parameter: click.Parameter, value: str | None)
 @click.option(
     "--tune-seeds",
     **_OF_COMPARISON,
-    help="Repetitions of that; not those of the comparison.  [default: 100]",
+    help="Seeds with which --grid chooses; none of --seeds.  [default: 100]",
 )
 @click.option(
     "--validation",
     **_OF_COMPARISON,
     type=float,
-    help="Share of the training samples held out for that; your own task brings its own.  [default: 0.2]",
+    help="Share of the training samples held out for --grid to choose on; a task of your own brings validation data.  "
+    "[default: 0.2]",
 )
 @click.option("--small", **_OF_COMPARISON, is_flag=True, help="With the settings of the file's table [small].")
 @click.option(
     "--jobs",
     **_OF_COMPARISON,
     type=click.IntRange(1),
+    metavar="N",
     help="Runs at a time, each on a core of its own.  [default: all cores]",
 )
 @click.option(

@@ -28,7 +28,14 @@ class MeasureSettings(Section):
     keep: Literal["last", "best"] = setting(
         "last", "which model to keep; best needs validation data", mark=Mark.OWN, group=_RUN
     )
-    out: Path = setting(Path("dpeer-run"), "folder for results", mark=Mark.ASIDE, group=_RUN, first=True, strict=False)
+    out: Path = setting(
+        Path("dpeer-run"),
+        "folder for results, each rank's in rank-R of it",
+        mark=Mark.ASIDE,
+        group=_RUN,
+        first=True,
+        strict=False,
+    )
 
 
 class ComputeSettings(Section):
@@ -78,7 +85,7 @@ class HostSettings(Section):
     )
     base_port: int = setting(
         7700,
-        "without a federation file rank R listens at this port + R",
+        "where no rank has an address, rank R listens on this host at this port + R",
         mark=Mark.ASIDE,
         group=_HOST,
         of_rank=False,
