@@ -9,6 +9,7 @@ DEMO ?= dpeer-demo
 
 demo: $(VENV)/installed
 	$(BIN)/dpeer cluster --size 8 --topology ring --task digits --algorithm dfedsmdc --baseline local --overwrite --out $(DEMO)
+	@echo "to type dpeer yourself, once in each shell: . $(BIN)/activate    then, for example: dpeer report $(DEMO)"
 
 # What to run before every commit.
 check: lint
@@ -39,7 +40,7 @@ $(VENV)/created:
 
 $(VENV)/installed: $(VENV)/created pyproject.toml constraints.txt
 	@echo "installing dpeer and its pinned dependencies into $(VENV) (torch is large; this happens once)"
-	$(PIP) -e .
+	$(PIP) -e '.[plot]'
 	@touch $@
 
 $(VENV)/tested: $(VENV)/installed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -60,9 +61,17 @@ def _list(context: click.Context, parameter: click.Parameter, value: str | None)
     help="An accuracy between 0 and 1: what it took to reach it is shown as well.",
 )
 @click.option(
+    "--last",
+    **_OF_COMPARISON,
+    type=int,
+    metavar="N",
+    help="Accuracies are means over the evaluated ones of the last N rounds.  [default: 1, the last round]",
+)
+@click.option(
     "--reference",
     **_OF_COMPARISON,
-    help="Row that the others are compared with.  [default: dfedmdc, else the first that shares]",
+    metavar="ROW",
+    help="Row that the others are compared with.  [default: the row that trains alone, else the first]",
 )
 @click.option(
     "--grid",
@@ -74,19 +83,21 @@ def _list(context: click.Context, parameter: click.Parameter, value: str | None)
 @click.option(
     "--tune-seeds",
     **_OF_COMPARISON,
-    help="Repetitions of that; not those of the comparison.  [default: 100]",
+    help="Seeds with which --grid chooses; none of --seeds.  [default: 100]",
 )
 @click.option(
     "--validation",
     **_OF_COMPARISON,
     type=float,
-    help="Share of the training samples held out for that; your own task brings its own.  [default: 0.2]",
+    help="Share of the training samples held out for --grid to choose on; a task of your own brings validation data.  "
+    "[default: 0.2]",
 )
 @click.option("--small", **_OF_COMPARISON, is_flag=True, help="With the settings of the file's table [small].")
 @click.option(
     "--jobs",
     **_OF_COMPARISON,
     type=click.IntRange(1),
+    metavar="N",
     help="Runs at a time, each on a core of its own.  [default: all cores]",
 )
 @click.option(
@@ -96,6 +107,7 @@ def _list(context: click.Context, parameter: click.Parameter, value: str | None)
     default=Path("dpeer-compare"),
     help="A folder for each run, and the tables.",
 )
+@click.option("--json", "as_json", **_OF_COMPARISON, is_flag=True, help="Print the figures as JSON, not as tables.")
 @setting_options(*(name for name in option_names(LogSettings, HostSettings, SimulationSettings) if name not in _OURS))
 def compare(
     experiment: Path | None,
@@ -104,6 +116,7 @@ def compare(
     partition: list[str] | None,
     seeds: str | None,
     target: float | None,
+    last: int | None,
     reference: str | None,
     grid: Sequence[str],
     tune_seeds: str | None,
@@ -111,6 +124,7 @@ def compare(
     small: bool,
     jobs: int | None,
     out: Path,
+    as_json: bool,
     **flags: Any,
 ) -> int:
     """Run algorithms side by side on the same peers, and print how they compare.
@@ -124,12 +138,15 @@ def compare(
 
     plan = {
         "algorithms": algorithms, "topology": topology, "partition": partition, "seeds": seeds, "target": target,
-        "reference": reference, "grid": list(grid) or None, "tune_seeds": tune_seeds, "validation": validation,
+        "last": last, "reference": reference, "grid": list(grid) or None, "tune_seeds": tune_seeds,
+        "validation": validation,
     }  # fmt: skip
     found = load(experiment, flags, plan, small=small)
     compared = Comparison(found, out, jobs or len(own_cores()), ProgressLines(out, Console(stderr=True))).run()
     if compared is None:
         click.echo("dpeer: stopped; the same command goes on", err=True)
+    elif as_json:
+        click.echo(json.dumps(compared.figures, indent=2))
     else:
         print_compared(compared)
     return 0

@@ -57,7 +57,7 @@ class ProgressLines:
 def print_compared(found: Compared) -> None:
     """Print what was chosen, the tables, and where the files are."""
     console = Console()
-    for line in [found.about, *found.chosen, ""]:
+    for line in [*found.about, *found.chosen, ""]:
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     for table in found.tables:
         show_table(table, console)

@@ -46,7 +46,10 @@ class _Commands(click.Group):
             formatter.write_dl(list(_COMMANDS.items()))
 
 
-@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "show_default": True})
+@click.command(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "show_default": True, "max_content_width": 120},
+)
 @click.version_option(dpeer.__version__, prog_name="dpeer")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def group(debug: bool) -> None:

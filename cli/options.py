@@ -37,7 +37,7 @@ def run_options(*names: str) -> Callable[[F], F]:
     besides = [
         click.option(
             "--federation", type=click.Path(dir_okay=False, path_type=Path), first=True,
-            help="Federation file (TOML); ./dpeer.toml is used when it exists.", **given,
+            help="File with settings and the peers' addresses (TOML); ./dpeer.toml is used when it exists.", **given,
         ),
         click.option(
             "--resume", is_flag=True, first=True, help="Continue a stopped run from its last completed round.", **given
@@ -76,7 +76,7 @@ def _option(name: str) -> Callable[[F], F]:
     if name in _KEYS:
         return click.option(
             _KEYS[name], name, multiple=True, metavar="KEY=VALUE", callback=_table(_KEYS[name]),
-            help=text.replace("KEY=VALUE for", "For"), **listed,
+            help=text.replace("KEY=VALUE for an", "An"), **listed,
         )  # fmt: skip
     kind = _without_none(field.annotation)
     if field.default is not None and kind is not bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +11,9 @@ from typing import Any, Protocol
 from dpeer.exceptions import OutputError
 from dpeer.experiments.cells import ASKED, Cell, Condition, make_cell
 from dpeer.experiments.experiment import Experiment
+from dpeer.experiments.figures import Rows
 from dpeer.experiments.listing import csv_rows, csv_text
+from dpeer.experiments.machine import as_json
 from dpeer.experiments.outcomes import Result
 from dpeer.experiments.running import run_cells
 from dpeer.experiments.tables import MEASURES, Table, accuracy_table, cost_table, target_table
@@ -41,18 +43,20 @@ class Compared:
     """What a comparison has found.
 
     Attributes:
-        about: A line about seeds, rounds and intervals.
+        about: Lines about seeds, rounds and intervals, and what the columns are of.
         chosen: The hyperparameters chosen on validation data, a line for each row; empty without a grid.
         tables: The tables.
         files: The files that were written: the tables, and one with a line for every peer.
         left_out: A line on runs in the folder that the tables do not have; None if there are none.
+        figures: The figures of the tables as plain JSON values.
     """
 
-    about: str
+    about: Sequence[str]
     chosen: Sequence[str]
     tables: Sequence[Table]
     files: tuple[Path, Path]
     left_out: str | None
+    figures: Mapping[str, Any]
 
 
 class Comparison:
@@ -97,14 +101,18 @@ class Comparison:
         found = {folder: Result(folder) for folder in {cell.folder: None for cell in cells.values()}}
         shown: list[Table] = []
         lines: list[dict[str, Any]] = []
+        whole: list[tuple[Mapping[str, Any], Rows]] = []
         for condition in tables:
             results = {
                 variant.label: [found[cells[variant.label, condition.label, seed].folder] for seed in self._of.seeds]
                 for variant, _ in rows
             }
             shown += self._tables(condition, results)
-            lines += csv_rows(results, condition.values, self._of.seeds)
-        return self._write(shown, lines, remarks, left_out(self._out, found))
+            lines += csv_rows(results, condition.values, self._of.seeds, self._of.last)
+            whole.append((condition.values, results))
+        files = self._write(shown, lines, remarks)
+        said = as_json(self._of, whole) | {"chosen": remarks, "files": [str(file) for file in files]}
+        return Compared(self._about(), self._chosen(remarks), shown, files, left_out(self._out, found), said)
 
     def _cell(self, variant: Variant, mark: str, condition: Condition, seed: int) -> Cell:
         """The run of a row in a table; one run serves all tables whose differences have no effect on the row."""
@@ -146,30 +154,47 @@ class Comparison:
 
     def _tables(self, condition: Condition, rows: dict[str, list[Result]]) -> list[Table]:
         e = self._of
-        tables = [accuracy_table(condition.label, measure, rows, e.baseline, e.reference) for measure in MEASURES]
+        tables = [
+            accuracy_table(condition.label, measure, rows, e.baseline, e.reference, e.last) for measure in MEASURES
+        ]
         if e.target is not None:
             tables += [target_table(condition.label, measure, rows, e.target) for measure in MEASURES]
         return [*tables, cost_table(condition.label, rows)]
 
-    def _write(
-        self, tables: Sequence[Table], lines: list[dict[str, Any]], remarks: Sequence[str], left: str | None
-    ) -> Compared:
+    def _about(self) -> list[str]:
         e = self._of
         seeds = len(e.seeds)
-        about = f"{seeds} seed{'s' * (seeds > 1)}, {e.base['rounds']} rounds; means over seeds and peers; " + (
-            "±: half the 95 % interval of the paired difference (Student's t over seeds, each row by itself)"
-            if seeds > 1
-            else "of one seed there are no intervals"
-        )
-        chosen = []
-        if remarks:
-            where = f"chosen on validation data of {e.conditions[0].label}, seed {', '.join(map(str, e.tune_seeds))}:"
-            chosen = [where, "", *(f"- {remark}" for remark in remarks)]
-        text = "\n".join([about, "", *chosen, *([""] if chosen else []), *(table.markdown() for table in tables)])
+        lines = [f"{seeds} seed{'s' * (seeds > 1)}, {e.base['rounds']} rounds; means over seeds and peers"]
+        if len(e.variants) > 1:
+            lines[0] += "; " + (
+                "±: half the 95 % interval of the paired difference (Student's t over seeds, each row by itself)"
+                if seeds > 1
+                else "of one seed there are no intervals"
+            )
+        lines += [
+            "every column is of the rounds that its table's title names",
+            "worst peer: the lowest accuracy of a peer, mean over seeds",
+        ]
+        if e.baseline is not None and len(e.variants) > 1:
+            lines.append(f"below {e.baseline}: share of the peers that do worse than they do in {e.baseline}")
+        return lines
+
+    def _chosen(self, remarks: Sequence[str]) -> list[str]:
+        if not remarks:
+            return []
+        e = self._of
+        where = f"chosen on validation data of {e.conditions[0].label}, seed {', '.join(map(str, e.tune_seeds))}:"
+        return [where, *(f"- {remark}" for remark in remarks)]
+
+    def _write(self, tables: Sequence[Table], lines: list[dict[str, Any]], remarks: Sequence[str]) -> tuple[Path, Path]:
+        """Write the tables and the line of every peer; returns the files."""
+        chosen = self._chosen(remarks)
+        text = [*"\n\n".join(self._about()).split("\n"), ""]
+        text += [chosen[0], "", *chosen[1:], ""] if chosen else []
         files = self._out / "comparison.md", self._out / "peers.csv"
-        _replace(files[0], text)
+        _replace(files[0], "\n".join([*text, *(table.markdown() for table in tables)]))
         _replace(files[1], csv_text(lines))
-        return Compared(about, [line for line in chosen if line], tables, files, left)
+        return files
 
 
 def left_out(out: Path, shown: Collection[Path]) -> str | None:

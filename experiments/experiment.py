@@ -30,6 +30,7 @@ class Experiment:
         variants: The rows.
         conditions: The tables.
         seeds: The repetitions.
+        last: Accuracies are a peer's mean over the evaluated ones of so many of the last rounds.
         target: The accuracy for which costs are asked.
         baseline: The label of the row that trains alone.
         reference: The label of the row that the others are compared with.
@@ -42,6 +43,7 @@ class Experiment:
     variants: Sequence[Variant]
     conditions: Sequence[Condition]
     seeds: Sequence[int]
+    last: int
     target: float | None
     baseline: str | None
     reference: str
@@ -86,9 +88,7 @@ def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping
     if twice := next((label for label in labels if labels.count(label) > 1), None):
         raise ConfigurationError(f"--algorithms: {twice!r} is named twice")
     baseline = next((variant.label for variant in variants if variant.alone), None)
-    reference = plan.reference or next(
-        (label for label in ("dfedmdc", *labels) if label in labels and label != baseline), labels[0]
-    )
+    reference = plan.reference or baseline or labels[0]
     if reference not in labels:
         raise UnknownName("row", reference, labels, "--reference")
     evaluated = math.ceil(settings.rounds / settings.evaluate_every)
@@ -102,7 +102,7 @@ def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping
     check_grid(grid, variants)
     _check_tuning(grid, conditions, seeds, tune_seeds)
     return Experiment(
-        base, variants, conditions, seeds, plan.target, baseline, reference, grid, tune_seeds,
+        base, variants, conditions, seeds, plan.last, plan.target, baseline, reference, grid, tune_seeds,
         _validation(plan, {base.get("task"), *(one.values.get("task") for one in conditions)}),
     )  # fmt: skip
 

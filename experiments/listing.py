@@ -8,19 +8,30 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpeer.experiments.outcomes import LATE
-from dpeer.experiments.tables import MEASURES, Rows
+from dpeer.experiments.figures import Rows
+from dpeer.experiments.tables import MEASURES
+
+LATE = 10
+"""The second figure of a peer is the mean over so many of the last rounds, unless the tables take another number."""
 
 
-def csv_rows(rows: Rows, condition: Mapping[str, Any], seeds: Sequence[int]) -> list[dict[str, Any]]:
-    """The figures that the tables are made of, a line for each peer."""
+def csv_rows(rows: Rows, condition: Mapping[str, Any], seeds: Sequence[int], last: int = 1) -> list[dict[str, Any]]:
+    """The figures that the tables are made of, a line for each peer.
+
+    Args:
+        rows: The results.
+        condition: The settings in which the table differs from others.
+        seeds: The repetitions.
+        last: The mean over so many of the last rounds stands beside the accuracy of the last one.
+    """
+    late = last if last > 1 else LATE
     lines = []
     for name, results in rows.items():
         for seed, result in zip(seeds, results, strict=True):
             figures = {
-                f"{measure}{suffix}": find(measure)
+                f"{measure}{suffix}": result.accuracies(measure, rounds)
                 for measure in MEASURES
-                for suffix, find in (("", result.last), (f"_last_{LATE}", result.late))
+                for suffix, rounds in (("", 1), (f"_last_{late}", late))
             }
             for rank, peer in enumerate(result.peers):
                 own = {figure: _or_empty(values[rank]) for figure, values in figures.items()}

@@ -17,9 +17,6 @@ from dpeer.results.lines import Line
 Measure = Literal["accuracy", "accuracy_trained"]
 """After mixing, or the same peer after local training and before mixing."""
 
-LATE = 10
-"""Over how many of the last rounds the second figure is averaged: one round may be lucky, the best one always is."""
-
 
 @dataclass(frozen=True)
 class Cost:
@@ -63,22 +60,21 @@ class Result:
         """Whether the training loss of any peer has not been finite in a round that it trained in."""
         return any(line.has_diverged for lines in self._lines for line in lines)
 
-    def last(self, measure: Measure) -> list[float]:
-        """Every peer's accuracy after the last round, by rank."""
-        return [_accuracy(lines[-1], measure) for lines in self._lines]
+    def accuracies(self, measure: Measure, last: int = 1) -> list[float]:
+        """Every peer's mean accuracy over the evaluated ones of the last rounds, by rank.
 
-    def late(self, measure: Measure) -> list[float]:
-        """Every peer's mean accuracy over the evaluated ones of the last `LATE` rounds, by rank."""
-        return [fmean(_accuracy(line, measure) for line in self._late(lines)) for lines in self._lines]
+        Args:
+            measure: Which of the two accuracies.
+            last: How many rounds count as the last ones; the very last is always evaluated.
+        """
+        return [fmean(_accuracy(line, measure) for line in self._last(lines, last)) for lines in self._lines]
 
-    @property
-    def late_rounds(self) -> int:
-        """The number of rounds that `late` is the mean of."""
-        return len(self._late(self._lines[0]))  # all peers evaluate in the same rounds
+    def evaluated(self, last: int) -> int:
+        """The number of rounds that `accuracies` is the mean of."""
+        return len(self._last(self._lines[0], last))  # all peers evaluate in the same rounds
 
-    def _late(self, lines: Sequence[Line]) -> list[Line]:
-        first = self.rounds - LATE
-        return [line for line in lines if line.round >= first and _evaluated(line)]
+    def _last(self, lines: Sequence[Line], last: int) -> list[Line]:
+        return [line for line in lines if line.round >= self.rounds - last and _evaluated(line)]
 
     def curve(self, measure: Measure) -> list[tuple[int, float]]:
         """Round and mean accuracy over the peers, for the rounds that were evaluated."""

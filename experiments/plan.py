@@ -37,6 +37,7 @@ class Plan(BaseModel):
     vary: dict[str, Values] = Field(default_factory=dict)
     conditions: list[dict[str, Any]] = Field(default_factory=list)
     seeds: Seeds = "0"
+    last: Annotated[int, Field(ge=1)] = 1
     target: Annotated[float, Field(gt=0, le=1)] | None = None
     reference: str | None = None
     grid: list[str] = Field(default_factory=list)

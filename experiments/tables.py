@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
 
-from dpeer.experiments.outcomes import LATE, Measure, Result
-from dpeer.experiments.statistics import WINDOW, Interval, interval
+from dpeer.experiments.figures import Rows, figures, majority
+from dpeer.experiments.outcomes import Measure, Result
+from dpeer.experiments.statistics import WINDOW, Interval
 from dpeer.results.units import size
 
 MEASURES: Mapping[Measure, str] = {
@@ -45,12 +45,10 @@ def _line(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-Rows = Mapping[str, Sequence[Result]]
-"""By row, the results of one condition, one a seed, in the same order of seeds for all rows."""
-
-
-def accuracy_table(condition: str, measure: Measure, rows: Rows, baseline: str | None, reference: str) -> Table:
-    """Accuracies of all rows of one condition, over seeds.
+def accuracy_table(
+    condition: str, measure: Measure, rows: Rows, baseline: str | None, reference: str, last: int = 1
+) -> Table:
+    """Accuracies of all rows of one condition, over seeds; every column is of the same rounds, which the title names.
 
     Args:
         condition: The condition in words.
@@ -58,67 +56,43 @@ def accuracy_table(condition: str, measure: Measure, rows: Rows, baseline: str |
         rows: The results.
         baseline: The row that trains alone, if there is one.
         reference: The row that the others are compared with.
+        last: Every figure is of a peer's mean over the evaluated ones of so many of the last rounds.
     """
-    some = next(iter(rows.values()))
-    # One evaluated round is no mean of several: the column would say again what stands beside it.
-    several = any(result.late_rounds > 1 for results in rows.values() for result in results)
-    late = f"last {min(LATE, some[0].rounds)}"
-    columns = ["", "last round", *([late] if several else []), "worst peer"]
+    results = next(iter(rows.values()))
+    title, name = _rounds(results[0], last)
+    columns = ["", name, "worst peer"]
     columns += [f"below {baseline}"] * (baseline is not None)
-    columns += [f"{late if several else 'last round'} - {reference}"] * (len(rows) > 1)
-    shown = ("last", "late", "worst") if several else ("last", "worst")
+    columns += [f"{name} - {reference}"] * (len(rows) > 1)
     lines = []
-    for name, results in rows.items():
-        figures = summarise(results, rows, measure, baseline, reference)
-        line = [name, *(_figure(figures[key]) for key in shown)]
+    for row in rows:
+        found = figures(row, rows, measure, baseline, reference, last)
+        line = [row, _figure(found.mean), _figure(found.worst)]
         if baseline is not None:
-            line.append("-" if figures["below"] is None else f"{figures['below']:.0%}")
+            line.append("-" if found.below is None else f"{found.below:.0%}")
         if len(rows) > 1:
-            line.append("-" if name == reference else signed(figures["difference"]))
+            line.append("-" if found.difference is None else signed(found.difference))
         lines.append(line)
-    majority = [result.majority for result in some]
-    known = [value for value in majority if value is not None]
     remarks = []
-    if len(known) == len(majority):
-        remarks.append(f"always answering each peer's most frequent training class: {fmean(known):.4f}")
-    if gone := [f"{name} ({number} of {len(rows[name])} seeds)" for name, number in _diverged(rows).items()]:
+    if (share := majority(results)) is not None:
+        remarks.append(f"always answering each peer's most frequent training class: {share:.4f}")
+    if gone := [f"{row} ({number} of {len(rows[row])} seeds)" for row, number in _diverged(rows).items()]:
         remarks.append(f"training diverged in a peer (loss not finite): {', '.join(gone)}")
-    return Table(f"{condition}: accuracy {MEASURES[measure]}", columns, lines, remarks)
+    return Table(f"{condition}: accuracy {MEASURES[measure]}, {title}", columns, lines, remarks)
+
+
+def _rounds(result: Result, last: int) -> tuple[str, str]:
+    """The rounds that a table is of, for its title and, shorter, for a column."""
+    among, evaluated = min(last, result.rounds), result.evaluated(last)
+    if evaluated == 1:  # a mean of one round is that round, however many were asked for
+        return "last round", "last round"
+    which = f"last {among}"
+    those = "" if evaluated == among else f"{evaluated} evaluated ones of the "
+    return f"mean of the {those}{which} rounds", which
 
 
 def _diverged(rows: Rows) -> dict[str, int]:
     counts = {name: sum(result.diverged for result in results) for name, results in rows.items()}
     return {name: count for name, count in counts.items() if count}
-
-
-def summarise(
-    results: Sequence[Result], rows: Rows, measure: Measure, baseline: str | None, reference: str
-) -> dict[str, Any]:
-    """A row's figures.
-
-    Returns:
-        ``last`` and ``late``, means over seeds and peers; ``worst``, the mean over seeds of the worst peer's;
-        ``below``, the share of peers below their own baseline (all peers of all seeds count alike); ``difference``, the
-        paired difference to the reference. All but ``last`` are of the last `LATE` rounds. NaN where training has left
-        no accuracy.
-    """
-    last = [result.last(measure) for result in results]
-    late = [result.late(measure) for result in results]
-    below = None
-    if baseline is not None and results is not rows[baseline]:
-        alone = [value for result in rows[baseline] for value in result.late(measure)]
-        here = [value for values in late for value in values]
-        # Who has no accuracy any more is below; where the baseline has none, nobody can tell.
-        pairs = [pair for pair in zip(here, alone, strict=True) if not math.isnan(pair[1])]
-        below = fmean(not mine >= other for mine, other in pairs) if pairs else None
-    other = [fmean(result.late(measure)) for result in rows[reference]]
-    return {
-        "last": fmean(map(fmean, last)),
-        "late": fmean(map(fmean, late)),
-        "worst": fmean(math.nan if any(map(math.isnan, values)) else min(values) for values in late),
-        "below": below,
-        "difference": interval([fmean(mine) - there for mine, there in zip(late, other, strict=True)]),
-    }
 
 
 def cost_table(condition: str, rows: Rows) -> Table:

@@ -36,7 +36,14 @@ class MeasureSettings(Section):
         group=_RUN,
         ge=1,
     )
-    out: Path = setting(Path("dpeer-run"), "folder for results", mark=Mark.ASIDE, group=_RUN, first=True, strict=False)
+    out: Path = setting(
+        Path("dpeer-run"),
+        "folder for results, each rank's in rank-R of it",
+        mark=Mark.ASIDE,
+        group=_RUN,
+        first=True,
+        strict=False,
+    )
 
 
 class ComputeSettings(Section):
@@ -86,7 +93,7 @@ class HostSettings(Section):
     )
     base_port: int = setting(
         7700,
-        "without a federation file rank R listens at this port + R",
+        "where no rank has an address, rank R listens on this host at this port + R",
         mark=Mark.ASIDE,
         group=_HOST,
         of_rank=False,

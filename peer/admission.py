@@ -8,7 +8,7 @@ from dpeer.peer.config import PeerConfig
 from dpeer.peer.learner import Learner
 from dpeer.peer.membership import Membership, Status
 from dpeer.peer.schedule import Schedule
-from dpeer.peer.wire import Hello
+from dpeer.peer.wire import Hello, printable
 
 
 class Admission:
@@ -20,11 +20,15 @@ class Admission:
         members: The neighbors, and which of them are there.
         schedule: In which rounds bodies are exchanged with each.
         size: Number of peers in the federation.
+
+    Attributes:
+        apart: The neighbor that this peer cannot train with, and why, once it has met one; all later hellos say it.
     """
 
     def __init__(
         self, config: PeerConfig, learner: Learner, members: Membership, schedule: Schedule, size: int
     ) -> None:
+        self.apart: tuple[int, str] | None = None
         self._config = config
         self._learner = learner
         self._members = members
@@ -33,6 +37,7 @@ class Admission:
 
     def hello(self, current_round: int, *, reply: bool) -> Hello:
         """What this peer says of itself while it works on round `current_round`."""
+        apart_from, apart_because = self.apart or (None, "")
         return Hello(
             rank=self._config.rank,
             next_round=current_round,
@@ -40,6 +45,8 @@ class Admission:
             fingerprint=dict(self._config.fingerprint),
             manifest=dict(self._learner.manifest),
             digest=self._learner.digest,
+            apart_from=apart_from,
+            apart_because=apart_because,
         )
 
     def judge(self, hello: Hello, current_round: int, dialled: int | None) -> None:
@@ -59,12 +66,20 @@ class Admission:
         else:
             ours = self.hello(current_round, reply=False)
             problem = handshake.mismatch(ours, hello, self._schedule, self._config.names) or ""
+        problem = printable(problem)
         if problem and self._concerns_us(hello.rank, dialled):
             raise Refused(problem)
         if problem:
             raise ProtocolError("mismatch", problem)
         if hello.rank not in self._members:
             raise ProtocolError("not-a-neighbor", f"rank {hello.rank} shook hands")
+
+    def part(self, hello: Hello, current_round: int, dialled: int | None) -> None:
+        """Note that this peer cannot train with one that `judge` has refused; arguments as there."""
+        if dialled is not None and hello.rank != dialled:
+            self.apart = dialled, "another rank answers at its address"
+        else:
+            self.apart = hello.rank, handshake.in_short(self.hello(current_round, reply=False), hello)[:300]
 
     def _concerns_us(self, rank: int, dialled: int | None) -> bool:
         """Whether a mismatch with this rank ends our own run.

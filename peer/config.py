@@ -55,6 +55,10 @@ class PeerConfig:
     linger: float = 1.0
     """Seconds to deliver the goodbye when the peer leaves; bodies that neighbors need have arrived before."""
 
+    farewell: float = 2.5
+    """Seconds for which a peer that cannot train with a neighbor stays for those that it has not met yet, so that they
+    learn it, too; longer than it takes them to dial again."""
+
     liveness: LivenessConfig = field(default_factory=LivenessConfig)
 
     out: Path | None = None

@@ -54,6 +54,18 @@ def mismatch(ours: Hello, theirs: Hello, schedule: Schedule, names: Names = Mapp
     return None
 
 
+def in_short(ours: Hello, theirs: Hello) -> str:
+    """What differs between two that do not fit, for other neighbors: names that this peer has itself, no values."""
+    if ours.protocol != theirs.protocol:
+        return "protocol version differs"
+    field = first_difference(ours.fingerprint, theirs.fingerprint)
+    if field is not None:
+        return f"{field} differs" if field in ours.fingerprint else "a setting differs that is not known here"
+    if ours.manifest != theirs.manifest:
+        return "the parameters of the body differ"
+    return "the initial body differs" if ours.digest != theirs.digest else "they are too many rounds apart"
+
+
 def _manifest_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], them: str) -> str:
     here, there = _entries(ours), _entries(theirs)
     name = first_difference(here, there)

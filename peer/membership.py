@@ -37,6 +37,7 @@ class Neighbor:
         mentioned: The highest round it mentioned since its last handshake; -1 if none. A body of an earlier round can
             no longer arrive, because links keep order.
         why_away: Why it is away, or was the last time: "silent for 15 s", or the reason of its goodbye.
+        trouble: Why it is about to leave, if it has said that it cannot train with another peer; else empty.
         left_behind: Whether it was away, so that rounds may have gone on without it, and has not caught up since. (A
             neighbor that is merely slow is not left behind: it can be many rounds back where graphs change, and is
             waited for.)
@@ -50,6 +51,7 @@ class Neighbor:
     current_round: int = 0
     mentioned: int = -1
     why_away: str = ""
+    trouble: str = ""
     left_behind: bool = False
 
     @property
@@ -85,11 +87,13 @@ class Membership:
         return list(self._neighbors.values())
 
     def missing(self) -> list[int]:
-        """Ranks that have not completed a handshake, or have said goodbye since, other than at the end of their run."""
+        """Ranks that have not completed a handshake, or have left before the end of their run, or are about to."""
         return [
             neighbor.rank
             for neighbor in self.all()
-            if neighbor.status is Status.UNSEEN or (neighbor.status is Status.GONE and neighbor.why_away != "done")
+            if neighbor.status is Status.UNSEEN
+            or neighbor.trouble
+            or (neighbor.status is Status.GONE and neighbor.why_away != "done")
         ]
 
     def by_link(self, link: Link) -> Neighbor | None:
@@ -107,6 +111,7 @@ class Membership:
         neighbor.status = Status.ALIVE
         neighbor.heard_at = now
         neighbor.mentioned = -1
+        neighbor.trouble = ""
         self._reached(neighbor, number)
         return away
 

@@ -7,6 +7,7 @@ from collections import Counter
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.transports import Link
+from dpeer.peer.wire import printable
 
 _REMEMBERED = 1024
 
@@ -27,4 +28,4 @@ class Rejections:
         self.counts[error.reason] += 1
         if (link, error.reason) not in self._logged and len(self._logged) < _REMEMBERED:
             self._logged.add((link, error.reason))
-            self._log.warning("dropped a message from %s: %s", who, error)
+            self._log.warning("dropped a message from %s: %s", who, printable(str(error)))

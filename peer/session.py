@@ -7,9 +7,11 @@ Messages that do not belong here are dropped, counted by reason, and logged once
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Literal
 
 from dpeer.exceptions import PeersMissing, ProtocolError, Refused
@@ -62,6 +64,7 @@ class Session:
         self._limits = wire.Limits(payload_bytes=learner.payload_bytes)
         self._assembly = Assembly(learner.room)
         self._dialled: dict[Link, int] = {}
+        self._met: set[int] = set()
         self._refusal: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -72,7 +75,8 @@ class Session:
         self.members.current_round = number
         self.gossip.inbox.open(number)
         for rank, address in addresses.items():
-            self._dialled[self._transport.dial(address)] = rank
+            link = self._transport.dial(address)
+            self._dialled[link], self._speaker.unanswered[link] = rank, math.inf
         self._tasks.append(asyncio.create_task(self._receive()))
         if self._config.liveness.heartbeat > 0:
             self._tasks.append(asyncio.create_task(self._beat()))
@@ -89,11 +93,21 @@ class Session:
             await asyncio.wait_for(self._everybody_or_refusal(), self._config.wait)
         except TimeoutError:
             raise PeersMissing(
-                f"{_ranks(self.members.missing())} did not appear within {self._config.wait:g} s (--wait): "
+                f"{self._missing()} did not appear within {self._config.wait:g} s (--wait): "
                 "start them, and check the addresses and that all use the same settings"
             ) from None
+        except Refused:
+            if self._admission.apart:
+                await self._let_others_know()
+            raise
         finally:
             reminder.cancel()
+
+    async def _let_others_know(self) -> None:
+        """Stay until every neighbor has said hello, and so has this peer's, but not long."""
+        with contextlib.suppress(TimeoutError):
+            everybody = {neighbor.rank for neighbor in self.members.all()}
+            await asyncio.wait_for(self.gossip.until(lambda: self._met >= everybody), self._config.farewell)
 
     async def close(self, reason: Literal["done", "stopped", "failed"]) -> None:
         """Say goodbye and close every connection."""
@@ -126,8 +140,7 @@ class Session:
         link, frames = arrival
         if frames is None:
             self._assembly.forget(link)
-            self._speaker.unanswered.add(link)
-            self._speaker.hello(link, reply=False)
+            self._introduce(link)
             return
         message = wire.decode(frames, self._limits)
         if isinstance(message, wire.Piece):
@@ -178,9 +191,20 @@ class Session:
             inbox.put(body.rank, body.round, Received(arriving.payload, arriving.wire_bytes))
             self.gossip.wake()
 
+    def _introduce(self, link: Link) -> None:
+        """Say hello on a link that we have dialled, and again if no answer comes.
+
+        Links keep order and lose nothing while they last, so an answer that is late comes. A second hello would have
+        both sides send again the bodies that the first one has asked for; it is for a peer that lost the first.
+        """
+        self._speaker.unanswered[link] = time.monotonic() + self._config.liveness.suspect_after
+        self._speaker.hello(link, reply=False)
+
     def _on_hello(self, link: Link, hello: wire.Hello) -> None:
-        self._speaker.unanswered.discard(link)
+        self._speaker.unanswered.pop(link, None)
         self._turn_away_a_second(link, hello.rank)
+        if hello.rank in self.members:
+            self._met.add(hello.rank)
         if not hello.reply:
             # Answered before it is judged: the other side finds the same mismatch by itself and can name it.
             self._speaker.hello(link, reply=True)
@@ -189,8 +213,16 @@ class Session:
         except Refused as refusal:
             if not self._refusal.done():
                 self._refusal.set_exception(refusal)
+                self._admission.part(hello, self.members.current_round, self._dialled.get(link))
+                self._speaker.hello_to_all()
+            self.gossip.wake()
             return
         neighbor = self.members[hello.rank]
+        if hello.apart_from is not None:
+            self._on_trouble(neighbor, f"it cannot train with rank {hello.apart_from}: {hello.apart_because}")
+        if hello.apart_from is not None or self._admission.apart:  # one of the two is about to leave
+            self.gossip.wake()
+            return
         if neighbor.link != link:
             self._assembly.forget(neighbor.link)
         if self.members.greet(hello.rank, link, hello.next_round, time.monotonic()):
@@ -213,8 +245,15 @@ class Session:
         """End the wait for neighbors, because one that we dialled turns us away."""
         if self._dialled.get(link) != refusal.rank:
             raise ProtocolError("stranger", "a refusal from somebody who was not asked")
+        if link in self._speaker.unanswered:
+            self._speaker.unanswered[link] = time.monotonic()  # later it may be another answer: ask with the next beat
         if self.members.missing() and not self._refusal.done():
             self._refusal.set_exception(Refused(f"rank {refusal.rank} says: {refusal.reason}"))
+
+    def _on_trouble(self, neighbor: Neighbor, trouble: str) -> None:
+        if neighbor.trouble != trouble:
+            self._log.warning("rank %d says that %s", neighbor.rank, trouble)
+        neighbor.trouble = trouble
 
     def _on_goodbye(self, neighbor: Neighbor, reason: str) -> None:
         if neighbor.status is Status.GONE:
@@ -246,7 +285,10 @@ class Session:
             for dead in self.members.tick(time.monotonic()):
                 self._log.warning("rank %d is %s: rounds go on without it", dead.rank, dead.why_away)
             for link, rank in self._dialled.items():
-                if self.members[rank].link != link or link in self._speaker.unanswered:
+                if link in self._speaker.unanswered:
+                    if time.monotonic() >= self._speaker.unanswered[link]:
+                        self._introduce(link)
+                elif self.members[rank].link != link:  # answered, but not by one that may train with us
                     self._speaker.hello(link, reply=False)
             self._speaker.round(self.members.all())
             self.gossip.wake()
@@ -266,9 +308,9 @@ class Session:
     async def _remind(self) -> None:
         while True:
             await asyncio.sleep(self._config.remind_every)
-            self._log.info("waiting for %s", _ranks(self.members.missing()))
+            self._log.info("waiting for %s", self._missing())
 
-
-def _ranks(ranks: Iterable[int]) -> str:
-    listed = [str(rank) for rank in ranks]
-    return f"rank{'s' if len(listed) != 1 else ''} {', '.join(listed)}"
+    def _missing(self) -> str:
+        missing = [self.members[rank] for rank in self.members.missing()]
+        listed = [f"{one.rank} ({one.trouble})" if one.trouble else f"{one.rank}" for one in missing]
+        return f"rank{'s' if len(listed) != 1 else ''} {', '.join(listed)}"

@@ -22,13 +22,14 @@ class Speaker:
         admission: Makes the hellos.
 
     Attributes:
-        unanswered: Links that we have established, and on which the other side's hello has not come yet.
+        unanswered: Links that we have dialled, and on which the other side's hello has not come since they were
+            established; and the clock time at which ours is repeated.
     """
 
     def __init__(
         self, rank: int, federation: bytes, transport: Transport, members: Membership, admission: Admission
     ) -> None:
-        self.unanswered: set[Link] = set()
+        self.unanswered: dict[Link, float] = {}
         self._rank = rank
         self._federation = federation
         self._transport = transport
@@ -42,6 +43,12 @@ class Speaker:
     def refuse(self, link: Link, reason: str) -> None:
         """Say why somebody is turned away."""
         self._send(link, wire.Refusal(rank=self._rank, reason=reason))
+
+    def hello_to_all(self) -> None:
+        """Say hello once more to the neighbors that are there, because it says something new."""
+        for neighbor in self._members.all():
+            if neighbor.link is not None and neighbor.status != Status.GONE:
+                self.hello(neighbor.link, reply=True)
 
     def round(self, neighbors: Iterable[Neighbor]) -> None:
         """Tell the neighbors by a heartbeat that this peer is alive, and its current round.

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgpack
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.learner import Buffer
@@ -37,8 +37,15 @@ PROTOCOL = 2
 Frames = Sequence[Buffer]
 Fingerprint = Mapping[str, Any]
 
+
+def printable(text: str) -> str:
+    """What somebody else wrote, for a terminal or a log: with a question mark for each character that has no glyph."""
+    return "".join(one if one.isprintable() else "?" for one in text)
+
+
 _Rank = Annotated[int, Field(ge=0, lt=2**31)]
 _Round = Annotated[int, Field(ge=0, lt=2**53)]
+_Words = Annotated[str, Field(max_length=300), AfterValidator(printable)]
 
 
 class _Message(BaseModel):
@@ -64,6 +71,10 @@ class Hello(_Message):
     fingerprint: dict[str, Any]
     manifest: dict[str, Any]
     digest: str
+    apart_from: _Rank | None = None
+    """A neighbor that the sender cannot train with, so that it is about to leave; earlier versions do not say it, and
+    do not read it either."""
+    apart_because: _Words = ""
 
 
 class Body(_Message):
@@ -104,7 +115,7 @@ class Refusal(_Message):
     """Says why a hello was turned away, where the other side cannot find the reason by comparing."""
 
     kind: Literal["refusal"] = "refusal"
-    reason: Annotated[str, Field(max_length=300)]
+    reason: _Words
 
 
 class Piece(NamedTuple):

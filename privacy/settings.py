@@ -25,16 +25,20 @@ class PrivacySettings(Section):
     )
     target_epsilon: float | None = setting(
         None,
-        "privacy budget: the noise follows from it, or it ends the releases of a given noise",
+        "privacy budget: the noise follows from it; or with noise-multiplier, releases end when it is used up",
         mark=Mark.FOLLOWS,
         group=_GROUP,
         gt=0,
     )
     noise_multiplier: float | None = setting(
-        None, "standard deviation of the noise over clip-norm", mark=Mark.FOLLOWS, group=_GROUP, gt=0
+        None, "standard deviation of the noise, divided by clip-norm", mark=Mark.FOLLOWS, group=_GROUP, gt=0
     )
     clip_norm: float = setting(
-        1.0, "longest update of the body that is released (privacy)", mark=Mark.FOLLOWS, group=_GROUP, gt=0
+        1.0,
+        "longest update of the body that is released with privacy: longer ones are scaled down to it",
+        mark=Mark.FOLLOWS,
+        group=_GROUP,
+        gt=0,
     )
     delta: float | None = setting(
         None,
@@ -54,7 +58,10 @@ class PrivacySettings(Section):
         None, "honest bodies in every average (dp-adversary aggregate)", mark=Mark.SHARED, group=_GROUP, ge=2
     )
     dp_adjacency: Adjacency = setting(
-        "replace", "what is hidden: another data set in its place, or none", mark=Mark.SHARED, group=_GROUP
+        "replace",
+        "what a peer's data set cannot be told from: any other in its place (replace), or a zero update (zero-out)",
+        mark=Mark.SHARED,
+        group=_GROUP,
     )
     sparsify: Sparsify | None = setting(
         None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
@@ -35,20 +37,23 @@ def draw_rounds(arranged: Arranged, measure: Measure) -> Section:
     if trained:
         kinds.append(Line2D([], [], color=_GREY, lw=1.2, ls=(0, (4, 2)), label="after local training"))
     band = f"{BAND[0]}th-{BAND[1]}th percentile of peers"
-    if arranged.crowded:
+    alone = all(len(line.group.ranks) < 2 for panel in arranged.panels for line in panel.lines)
+    if alone:
+        pass  # of one peer there is no spread
+    elif arranged.crowded:
         kinds.append(Line2D([], [], color=_GREY, lw=1.2, ls="", marker="|", ms=12, mew=2, label=band))
     else:
         kinds.append(Patch(color=_GREY, alpha=0.2, lw=0, label=band))
     legend(figure, arranged.names, kinds)
     caption = (
-        f"Solid: mean {measure.name} over the peers (each on its own data, none counts more) after the round's mixing. "
-        + ("Dashed: the same models after local training, before mixing. " if trained else "")
-        + f"{'Bars at the right: of the last round, the' if arranged.crowded else 'Bands: the'} {band}"
-        + (
-            ", all seeds together. "
-            if any(len(line.group.runs) > 1 for p in arranged.panels for line in p.lines)
-            else ". "
+        (
+            f"Solid: {measure.name} of the peer whose files are here, after the round's mixing. "
+            if alone
+            else f"Solid: mean {measure.name} over the peers (each on its own data, none counts more) after the "
+            "round's mixing. "
         )
+        + ("Dashed: the same models after local training, before mixing. " if trained else "")
+        + ("" if alone else _about_band(arranged, band))
         + "Round 1 is the first. "
         + arranged.remark
     )
@@ -57,9 +62,17 @@ def draw_rounds(arranged: Arranged, measure: Measure) -> Section:
     return Section(name, title, caption.strip(), alt, render(figure))
 
 
-def draw_price(arranged: Arranged, measure: Measure) -> Section:
-    """Accuracy by megabytes sent."""
+def _about_band(arranged: Arranged, band: str) -> str:
+    seeds = any(len(line.group.runs) > 1 for panel in arranged.panels for line in panel.lines)
+    where = "Bars at the right: of the last round, the" if arranged.crowded else "Bands: the"
+    return f"{where} {band}{', all seeds together' if seeds else ''}. "
+
+
+def draw_price(arranged: Arranged, measure: Measure) -> Section | None:
+    """Accuracy by megabytes sent; None where rounds say the same."""
     name, title = "accuracy-by-bytes", f"{measure.name.capitalize()} by megabytes sent"
+    if every_round_alike(arranged) is not None:
+        return None
     figure, grid = panel_axes(arranged)
     free = drawn = False
     for axes, panel in zip(grid, arranged.panels, strict=True):
@@ -92,6 +105,19 @@ def draw_price(arranged: Arranged, measure: Measure) -> Section:
     )
     alt = f"Lines of mean {measure.name} by megabytes that a peer has sent."
     return Section(name, title, (caption + arranged.remark).strip(), alt, render(figure))
+
+
+def every_round_alike(arranged: Arranged) -> float | None:
+    """The bytes that a peer sends in a round, where one line is all there is and every round and peer adds the same.
+
+    Drawn, that is a diagonal, which says less than the number. None if there is more to see.
+    """
+    groups = [line.group for panel in arranged.panels for line in panel.lines]
+    sent = sent_by_round(groups[0]) if len(groups) == 1 else None
+    if sent is None or len(sent.rounds) < 2 or sent.high[-1] > 1.01 * sent.mean[-1]:
+        return None
+    each = [after - before for before, after in pairwise(sent.mean)]
+    return each[0] if max(each) <= 1.01 * min(each) else None
 
 
 def _draw_means(axes: Axes, panel: Panel, curves: dict[int, Curve], *, crowded: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from dpeer.report.groups import Group
 from dpeer.report.style import Section, clip, new_figure, render, tidy
 from dpeer.results.runs import Run
+from dpeer.results.summaries import PeerSummary
 
 # Paul Tol's "muted", which color-blind people can tell apart, with its pale grey.
 _COLORS = (
@@ -28,6 +30,10 @@ _PICTURES = 4
 _COLORMAP = "cividis"
 _LABELLED = 50
 _MOST = 10_000
+_NAME = 24
+"""The longest name of a class that is drawn in full."""
+_CHARACTERS = 90
+"""So many fit beside one another in a legend."""
 
 Counts = NDArray[np.int64]
 
@@ -39,6 +45,8 @@ class _Mix:
     counts: Counts
     ranks: list[int]
     title: str
+    names: tuple[str, ...]
+    """The classes' names in the order of the columns; empty where they have none."""
 
 
 def draw_classes(groups: tuple[Group, ...]) -> Section:
@@ -57,15 +65,17 @@ def draw_classes(groups: tuple[Group, ...]) -> Section:
         axes.set_title(clip(mix.title, 80) if len(found) > 1 else "", loc="left")
     grid[-1].set_xlabel("training samples")
     if classes <= _NAMED:
-        handles = [Patch(**_look(number, classes), label=f"class {number}") for number in range(classes)]
-        figure.legend(handles=handles, loc="outside lower center", ncols=min(5, classes), frameon=False)
+        labels = _labels(shown, classes)
+        handles = [Patch(**_look(number, classes), label=label) for number, label in enumerate(labels)]
+        columns = min(5, classes, max(1, _CHARACTERS // (max(map(len, labels)) + 6)))
+        figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
     else:
         scale = ScalarMappable(Normalize(0, classes - 1), _COLORMAP)
         figure.colorbar(scale, ax=list(grid), location="bottom", shrink=0.7, aspect=35, pad=0.03).set_label("class")
     caption = (
         "Each bar is a peer, its length the samples that it trains on, its parts the classes"
         + (
-            ", numbered where there is room. "
+            (". " if _named(shown) else ", numbered where there is room. ")
             if classes <= _NAMED
             else f": from class 0 (dark) to {classes - 1} (light). "
         )
@@ -80,10 +90,22 @@ def draw_classes(groups: tuple[Group, ...]) -> Section:
         caption += f"{silent} of {len(groups)} groups do not say. "
     alt = "Stacked bars of training samples by class. " + " ".join(
         f"{mix.title}: {len(mix.ranks)} peers with {mix.counts.sum(axis=1).min()} to "
-        f"{mix.counts.sum(axis=1).max()} samples of {mix.counts.shape[1]} classes."
+        f"{mix.counts.sum(axis=1).max()} samples of "
+        + (f"the classes {', '.join(mix.names)}." if mix.names else f"{mix.counts.shape[1]} classes.")
         for mix in shown
     )
     return Section(name, title, caption.strip(), alt, render(figure))
+
+
+def _named(mixes: list[_Mix]) -> bool:
+    """Whether a class has the same name in all of the mixes that are drawn, so that one legend serves all."""
+    return bool(mixes[0].names) and len({mix.names for mix in mixes}) == 1
+
+
+def _labels(mixes: list[_Mix], classes: int) -> list[str]:
+    if _named(mixes):
+        return [clip(name, _NAME) for name in mixes[0].names]
+    return [f"class {number}" for number in range(classes)]
 
 
 def class_counts(run: Run) -> dict[int, list[int]]:
@@ -100,15 +122,29 @@ def _mixes(groups: tuple[Group, ...]) -> list[_Mix]:
     """Every way in which data are divided, once; the first of several seeds stands for the others."""
     found: dict[bytes, _Mix] = {}
     for group in groups:
-        counts = class_counts(group.runs[0])
+        run = group.runs[0]
+        counts = class_counts(run)
         if not counts:
             continue
-        array = np.zeros((len(counts), max(map(len, counts.values()))), dtype=np.int64)
-        for row, own in enumerate(counts.values()):
-            array[row, : len(own)] = own
-        key = repr((array.shape, sorted(counts))).encode() + array.tobytes()
-        found.setdefault(key, _Mix(array, list(counts), _title(group.runs[0])))
+        names, columns = _columns(run, counts)
+        array = np.zeros((len(counts), max(len(names), *map(len, counts.values()))), dtype=np.int64)
+        for row, (rank, own) in enumerate(counts.items()):
+            array[row, columns[rank]] = own
+        key = repr((array.shape, sorted(counts), names)).encode() + array.tobytes()
+        found.setdefault(key, _Mix(array, list(counts), _title(run), names))
     return list(found.values())
+
+
+def _columns(run: Run, counts: Mapping[int, Sequence[int]]) -> tuple[tuple[str, ...], dict[int, list[int]]]:
+    """The names of all peers' classes, and by rank the columns of its counts.
+
+    Peers that keep a head of their own may number the same classes in another order, and have others.
+    """
+    own = {rank: (run.peers[rank].summary or PeerSummary()).class_names or () for rank in counts}
+    if any(len(own[rank]) != len(counts[rank]) for rank in counts):
+        return (), {rank: list(range(len(counts[rank]))) for rank in counts}
+    names = tuple(dict.fromkeys(name for rank in counts for name in own[rank]))
+    return names, {rank: [names.index(name) for name in own[rank]] for rank in counts}
 
 
 def _title(run: Run) -> str:
@@ -126,15 +162,17 @@ def _draw(axes: Axes, mix: _Mix, classes: int) -> None:
     high = 0.5 if many else 0.41
     for number in range(mix.counts.shape[1]):
         wide = mix.counts[:, number]
+        text = clip(mix.names[number], _NAME) if mix.names else str(number)
         style = _look(number, classes)
         corners = [[(a, y - high), (a + w, y - high), (a + w, y + high), (a, y + high)]
                    for a, w, y in zip(left, wide, places, strict=True) if w]  # fmt: skip
         # One collection a class: a bar a patch takes a minute for hundreds of peers and a hundred classes.
         axes.add_collection(PolyCollection(corners, **{**style, "lw": 0.0 if many else style["lw"]}))
         hatched = style["hatch"] is not None
-        for place in np.flatnonzero((wide > 0.04 * widest) & (len(mix.ranks) <= 30) & (classes <= _NAMED)):
+        room = 0.04 if not mix.names else 0.02 * (2 + len(text))
+        for place in np.flatnonzero((wide > room * widest) & (len(mix.ranks) <= 30) & (classes <= _NAMED)):
             axes.text(
-                float(left[place] + wide[place] / 2), float(place), str(number), fontsize=9, ha="center",
+                float(left[place] + wide[place] / 2), float(place), text, fontsize=9, ha="center",
                 va="center_baseline", color="black" if hatched else _ink(style["facecolor"]),
                 bbox={"fc": "white", "pad": 1, "lw": 0} if hatched else None,
             )  # fmt: skip

@@ -106,6 +106,18 @@ def distances(group: Group) -> list[float]:
     return [run.distance for run in group.runs if run.distance is not None]
 
 
+_ROUNDING = 1e-9
+"""A consensus distance below this is that of rounding: the bodies are equal."""
+
+_NEGLIGIBLE = 1e-5
+"""So is one below this share of another run's: drawn on one axis they would be decades apart that mean nothing."""
+
+
+def settled(distance: float, largest: float = 0.0) -> float:
+    """A consensus distance, 0 where bodies differ by no more than rounding; `largest` is the largest beside it."""
+    return 0.0 if distance < max(_ROUNDING, _NEGLIGIBLE * largest) else distance
+
+
 def distance_by_round(group: Group) -> Curve:
     """The consensus distance by round: mean and range over the seeds that recorded it."""
     series = [run.distances for run in group.runs if run.distances]

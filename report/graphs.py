@@ -52,7 +52,7 @@ def draw_graphs(groups: tuple[Group, ...], measure: Measure) -> Section:
         axes.set_title(wrap(group.name, 34 if columns > 1 else 70), fontsize=11, pad=4)
     for axes in grid[len(tiles) :]:
         axes.set_visible(False)
-    if known:
+    if len(known) > 1:
         bar = figure.colorbar(
             ScalarMappable(scale, _COLORMAP), ax=list(grid), location="bottom", shrink=0.7, aspect=35, pad=0.03
         )

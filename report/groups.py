@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from dpeer.federation.settings import Settings, aside, default_of
@@ -38,13 +38,25 @@ class Group:
 
     @property
     def name(self) -> str:
-        """The label, with the number of seeds if there are several."""
-        return f"{self.label} ({len(self.runs)} seeds)" if len(self.runs) > 1 else self.label
+        """The label, with the number of seeds if there are several, and of peers if some are missing."""
+        remarks = [f"{len(self.runs)} seeds"] if len(self.runs) > 1 else []
+        remarks += [f"{len(self.ranks)} of {self.size} peers"] if self.partial else []
+        return f"{self.label} ({', '.join(remarks)})" if remarks else self.label
 
     @property
     def size(self) -> int:
         """The number of peers."""
         return self.runs[0].size
+
+    @cached_property
+    def ranks(self) -> list[int]:
+        """The ranks whose results are here: where a peer was started by itself, those of that one alone."""
+        return sorted({rank for run in self.runs for rank in (*run.peers, *run.finals("accuracy"))})
+
+    @property
+    def partial(self) -> bool:
+        """Whether there is nothing here of some peers of the federation, so that a mean is not that of all."""
+        return 0 < len(self.ranks) < self.size
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ def render_page(title: str, grouped: Grouped, measure: Measure, sections: Sequen
         version=dpeer.__version__,
         title=title,
         summary=_in_words(grouped),
+        incomplete=_incomplete(grouped),
         measure=measure,
         columns=table.columns(grouped.groups, measure),
         rows=table.rows(grouped.groups, measure),
@@ -51,6 +52,24 @@ def _in_words(grouped: Grouped) -> str:
     )
     ended = sum(run.status == "done" for run in runs)
     return count + ("" if ended == len(runs) else f"; {len(runs) - ended} did not end, see the notes below")
+
+
+def _incomplete(grouped: Grouped) -> list[str]:
+    """What stands at the top where some peers' files are not here: a mean over others is not to be compared with it."""
+    partial = [group for group in grouped.groups if group.partial]
+    said = [
+        (f"No. {group.number}, {group.label}: only " if len(grouped.groups) > 1 else "Only ")
+        + (
+            f"rank {group.ranks[0]}, one of {group.size} peers, left files here: all figures are its own"
+            if len(group.ranks) == 1
+            else f"{len(group.ranks)} of {group.size} peers left files here: means are over these"
+        )
+        + ", not the whole federation's."
+        for group in partial
+    ]
+    if partial and len({tuple(group.ranks) for group in grouped.groups}) > 1:
+        said.append("A mean over some peers cannot be compared with one over others: compare these runs rank by rank.")
+    return said
 
 
 def _embedded(png: bytes | None) -> str | None:

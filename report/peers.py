@@ -61,9 +61,12 @@ def draw_ranks(groups: tuple[Group, ...], measure: Measure) -> Section | None:
     # Who holds which data follows from these.
     if len({tuple(str(group.runs[0].settings.get(key)) for key in _HOLDING) for group in groups}) > 1:
         return None
+    if all(len(group.ranks) < 2 for group in groups):
+        return None  # the table says it
     found = {group.number: group.runs[0].finals(measure.key) for group in groups}
-    first = next((values for values in found.values() if values), None)
-    if first is None:
+    lead = max(groups, key=lambda group: len(found[group.number]))  # the first of those with the most
+    first = found[lead.number]
+    if not first:
         return None
     others = sorted({rank for values in found.values() for rank in values} - first.keys())
     order = [*sorted(first, key=lambda rank: (first[rank], rank)), *others]
@@ -84,7 +87,7 @@ def draw_ranks(groups: tuple[Group, ...], measure: Measure) -> Section | None:
     if len(order) > 24:
         axes.tick_params(axis="x", rotation=90)
     tidy(axes)
-    axes.set_xlabel("rank of the peer, " + (f"sorted by {clip(groups[0].label, 40)}" if len(groups) > 1 else "sorted"))
+    axes.set_xlabel("rank of the peer, " + (f"sorted by {clip(lead.label, 40)}" if len(groups) > 1 else "sorted"))
     axes.set_ylabel(measure.axis)
     if len(groups) > 1:
         legend(figure, {group.number - 1: group.name for group in groups}, [])
@@ -92,7 +95,7 @@ def draw_ranks(groups: tuple[Group, ...], measure: Measure) -> Section | None:
         axes.axhline(fmean(first.values()), color="black", lw=1.2, ls=(0, (4, 2)), zorder=1)
         legend(figure, {}, [Line2D([], [], color="black", lw=1.2, ls=(0, (4, 2)), label="mean over peers")])
     caption = f"Every peer on its own data, with the model that was kept, by rank: from the lowest {measure.name} "
-    caption += "in the first run on. " if len(groups) > 1 else "on. "
+    caption += f"in {lead.label} on. " if len(groups) > 1 else "on. "
     if len(groups) > 1:
         caption += "The runs divide the data alike, so a rank stands for the same data in all of them."
     alt = f"Dots of {measure.name} by rank. " + " ".join(

@@ -120,8 +120,13 @@ def label_outer(axes: list[Axes], x: str, y: str) -> None:
 
 
 def log_ticks(axis: Axis) -> None:
-    """Label a logarithmic axis at powers of ten and two values between them, as plain numbers."""
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    """Label a logarithmic axis on which all is drawn, as plain numbers.
+
+    There are ticks at powers of ten and two values between them; over many decades, where matplotlib would then leave
+    all of them out, at some powers of ten.
+    """
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if high < 1e3 * low else LogLocator(numticks=9))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_formatter(NullFormatter())
 

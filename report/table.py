@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from dpeer.report.curves import Measure, distances, mean_of
+from dpeer.report.curves import Measure, distances, mean_of, settled
 from dpeer.report.groups import Group
 from dpeer.report.panels import LINES
 from dpeer.report.style import COLORS
@@ -61,13 +61,13 @@ def _cells(group: Group, measure: Measure, *, private: bool) -> list[str]:
     trained = [_over(mean_of(group, measure.trained), _four)] if measure.trained else []
     return [
         str(len(runs)),
-        str(group.size),
+        f"{len(group.ranks)} of {group.size}" if group.partial else str(group.size),
         _over(mean_of(group, measure.key), _four),
         *trained,
         _worst(group, measure),
         units.size(round(fmean(run.bytes_sent for run in runs))),
         _over([run.wall_seconds for run in runs if run.wall_seconds is not None], units.duration, spread=False),
-        _over(distances(group), lambda value: f"{value:.4g}", spread=False),
+        _over(distances(group), lambda value: f"{settled(value):.4g}", spread=False),
         *([_epsilon(group)] if private else []),
     ]
 

@@ -15,12 +15,16 @@ a { color: #00558b; }
 table { border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: 0.25rem 0.6rem; text-align: right; vertical-align: top; border-bottom: 1px solid #d4d4d4; }
 thead th { vertical-align: bottom; border-bottom: 2px solid #555; line-height: 1.25; }
-th.name, td.name, td.text { text-align: left; }
+td { white-space: nowrap; }
+th.name, td.name, td.text { text-align: left; white-space: normal; }
 td.name { min-width: 9rem; overflow-wrap: anywhere; }
+td.text { overflow-wrap: anywhere; }
+.wide td.text { min-width: 4rem; max-width: 24rem; }
+.caution { border-left: 0.25rem solid #d55e00; padding-left: 0.7rem; }
 .swatch { display: inline-block; width: 0.8em; height: 0.8em; margin-right: 0.4em; border-radius: 50%;
   print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 .settings { font-size: 0.9rem; overflow-wrap: anywhere; max-width: none; }
-.settings span { white-space: nowrap; margin-right: 0.9rem; }
+.settings span { display: inline-block; max-width: 100%; margin-right: 0.9rem; }
 .settings b, th { font-weight: 600; }
 figure { margin: 0.6rem 0; }
 figure img { display: block; width: 46rem; max-width: 100%; height: auto; }
@@ -54,6 +58,9 @@ PAGE = (
 <body>
 <h1>{{ title }}</h1>
 <p>{{ summary }}.</p>
+{% for sentence in incomplete %}
+<p class="caution">{{ sentence }}</p>
+{% endfor %}
 <nav aria-label="Sections">
 <a href="#results">Results</a>
 {% if metrics %}

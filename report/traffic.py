@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from statistics import fmean
 
 from matplotlib.artist import Artist
 from matplotlib.lines import Line2D
 
-from dpeer.report.accuracy import MEGABYTE
-from dpeer.report.curves import distance_by_round, distances, sent_by_round
+from dpeer.report.accuracy import MEGABYTE, every_round_alike
+from dpeer.report.curves import distance_by_round, distances, sent_by_round, settled
 from dpeer.report.groups import Group
 from dpeer.report.panels import LINES, Arranged
 from dpeer.report.peers import ROWS
@@ -24,6 +25,7 @@ from dpeer.report.style import (
     render,
     whole_rounds,
 )
+from dpeer.results.units import size
 
 _WIDE = 30.0
 _DISTANCE = "consensus distance"
@@ -35,6 +37,10 @@ def draw_bytes(arranged: Arranged) -> Section:
     curves = {line.group.number: sent_by_round(line.group) for panel in arranged.panels for line in panel.lines}
     if not any(curve.rounds for curve in curves.values()):
         return Section(name, title, "These runs left no count of bytes by round.")
+    if (same := every_round_alike(arranged)) is not None:
+        rounds = next(iter(curves.values())).rounds[-1]
+        said = f"A peer sends {size(round(same))} in each round, {size(round(same * rounds))} in {rounds} rounds."
+        return Section(name, title, said if same else "These peers send nothing.")
     figure, grid = panel_axes(arranged)
     most = max(curve.rounds[-1] for curve in curves.values() if curve.rounds)
     uneven = False
@@ -75,7 +81,11 @@ def draw_distances(groups: tuple[Group, ...]) -> Section:
     name, title = "disagreement", "Disagreement at the end"
     rows = [(group, found) for group in groups if (found := distances(group))]
     if not rows:
-        return Section(name, title, f"These runs have no {_DISTANCE}: nothing is shared, or they have not ended.")
+        return Section(name, title, f"These runs have no {_DISTANCE}: {_why_none(groups)}.")
+    furthest = max(value for _, found in rows for value in found)
+    rows = [(group, [settled(value, furthest) for value in found]) for group, found in rows]
+    if furthest < 1e-9:
+        return Section(name, title, f"The peers' bodies are equal at the end: their {_DISTANCE} is 0.")
     shown = sorted(rows, key=lambda row: fmean(row[1]))[:ROWS]
     figure = new_figure(1.2 + max(0.38 * len(shown), 0.7))
     axes = figure.subplots()
@@ -111,22 +121,33 @@ def draw_distances(groups: tuple[Group, ...]) -> Section:
     return Section(name, title, caption.strip(), alt, render(figure))
 
 
+def _why_none(groups: tuple[Group, ...]) -> str:
+    if any(group.partial for group in groups):
+        return "it takes the files of all peers"
+    return "nothing is shared, or they have not ended"
+
+
 def draw_distance_rounds(arranged: Arranged) -> Section | None:
     """Consensus distance by round, where it was recorded."""
     curves = {line.group.number: distance_by_round(line.group) for panel in arranged.panels for line in panel.lines}
-    if not any(curve.rounds for curve in curves.values()):
-        return None
+    furthest = max((value for curve in curves.values() for value in curve.mean), default=0.0)
+    if not settled(furthest):
+        return None  # nothing was recorded, or all bodies were equal all the time
     figure, grid = panel_axes(arranged)
     most = max(curve.rounds[-1] for curve in curves.values() if curve.rounds)
-    above = [value for curve in curves.values() for value in curve.mean if value > 0]
+    drawn = {number: [settled(value, furthest) for value in curve.mean] for number, curve in curves.items()}
+    above = [value for values in drawn.values() for value in values if value > 0]
+    log = max(above) / min(above) > _WIDE
     for axes, panel in zip(grid, arranged.panels, strict=True):
         for line in panel.lines:
             curve = curves[line.group.number]
             if curve.rounds:
                 step = max(1, len(curve.rounds) // 8)
-                axes.plot(curve.rounds, curve.mean, **look(line.style), markevery=(line.style % step, step))
+                # A logarithmic axis has no place for 0; the line ends where bodies are equal.
+                values = [value or math.nan for value in drawn[line.group.number]] if log else drawn[line.group.number]
+                axes.plot(curve.rounds, values, **look(line.style), markevery=(line.style % step, step))
         whole_rounds(axes, 1, most)
-        if above and max(above) / min(above) > _WIDE:
+        if log:
             axes.set_yscale("log")
             log_ticks(axes.yaxis)
         else:
@@ -141,6 +162,8 @@ def draw_distance_rounds(arranged: Arranged) -> Section | None:
         if any(len(line.group.runs) > 1 for panel in arranged.panels for line in panel.lines)
         else ". "
     )
+    if any(value == 0.0 for values in drawn.values() for value in values):
+        caption += "Where bodies differ only by rounding " + ("there is no line. " if log else "the line is at 0. ")
     alt = "Lines of consensus distance by round."
     return Section(
         "disagreement-by-round", "Disagreement by round", (caption + arranged.remark).strip(), alt, render(figure)

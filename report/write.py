@@ -71,7 +71,8 @@ def draw(grouped: Grouped, measure: Measure) -> list[Section]:
     sections = [
         accuracy.draw_rounds(arranged, measure),
         # Of one run, the dots by rank show all that the dots in a row do.
-        peers.draw_spread(grouped.groups, measure) if ranks is None or len(grouped.groups) > 1 else None,
+        # Of one peer the table says it.
+        peers.draw_spread(grouped.groups, measure) if _spread(grouped, ranks) else None,
         ranks,
         traffic.draw_distances(grouped.groups),
         traffic.draw_distance_rounds(arranged),
@@ -81,6 +82,11 @@ def draw(grouped: Grouped, measure: Measure) -> list[Section]:
         classes.draw_classes(grouped.groups),
     ]
     return [section for section in sections if section is not None]
+
+
+def _spread(grouped: Grouped, ranks: Section | None) -> bool:
+    several = len(grouped.groups) > 1
+    return several if ranks is not None else several or len(grouped.groups[0].ranks) != 1
 
 
 def _title(grouped: Grouped) -> str:

@@ -18,6 +18,7 @@ from dpeer.results.values import (
     total,
     whole,
     wholes_by_rank,
+    words,
 )
 
 
@@ -68,6 +69,8 @@ class PeerSummary(Summary):
     training_samples: int | None = said(whole)
     class_counts: tuple[int, ...] | None = said(by_class)
     """Training samples by class; None where the task has no classes."""
+    class_names: tuple[str, ...] | None = said(words)
+    """The names of the classes in the order of both counts; None where the task has none, and of an older version."""
     evaluated_class_counts: tuple[int, ...] | None = said(by_class)
     """The same of what was evaluated."""
 

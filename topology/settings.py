@@ -26,7 +26,8 @@ class GraphSettings(Section):
 
     topology: str = setting(
         "ring",
-        "who gossips with whom; `dpeer topology --help` helps to choose",
+        "who gossips with whom: ring, grid, exponential, full, one-peer-exponential, ... (`dpeer topology show --help` "
+        "names all, `dpeer topology advise` helps to choose)",
         mark=Mark.FOLLOWS,
         group=_GROUP,
         first=True,
@@ -52,7 +53,7 @@ class GraphSettings(Section):
     )
     fresh_neighbors: FreshNeighbors | None = setting(
         None,
-        "K: a new random graph every round, K neighbors each; directed:K: everyone draws K to hear "
+        "K: a new random graph every round, K neighbors each; directed:K: everyone draws K peers to hear from "
         "(takes the place of --topology)",
         mark=Mark.FOLLOWS,
         group=_GROUP,

@@ -41,10 +41,19 @@ class TaskSettings(Section):
     """What is trained, and on which data."""
 
     task: Named = setting(
-        "digits", "a built-in task, or FILE.py:FACTORY, or MODULE:FACTORY", mark=Mark.OWN, group=_DATA, first=True
+        "digits",
+        "what to learn: digits, csv, image-folder, mnist, femnist, cifar10, cifar100, tiny-imagenet, har, "
+        "or a function of your own that makes the task: FILE.py:FUNCTION or MODULE:FUNCTION",
+        mark=Mark.OWN,
+        group=_DATA,
+        first=True,
     )
     task_options: dict[str, Any] = setting(
-        dict, "KEY=VALUE for the task's factory; repeatable", mark=Mark.OWN, group=_DATA, first=True
+        dict,
+        "KEY=VALUE for an option of the task, such as path=visits.csv; repeatable",
+        mark=Mark.OWN,
+        group=_DATA,
+        first=True,
     )
 
 
@@ -151,13 +160,17 @@ class MethodSettings(Section):
 class StepSettings(Section):
     """What every algorithm's local steps are made with."""
 
-    rounds: int = setting(20, "gossip rounds", mark=Mark.SHARED, group=_TRAINING, first=True, ge=1)
+    rounds: int = setting(20, "how often all peers train and mix", mark=Mark.SHARED, group=_TRAINING, first=True, ge=1)
     body_lr: float = setting(
-        0.05, "learning rate in round 0 of the body, or of the whole model", mark=Mark.SHARED, group=_TRAINING, gt=0
+        0.05,
+        "learning rate of the body, or of the whole model, in the first round",
+        mark=Mark.SHARED,
+        group=_TRAINING,
+        gt=0,
     )
     head_lr: float = setting(
         0.05,
-        "learning rate of the head in round 0 (dfedmdc, dfedsmdc, fedrep, fedrod)",
+        "learning rate of the head in the first round (dfedmdc, dfedsmdc, fedrep, fedrod)",
         mark=Mark.SHARED,
         group=_TRAINING,
         gt=0,
@@ -270,7 +283,7 @@ class WireSettings(Section):
     )
     wire_dtype: WireDtype = setting(
         "float32",
-        "as which floats values travel; the halves take half the bytes (mixing is in float32)",
+        "the type in which values travel: bfloat16 and float16 take half the bytes (mixing is in float32)",
         mark=Mark.SHARED,
         group=_WIRE,
     )

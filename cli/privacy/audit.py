@@ -27,7 +27,12 @@ _REFUTED = (
 @click.command(short_help="Attack the mechanism as a neighbor could.")
 @privacy_options("target_epsilon", "accountant", "dp_adversary", "dp_min_honest", "size")
 @click.option(
-    "--runs", type=count("--runs", 1000, least=20), default="1000", show_default=True, help="Of each of two data sets."
+    "--runs",
+    type=count("--runs", 1000, least=20),
+    metavar="N",
+    default="1000",
+    show_default=True,
+    help="Runs with each of the two data sets.",
 )
 @json_option
 def audit(as_json: bool, runs: int, **options: Any) -> None:

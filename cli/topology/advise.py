@@ -33,14 +33,24 @@ def _most(text: str) -> int:
 @click.option(
     "--size", type=one_size, metavar="N", default=str(DEFAULT_SIZE), show_default=True, help="Number of peers."
 )
-@click.option("--body-bytes", metavar="BYTES", help="Of one body, e.g. 45MB or 43MiB: float32 takes 4 a parameter.")
+@click.option(
+    "--body-bytes", metavar="BYTES", help="Size of one body, e.g. 45MB or 43MiB: float32 takes 4 bytes a parameter."
+)
 @click.option(
     "--bandwidth",
     metavar="RATE",
-    help="Of every peer, up and as much down: 100Mbit, 100Mbps, 12.5MB/s (B is a byte, b a bit).",
+    help="Bandwidth of every peer, up and as much down: 100Mbit, 100Mbps, 12.5MB/s (B is a byte, b a bit).",
 )
-@click.option("--train-seconds", metavar="TIME", default="0", show_default=True, help="Of training in every round.")
-@click.option("--latency", metavar="TIME", default="0", show_default=True, help="Added to every round, e.g. 20ms.")
+@click.option(
+    "--train-seconds", metavar="TIME", default="0", show_default=True, help="How long a peer trains in every round."
+)
+@click.option(
+    "--latency",
+    metavar="TIME",
+    default="0",
+    show_default=True,
+    help="Added to every round: how long a message is under way, e.g. 20ms.",
+)
 @click.option(
     "--max-degree",
     type=_most,
@@ -53,10 +63,10 @@ def _most(text: str) -> int:
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="Of the run that is planned: in it partners are counted.",
+    help="Rounds of the planned run, for the number of different partners that a peer has in it.",
 )
-@click.option("--weights", default="metropolis", show_default=True, help=f"{', '.join(WEIGHTS)}.")
-@click.option("--graph-seed", default=0, show_default=True, help="Draws random graphs.")
+@click.option("--weights", default="metropolis", show_default=True, help=f"Mixing weights: {', '.join(WEIGHTS)}.")
+@click.option("--graph-seed", default=0, show_default=True, help="Seed of random graphs.")
 @json_option
 def advise(
     size: int,

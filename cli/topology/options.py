@@ -77,14 +77,17 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 def graph_options(command: Any) -> Any:
     """The options that all commands take for a graph's details."""
     options: Iterable[Callable[[Any], Any]] = (
-        click.option("--graph-seed", default=0, show_default=True, help="Draws random graphs."),
+        click.option("--graph-seed", default=0, show_default=True, help="Seed of random graphs."),
         click.option(
             "--fresh-neighbors",
             metavar="K",
-            help="A new random graph every round, K neighbors each; directed:K: everyone draws K to hear.",
+            help="A new random graph every round, K neighbors each; directed:K: everyone draws K peers to hear from.",
         ),
         click.option(
-            "--edge-probability", type=float, metavar="P", help="Of each edge in erdos-renyi.  [default: 2 ln m / m]"
+            "--edge-probability",
+            type=float,
+            metavar="P",
+            help="Probability of each edge in erdos-renyi.  [default: 2 ln m / m]",
         ),
         click.option("--rewire", default=0.1, show_default=True, help="Probability of moving an edge in small-world."),
         click.option("--degree", default=4, show_default=True, help="Neighbors in random-regular and small-world."),
@@ -94,7 +97,9 @@ def graph_options(command: Any) -> Any:
             metavar="RxC",
             help="Rows x columns of grid and torus.  [default: near square]",
         ),
-        click.option("--weights", default="metropolis", show_default=True, help=f"{', '.join(WEIGHTS)}."),
+        click.option(
+            "--weights", default="metropolis", show_default=True, help=f"Mixing weights: {', '.join(WEIGHTS)}."
+        ),
     )
     for option in options:
         command = option(command)

@@ -8,6 +8,7 @@ dialler.
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections import deque
 from collections.abc import Callable
 
@@ -21,6 +22,12 @@ from dpeer.peer.wire import Frames, Limits
 
 _PIECE = 2**22
 """Smaller frames cost more calls (1 MiB: rounds of 20 % more), larger ones say less often that a neighbor is there."""
+
+_ADVICE = {
+    zmq.EADDRINUSE: "is in use: stop what listens there or choose another port",
+    errno.EADDRNOTAVAIL: "is not one of this host's: start this rank on the host that has it; if others reach this "
+    "host by it all the same, through a router, say with `bind` where to listen here, such as tcp://0.0.0.0:7700",
+}
 
 _UNREAD = 8
 """How many messages may wait for `receive`, and in each connection's queue, before its sender has to wait."""
@@ -56,11 +63,7 @@ class ZeroMQTransport:
         try:
             self._router.bind(address)
         except zmq.ZMQError as error:
-            advice = (
-                "is in use: stop what listens there or choose another port"
-                if error.errno == zmq.EADDRINUSE
-                else (f"cannot be bound: {error.strerror}")
-            )
+            advice = _ADVICE.get(error.errno or 0, f"cannot be bound: {error.strerror}")
             raise AddressError(f"address {address!r} {advice}") from error
         self._read(self._router, lambda parts: self._arrived(Arrival(parts[0].bytes, _buffers(parts[1:]))))
         bound: str = self._router.getsockopt_string(zmq.LAST_ENDPOINT)

@@ -11,7 +11,8 @@ from dpeer.cli.simulate import simulate
 from dpeer.cli.start import start
 from dpeer.federation.settings import Settings, option_names
 from dpeer.sections import meaning_of
-from dpeer.training import MODELS
+from dpeer.topology import TOPOLOGIES
+from dpeer.training import BUILTIN_TASKS, MODELS
 
 Command = Callable[..., Any]
 KEYS = {"task_options": "--task-option", "algorithm_options": "--algorithm-option"}
@@ -35,6 +36,28 @@ def headings(text: str) -> dict[str, list[str]]:
 def test_the_help_names_every_model() -> None:
     text = Settings.model_fields["model"].description or ""
     assert text.rpartition(": ")[2].split(", ") == sorted(MODELS)
+
+
+def test_the_help_names_every_task() -> None:
+    text = Settings.model_fields["task"].description or ""
+    named = text.removeprefix("what to learn: ").partition(", or a function")[0].split(", ")
+    assert sorted(named) == sorted(BUILTIN_TASKS)
+
+
+def test_the_graphs_that_the_help_names_exist() -> None:
+    text = Settings.model_fields["topology"].description or ""
+    named = text.removeprefix("who gossips with whom: ").partition(", ...")[0].split(", ")
+    assert len(named) > 3
+    assert {*named} <= {*TOPOLOGIES}
+
+
+@pytest.mark.parametrize(("columns", "widest"), [(80, 80), (140, 120)])
+def test_help_uses_the_width_that_there_is(
+    columns: int, widest: int, dpeer: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = dpeer("start", "--help").out.splitlines()
+    assert widest - 15 <= max(map(len, lines)) <= widest
 
 
 @pytest.mark.parametrize(

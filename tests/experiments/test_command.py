@@ -1,7 +1,9 @@
 """What a comparison says when all of its runs are there."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -63,3 +65,36 @@ def test_folders_without_a_run_and_those_of_others_are_not_counted(
     (tmp_path / "mistyped").mkdir()
     (tmp_path / "mistyped" / "cell.json").write_text("{}")
     assert "not in these tables" not in compared("local", "dfedmdc")
+
+
+def test_what_the_columns_are_of_is_said_and_alone_is_the_reference(compared: Callable[..., str]) -> None:
+    lines = compared("dfedmdc", "local").splitlines()
+    assert lines[:4] == [
+        "1 seed, 3 rounds; means over seeds and peers; of one seed there are no intervals",
+        "every column is of the rounds that its table's title names",
+        "worst peer: the lowest accuracy of a peer, mean over seeds",
+        "below local: share of the peers that do worse than they do in local",
+    ]
+    assert "ring: accuracy after mixing, last round" in lines
+    assert [line.split()[-1] for line in lines if line.split()[:1] == ["dfedmdc"]][:2] == ["+0.0000", "+0.0000"]
+    assert [line.split()[-1] for line in lines if line.split()[:1] == ["local"]][:2] == ["-", "-"]
+
+
+def test_json_alone_is_on_stdout(compared: Callable[..., str], dpeer_here: Callable[..., Any], tmp_path: Path) -> None:
+    compared("local", "dfedmdc")  # so that there is nothing to run
+    ended = dpeer_here(
+        "compare", "--size", 2, "--rounds", 3, "--algorithms", "local,dfedmdc", "--last", 3, "--out", tmp_path, "--json"
+    )
+    assert (ended.code, ended.complaints) == (0, [])
+    said = json.loads(ended.out)
+    assert said["files"] == [str(tmp_path / "comparison.md"), str(tmp_path / "peers.csv")]
+    assert (said["last"], said["chosen"]) == (3, [])
+    (table,) = said["tables"]
+    assert table["condition"] == {"topology": "ring", "partition": None}
+    assert table["rows"]["dfedmdc"]["accuracy"] == {
+        "mean": 0.5, "worst_peer": 0.5, "below_baseline": 0.0, "difference": 0.0, "difference_half": None,
+    }  # fmt: skip
+    ended = dpeer_here("compare", "--size", 2, "--algorithms", "local", "--last", 0, "--out", tmp_path)
+    assert (ended.code, ended.complaints) == (
+        2, ["dpeer: --last = 0: input should be greater than or equal to 1"],
+    )  # fmt: skip

@@ -18,29 +18,31 @@ def test_last_round_and_mean_of_the_last_ten_and_never_the_best(result: Made) ->
     values = RNG.uniform(size=(3, 14))
     values[:, 2] = 1.0  # the best, long ago
     found = result(values.tolist())
-    assert found.last("accuracy") == pytest.approx(values[:, -1])
-    assert found.late("accuracy") == pytest.approx(values[:, 4:].mean(axis=1))
-    assert found.last("accuracy_trained") == pytest.approx(values[:, -1] / 2)
-    assert found.late("accuracy_trained") == pytest.approx(values[:, 4:].mean(axis=1) / 2)
+    assert found.accuracies("accuracy") == pytest.approx(values[:, -1])
+    assert found.accuracies("accuracy", 10) == pytest.approx(values[:, 4:].mean(axis=1))
+    assert found.accuracies("accuracy_trained") == pytest.approx(values[:, -1] / 2)
+    assert found.accuracies("accuracy_trained", 10) == pytest.approx(values[:, 4:].mean(axis=1) / 2)
+    assert [found.evaluated(last) for last in (1, 10, 20)] == [1, 10, 14]
 
 
 def test_of_the_last_ten_rounds_those_that_were_evaluated_count(result: Made) -> None:
     values = RNG.uniform(size=(2, 14))
     found = result(values.tolist(), evaluate_every=4)  # rounds 3, 7, 11 and the last, 13
-    assert found.late("accuracy") == pytest.approx(values[:, [7, 11, 13]].mean(axis=1))
+    assert found.accuracies("accuracy", 10) == pytest.approx(values[:, [7, 11, 13]].mean(axis=1))
+    assert found.evaluated(10) == 3
     assert [number for number, _ in found.curve("accuracy")] == [3, 7, 11, 13]
     rare = result(values.tolist(), evaluate_every=50)
-    assert rare.late("accuracy") == rare.last("accuracy") == pytest.approx(values[:, -1])
+    assert rare.accuracies("accuracy", 10) == rare.accuracies("accuracy") == pytest.approx(values[:, -1])
     short = result(values[:, :3].tolist())
-    assert short.late("accuracy") == pytest.approx(values[:, :3].mean(axis=1))
+    assert short.accuracies("accuracy", 10) == pytest.approx(values[:, :3].mean(axis=1))
 
 
 def test_an_accuracy_that_training_lost_is_not_left_out_of_the_mean(result: Made) -> None:
     values = [[0.5] * 6, [0.5] * 5 + [None]]
     found = result(values)
-    assert found.last("accuracy")[0] == 0.5
-    assert math.isnan(found.last("accuracy")[1])
-    assert math.isnan(found.late("accuracy")[1])
+    assert found.accuracies("accuracy")[0] == 0.5
+    assert math.isnan(found.accuracies("accuracy")[1])
+    assert math.isnan(found.accuracies("accuracy", 10)[1])
     assert found.reached("accuracy", 0.5) is not None  # before that
     early = result([[0.5] * 6, [None] + [0.5] * 5])
     cost = early.reached("accuracy", 0.5)

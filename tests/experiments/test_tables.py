@@ -2,7 +2,9 @@
 
 import csv
 import io
+import json
 from collections.abc import Callable
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,12 @@ from rich.console import Console
 from scipy import stats
 
 from dpeer.cli.comparing import show_table
+from dpeer.experiments.experiment import load
+from dpeer.experiments.figures import figures
 from dpeer.experiments.listing import csv_rows, csv_text
+from dpeer.experiments.machine import as_json
 from dpeer.experiments.outcomes import Result
-from dpeer.experiments.tables import Table, accuracy_table, cost_table, summarise, target_table
+from dpeer.experiments.tables import Table, accuracy_table, cost_table, target_table
 
 Made = Callable[..., Result]
 RNG = np.random.default_rng(7)
@@ -30,64 +35,106 @@ def rows(values: dict[str, Any], result: Made) -> dict[str, list[Result]]:
     return {name: [result(one.tolist()) for one in found] for name, found in values.items()}
 
 
-def test_figures_are_those_of_numpy_and_scipy(values: dict[str, Any], rows: dict[str, list[Result]]) -> None:
+@pytest.mark.parametrize(("last", "title"), [(1, "last round"), (10, "last 10")])
+def test_every_figure_is_that_of_numpy_and_scipy_and_of_the_same_rounds(
+    last: int, title: str, values: dict[str, Any], rows: dict[str, list[Result]]
+) -> None:
     name = "dfedsmdc:rho=0.1"
-    found = summarise(rows[name], rows, "accuracy", "local", "dfedmdc")
-    late = {row: value[:, :, -10:].mean(axis=2) for row, value in values.items()}
-    assert found["last"] == pytest.approx(values[name][:, :, -1].mean())
-    assert found["late"] == pytest.approx(late[name].mean())
-    assert found["worst"] == pytest.approx(late[name].min(axis=1).mean())
-    assert found["below"] == pytest.approx((late[name] < late["local"]).mean())
+    found = figures(name, rows, "accuracy", "local", "dfedmdc", last)
+    late = {row: value[:, :, -last:].mean(axis=2) for row, value in values.items()}
+    assert found.mean == pytest.approx(late[name].mean())
+    assert found.worst == pytest.approx(late[name].min(axis=1).mean())
+    assert found.below == pytest.approx((late[name] < late["local"]).mean())
     low, high = stats.ttest_rel(late[name].mean(axis=1), late["dfedmdc"].mean(axis=1)).confidence_interval()
-    mean, half = found["difference"]
+    mean, half = found.difference
     assert (mean - half, mean + half) == pytest.approx((low, high))
-    table = accuracy_table("ring", "accuracy", rows, "local", "dfedmdc")
-    assert table.columns == ["", "last round", "last 10", "worst peer", "below local", "last 10 - dfedmdc"]
+    table = accuracy_table("ring", "accuracy", rows, "local", "dfedmdc", last)
+    assert table.columns == ["", title, "worst peer", "below local", f"{title} - dfedmdc"]
     line = next(line for line in table.rows if line[0] == name)
-    assert line[1:4] == [f"{found[key]:.4f}" for key in ("last", "late", "worst")]
-    assert line[4:] == [f"{found['below']:.0%}", f"{mean:+.4f} ± {half:.4f}"]
-    assert [line[4] for line in table.rows] == ["-", *(line[4] for line in table.rows[1:])]
-    assert table.rows[1][5] == "-"
+    assert line[1:] == [
+        f"{found.mean:.4f}", f"{found.worst:.4f}", f"{found.below:.0%}", f"{mean:+.4f} ± {half:.4f}",
+    ]  # fmt: skip
+    assert [line[3] for line in table.rows] == ["-", *(line[3] for line in table.rows[1:])]
+    assert table.rows[1][4] == "-"
     assert table.remarks == ["always answering each peer's most frequent training class: 0.5000"]
+
+
+def test_what_is_better_in_the_last_round_alone_is_better_there_and_worse_in_the_mean(result: Made) -> None:
+    """Once `below local` was that of the last ten rounds beside an accuracy of the last one."""
+    rows = {
+        "local": [result([[0.6, 0.6, 0.6]] * 3)],
+        "dfedmdc": [result([[0.1, 0.1, 0.9], [0.1, 0.1, 0.8], [0.1, 0.1, 0.5]])],
+    }
+    last, all_three = (accuracy_table("ring", "accuracy", rows, "local", "local", rounds).rows[1] for rounds in (1, 10))
+    assert last == ["dfedmdc", "0.7333", "0.5000", "33%", "+0.1333"]
+    assert all_three == ["dfedmdc", "0.3111", "0.2333", "100%", "-0.2889"]
 
 
 def test_columns_that_would_say_nothing_are_left_out(rows: dict[str, list[Result]]) -> None:
     one = {"dfedmdc": rows["dfedmdc"]}
-    assert accuracy_table("ring", "accuracy", one, None, "dfedmdc").columns == [
-        "", "last round", "last 10", "worst peer",
-    ]  # fmt: skip
+    assert accuracy_table("ring", "accuracy", one, None, "dfedmdc").columns == ["", "last round", "worst peer"]
     one_seed = {name: found[:1] for name, found in rows.items()}
     table = accuracy_table("ring", "accuracy", one_seed, "local", "dfedmdc")
     assert "±" not in "".join(cell for row in table.rows for cell in row)
 
 
-def test_short_runs_do_not_claim_ten_rounds(result: Made) -> None:
-    rows = {"local": [result([[0.5] * 3])], "dfedmdc": [result([[0.5] * 3])]}
-    assert "last 3" in accuracy_table("ring", "accuracy", rows, "local", "dfedmdc").columns
-
-
-@pytest.mark.parametrize("evaluate_every", [12, 50, 6, 1])
-def test_of_one_evaluated_round_there_is_no_mean_of_the_last_ten(
-    evaluate_every: int, values: dict[str, Any], result: Made
+@pytest.mark.parametrize(
+    ("evaluate_every", "last", "named", "title"),
+    [
+        (1, 1, "last round", "last round"),
+        (12, 10, "last round", "last round"),
+        (50, 10, "last round", "last round"),
+        (1, 10, "last 10", "mean of the last 10 rounds"),
+        (4, 10, "last 10", "mean of the 3 evaluated ones of the last 10 rounds"),
+        (1, 50, "last 12", "mean of the last 12 rounds"),
+    ],
+)
+def test_the_title_names_the_rounds(
+    evaluate_every: int, last: int, named: str, title: str, values: dict[str, Any], result: Made
 ) -> None:
     made = {
         name: [result(one.tolist(), evaluate_every=evaluate_every) for one in found] for name, found in values.items()
     }
-    table = accuracy_table("ring", "accuracy", made, "local", "dfedmdc")
-    assert ("last 10" in table.columns) == (evaluate_every < 12)
-    name = "last 10 - dfedmdc" if evaluate_every < 12 else "last round - dfedmdc"
-    assert table.columns[-1] == name
-    figures = summarise(made["local"], made, "accuracy", "local", "dfedmdc")
-    assert dict(zip(table.columns, table.rows[0], strict=True))["worst peer"] == f"{figures['worst']:.4f}"
+    table = accuracy_table("ring", "accuracy", made, "local", "dfedmdc", last)
+    assert table.title == f"ring: accuracy after mixing, {title}"
+    assert (table.columns[1], table.columns[-1]) == (named, f"{named} - dfedmdc")
     assert all(len(row) == len(table.columns) for row in table.rows)
 
 
 def test_equal_to_local_is_not_below_it_and_without_an_accuracy_is(result: Made) -> None:
     rows = {"local": [result([[0.5]] * 4)], "dfedmdc": [result([[0.5], [0.4], [0.6], [None]])]}
-    found = summarise(rows["dfedmdc"], rows, "accuracy", "local", "dfedmdc")
-    assert found["below"] == 0.5
+    assert figures("dfedmdc", rows, "accuracy", "local", "dfedmdc").below == 0.5
     table = accuracy_table("ring", "accuracy", rows, "local", "local")
     assert table.rows[1] == ["dfedmdc", "-", "-", "50%", "-"]
+
+
+def test_the_json_has_the_figures_of_the_tables(rows: dict[str, list[Result]], result: Made) -> None:
+    plan = {"algorithms": [*rows], "seeds": "0-3", "last": 10, "target": 0.5}
+    experiment = load(None, {"size": PEERS, "rounds": ROUNDS}, plan, small=False)
+    assert (experiment.baseline, experiment.reference) == ("local", "local")
+    said = json.loads(json.dumps(as_json(experiment, [({"topology": "ring"}, rows)]), allow_nan=False))
+    assert (said["seeds"], said["last"], said["reference"], said["target"]) == ([0, 1, 2, 3], 10, "local", 0.5)
+    (table,) = said["tables"]
+    assert table["condition"] == {"topology": "ring"}
+    assert table["majority"] == 0.5
+    for name, row in table["rows"].items():
+        for measure in ("accuracy", "accuracy_trained"):
+            found = figures(name, rows, measure, "local", "local", 10)
+            figures_of = row[measure]
+            assert (figures_of["mean"], figures_of["worst_peer"]) == (found.mean, found.worst)
+            assert figures_of["below_baseline"] == found.below
+            differs = (figures_of["difference"], figures_of["difference_half"])
+            assert differs == ((None, None) if name == "local" else found.difference)
+        reached = [cost for r in rows[name] if (cost := r.reached("accuracy", 0.5)) is not None]
+        assert row["accuracy"]["to_target"]["seeds"] == len(reached)
+        assert row["accuracy"]["to_target"]["rounds"] == (fmean(c.rounds for c in reached) if reached else None)
+        assert row["bytes_sent_a_peer"] == 100 * ROUNDS * fmean(range(1, PEERS + 1))
+        assert row["samples"] == 60 * PEERS * ROUNDS
+    lost = {"local": [result([[0.5]] * 2)], "dfedmdc": [result([[None]] * 2, lost=lambda rank, number: True)]}
+    two = load(None, {"size": 2, "rounds": 1}, {"algorithms": [*lost]}, small=False)
+    (table,) = json.loads(json.dumps(as_json(two, [({}, lost)]), allow_nan=False))["tables"]
+    assert table["rows"]["dfedmdc"]["accuracy"]["mean"] is None
+    assert table["rows"]["dfedmdc"]["diverged_seeds"] == 1
 
 
 def test_what_diverged_is_said(result: Made) -> None:

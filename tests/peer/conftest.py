@@ -141,7 +141,9 @@ class Federation:
         for rank in range(topology.size):
             self.add(rank, out=out, resume=resume, wait=wait, **(change or {}).get(rank, {}))
 
-    def add(self, rank, *, out=None, resume=False, wait=20.0, learner=None, fingerprint=None, listen=None):
+    def add(
+        self, rank, *, out=None, resume=False, wait=20.0, learner=None, fingerprint=None, listen=None, farewell=100.0
+    ):
         learner = learner or VectorLearner(rank)
         self.made.append(learner)
         folder = out / f"rank-{rank}" if out else None
@@ -157,6 +159,7 @@ class Federation:
             wait=wait,
             remind_every=0.05,
             linger=1.0,
+            farewell=farewell,
             liveness=self.liveness,
             out=folder,
             resume=resume,

@@ -230,6 +230,88 @@ async def test_two_peers_with_different_settings_both_say_so(federation, kind):
     assert "body_lr: 0.1 here, 0.05 at rank 0" in str(found[1])
 
 
+async def test_the_other_neighbors_are_told_with_whom_a_peer_cannot_train(federation, kind, until):
+    ours = federation(kind, RING, change={1: {"fingerprint": {"body_lr": 0.1234}}})
+    addresses = await ours.listen()
+    said, third = [], ours.peers[3]
+    for rank in (0, 2):
+
+        def listening(link, frames, send=ours.transports[rank].send):
+            said.append(msgpack.unpackb(frames[0]))
+            return send(link, frames)
+
+        ours.transports[rank].send = listening
+    running = asyncio.create_task(ours.serve(addresses, [0, 2, 3]))
+    await until(lambda: third._session.members.missing() == [])
+    refused = (await ours.serve(addresses, [1]))[1]
+    await until(lambda: {"rank 0 failed", "rank 2 failed"} <= {*ours.logs[3]})
+    assert third._session.members.missing() == [0, 2]
+    third.stop()
+    found = await running
+    assert "body_lr: 0.1234 here, 0.05 at rank" in str(refused)
+    for rank in (0, 2):
+        assert "body_lr: 0.05 here, 0.1234 at rank 1" in str(found[rank])
+        told = f"rank {rank} says that it cannot train with rank 1: body_lr differs"
+        assert ours.logs[3].count(told) == 1
+        assert ours.logs[3].index(told) < ours.logs[3].index(f"rank {rank} failed")
+    apart = [message for message in said if message.get("apart_from") is not None]
+    assert {(message["apart_from"], message["apart_because"]) for message in apart} == {(1, "body_lr differs")}
+
+
+async def test_who_still_waits_says_why_and_trains_when_the_other_is_back(federation, kind, until, expected):
+    topology = build("ring", 5)
+    ours = federation(kind, topology, rounds=3, change={0: {"farewell": 0.01}, 1: {"fingerprint": {"body_lr": 0.1}}})
+    addresses = await ours.listen()
+    running = asyncio.create_task(ours.serve(addresses, [2, 3]))
+    third = ours.peers[3]
+    await until(lambda: third._session.members.missing() == [4])
+    refused = asyncio.create_task(ours.serve(addresses, [0, 1]))
+    await until(lambda: "waiting for ranks 2 (it cannot train with rank 1: body_lr differs), 4" in ours.logs[3])
+    found = await refused
+    assert all(isinstance(found[rank], Refused) for rank in (0, 1))
+    await until(lambda: "rank 2 failed" in ours.logs[3])
+    for rank in (0, 1, 2):  # with settings put right
+        ours.add(rank, listen=addresses[rank] if kind == "tcp" else None)
+        await ours.peers[rank].listen()
+    again = await ours.serve(addresses, [0, 1, 2, 4])
+    outcomes(again)
+    np.testing.assert_allclose(ours.bodies(), expected(topology, 3), rtol=1e-12)
+    assert isinstance((await running)[2], Refused)
+    assert third._session.members.lost == {}
+
+
+async def test_who_is_refused_by_one_neighbor_stays_until_the_others_have_met_it(federation, kind, until):
+    """Rank 0 comes when rank 2 has already turned rank 1 away."""
+    gone_soon = {"farewell": 0.01}  # those whom nobody else will come to meet
+    ours = federation(kind, build("ring", 5), change={0: gone_soon, 1: {"fingerprint": {"body_lr": 0.1}}, 2: gone_soon})
+    addresses = await ours.listen()
+    running = asyncio.create_task(ours.serve(addresses, [1, 2]))
+    await until(lambda: ours.peers[1]._session._admission.apart)
+    late = (await ours.serve(addresses, [0]))[0]
+    assert "body_lr: 0.05 here, 0.1 at rank 1" in str(late)
+    found = await running
+    assert isinstance(found[1], Refused)
+    assert isinstance(found[2], Refused)
+
+
+async def test_a_kind_of_message_of_a_later_version_does_no_harm(federation, kind, expected):
+    topology = build("ring", 3)
+    ours = federation(kind, topology, rounds=3)
+    send = ours.transports[0].send
+    later = msgpack.packb({"kind": "dance", "rank": 0, "federation": b"f" * 16})
+    ours.transports[0].send = lambda link, frames: send(link, [later]) and send(link, frames)
+    outcomes(await ours.run())
+    np.testing.assert_allclose(ours.bodies(), expected(topology, 3), rtol=1e-12)
+    for rank in (1, 2):
+        assert ours.peers[rank]._session.rejections.counts.keys() == {"malformed"}
+
+
+async def test_a_strangers_setting_does_not_reach_the_terminal_as_it_is(federation, kind):
+    ours = federation(kind, build("ring", 2), change={1: {"fingerprint": {"\x1b[2J": 1}}})
+    found = await ours.run()
+    assert str(found[0]).startswith("?[2J: 'not set' here, 1 at rank 1")
+
+
 async def test_another_initial_body_is_refused_with_advice(federation, kind, vector_learner):
     ours = federation(kind, build("ring", 2), change={1: {"learner": vector_learner(1, digest="other")}})
     found = await ours.run()

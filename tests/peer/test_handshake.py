@@ -1,6 +1,6 @@
 import pytest
 
-from dpeer.peer.handshake import mismatch
+from dpeer.peer.handshake import in_short, mismatch
 from dpeer.peer.schedule import Schedule
 from dpeer.peer.wire import Hello
 from dpeer.topology import build
@@ -56,3 +56,22 @@ def test_a_difference_is_named_with_both_values(changes, words):
     assert "\n" not in problem
     for word in words:
         assert word in problem
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"protocol": 1, "fingerprint": {}}, "protocol version differs"),
+        ({"fingerprint": {"size": 8, "body_lr": 0.1234}}, "body_lr differs"),
+        ({"fingerprint": {"size": 8}}, "body_lr differs"),
+        (
+            {"fingerprint": {"size": 8, "body_lr": 0.05, "secret \x1b[2J": 1}},
+            "a setting differs that is not known here",
+        ),
+        ({"manifest": {"secret": 1}}, "the parameters of the body differ"),
+        ({"digest": "secret"}, "the initial body differs"),
+        ({"next_round": 9}, "they are too many rounds apart"),
+    ],
+)
+def test_others_are_told_what_differs_and_nothing_that_came_from_the_other_side(changes, said):
+    assert in_short(hello(), hello(1, **changes)) == said

@@ -42,6 +42,12 @@ def test_silence_makes_suspect_then_dead_and_a_word_makes_alive(members):
     assert members.reachable(2)
 
 
+def test_what_it_said_of_another_holds_until_it_shakes_hands_again(members):
+    members[4].trouble = "it cannot train with rank 2: rho differs"
+    members.greet(4, "link-4", 0, 1.0)
+    assert members[4].trouble == ""
+
+
 def test_the_unseen_are_not_declared_dead(members):
     assert all(rank == 2 for _, rank in run_clock(members, 0, 100))
 

@@ -96,6 +96,13 @@ async def test_an_address_in_use_is_named(ends, request):
     assert address in str(caught.value)
 
 
+async def test_an_address_of_another_host_is_named():
+    transport = ZeroMQTransport(MEGABYTES)
+    with pytest.raises(AddressError, match=r"'tcp://192\.0\.2\.1:7700' is not one of this host's: .* `bind`"):
+        await transport.listen("tcp://192.0.2.1:7700")  # kept for documentation, so nobody's
+    await transport.close(0)
+
+
 async def test_dialling_before_anybody_listens():
     network = Network()
     early, late = network.transport(), network.transport()

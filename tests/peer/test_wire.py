@@ -20,6 +20,9 @@ MESSAGES = [
     wire.Heartbeat(rank=1, federation=FEDERATION, round=12),
     wire.Goodbye(rank=1, federation=FEDERATION, reason="stopped"),
     wire.Refusal(rank=1, reason="taken"),
+    wire.Hello(
+        rank=3, next_round=7, fingerprint={}, manifest={}, digest="d", apart_from=2, apart_because="body_lr differs"
+    ),
     wire.body(FEDERATION, 2, 5, [b"abcd", b""]),
     wire.body(FEDERATION, 2, 5, []),
 ]
@@ -104,6 +107,25 @@ def test_a_damaged_header_raises_nothing_but_protocol_errors(noise, where):
 def test_a_later_version_of_hello_can_be_read_so_that_the_difference_can_be_named():
     fields = msgpack.unpackb(wire.encode(MESSAGES[0])[0]) | {"protocol": 2, "compression": "zstd"}
     assert wire.decode([msgpack.packb(fields)], LIMITS).protocol == 2
+
+
+@pytest.mark.parametrize(("message", "field"), [(MESSAGES[0], "apart_because"), (MESSAGES[3], "reason")])
+def test_words_of_another_peer_are_short_and_leave_a_terminal_alone(message, field):
+    def frames(text):
+        return [msgpack.packb(msgpack.unpackb(wire.encode(message)[0]) | {field: text})]
+
+    def said(text):
+        return getattr(wire.decode(frames(text), LIMITS), field)
+
+    assert said("\x1b[2Jtaken\nrank 3 says: \u202eé") == "?[2Jtaken?rank 3 says: ?é"
+    assert said("x" * 300) == "x" * 300
+    assert reason(frames("x" * 301)) == "malformed"
+
+
+def test_a_hello_of_an_earlier_version_says_nothing_of_others():
+    fields = msgpack.unpackb(wire.encode(MESSAGES[0])[0])
+    del fields["apart_from"], fields["apart_because"]
+    assert wire.decode([msgpack.packb(fields)], LIMITS) == MESSAGES[0]
 
 
 def test_federations_differ_when_any_setting_does():

@@ -33,6 +33,7 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
         summary: bool = True,
         status: str = "done",
         classes: list[int] | None = None,
+        names: tuple[tuple[str, ...], ...] | None = None,
         distance: float | None = 1.5,
         **settings: Any,
     ) -> Path:
@@ -51,6 +52,7 @@ def make_run(tmp_path: Path) -> Callable[..., Path]:
                 "rank": rank, "status": status, "settings": used, "accuracy": value,
                 "accuracy_trained": None if value is None else value / 2, "test_loss": 3.0 - rounds + rank,
                 "bytes_sent": 1_000_000 * (rank + 1) * rounds, "class_counts": classes, "wall_seconds": 5.0,
+                **({"class_names": names[rank]} if names else {}),
             }  # fmt: skip
             _write(folder / f"rank-{rank}" / "summary.json", own)
             (folder / f"rank-{rank}" / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))

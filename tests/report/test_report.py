@@ -4,6 +4,7 @@ import base64
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,7 +14,12 @@ from typing import Any
 
 import matplotlib as mpl
 import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from PIL import Image
+
+from dpeer.report import classes
+from dpeer.report.style import log_ticks
 
 Command = Callable[..., Any]
 MIX = "accuracy after mixing (mean)"
@@ -450,3 +456,128 @@ def test_of_a_run_that_goes_on_the_last_evaluated_round_counts(
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     assert dpeer("report", "a").code == 0
     assert ["1", "0.4000"] in read_page().tables[1]
+
+
+def alone(folder: Path, rank: int = 1) -> Path:
+    """What the host of one peer has: its own files."""
+    for path in folder.iterdir():
+        if path.name != f"rank-{rank}":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return folder
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_of_one_peer_alone_the_page_says_so_first_and_draws_no_picture_of_many(
+    dpeer: Command, make_run: Any, read_page: Any
+) -> None:
+    alone(make_run("a"))
+    assert dpeer("report", "a").code == 0
+    page = read_page()
+    said = "Only rank 1, one of 3 peers, left files here: all figures are its own, not the whole federation's."
+    assert said in page.text.partition("Results at the end")[0]
+    (line,) = page.results()
+    assert (line["peers"], line[MIX], line[WORST]) == ("1 of 3", "0.7500", "0.7500 (rank 1)")
+    assert list(page.pictures) == ["accuracy-by-round", "graph"]
+    assert "A peer sends 2.0 MB in each round, 4.0 MB in 2 rounds." in page.text
+    assert "percentile" not in page.text
+    assert "no consensus distance: it takes the files of all peers." in page.text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_a_peer_beside_a_federation_is_not_compared_with_its_mean(
+    dpeer: Command, make_run: Any, read_page: Any
+) -> None:
+    alone(make_run("mine", partition="iid"))
+    make_run("theirs", algorithm="local", partition="iid")
+    assert dpeer("report", "theirs", "mine").code == 0
+    page = read_page()
+    top = page.text.partition("Results at the end")[0]
+    assert "No. 2, dfedmdc: only rank 1, one of 3 peers, left files here" in top
+    assert "No. 1" not in top
+    assert "A mean over some peers cannot be compared with one over others: compare these runs rank by rank." in top
+    assert [line["peers"] for line in page.results()] == ["3", "1 of 3"]
+    assert "dfedmdc (1 of 3 peers): 0.375 in round 1" in page.pictures["accuracy-by-round"][1]
+    assert "accuracy-by-rank" in page.pictures
+    make_run("others", algorithm="ditto", partition="iid")
+    assert dpeer("report", "theirs", "others").code == 0
+    assert "cannot be compared" not in read_page().text
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_bodies_that_differ_by_rounding_agree(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    for name, topology, distance in (("a", "full", 2.5e-16), ("b", "ring", 1.5)):
+        folder = make_run(name, topology=topology, distance=distance)
+        lines = [{"round": number, "consensus_distance": distance} for number in range(2)]
+        (folder / "disagreement.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert dpeer("report", "a").code == 0
+    page = read_page()
+    assert "The peers' bodies are equal at the end: their consensus distance is 0." in page.text
+    assert page.results()[0]["consensus distance"] == "0"
+    assert not {"disagreement", "disagreement-by-round"} & page.pictures.keys()
+    assert dpeer("report", "a", "b").code == 0
+    page = read_page()
+    assert "Where bodies differ only by rounding the line is at 0." in page.text
+    assert [line["consensus distance"] for line in page.results()] == ["0", "1.5"]
+    assert {"disagreement", "disagreement-by-round"} <= page.pictures.keys()
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.03, 1.5), (1e-3, 1.5), (1e-5, 2.0), (2.5e-16, 1.5), (1e-8, 300.0)])
+def test_a_logarithmic_axis_has_ticks_over_any_number_of_decades(low: float, high: float) -> None:
+    axes = Figure().subplots()
+    axes.plot([1, 2], [low, high])
+    axes.set_yscale("log")
+    log_ticks(axes.yaxis)
+    least, most = axes.get_ylim()
+    seen = [tick for tick in axes.yaxis.get_majorticklocs() if least <= tick <= most]
+    assert 3 <= len(seen) <= 12
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_classes_have_their_names_whatever_their_order_on_a_peer(
+    dpeer: Command, make_run: Any, read_page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+    monkeypatch.setattr(classes, "_draw", lambda axes, mix, count: drawn.append(mix))
+    make_run("a", classes=[5, 2], names=(("ill", "well"), ("well", "ill"), ("well", "dead")))
+    assert dpeer("report", "a").code == 0
+    (mix,) = drawn
+    assert mix.names == ("ill", "well", "dead")
+    assert mix.counts.tolist() == [[5, 2, 0], [2, 5, 0], [0, 5, 2]]
+    page = read_page()
+    assert page.pictures["class-mix"][1].endswith("of the classes ill, well, dead.")
+    assert "numbered" not in page.text
+    drawn.clear()
+    make_run("b", classes=[5, 2], names=(("ill", "well"), ("well",), ("well", "ill")))  # damaged: numbers will do
+    assert dpeer("report", "b").code == 0
+    assert (drawn[0].names, drawn[0].counts.tolist()) == ((), [[5, 2]] * 3)
+
+
+def test_names_of_classes_are_drawn(dpeer: Command, make_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: set[str] = set()
+    text, legend = Axes.text, Figure.legend
+
+    def texts(self: Axes, x: float, y: float, words: str, **options: Any) -> Any:
+        said.add(words)
+        return text(self, x, y, words, **options)
+
+    def legends(self: Figure, **options: Any) -> Any:
+        said.update(handle.get_label() for handle in options["handles"])
+        return legend(self, **options)
+
+    monkeypatch.setattr(Axes, "text", texts)
+    monkeypatch.setattr(Figure, "legend", legends)
+    make_run("a", classes=[5, 4], names=(("_home $x$", "readmitted after more than thirty days"),) * 3)
+    assert dpeer("report", "a").code == 0
+    assert {" _home $x$", "readmitted after more t…"} <= said
+    assert not any(label.startswith("class ") for label in said)
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_long_options_stay_on_the_page(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    make_run("a", task_options={"path": "/data/" + 40 * "long-" + "visits.csv"})
+    dpeer("report", "a")
+    source = read_page().source
+    (rule,) = re.findall(r"\n\.settings span \{(.*)\}", source)
+    assert "max-width: 100%" in rule
+    assert "nowrap" not in rule
+    assert re.search(r"\n\.settings \{[^}]*overflow-wrap: anywhere", source)

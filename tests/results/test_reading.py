@@ -34,7 +34,17 @@ def write_summary(out: Path, **content: Any) -> None:
 
 def test_a_run_is_what_its_files_say(tmp_path: Path) -> None:
     for rank in range(2):
-        write_peer(tmp_path, rank, 3, {"accuracy": 0.5 + rank / 4, "training_samples": 7, "class_counts": [3, 4]})
+        write_peer(
+            tmp_path,
+            rank,
+            3,
+            {
+                "accuracy": 0.5 + rank / 4,
+                "training_samples": 7,
+                "class_counts": [3, 4],
+                "class_names": ["ill", "well"] if rank else ["ill", 3],
+            },
+        )
     write_summary(
         tmp_path, rounds=3, seed=5, completed_rounds=[3, 3], bytes_sent=4 * 10**9, settings={"partition": None},
         partition="iid", consensus_distance=1.25,
@@ -51,6 +61,7 @@ def test_a_run_is_what_its_files_say(tmp_path: Path) -> None:
     one = run.peers[1].summary
     assert one is not None
     assert (one.training_samples, one.class_counts, one.accuracy_trained, one.lost) == (7, (3, 4), None, {})
+    assert [run.peers[rank].summary.class_names for rank in range(2)] == [None, ("ill", "well")]
     assert [line.samples for line in run.peers[0].entries.values()] == [60] * 3
 
 

@@ -20,7 +20,7 @@ import torch
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-COMMAND = re.compile(r"(dpeer|make|pip|(\S*/)?python3?) [\w-]")
+COMMAND = re.compile(r"(dpeer|make|pip|pipx|uv|(\S*/)?python3?) [\w-]")
 OTHER_LANGUAGES = ("python", "toml", "json")
 Printed = list[str] | None
 
@@ -140,13 +140,24 @@ def own_task(folder: Path) -> None:
     torch.save({"train_x": x, "train_y": y, "test_x": x, "test_y": y}, folder / "mine.pt")
 
 
+def printed_in_readme(language: str) -> list[str]:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
+
+
+def visits_file(folder: Path) -> None:
+    """The federation file that README prints, for one machine."""
+    (folder / "visits.toml").write_text(printed_in_readme("toml")[0])
+
+
 def hosts(folder: Path) -> None:
-    """The federation file that README prints, on this host."""
-    (content,) = re.findall(r"```toml\n(size = .*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(re.findall("tcp://10.8.0.1[01]:7700", content)) == 2
-    for number in range(2):
-        content = content.replace(f"tcp://10.8.0.1{number}:7700", f"ipc://{folder}/rank-{number}.socket")
-    (folder / "dpeer.toml").write_text(content)
+    """The same with what README adds for several hosts, here on one."""
+    content = "".join(printed_in_readme("toml"))
+    addresses = re.findall(r"tcp://10\.8\.0\.1\d:7700", content)
+    assert len(addresses) == 2
+    for number, address in enumerate(addresses):
+        content = content.replace(address, f"ipc://{folder}/rank-{number}.socket")
+    (folder / "visits.toml").write_text(content)
 
 
 # How the commands that train or measure are run. -------------------------------------------------------------------
@@ -176,6 +187,7 @@ DEMO = (
 HAR = "dpeer compare examples/experiments/privacy-har.toml --task-option data=FILE.npz --out har"
 CIFAR = "dpeer compare examples/experiments/privacy-cifar10.toml --task-option data=DIR --out cifar"
 PROPOSE = "dpeer schema init visits.csv --target outcome"
+START = "dpeer start --federation visits.toml --rank 0"
 FIRST_RUN = "dpeer simulate --size 100 --partition iid"
 DRAWN_ROWS = ",".join(
     row + noise
@@ -193,8 +205,7 @@ FAST = {
     "dpeer card --run dpeer-run/rank-0": Small(after=(VISITS_WEIGHTED,)),
     "dpeer export --run dpeer-run/rank-0 --format torchscript --output model.pt": Small(after=(VISITS_WEIGHTED,)),
     FIRST_RUN: Small(f"{TRAINS} --size 4"),
-    "dpeer simulate --size 4 --task csv --task-option path=visits.csv --task-option target=outcome --partition iid "
-    "--standardize": Small(TRAINS, (visits,)),
+    "dpeer simulate --federation visits.toml --partition iid --out trial": Small(TRAINS, (visits_file,)),
     "dpeer tune --task csv --task-option path=visits.csv --task-option target=outcome --standardize": Small(
         "--rounds 1 --body-epochs 1", (visits,)
     ),
@@ -213,7 +224,7 @@ SLOW = {
     "dpeer report dpeer-run": Small(after=(FIRST_RUN,)),
     "dpeer report DIR": Small(after=(FIRST_RUN, "dpeer report dpeer-run"), put=("DIR", "dpeer-run")),
     "dpeer start --rank 0": Small(f"{TRAINS} --size 2 --base-port PORT"),
-    "dpeer start --rank 2 --task-option path=visits.csv --task-option target=outcome": Small(TRAINS, (visits, hosts)),
+    START: Small(f"{TRAINS} --base-port PORT", (visits_file,)),
     "dpeer start --rank 3 --task csv --task-option path=/data/visits.csv --task-option target=outcome": Small(
         f"{TRAINS} --size 4 --base-port PORT", (visits,), put=("/data/", "")
     ),
@@ -233,6 +244,7 @@ SLOW = {
     "dpeer compare --algorithms local,dfedavgm,dfedsmdc --topology ring,full --seeds 0-4 --target 0.8": Small(
         f"{COMPARES} --rounds 5"
     ),
+    "dpeer compare --algorithms local,dfedsmdc --seeds 0-4 --json": Small(COMPARES),
     "dpeer compare examples/experiments/digits.toml --out digits": Small(
         f"{COMPARES} --algorithms local,dfedavgm:quantize=8 --partition iid"
     ),
@@ -275,6 +287,8 @@ NOT_RUN = {
     ),
     "dpeer privacy audit --noise-multiplier 4 --rounds 9": "about a minute",
     ".venv/bin/python -m pytest tests/topology": "runs one folder",
+    "pipx install '.[plot]'": "To have `dpeer` in every shell",
+    "uv tool install '.[plot]'": "To have `dpeer` in every shell",
     "dpeer report DIR... [--out FOLDER] [--label TEXT]... [--title TEXT]": "makes one page of one run or many",
 }
 """Each with words that stand beside it wherever it is printed, and that say why it is not run here. (An audit of few
@@ -311,11 +325,32 @@ def test_a_document_says_why_a_command_of_its_is_not_simply_run(command: str) ->
 
 def test_what_the_documents_install_are_extras_of_this_project() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    installed = [command for command in PLACES if command.startswith("pip install ")]
-    assert installed
+    installed = [command for command in PLACES if re.match("(pip|pipx|uv tool) install ", command)]
+    assert {command.split()[0] for command in installed} == {"pip", "pipx", "uv"}
     for command in installed:
-        (extra,) = re.findall(r"^pip install 'dpeer\[(\w+)\]'$", command)
+        (extra,) = re.findall(r" install '(?:dpeer|\.)\[(\w+)\]'$", command)
         assert extra in extras
+
+
+def test_the_demo_installs_what_a_report_needs_and_says_how_to_find_the_command() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert "$(VENV)/installed: $(VENV)/created pyproject.toml constraints.txt" in makefile
+    assert "\t$(PIP) -e '.[plot]'\n" in makefile
+    assert ". $(BIN)/activate" in makefile.partition("\ndemo:")[2].partition("\n\n")[0]
+    assert ". .venv/bin/activate " in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_what_readme_adds_for_several_hosts_starts_as_it_stands(
+    dpeer_here: Callable[..., Any], dpeer: Callable[..., Any], free_ports: Callable[[int], int], tmp_path: Path
+) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    hosts(tmp_path)
+    said = [dpeer(*f"{START[6:-1]}{rank} {TRAINS}".split()) for rank in range(3)]
+    listening = [f"listening at ipc://{tmp_path}/rank-{rank}.socket" for rank in range(2)]
+    for peer, where in zip(said, [*listening, "dialling out only"], strict=True):
+        first = peer.succeed(120).splitlines()[0]
+        assert first.endswith(f"{where} (settings from visits.toml)")
 
 
 def test_targets_of_make_are_there_and_the_demo_is_what_is_run_here() -> None:

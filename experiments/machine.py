@@ -1,0 +1,75 @@
+"""A comparison for programs: the figures of its tables as plain JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from dpeer.experiments.experiment import Experiment
+from dpeer.experiments.figures import Rows, figures, majority
+from dpeer.experiments.outcomes import Cost, Measure, Result
+from dpeer.experiments.tables import MEASURES
+from dpeer.results.files import finite
+
+
+def as_json(experiment: Experiment, found: Sequence[tuple[Mapping[str, Any], Rows]]) -> dict[str, Any]:
+    """All figures of a comparison; null is what is not known or not finite.
+
+    Args:
+        experiment: What was compared.
+        found: For each table its settings and its results.
+    """
+    e = experiment
+    tables = [
+        {
+            "condition": dict(condition),
+            "majority": majority(next(iter(rows.values()))),
+            "rows": {row: _row(row, rows, e) for row in rows},
+        }
+        for condition, rows in found
+    ]
+    plain: dict[str, Any] = finite({
+        "seeds": list(e.seeds), "rounds": e.base["rounds"], "last": e.last, "baseline": e.baseline,
+        "reference": e.reference, "target": e.target, "tables": tables,
+    })  # fmt: skip
+    return plain
+
+
+def _row(row: str, rows: Rows, e: Experiment) -> dict[str, Any]:
+    results = rows[row]
+    return {
+        **{measure: _measured(row, rows, measure, e) for measure in MEASURES},
+        "diverged_seeds": sum(result.diverged for result in results),
+        "bytes_sent_a_peer": fmean(result.sent for result in results),
+        "samples": _mean([result.samples() for result in results]),
+    }
+
+
+def _measured(row: str, rows: Rows, measure: Measure, e: Experiment) -> dict[str, Any]:
+    found = figures(row, rows, measure, e.baseline, e.reference, e.last)
+    difference = found.difference
+    said: dict[str, Any] = {
+        "mean": found.mean,
+        "worst_peer": found.worst,
+        "below_baseline": found.below,
+        "difference": None if difference is None else difference.mean,
+        "difference_half": None if difference is None else difference.half,
+    }
+    return said if e.target is None else said | {"to_target": _to_target(rows[row], measure, e.target)}
+
+
+def _to_target(results: Sequence[Result], measure: Measure, target: float) -> dict[str, Any]:
+    costs: list[Cost] = [cost for result in results if (cost := result.reached(measure, target)) is not None]
+    return {
+        "seeds": len(costs),
+        "rounds": _mean([cost.rounds for cost in costs]),
+        "samples": _mean([cost.samples for cost in costs]),
+        "busiest_peer_bytes": _mean([cost.busiest_bytes for cost in costs]),
+    }
+
+
+def _mean(counts: Sequence[int | None]) -> float | None:
+    """The mean; None of nothing, and if a run of an older version did not count."""
+    known = [count for count in counts if count is not None]
+    return fmean(known) if known and len(known) == len(counts) else None
