@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.utils.data import TensorDataset
 
+from dpeer.federation.alone import AloneBeside, alone_beside, copy_apart
 from dpeer.federation.defaults import with_defaults
 from dpeer.federation.fingerprint import divided, fingerprint, named
 from dpeer.federation.graph import build_graph, take_part
@@ -49,6 +50,8 @@ class PeerParts:
     """The entries of summary.json about the run that are not results."""
     notes: list[str]
     """Lines that the user is told when the peer starts."""
+    alone: AloneBeside | None
+    """What is trained beside, to compare with; None where nothing is."""
     indices: dict[str, Any] | None
     """The content of partition.json: which samples of common pools the rank holds."""
 
@@ -91,6 +94,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
             settings, guarantee, folder, resume=resume, data=content, new_data=new_data,
             receivers=lambda number: meeting.at(number, rank).out_neighbors,
         )  # fmt: skip
+    copied = copy_apart(task, settings, algorithm.shares)
     learner = TorchLearner(
         task, settings.algorithm, hyperparameters, rank=rank, seed=_first(settings.seed_batches, settings.seed),
         keep=settings.keep, evaluate_on=settings.evaluate_on,
@@ -114,6 +118,10 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         "evaluated_class_counts": class_counts(task, settings.evaluate_on),
         "settings": settings.model_dump(mode="json", exclude={"rank"}),
     }
+    beside = alone_beside(
+        copied, learner, hyperparameters, lambda number: meeting.at(number, rank).active, settings, rank,
+        seed=_first(settings.seed_batches, settings.seed), folder=rank_folder(settings.out, rank),
+    )  # fmt: skip
     private = privacy_notes(protection, settings, graph, learner.shared_values) if protection else []
     return PeerParts(
         learner=learner,
@@ -122,6 +130,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         | divided(task, way, settings, private=guarantee is not None)
         | named(task.names, algorithm.shares),
         facts=facts,
+        alone=beside,
         notes=[*notes(task, learner, settings, said), *private],
         indices=_indices(task, facts, content),
     )

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from dpeer.exceptions import PeerFailed
+from dpeer.exceptions import Diverged, PeerFailed
 from dpeer.federation import folders, summary
 from dpeer.federation.child import STOP_SIGNALS
 from dpeer.federation.graph import build_graph, take_part
@@ -33,11 +33,24 @@ class Result:
         summary: What DIR/summary.json holds; empty if the run was stopped before rounds began.
         exit_code: The exit code of the first peer that failed on the way; else 0.
         failure: That peer's rank and its last error; None if none failed.
+
+    A run that has diverged did not fail; see `check_converged`.
     """
 
     summary: dict[str, Any]
     exit_code: int = 0
     failure: str | None = None
+
+
+def check_converged(result: Result, settings: Settings) -> None:
+    """Refuse the result of a run that is done and has diverged; its files are written.
+
+    Raises:
+        Diverged: At the end the loss or the parameters of a peer are not finite; names the ranks.
+    """
+    ranks = result.summary.get("diverged") or []
+    if ranks and result.summary.get("status") == "done":
+        raise Diverged(ranks, str(settings.out))
 
 
 class Runner(Protocol):

@@ -18,13 +18,15 @@ from dpeer.federation.assemble import assemble
 from dpeer.federation.folders import held, save_partition
 from dpeer.federation.heap import freeze_heap, keep_heap
 from dpeer.federation.settings import Settings
+from dpeer.federation.worth import conclude_worth
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
 from dpeer.peer.logs import close_logger, peer_logger
 from dpeer.results.files import rank_folder
 from dpeer.training import forget
 
 Report = Callable[[dict[str, Any]], None]
-"""Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}}."""
+"""Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}},
+{"kind": "worth", "worth": {...}} (`dpeer.results.worth.Worth`)."""
 
 Meet = Callable[[str | None], Awaitable[Mapping[int, str]]]
 """Called with the address at which this peer listens; returns the addresses of all peers, by rank."""
@@ -120,8 +122,11 @@ async def serve(
             facts=parts.facts,
             on_record=lambda entry: report({"kind": "record", "entry": entry}),
             on_connected=lambda: report({"kind": "connected"}),
+            idle=parts.alone,
         )  # fmt: skip
         stopper.watch(peer)
+        if parts.alone is not None:
+            await worker.run(parts.alone.take_up, resume=resume)
         bound = await peer.listen()
         if bound is not None:
             log.info("listening at %s", bound)
@@ -129,7 +134,14 @@ async def serve(
         if addresses is None:
             await transport.close(0)
             return None
-        return await peer.serve(addresses)
+        outcome = await peer.serve(addresses)
+        if outcome.status == "done":
+            worth = await worker.run(
+                conclude_worth, out, parts.learner, parts.alone, parts.facts, stopper.requested.is_set,
+                lambda line: log.info("%s", line), diverged=outcome.diverged,
+            )  # fmt: skip
+            report({"kind": "worth", "worth": dict(worth)})
+        return outcome
     except Exception as error:
         if handler is not None:
             log.removeHandler(handler)  # whoever called prints it

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from dpeer.exceptions import AddressError, Interrupted
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.idle import Idle, IdleWork
 from dpeer.peer.learner import Learner
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.rounds import run_rounds
@@ -33,6 +34,8 @@ class Outcome:
     """The last line of metrics.jsonl."""
     lost: Mapping[int, str]
     """Neighbors that a round has gone on without, and why."""
+    diverged: bool = False
+    """Whether the loss or a parameter is not finite at the end."""
 
 
 def dialled(rank: int, neighbors: tuple[int, ...], addresses: Mapping[int, str]) -> dict[int, str]:
@@ -68,6 +71,7 @@ class Peer:
         facts: What summary.json says about the run besides its results.
         on_record: Called on the event loop with every line of metrics.jsonl.
         on_connected: Called on the event loop when all neighbors are there and rounds begin.
+        idle: What the peer does while it waits for its neighbors.
     """
 
     def __init__(
@@ -82,12 +86,14 @@ class Peer:
         facts: Mapping[str, Any] | None = None,
         on_record: Callable[[dict[str, Any]], None] = lambda record: None,
         on_connected: Callable[[], None] = lambda: None,
+        idle: IdleWork | None = None,
     ) -> None:
         self.config = config
         self.neighbors = topology.connections(config.rank, config.rounds)
         self._learner = learner
         self._transport = transport
         self._worker = worker
+        self._idle = Idle(worker, idle)
         self._log = log
         self._on_record = on_record
         self._on_connected = on_connected
@@ -141,10 +147,11 @@ class Peer:
         self._learner.interrupt()
 
     async def _run(self) -> None:
-        await self._session.gather()
+        await self._idle.during(self._session.gather())
         self._on_connected()
         if self.neighbors:
-            self._log.info("connected to %d neighbors; starting at round %d", len(self.neighbors), self._start)
+            named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
+            self._log.info("connected to %d %s; starting at round %d", len(self.neighbors), named, self._start)
         await run_rounds(
             self._start,
             self.config.rounds,
@@ -152,9 +159,10 @@ class Peer:
             self._session,
             self._worker,
             self._complete,
+            self._idle,
             evaluate_every=self.config.evaluate_every,
         )
-        await self._session.gossip.linger(self.config.rounds)
+        await self._idle.during(self._session.gossip.linger(self.config.rounds))
 
     async def _until_stopped(self, run: Coroutine[Any, Any, None]) -> Literal["done", "stopped"]:
         running = asyncio.create_task(run)
@@ -195,7 +203,7 @@ class Peer:
             self._report(last)  # stopped while it was being saved
         dropped = self._session.rejections.counts + self._session.gossip.inbox.dropped
         await self._worker.write(self._files.conclude, status, dropped)
-        return Outcome(status, self._files.completed, last, dict(lost))
+        return Outcome(status, self._files.completed, last, dict(lost), self._files.diverged)
 
 
 def _line(entry: Mapping[str, Any], rounds: int) -> str:

@@ -18,6 +18,7 @@ from dpeer.peer.learner import Learner
 from dpeer.peer.outbox import Outbox
 from dpeer.results.files import METRICS, MODEL, SUMMARY, count_lines, write_json
 from dpeer.results.metrics import MetricsFile
+from dpeer.results.records import has_diverged
 
 
 class RankFolder:
@@ -31,6 +32,7 @@ class RankFolder:
         facts: What summary.json says about the run besides its results.
 
     Attributes:
+        diverged: Whether the loss of the last completed round, or a parameter after it, is not finite; set at the end.
         last: The last line of metrics.jsonl.
     """
 
@@ -42,6 +44,7 @@ class RankFolder:
         self._outbox = outbox
         self._lost = lost
         self._facts = dict(facts)
+        self.diverged = False
         self._metrics = MetricsFile(None, 0)
         self._earlier_seconds = 0.0
         self._began = time.monotonic()
@@ -126,6 +129,7 @@ class RankFolder:
         if self.completed:
             if status == "stopped":
                 self._load()  # the learner was stopped in the middle of a round, which is discarded
+            self.diverged = has_diverged(self.last or {}) or not self._learner.finite
             self._learner.write_model(out / MODEL)
         results = self._results(status) | {
             "epsilon": spent["epsilon"] if spent else None,
@@ -144,6 +148,7 @@ class RankFolder:
             "status": status,
             "completed_rounds": self.completed,
             "kept_round": kept.get("round"),
+            "diverged": self.diverged,
             **{name: kept.get(name) for name in names},
             "bytes_sent": self._metrics.bytes_sent,
             "bytes_received": self._metrics.bytes_received,

@@ -10,15 +10,18 @@ from dpeer.results.keys import Keys, said
 from dpeer.results.values import (
     by_class,
     figures,
+    flag,
     number,
     numbers_by_rank,
     table,
     table_or_empty,
     text,
+    texts,
     total,
     whole,
     wholes_by_rank,
 )
+from dpeer.results.worth import Worth, worth_by_rank, worth_of
 
 
 def _status(value: Any) -> str:
@@ -66,6 +69,12 @@ class PeerSummary(Summary):
     training_samples: int | None = said(whole)
     class_counts: tuple[int, ...] | None = said(by_class)
     """Training samples by class; None where the task has no classes."""
+    diverged: bool | None = said(flag)
+    """Whether loss or parameters were not finite at the end; None in files of an older version."""
+    worth: Worth | None = said(worth_of)  # noqa: RUF009 - see `said`
+    """What this peer has from joining; None where nothing was measured."""
+    warnings: tuple[str, ...] = said(texts)
+    """What the log has warned of, by kind."""
     evaluated_class_counts: tuple[int, ...] | None = said(by_class)
     """The same of what was evaluated."""
 
@@ -79,3 +88,5 @@ class RunSummary(Summary):
     accuracy: tuple[float | None, ...] = said(numbers_by_rank)
     test_loss: tuple[float | None, ...] = said(numbers_by_rank)
     consensus_distance: float | None = said(number)
+    worth: tuple[Worth | None, ...] = said(worth_by_rank)
+    """What each peer has from joining."""

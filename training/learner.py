@@ -23,6 +23,7 @@ from dpeer.training.evaluation import Evaluation
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.payload import Payload
 from dpeer.training.randomness import GlobalGenerators, Purpose
+from dpeer.training.rows import Rows
 from dpeer.training.selection import ModelSelection
 from dpeer.training.snapshots import Snapshots, Stateful
 from dpeer.training.split import frozen_alike, split
@@ -279,13 +280,32 @@ class TorchLearner(Description):
         Raises:
             OSError: The file cannot be written.
         """
+        with self._kept():
+            store.write_model(self._model, path)
+
+    def rows(self) -> tuple[Evaluation, Rows | None]:
+        """Measure the model that `write_model` writes, and how it does on each row of what `evaluate` uses.
+
+        Raises:
+            TaskError: The task's model, loss, metrics or data raised.
+        """
+        with self._kept(), self._calling(Purpose.EVALUATE, self._trainer.number):
+            return self._selection.rows()
+
+    def constant_loss(self) -> float | None:
+        """The loss of always answering the mean of the own training targets; None where they are no such numbers."""
+        return self._selection.constant_loss(self._trainer.data)
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Within it the model has the values that predict: the last ones, or with ``keep="best"`` the best so far."""
         best = self._selection.best
         current = None if best is None else self._snapshots.take()
         if best is not None:
             self._snapshots.put(best)
         try:
             with self._predicting():
-                store.write_model(self._model, path)
+                yield
         finally:
             if current is not None:
                 self._snapshots.put(current)

@@ -9,8 +9,9 @@ from torch.nn.functional import cross_entropy
 
 from dpeer.training.batches import Batches
 from dpeer.training.device import Compute
-from dpeer.training.evaluation import Evaluation, evaluate, mean_loss
+from dpeer.training.evaluation import Evaluation, evaluate, mean_loss, measure
 from dpeer.training.metrics import classification_metrics
+from dpeer.training.rows import Rows, constant_loss, find_rows
 from dpeer.training.store import State
 from dpeer.training.task import Task
 
@@ -54,6 +55,22 @@ class ModelSelection:
             TaskError: The task's model, loss, metrics or data raised.
         """
         return evaluate(self._model, self._test, self._loss, self._metrics)
+
+    def rows(self) -> tuple[Evaluation, Rows | None]:
+        """Evaluate the model on the test data as a whole and row by row.
+
+        Raises:
+            TaskError: The task's model, loss, metrics or data raised.
+        """
+        found, outputs, targets = measure(self._model, self._test, self._loss, self._metrics)
+        return found, find_rows(found, outputs, targets, self._loss)
+
+    def constant_loss(self, train: Batches) -> float | None:
+        """See `dpeer.training.rows.constant_loss`."""
+        targets = train.targets()
+        if targets is None or not targets.is_floating_point():
+            return None
+        return constant_loss(targets, self._test.in_order(len(self._test)), self._loss)
 
     def is_best(self, number: int) -> bool:
         """Whether the model that round `number` ended with is the best so far; if so, the caller gives its state.
