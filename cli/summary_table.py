@@ -147,6 +147,9 @@ def _facts(summary: Mapping[str, Any], out: Path) -> list[str]:
         facts.append(f"consensus distance {distance:.4f}")
     if summary.get("privacy") is not None:
         facts.append(privacy_line(summary["privacy"]))
+    for kind, ranks in (summary.get("warnings") or {}).items():
+        which = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:_MANY]))}"
+        facts.append(f"warned while it ran ({kind}): {which}, see log.jsonl")
     for rank, lost in summary["lost"].items():
         facts.append(f"rank {rank} lost " + ", ".join(f"rank {other} ({why})" for other, why in lost.items()))
     facts.append(f"summary {out / 'summary.json'}; per peer {out}/rank-R/: metrics.jsonl, model.safetensors, log.jsonl")

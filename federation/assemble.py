@@ -20,10 +20,12 @@ from dpeer.federation.options import options_of, with_options
 from dpeer.federation.privacy_notes import privacy_notes
 from dpeer.federation.protection import promise, protect
 from dpeer.federation.settings import Settings
+from dpeer.federation.watching import watch_of
 from dpeer.privacy import Unprotected
 from dpeer.privacy.history import FOLDER
 from dpeer.privacy.soundness import check_said
 from dpeer.results.files import rank_folder
+from dpeer.results.signs import Watch
 from dpeer.topology import ChangingTopology, Graphs, Isolated, Topology, spectral_gap
 from dpeer.training import (
     BUILTIN_TASKS,
@@ -52,6 +54,8 @@ class PeerParts:
     """Lines that the user is told when the peer starts."""
     alone: AloneBeside | None
     """What is trained beside, to compare with; None where nothing is."""
+    watch: Watch
+    """What looks for signs that training goes wrong."""
     indices: dict[str, Any] | None
     """The content of partition.json: which samples of common pools the rank holds."""
 
@@ -114,6 +118,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         "body_parameters": learner.body_parameters,
         "head_parameters": learner.head_parameters,
         "training_samples": learner.num_samples,
+        "evaluated_samples": len(getattr(task, settings.evaluate_on)),
         "class_counts": class_counts(task, "train"),
         "evaluated_class_counts": class_counts(task, settings.evaluate_on),
         "settings": settings.model_dump(mode="json", exclude={"rank"}),
@@ -131,7 +136,8 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         | named(task.names, algorithm.shares),
         facts=facts,
         alone=beside,
-        notes=[*notes(task, learner, settings, said), *private],
+        watch=watch_of(task, algorithm, facts, settings),
+        notes=[*notes(task, learner, facts, settings, said), *private],
         indices=_indices(task, facts, content),
     )
 

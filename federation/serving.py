@@ -26,7 +26,8 @@ from dpeer.training import forget
 
 Report = Callable[[dict[str, Any]], None]
 """Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}},
-{"kind": "worth", "worth": {...}} (`dpeer.results.worth.Worth`)."""
+{"kind": "sign", "sign": {...}} (`dpeer.results.signs.Sign`), {"kind": "worth", "worth": {...}}
+(`dpeer.results.worth.Worth`)."""
 
 Meet = Callable[[str | None], Awaitable[Mapping[int, str]]]
 """Called with the address at which this peer listens; returns the addresses of all peers, by rank."""
@@ -122,6 +123,8 @@ async def serve(
             facts=parts.facts,
             on_record=lambda entry: report({"kind": "record", "entry": entry}),
             on_connected=lambda: report({"kind": "connected"}),
+            on_sign=lambda sign: report({"kind": "sign", "sign": vars(sign)}),
+            watch=parts.watch,
             idle=parts.alone,
         )  # fmt: skip
         stopper.watch(peer)

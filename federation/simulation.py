@@ -146,6 +146,7 @@ class Simulation:
         return Peer(
             config, parts.topology, parts.learner, network.transport(), worker, log,
             facts=parts.facts, on_record=lambda entry: self._record(rank, entry), idle=parts.alone,
+            watch=parts.watch, on_sign=lambda sign: self._view.sign(rank, sign),
         )  # fmt: skip
 
     def _record(self, rank: int, entry: dict[str, Any]) -> None:

@@ -18,7 +18,8 @@ from dpeer.peer.session import Session
 from dpeer.peer.transports import Transport
 from dpeer.peer.worker import Worker
 from dpeer.results.costs import cost
-from dpeer.results.records import RoundRecord, has_diverged
+from dpeer.results.records import RoundRecord
+from dpeer.results.signs import Sign, Watch
 from dpeer.topology import Graphs
 
 _EXPECTED_WHEN_STOPPED = (asyncio.CancelledError, Interrupted)
@@ -71,6 +72,8 @@ class Peer:
         facts: What summary.json says about the run besides its results.
         on_record: Called on the event loop with every line of metrics.jsonl.
         on_connected: Called on the event loop when all neighbors are there and rounds begin.
+        on_sign: Called on the event loop with a sign that training goes wrong; it has been logged.
+        watch: Looks for such signs; None for those that need to know nothing of the data.
         idle: What the peer does while it waits for its neighbors.
     """
 
@@ -86,6 +89,8 @@ class Peer:
         facts: Mapping[str, Any] | None = None,
         on_record: Callable[[dict[str, Any]], None] = lambda record: None,
         on_connected: Callable[[], None] = lambda: None,
+        on_sign: Callable[[Sign], None] = lambda sign: None,
+        watch: Watch | None = None,
         idle: IdleWork | None = None,
     ) -> None:
         self.config = config
@@ -97,6 +102,8 @@ class Peer:
         self._log = log
         self._on_record = on_record
         self._on_connected = on_connected
+        self._on_sign = on_sign
+        self._watch = watch or Watch()
         self._start = 0
         self._reported = -1
         self._session = Session(config, learner, transport, topology, log)
@@ -188,10 +195,9 @@ class Peer:
         await self._worker.write(self._files.complete, entry)
         self._report(entry)
         self._log.info("%s", _line(entry, self.config.rounds))
-        if has_diverged(entry):
-            self._log.warning(
-                "training has diverged: the loss is not finite; lower the learning rates, or look for NaN in the data"
-            )
+        for sign in self._watch.look(entry):
+            self._log.warning("%s", sign.text)
+            self._on_sign(sign)
 
     def _report(self, entry: dict[str, Any]) -> None:
         self._reported = entry["round"]
@@ -202,7 +208,7 @@ class Peer:
         if last is not None and self._reported < last["round"]:
             self._report(last)  # stopped while it was being saved
         dropped = self._session.rejections.counts + self._session.gossip.inbox.dropped
-        await self._worker.write(self._files.conclude, status, dropped)
+        await self._worker.write(self._files.conclude, status, dropped, self._watch.given)
         return Outcome(status, self._files.completed, last, dict(lost), self._files.diverged)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,7 +119,7 @@ class RankFolder:
         )
         checkpoint.write(self._checkpoints, state, self._learner.save)
 
-    def conclude(self, status: str, dropped: Mapping[str, int]) -> None:
+    def conclude(self, status: str, dropped: Mapping[str, int], warnings: Sequence[str] = ()) -> None:
         """Write the model and the summary of the last completed round."""
         out = self._config.out
         if out is None:
@@ -136,7 +136,7 @@ class RankFolder:
             "delta": spent["delta"] if spent else None,
             "privacy": spent,
         }
-        results |= {"lost": _by_name(self._lost), "dropped": dict(dropped)}
+        results |= {"lost": _by_name(self._lost), "dropped": dict(dropped), "warnings": list(warnings)}
         write_json(out / SUMMARY, self._facts | results)
 
     def _results(self, status: str) -> dict[str, Any]:
