@@ -10,6 +10,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from dpeer.cli.interrupts import ended_at_once
 from dpeer.cli.live import LiveTable, open_view
 from dpeer.cli.summary_table import show
 from dpeer.cli.view import PlainLines
@@ -42,9 +43,10 @@ def local_run(
     check_own_data(settings)
     view = _opened(Console(stderr=True))
     if baseline is not None:
-        from dpeer.training import find_algorithm
+        with ended_at_once():
+            from dpeer.training import find_algorithm
 
-        find_algorithm(baseline)  # a wrong name shows now, not after the run
+            find_algorithm(baseline)  # a wrong name shows now, not after the run
         if baseline == settings.algorithm:
             raise ConfigurationError(
                 f"--baseline {baseline} is what the run itself trains with; name another algorithm"
@@ -55,7 +57,8 @@ def local_run(
         )
     if file := config.source(federation):
         click.echo(f"settings from {file}", err=True)
-    result = run_federation(settings, mode, resume=resume, overwrite=overwrite, new_data=new_data, open_view=view)
+    with ended_at_once():
+        result = run_federation(settings, mode, resume=resume, overwrite=overwrite, new_data=new_data, open_view=view)
     if result.failure is not None:
         click.echo(f"dpeer: {result.failure}", err=True)
     if not result.summary:

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from dpeer.cli.bar import Bar
 from dpeer.cli.grouping import GroupedCommand, GroupedOption
+from dpeer.cli.interrupts import ended_at_once
 from dpeer.cli.options import json_option, run_options
 from dpeer.cores import own_cores
 from dpeer.exceptions import ConfigurationError, Diverged
@@ -70,7 +71,7 @@ def start(
     if own.threads is None and addresses.all_on_this_host(settings):
         # Threads of several peers that fight for the same cores can be a hundred times slower.
         own = own.model_copy(update={"threads": max(1, len(own_cores()) // settings.size)})
-    folders.check(own.out, [number], resume=resume, overwrite=overwrite, new_data=new_data)
+    folders.check(own.out, [number], size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data)
 
     click.echo(_first_line(settings, config.source(federation), number, listen), err=True)
     if settings.insecure:
@@ -80,7 +81,8 @@ def start(
         if host := addresses.unresolvable(address):
             click.echo(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again", err=True)
 
-    from dpeer.federation.serving import Stopper, serve  # torch is imported only now: mistakes above show at once
+    with ended_at_once():
+        from dpeer.federation.serving import Stopper, serve  # torch is imported only now: mistakes above show at once
 
     bar = Bar(Console(stderr=True), own.rounds)
     bar.handler.setFormatter(logging.Formatter(f"%(asctime)s rank {number} %(levelname)s: %(message)s", "%H:%M:%S"))
@@ -103,7 +105,9 @@ def start(
                 handler=bar.handler, report=report,
             )  # fmt: skip
 
-    return _ended(asyncio.run(run()), own, number, as_json=as_json)
+    with ended_at_once():
+        outcome = asyncio.run(run())
+    return _ended(outcome, own, number, as_json=as_json)
 
 
 def _ended(outcome: Outcome | None, own: Settings, rank: int, *, as_json: bool) -> int:

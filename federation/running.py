@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from dpeer.exceptions import Diverged, PeerFailed
 from dpeer.federation import folders, summary
 from dpeer.federation.child import STOP_SIGNALS
+from dpeer.federation.full import naming
 from dpeer.federation.graph import build_graph, take_part
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.settings import Settings
@@ -104,7 +105,9 @@ def run_federation(
         DpeerError: as documented in dpeer.exceptions; nothing of an earlier run has been removed.
     """
     graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
-    folders.check(settings.out, range(settings.size), resume=resume, overwrite=overwrite, new_data=new_data)
+    folders.check(
+        settings.out, range(settings.size), size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data
+    )
     if not resume:
         (settings.out / DISAGREEMENT).unlink(missing_ok=True)
     else:
@@ -120,7 +123,8 @@ def run_federation(
         raise error
     if not runner.connected:
         return Result({})
-    found = summary.collect(settings.out, settings.size, time.monotonic() - began)
+    with naming(settings.out):
+        found = summary.collect(settings.out, settings.size, time.monotonic() - began)
     return Result(found) if failed is None else Result(found, failed.exit_code or 1, _failure(failed))
 
 

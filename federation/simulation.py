@@ -17,6 +17,7 @@ from dpeer.exceptions import TaskError
 from dpeer.federation.assemble import assemble
 from dpeer.federation.disagreement import Disagreement
 from dpeer.federation.folders import held, save_partition
+from dpeer.federation.full import naming
 from dpeer.federation.heap import keep_heap
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
@@ -89,8 +90,9 @@ class Simulation:
             known = {rank: address for rank, address in addresses.items() if address is not None}
             self.connected = True
             self._view.notes(self._notes)
-            outcomes = await _all(_blaming(peer.config.rank, self._serve(peer, known)) for peer in self._peers)
-            await self._disagreement.written()
+            with naming(self._settings.out):
+                outcomes = await _all(_blaming(peer.config.rank, self._serve(peer, known)) for peer in self._peers)
+                await self._disagreement.written()
             return outcomes
         finally:
             executor.shutdown(wait=True, cancel_futures=True)

@@ -54,6 +54,9 @@ PAGE = (
 <body>
 <h1>{{ title }}</h1>
 <p>{{ summary }}.</p>
+{% for headline in headlines %}
+<p><strong>{{ headline }}.</strong></p>
+{% endfor %}
 <nav aria-label="Sections">
 <a href="#results">Results</a>
 <a href="#settings">Settings</a>
