@@ -31,6 +31,7 @@ from fleet import say, unshared_mb
 
 from dpeer.federation import launcher
 from dpeer.federation.settings import Settings
+from dpeer.results.signs import Sign
 
 MIB = 2**20
 
@@ -42,6 +43,9 @@ class Silent:
         """Nothing."""
 
     def status(self, rank: int, status: str) -> None:
+        """Nothing."""
+
+    def sign(self, rank: int, sign: Sign) -> None:
         """Nothing."""
 
     def notes(self, notes: Sequence[str]) -> None:

@@ -25,6 +25,7 @@ from dpeer.federation.settings import Settings
 from dpeer.federation.simulation import Simulation
 from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.files import rank_folder
+from dpeer.results.signs import Sign
 from dpeer.training.saved import saved_body
 
 TOPOLOGIES = (
@@ -73,6 +74,9 @@ class Watch:
             })  # fmt: skip
 
     def status(self, rank: int, status: str) -> None:
+        """Nothing to show."""
+
+    def sign(self, rank: int, sign: Sign) -> None:
         """Nothing to show."""
 
     def notes(self, notes: Sequence[str]) -> None:

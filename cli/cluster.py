@@ -9,7 +9,7 @@ import click
 
 from dpeer.cli.grouping import GroupedCommand
 from dpeer.cli.local_run import local_run
-from dpeer.cli.options import baseline_option, run_options
+from dpeer.cli.options import baseline_option, json_option, run_options
 from dpeer.federation.sections import HostSettings, SimulationSettings
 from dpeer.federation.settings import option_names
 
@@ -17,8 +17,15 @@ from dpeer.federation.settings import option_names
 @click.command(cls=GroupedCommand)
 @run_options(*option_names(HostSettings, SimulationSettings), "dead_after")
 @baseline_option
+@json_option
 def cluster(
-    federation: Path | None, resume: bool, overwrite: bool, new_data: bool, baseline: str | None, **flags: Any
+    federation: Path | None,
+    resume: bool,
+    overwrite: bool,
+    new_data: bool,
+    baseline: str | None,
+    as_json: bool,
+    **flags: Any,
 ) -> int:
     """Run a whole federation on this machine, one process a peer.
 
@@ -26,5 +33,6 @@ def cluster(
     and keeps the last completed round; --resume goes on from there.
     """
     return local_run(
-        "cluster", federation, flags, resume=resume, overwrite=overwrite, new_data=new_data, baseline=baseline
-    )
+        "cluster", federation, flags, resume=resume, overwrite=overwrite, new_data=new_data, baseline=baseline,
+        as_json=as_json,
+    )  # fmt: skip

@@ -13,8 +13,10 @@ from rich.console import Console
 from dpeer.cli.grouping import GroupedCommand, GroupedOption
 from dpeer.cli.options import setting_options
 from dpeer.cores import own_cores
-from dpeer.federation.sections import HostSettings, LogSettings, SimulationSettings
+from dpeer.federation.sections import AloneSettings, HostSettings, LogSettings, SimulationSettings
 from dpeer.federation.settings import option_names
+
+_NOT_HERE = (LogSettings, AloneSettings, HostSettings, SimulationSettings)
 
 _OURS = ("topology", "partition", "algorithm", "seed", "validation", "evaluate_on", "keep", "patience", "out")
 """Settings that have an option of their own here, or none."""
@@ -108,7 +110,7 @@ def _list(context: click.Context, parameter: click.Parameter, value: str | None)
     help="A folder for each run, and the tables.",
 )
 @click.option("--json", "as_json", **_OF_COMPARISON, is_flag=True, help="Print the figures as JSON, not as tables.")
-@setting_options(*(name for name in option_names(LogSettings, HostSettings, SimulationSettings) if name not in _OURS))
+@setting_options(*(name for name in option_names(*_NOT_HERE) if name not in _OURS))
 def compare(
     experiment: Path | None,
     algorithms: list[str] | None,

@@ -76,7 +76,6 @@ class LiveTable(Printer, AbstractContextManager["LiveTable"]):
         """Show the round."""
         self._rows[rank].update(entry)
         self._progress.update(self._bar, completed=sum(row.completed for row in self._rows))
-        self.warn_if_diverged(rank, entry)
 
     def status(self, rank: int, status: str) -> None:
         """Show how the peer ended."""

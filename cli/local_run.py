@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,17 @@ from typing import Any
 import click
 from rich.console import Console
 
+from dpeer.cli.interrupts import ended_at_once
 from dpeer.cli.live import LiveTable, open_view
 from dpeer.cli.summary_table import show
 from dpeer.cli.view import PlainLines
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
 from dpeer.federation.own_data import check_own_data
-from dpeer.federation.running import Mode, OpenView, run_federation
+from dpeer.federation.running import Mode, OpenView, check_converged, run_federation
 from dpeer.federation.settings import Settings
+from dpeer.federation.summary import add_comparison
+from dpeer.results.files import finite
 
 
 def local_run(
@@ -28,15 +32,21 @@ def local_run(
     overwrite: bool,
     new_data: bool,
     baseline: str | None,
+    as_json: bool,
 ) -> int:
-    """Run a federation, then its baseline if one is asked for, and print how they compare; returns the exit code."""
+    """Run a federation, then its baseline if one is asked for, and print how they compare; returns the exit code.
+
+    Raises:
+        Diverged: The run is done, but at its end a loss or parameters are not finite.
+    """
     settings = config.load(federation, flags)
     check_own_data(settings)
     view = _opened(Console(stderr=True))
     if baseline is not None:
-        from dpeer.training import find_algorithm
+        with ended_at_once():
+            from dpeer.training import find_algorithm
 
-        find_algorithm(baseline)  # a wrong name shows now, not after the run
+            find_algorithm(baseline)  # a wrong name shows now, not after the run
         if baseline == settings.algorithm:
             raise ConfigurationError(
                 f"--baseline {baseline} is what the run itself trains with; name another algorithm"
@@ -47,7 +57,8 @@ def local_run(
         )
     if file := config.source(federation):
         click.echo(f"settings from {file}", err=True)
-    result = run_federation(settings, mode, resume=resume, overwrite=overwrite, new_data=new_data, open_view=view)
+    with ended_at_once():
+        result = run_federation(settings, mode, resume=resume, overwrite=overwrite, new_data=new_data, open_view=view)
     if result.failure is not None:
         click.echo(f"dpeer: {result.failure}", err=True)
     if not result.summary:
@@ -57,16 +68,25 @@ def local_run(
         click.echo(f"dpeer: stopped; --resume goes on; files in {settings.out}", err=True)
         return 0
     compared = error = None
+    summary = result.summary
     if baseline is not None and result.exit_code == 0:
-        other = settings.model_copy(update={"algorithm": baseline, "out": settings.out / f"baseline-{baseline}"})
+        changes = {"algorithm": baseline, "out": settings.out / f"baseline-{baseline}", "alone": "never"}
+        other = settings.model_copy(update=changes)
         try:
             found = run_federation(other, "simulate", overwrite=True, new_data=new_data, open_view=view).summary
             compared = found if found.get("status") == "done" else None  # None if it was stopped, however early
+            if compared is not None:
+                summary = add_comparison(settings.out, other.out, baseline, summary)
         except DpeerError as failed:
             error = failed  # the run's own results are shown all the same
-    show(Console(), result.summary, settings.out, compared)
+    if as_json:
+        click.echo(json.dumps(finite(summary | {"baseline": compared}), allow_nan=False))
+    else:
+        show(Console(), summary, settings.out, compared)
     if error is not None:
         raise error
+    if result.exit_code == 0:
+        check_converged(result, settings)
     return result.exit_code
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 import traceback
 
@@ -62,6 +63,7 @@ def group(debug: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exits with the codes of dpeer.exceptions."""
+    own_process = arguments is None
     arguments = sys.argv[1:] if arguments is None else arguments
     # Wherever it stands: `dpeer start ... --debug` is what people type after an error.
     debug = "--debug" in arguments
@@ -86,6 +88,9 @@ def main(arguments: list[str] | None = None) -> None:
         code = 1  # `dpeer ... | head`
     except Exception as error:
         code = _end(f"unexpected {type(error).__name__}: {error} (--debug shows where)", 1, debug)
+    if own_process:
+        # From here on nothing is left to be done: Ctrl-C ends the process without a word of what libraries do at exit.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.exit(code if isinstance(code, int) else 0)
 
 

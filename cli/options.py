@@ -68,6 +68,14 @@ def baseline_option(command: F) -> F:
     )(command)  # fmt: skip
 
 
+def json_option(command: F) -> F:
+    """`--json`, of the commands that run peers."""
+    return click.option(
+        "--json", "as_json", is_flag=True, cls=GroupedOption, group="The run",
+        help="Print the summary as JSON in place of the table; progress goes to stderr as ever.",
+    )(command)  # fmt: skip
+
+
 def _option(name: str) -> Callable[[F], F]:
     field = Settings.model_fields[name]
     meaning = meaning_of(field)
@@ -113,4 +121,4 @@ def _table(option: str) -> Callable[[click.Context, click.Parameter, tuple[str, 
 
 _EXAMPLES = {"--task-option": "data=/path/to/data", "--algorithm-option": "rho=0.1"}
 
-__all__ = ["baseline_option", "option_names", "run_options", "setting_options"]
+__all__ = ["baseline_option", "json_option", "option_names", "run_options", "setting_options"]

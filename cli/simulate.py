@@ -9,7 +9,7 @@ import click
 
 from dpeer.cli.grouping import GroupedCommand
 from dpeer.cli.local_run import local_run
-from dpeer.cli.options import baseline_option, run_options
+from dpeer.cli.options import baseline_option, json_option, run_options
 from dpeer.federation.sections import HostSettings
 from dpeer.federation.settings import option_names
 
@@ -17,13 +17,21 @@ from dpeer.federation.settings import option_names
 @click.command(cls=GroupedCommand)
 @run_options(*option_names(HostSettings))
 @baseline_option
+@json_option
 def simulate(
-    federation: Path | None, resume: bool, overwrite: bool, new_data: bool, baseline: str | None, **flags: Any
+    federation: Path | None,
+    resume: bool,
+    overwrite: bool,
+    new_data: bool,
+    baseline: str | None,
+    as_json: bool,
+    **flags: Any,
 ) -> int:
     """Run a whole federation in this process: as cluster, to the bit, without processes and sockets.
 
     For experiments: a worker thread per core trains the peers, messages pass through the same codec.
     """
     return local_run(
-        "simulate", federation, flags, resume=resume, overwrite=overwrite, new_data=new_data, baseline=baseline
-    )
+        "simulate", federation, flags, resume=resume, overwrite=overwrite, new_data=new_data, baseline=baseline,
+        as_json=as_json,
+    )  # fmt: skip

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import re
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
 
+from dpeer.cli.bar import Bar
 from dpeer.cli.grouping import GroupedCommand, GroupedOption
-from dpeer.cli.options import run_options
+from dpeer.cli.interrupts import ended_at_once
+from dpeer.cli.options import json_option, run_options
 from dpeer.cores import own_cores
-from dpeer.exceptions import ConfigurationError
+from dpeer.exceptions import ConfigurationError, Diverged
 from dpeer.federation import addresses, config, folders
 from dpeer.federation.graph import build_graph
 from dpeer.federation.sections import SimulationSettings
@@ -24,7 +28,12 @@ from dpeer.federation.settings import Settings, option_names
 from dpeer.peer.peer import dialled
 from dpeer.results.costs import privacy_line
 from dpeer.results.figures import in_words
-from dpeer.results.files import rank_folder
+from dpeer.results.files import SUMMARY, rank_folder
+from dpeer.results.reading import read_object
+from dpeer.results.worth import ending, worth_of
+
+if TYPE_CHECKING:
+    from dpeer.peer import Outcome
 
 
 @click.command(cls=GroupedCommand)
@@ -37,15 +46,23 @@ from dpeer.results.files import rank_folder
     help="This peer's rank, or `env`: from Slurm, Open MPI or a pod's name.",
 )
 @run_options(*option_names(SimulationSettings))
-def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, new_data: bool, **flags: Any) -> None:
+@json_option
+def start(
+    rank: str, federation: Path | None, resume: bool, overwrite: bool, new_data: bool, as_json: bool, **flags: Any
+) -> int:
     """Run one peer of a federation on this host.
 
     Every peer is started with the same settings and its own rank; rounds begin when its neighbors are there. Ctrl-C
     finishes the minibatch, keeps the last completed round and says goodbye; --resume goes on from there.
+
+    At the end it says whether joining helped: beside the rounds, in waiting time, it trains the same model on this
+    peer's data alone (--alone), and nothing of that is sent.
     """
     number = _rank(rank)
     settings = config.load(federation, flags)
     own = settings.of_rank(number)
+    if own.alone is None:
+        own = own.model_copy(update={"alone": "auto"})
     listen = addresses.listen_address(settings, number)
     everyone = addresses.addresses(settings)
     # What cannot be shows before anything is written, and before the task reads its data.
@@ -55,10 +72,8 @@ def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, new
     if own.threads is None and addresses.all_on_this_host(settings):
         # Threads of several peers that fight for the same cores can be a hundred times slower.
         own = own.model_copy(update={"threads": max(1, len(own_cores()) // settings.size)})
-    folders.check(own.out, [number], resume=resume, overwrite=overwrite, new_data=new_data)
+    folders.check(own.out, [number], size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data)
 
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter(f"%(asctime)s rank {number} %(levelname)s: %(message)s", "%H:%M:%S"))
     click.echo(_first_line(settings, config.source(federation), number, listen), err=True)
     if settings.insecure:
         click.echo("WARNING: --insecure: anybody who reaches the port can read and alter what is exchanged", err=True)
@@ -67,20 +82,51 @@ def start(rank: str, federation: Path | None, resume: bool, overwrite: bool, new
         if host := addresses.unresolvable(address):
             click.echo(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again", err=True)
 
-    from dpeer.federation.serving import Stopper, serve  # torch is imported only now: mistakes above show at once
+    with ended_at_once():
+        from dpeer.federation.serving import Stopper, serve  # torch is imported only now: mistakes above show at once
+
+    bar = Bar(Console(stderr=True), own.rounds)
+    bar.handler.setFormatter(logging.Formatter(f"%(asctime)s rank {number} %(levelname)s: %(message)s", "%H:%M:%S"))
 
     async def meet(bound: str | None) -> Mapping[int, str]:
         return everyone
 
-    async def run() -> None:
+    def report(event: Mapping[str, Any]) -> None:
+        if event["kind"] == "connected":
+            bar.begin()
+        elif event["kind"] == "record":
+            bar.completed(event["entry"]["round"] + 1)
+
+    async def run() -> Outcome | None:
         stopper = Stopper()
         stopper.install()
-        outcome = await serve(
-            own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, new_data=new_data, handler=handler
-        )
-        click.echo(_last_line(outcome, own.rounds, rank_folder(own.out, number)), err=True)
+        with bar:
+            return await serve(
+                own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, new_data=new_data,
+                handler=bar.handler, report=report,
+            )  # fmt: skip
 
-    asyncio.run(run())
+    with ended_at_once():
+        outcome = asyncio.run(run())
+    return _ended(outcome, own, number, as_json=as_json)
+
+
+def _ended(outcome: Outcome | None, own: Settings, rank: int, *, as_json: bool) -> int:
+    """Say how the peer's run ended; returns the exit code."""
+    folder = rank_folder(own.out, rank)
+    click.echo(_last_line(outcome, own.rounds, folder), err=True)
+    if outcome is None:
+        return 0
+    summary = read_object(folder / SUMMARY)
+    if outcome.status == "done":
+        worth = worth_of(summary.get("worth"))
+        for line in [] if worth is None else ending(worth):
+            click.echo(f"dpeer: {line}", err=True)
+    if as_json:
+        click.echo(json.dumps(summary, allow_nan=False))
+    if outcome.diverged and outcome.status == "done":
+        raise Diverged([rank], str(folder))
+    return 0
 
 
 def _rank(text: str) -> int:
@@ -116,7 +162,7 @@ def _first_line(settings: Settings, file: Path | None, rank: int, listen: str | 
     return f"{place} ({which}: all peers on this host, rank R at port {settings.base_port} + R)"
 
 
-def _last_line(outcome: Any, rounds: int, folder: Path) -> str:
+def _last_line(outcome: Outcome | None, rounds: int, folder: Path) -> str:
     if outcome is None:
         return "dpeer: stopped before the first round"
     if outcome.status == "stopped":

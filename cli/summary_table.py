@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -14,13 +15,21 @@ from rich.table import Table
 from dpeer.cli import metric_table
 from dpeer.results.costs import privacy_line
 from dpeer.results.units import decimals, size
+from dpeer.results.worth import Worth, headline, interval_text, verdict_word, worth_by_rank
 
 _MANY, _WORST = 40, 10
 """With more peers than that, only so many are printed: those that did worst."""
 
 
 def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapping[str, Any] | None) -> None:
-    """Print how the peers did, beside a baseline if there is one, and where the files are."""
+    """Print how the peers did, beside a baseline if there is one, and where the files are.
+
+    Args:
+        console: Where it is printed.
+        summary: The run's, with what joining was worth if that was measured.
+        out: The run's folder.
+        baseline: The summary of the same peers with another algorithm.
+    """
     if all(rounds is None for rounds in summary["completed_rounds"]):
         return  # nobody lived to leave a result: there is nothing to show
     # A task may have no accuracy (a regression, say); a loss every task has.
@@ -34,31 +43,92 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
         highlight=False,
         soft_wrap=True,
     )
+    values = summary[measure]
+    worth = worth_by_rank(summary.get("worth")) or (None,) * len(values)
+    other = _Other(measure, len(values), worth, baseline)
     table = Table()
     table.add_column("rank", justify="right")
     table.add_column(measure.replace("_", " "), justify="right")
     if best:
         table.add_column("round", justify="right")
-    if baseline:
-        table.add_column(f"{baseline['algorithm']}", justify="right")
-        table.add_column("gain" if measure == "accuracy" else "difference", justify="right")
-    values = summary[measure]
-    others = baseline[measure] if baseline else [None] * len(values)
+    for name in other.columns:
+        table.add_column(name, justify="right", no_wrap=True)
     shown = _shown(values, higher_is_better=measure == "accuracy")
     for rank in shown:
-        value, other = values[rank], others[rank]
         kept = summary["kept_round"][rank]
         rounds = ("-" if kept is None else str(kept + 1),) if best else ()
-        table.add_row(str(rank), decimals(value), *rounds, *(_against(value, other) if baseline else ()))
+        table.add_row(str(rank), decimals(values[rank]), *rounds, *other.cells(rank, values[rank]))
+    blank = ("",) * len(other.columns)
     if len(values) > _MANY:
-        table.add_row("...", f"{len(values) - _WORST} better", *("",) * best, *(("", "") if baseline else ()))
+        table.add_row("...", f"{len(values) - _WORST} better", *("",) * best, *blank)
     table.add_section()
-    mean, other = _mean(values), _mean(others)
-    table.add_row("mean", decimals(mean), *("",) * best, *(_against(mean, other) if baseline else ()))
+    mean = _mean(values)
+    table.add_row("mean", decimals(mean), *("",) * best, *other.mean(mean))
     console.print(table)
+    if line := headline(worth):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if useless := [str(rank) for rank, one in enumerate(worth) if one is not None and one.is_useless]:
+        than = "always the most frequent class" if measure == "accuracy" else "always the mean"
+        line = f"no better than {than}: rank {', '.join(useless[:_MANY])}"
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     metric_table.show(console, summary, shown)
     for fact in _facts(summary, out):
         console.print(fact, highlight=False, markup=False, soft_wrap=True)
+
+
+class _Other:
+    """The columns beside the run's own results: what else the peers would have.
+
+    Args:
+        measure: The measure that the table shows.
+        count: The number of peers.
+        worth: What each peer has from joining; None where it was not measured.
+        baseline: The summary of the same peers with another algorithm; None for what was trained beside.
+    """
+
+    def __init__(
+        self, measure: str, count: int, worth: Sequence[Worth | None], baseline: Mapping[str, Any] | None
+    ) -> None:
+        self._measure, self._worth = measure, worth
+        self._told = any(one is not None and one.gain is not None for one in worth)
+        if baseline:
+            self._name, self._values = str(baseline["algorithm"]), list(baseline[measure])
+        else:
+            self._name = "alone"
+            self._values = [one.alone if one and one.verdict and one.measure == measure else None for one in worth]
+            self._values += [None] * (count - len(self._values))
+        self._shown = baseline is not None or any(value is not None for value in self._values)
+        self._difference = "gain" if measure == "accuracy" else "difference"
+
+    @property
+    def columns(self) -> list[str]:
+        """The headings; none where there is nothing to compare with."""
+        if not self._shown:
+            return []
+        return [self._name, self._difference, *(["95 % interval", "joining"] if self._told else [])]
+
+    def cells(self, rank: int, value: float | None) -> list[str]:
+        """A peer's row."""
+        if not self._shown:
+            return []
+        return [*_against(value, self._values[rank]), *(self._comparison(self._worth[rank]) if self._told else [])]
+
+    def _comparison(self, one: Worth | None) -> list[str]:
+        if one is None or one.gain is None:
+            return ["-", "-"]
+        if one.measure != self._measure:  # accuracies of single rows cannot be told
+            return ["-", f"{verdict_word(one)} (by loss)"]
+        if self._measure == "accuracy":
+            return [interval_text(one), verdict_word(one)]
+        # The column beside it says how much higher the loss is; a gain is how much lower.
+        turned = replace(one, low=None if one.high is None else -one.high, high=None if one.low is None else -one.low)
+        return [interval_text(turned), verdict_word(one)]
+
+    def mean(self, value: float | None) -> list[str]:
+        """The row of the mean, without an interval: rows of different peers have different weights."""
+        if not self._shown:
+            return []
+        return [*_against(value, _mean(self._values)), *(["", ""] if self._told else [])]
 
 
 def _shown(values: Sequence[float | None], *, higher_is_better: bool) -> list[int]:
@@ -80,6 +150,9 @@ def _facts(summary: Mapping[str, Any], out: Path) -> list[str]:
         facts.append(f"consensus distance {distance:.4f}")
     if summary.get("privacy") is not None:
         facts.append(privacy_line(summary["privacy"]))
+    for kind, ranks in (summary.get("warnings") or {}).items():
+        which = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:_MANY]))}"
+        facts.append(f"warned while it ran ({kind}): {which}, see log.jsonl")
     for rank, lost in summary["lost"].items():
         facts.append(f"rank {rank} lost " + ", ".join(f"rank {other} ({why})" for other, why in lost.items()))
     facts.append(f"summary {out / 'summary.json'}; per peer {out}/rank-R/: metrics.jsonl, model.safetensors, log.jsonl")

@@ -11,8 +11,18 @@ from typing import Any, Self
 
 from rich.console import Console
 
-from dpeer.results.records import has_diverged
+from dpeer.results.signs import Sign
 from dpeer.results.units import decimals, size
+
+_SHORT = {
+    "diverged": "training has diverged",
+    "fast": "the learning rates are too fast",
+    "flat": "the loss has stayed flat",
+    "majority": "no better than the most frequent class",
+}
+
+_TOLD = 8
+"""Of more peers with the same sign nothing is printed until the end."""
 
 
 class Printer:
@@ -20,21 +30,21 @@ class Printer:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._diverged: set[int] = set()
+        self._signs: dict[str, list[int]] = {}
 
     def notes(self, notes: Sequence[str]) -> None:
         """Print the notes."""
         for note in notes:
             self._print(f"rank 0: {note}")
 
-    def warn_if_diverged(self, rank: int, entry: Mapping[str, Any]) -> None:
-        """Say once that a peer's training has diverged."""
-        if has_diverged(entry) and rank not in self._diverged:
-            self._diverged.add(rank)
-            self._print(
-                f"rank {rank}: training has diverged in round {entry['round'] + 1}, the loss is not finite: lower the "
-                "learning rates, or look for NaN in its data"
-            )
+    def sign(self, rank: int, sign: Sign) -> None:
+        """Say that a peer's training goes wrong: in full of the first peer, and in a word of the others."""
+        seen = self._signs.setdefault(sign.kind, [])
+        seen.append(rank)
+        if len(seen) == 1:
+            self._print(f"rank {rank}: {sign.text}")
+        elif len(seen) <= _TOLD:
+            self._print(f"rank {rank}: {_SHORT[sign.kind]}, like rank {seen[0]}")
 
     def _print(self, text: str) -> None:
         self._console.print(text, highlight=False, markup=False, soft_wrap=True)
@@ -63,7 +73,6 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
 
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
         """Note the round; print it when everybody has completed it."""
-        self.warn_if_diverged(rank, entry)
         self._entries.setdefault(entry["round"], {})[rank] = entry
         self._flush()
 

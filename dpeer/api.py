@@ -21,7 +21,7 @@ from dpeer.federation.beside import Beside
 from dpeer.federation.child import check_not_a_peer
 from dpeer.federation.handed_over import check_flags, checked
 from dpeer.federation.own_data import check_own_data
-from dpeer.federation.running import Mode, run_federation
+from dpeer.federation.running import Mode, check_converged, run_federation
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent
 from dpeer.results.files import MODEL, SUMMARY, rank_folder
@@ -131,6 +131,7 @@ def run(
 
     Raises:
         DpeerError: See `dpeer.exceptions`.
+        Diverged: The run is done, but at its end a loss or parameters are not finite; its files are written.
         KeyboardInterrupt: The run was stopped.
     """
     check_not_a_peer()
@@ -160,6 +161,7 @@ def run(
         raise KeyboardInterrupt
     if result.failure is not None:
         raise PeerFailed(f"{result.failure}; the other peers' files are in {str(settings.out)!r}", result.exit_code)
+    check_converged(result, settings)
     return Run(settings.out)
 
 

@@ -14,6 +14,7 @@
     * :exc:`Refused` (exit 4): a neighbor and this peer do not belong to the same federation
     * :exc:`BudgetTooSmall` (exit 5): the privacy budget does not allow a single release
     * :exc:`PeerFailed` (exit code of the peer): a process of `dpeer cluster` failed before rounds began
+    * :exc:`Diverged`: a run came to its end, but with a loss or parameters that are not finite
     * :exc:`CellFailed` (exit code of the run): a run of `dpeer compare` failed
     * :exc:`ProtocolError`: received frames that cannot be accepted; counted and dropped inside peer/
     * :exc:`Interrupted`: training was asked to stop between two minibatches; handled inside peer/
@@ -110,6 +111,20 @@ class PeerFailed(DpeerError):  # noqa: N818
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class Diverged(DpeerError):  # noqa: N818
+    """Training has diverged: at the end the loss or the parameters of a peer are not finite."""
+
+    def __init__(self, ranks: Iterable[int], where: str) -> None:
+        named = [str(rank) for rank in ranks]
+        who = f"ranks {', '.join(named)}" if len(named) > 1 else f"rank {named[0]}"
+        models = "models" if len(named) > 1 else "model"
+        super().__init__(
+            f"training has diverged on {who}: at the end the loss or the parameters are not finite; the {models} in "
+            f"{where} cannot be used: lower the learning rates (--body-lr, --head-lr), clip gradients "
+            "(--grad-clip 10), scale the inputs (--standardize), or look for NaN in the data"
+        )
 
 
 class CellFailed(PeerFailed):

@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
+from dpeer.federation.alone import AloneBeside, alone_beside, copy_apart
 from dpeer.federation.defaults import with_defaults
 from dpeer.federation.fingerprint import divided, fingerprint, named, own_names
 from dpeer.federation.graph import build_graph, take_part
@@ -20,10 +21,12 @@ from dpeer.federation.options import options_of, with_options
 from dpeer.federation.privacy_notes import privacy_notes
 from dpeer.federation.protection import promise, protect
 from dpeer.federation.settings import Settings
+from dpeer.federation.watching import watch_of
 from dpeer.privacy import Unprotected
 from dpeer.privacy.history import FOLDER
 from dpeer.privacy.soundness import check_said
 from dpeer.results.files import rank_folder
+from dpeer.results.signs import Watch
 from dpeer.topology import ChangingTopology, Graphs, Isolated, Topology, spectral_gap
 from dpeer.training import (
     BUILTIN_TASKS,
@@ -53,6 +56,10 @@ class PeerParts:
     """The entries of summary.json about the run that are not results."""
     notes: list[str]
     """Lines that the user is told when the peer starts."""
+    alone: AloneBeside | None
+    """What is trained beside, to compare with; None where nothing is."""
+    watch: Watch
+    """What looks for signs that training goes wrong."""
     indices: dict[str, Any] | None
     """The content of partition.json: which samples of common pools the rank holds."""
     preparation: dict[str, Any] | None
@@ -73,7 +80,8 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         ConfigurationError: something in the settings cannot be done; nothing has been connected yet.
     """
     builtin = BUILTIN_TASKS.get(settings.task)
-    said_of_it = facts_of(find_algorithm(settings.algorithm))  # a wrong name shows before data are read
+    algorithm = find_algorithm(settings.algorithm)  # a wrong name shows before data are read
+    said_of_it = facts_of(algorithm)
     said = settings.model_fields_set
     settings = with_options(with_defaults(settings), said)
     if settings.schema is not None and settings.standardize and settings.privacy != "none":
@@ -104,6 +112,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         | divided(task, way, settings, private=guarantee is not None)
         | named(task, said_of_it.shares)
     )
+    copied = copy_apart(task, settings, said_of_it.shares)
     learner = TorchLearner(
         task, settings.algorithm, hyperparameters_of(settings), rank=rank,
         seed=_first(settings.seed_batches, settings.seed), keep=settings.keep, evaluate_on=settings.evaluate_on,
@@ -125,11 +134,16 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         "body_parameters": learner.body_parameters,
         "head_parameters": learner.head_parameters,
         "training_samples": learner.num_samples,
+        "evaluated_samples": len(getattr(task, settings.evaluate_on)),
         "class_counts": class_counts(task, "train"),
         "class_names": list(task.names.get("classes", ())) or None,
         "evaluated_class_counts": class_counts(task, settings.evaluate_on),
         "settings": settings.model_dump(mode="json", exclude={"rank"}),
     }
+    beside = alone_beside(
+        copied, learner, hyperparameters_of(settings), lambda number: meeting.at(number, rank).active, settings, rank,
+        seed=_first(settings.seed_batches, settings.seed), folder=rank_folder(settings.out, rank),
+    )  # fmt: skip
     private = privacy_notes(protection, settings, graph, learner.shared_values) if protection else []
     return PeerParts(
         learner=learner,
@@ -137,7 +151,9 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         fingerprint=compared,
         names=own_names(task, said_of_it.shares),
         facts=facts,
-        notes=[*notes(task, learner, settings, said), *private],
+        alone=beside,
+        watch=watch_of(task, algorithm, facts, settings),
+        notes=[*notes(task, learner, facts, settings, said), *private],
         indices=_indices(task, facts, content),
         preparation=None if task.reading is None else task.reading.to_json(),
     )

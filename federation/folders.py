@@ -15,6 +15,7 @@ from dpeer.peer import checkpoint
 from dpeer.peer.schedule import cut_off
 from dpeer.privacy.history import FOLDER, releases_in
 from dpeer.results.files import CARD, CARD_PAGE, METRICS, MODEL, PREPARATION, SUMMARY, rank_folder, write_json
+from dpeer.results.reading import read_object
 from dpeer.topology import Graphs
 
 _OURS = (
@@ -38,8 +39,24 @@ _COMPARED = (
 """What must not change before a run is resumed, by key of partition.json; and what may have changed it."""
 
 
-def check(out: Path, ranks: range | list[int], *, resume: bool, overwrite: bool, new_data: bool = False) -> None:
-    """Check that a run may use the ranks' folders, and make them. Nothing in them is removed yet.
+def check(
+    out: Path,
+    ranks: range | list[int],
+    *,
+    resume: bool,
+    overwrite: bool,
+    new_data: bool = False,
+    size: int | None = None,
+) -> None:
+    """Check that a run may use the ranks' folders, and make them; nothing in them is removed yet.
+
+    Args:
+        out: The run folder.
+        ranks: The peers that are to run here.
+        resume: Whether they go on.
+        overwrite: Whether an earlier run may be removed.
+        new_data: Whether the data are others than those of earlier runs.
+        size: The federation's size, which must be that of a run that is resumed; None if it was compared elsewhere.
 
     Raises:
         OutputError: an earlier run is in the way, or the folder cannot be written.
@@ -56,6 +73,8 @@ def check(out: Path, ranks: range | list[int], *, resume: bool, overwrite: bool,
     used = [folder for folder in folders if _holds_run(folder)]
     if resume and not any((folder / name).exists() for folder in folders for name in _OURS):
         raise CheckpointError(f"--resume: no run of {_named(list(ranks))} in {str(out)!r}; start one without --resume")
+    if resume and size is not None:
+        _check_size(folders, size)
     if used and not resume and not overwrite:
         raise OutputError(f"{str(used[0])!r} holds an earlier run: give --resume, --overwrite or another --out")
     try:
@@ -64,6 +83,18 @@ def check(out: Path, ranks: range | list[int], *, resume: bool, overwrite: bool,
     except (OSError, ValueError) as error:  # a ValueError where the name has a NUL character
         why = error.strerror if isinstance(error, OSError) else error
         raise OutputError(f"--out {str(out)!r} cannot be written: {why}") from error
+
+
+def _check_size(folders: list[Path], size: int) -> None:
+    for folder in folders:
+        found = checkpoint.latest(folder / checkpoint.FOLDER)
+        content = read_object(found / "state.json") if found else {}
+        there = (content.get("fingerprint") or {}).get("size")
+        if there is not None and there != size:
+            raise CheckpointError(
+                f"--resume: the run in {str(folder)!r} is of {there} peers, and --size is {size} here: a federation "
+                "cannot grow or shrink; use the same size, or start over with --overwrite"
+            )
 
 
 @contextmanager

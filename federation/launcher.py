@@ -18,6 +18,7 @@ from dpeer.federation.channel import Channel
 from dpeer.federation.child import STOP_SIGNALS
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
+from dpeer.results.signs import Sign
 
 
 @dataclass
@@ -122,6 +123,8 @@ class Launcher:
                         self._view.notes(self._members[0].notes)
                 case "record":
                     self._view.record(member.rank, message["entry"])
+                case "sign":
+                    self._view.sign(member.rank, Sign(**message["sign"]))
                 case "end":
                     member.status = message["status"]
                 case "error":

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from dpeer.federation.options import options_of
 from dpeer.federation.presets import find_preset
@@ -18,14 +19,19 @@ _LARGE = 20.0
 _IF_SET = (
     "optimizer", "lr_schedule", "warmup", "weight_decay", "local_steps", "quantize", "wire_dtype", "participation",
 )  # fmt: skip
+_FEW_ROWS = 10
+"""With fewer rows to evaluate on a peer is told so: nothing can be told from them (`dpeer.federation.gain`)."""
 
 
-def notes(task: Task, learner: TorchLearner, settings: Settings, said: Collection[str]) -> list[str]:
+def notes(
+    task: Task, learner: TorchLearner, facts: Mapping[str, Any], settings: Settings, said: Collection[str]
+) -> list[str]:
     """The notes, a line each.
 
     Args:
         task: The peer's task.
         learner: The peer's learner.
+        facts: What summary.json says of the peer's samples.
         settings: All values as they are used.
         said: The settings that do not come from a default.
     """
@@ -46,6 +52,7 @@ def notes(task: Task, learner: TorchLearner, settings: Settings, said: Collectio
         lines.append(_participation(settings, learner))
     if task.names.get("input columns") and not settings.standardize and (largest := _largest(task)) > _LARGE:
         lines.append(f"inputs go up to {largest:g}: training may diverge; --standardize scales every column")
+    lines += _few(facts, settings)
     if task.reading is not None and not task.reading.classes and (largest := _largest_target(task)) > _LARGE:
         lines.append(
             f"{task.reading.target} goes up to {largest:g}: training may diverge; give it in a larger unit, or lower "
@@ -64,6 +71,30 @@ def notes(task: Task, learner: TorchLearner, settings: Settings, said: Collectio
         unused |= {"quantize", "wire_dtype"}
     no_effect = sorted(unused & {*said})
     return [*lines, *(f"{_value(name, settings)} has no effect with {settings.algorithm}" for name in no_effect)]
+
+
+def _few(facts: Mapping[str, Any], settings: Settings) -> list[str]:
+    """Lines on classes and test rows that are too few to learn or to tell anything from."""
+    lines, counts = [], facts["class_counts"]
+    there = [number for number, count in enumerate(counts or ()) if count]
+    lone = [str(number) for number in there if counts[number] == 1]
+    if len(there) == 1:
+        lines.append(f"all training rows are of class {there[0]}: this peer's data cannot tell any other from it")
+    elif lone:
+        many = "es" if len(lone) > 1 else ""
+        lines.append(f"only one training row of class{many} {_some(lone)}: too few to learn from")
+    evaluated = facts["evaluated_samples"]
+    if evaluated < _FEW_ROWS:
+        rows = "one row" if evaluated == 1 else f"{evaluated} rows"
+        lines.append(
+            f"the {settings.evaluate_on} set has {rows}: an accuracy on it goes in steps of {1 / evaluated:.3g} and "
+            "tells little"
+        )
+    return lines
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} others" if len(names) > 8 else "")
 
 
 def _own(settings: Settings) -> list[str]:

@@ -9,9 +9,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from dpeer.exceptions import PeerFailed
+from dpeer.exceptions import Diverged, PeerFailed
 from dpeer.federation import folders, summary
 from dpeer.federation.child import STOP_SIGNALS
+from dpeer.federation.full import naming
 from dpeer.federation.graph import build_graph, take_part
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.settings import Settings
@@ -33,11 +34,24 @@ class Result:
         summary: What DIR/summary.json holds; empty if the run was stopped before rounds began.
         exit_code: The exit code of the first peer that failed on the way; else 0.
         failure: That peer's rank and its last error; None if none failed.
+
+    A run that has diverged did not fail; see `check_converged`.
     """
 
     summary: dict[str, Any]
     exit_code: int = 0
     failure: str | None = None
+
+
+def check_converged(result: Result, settings: Settings) -> None:
+    """Refuse the result of a run that is done and has diverged; its files are written.
+
+    Raises:
+        Diverged: At the end the loss or the parameters of a peer are not finite; names the ranks.
+    """
+    ranks = result.summary.get("diverged") or []
+    if ranks and result.summary.get("status") == "done":
+        raise Diverged(ranks, str(settings.out))
 
 
 class Runner(Protocol):
@@ -91,7 +105,9 @@ def run_federation(
         DpeerError: as documented in dpeer.exceptions; nothing of an earlier run has been removed.
     """
     graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
-    folders.check(settings.out, range(settings.size), resume=resume, overwrite=overwrite, new_data=new_data)
+    folders.check(
+        settings.out, range(settings.size), size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data
+    )
     if not resume:
         (settings.out / DISAGREEMENT).unlink(missing_ok=True)
     else:
@@ -107,7 +123,8 @@ def run_federation(
         raise error
     if not runner.connected:
         return Result({})
-    found = summary.collect(settings.out, settings.size, time.monotonic() - began)
+    with naming(settings.out):
+        found = summary.collect(settings.out, settings.size, time.monotonic() - began)
     return Result(found) if failed is None else Result(found, failed.exit_code or 1, _failure(failed))
 
 

@@ -74,6 +74,25 @@ class LogSettings(Section):
     )
 
 
+class AloneSettings(Section):
+    """What a peer would have alone, for comparison."""
+
+    alone: Literal["auto", "always", "never"] | None = setting(
+        None,
+        "train this peer alone beside, to tell whether joining helps: auto (where alone-share allows it), always, "
+        "never (default: auto for start, never for cluster and simulate)",
+        mark=Mark.ASIDE,
+        group=_RUN,
+    )
+    alone_share: float = setting(
+        0.25,
+        "time that it may take besides, as a share of the run's (ten seconds are always allowed)",
+        mark=Mark.ASIDE,
+        group=_RUN,
+        ge=0,
+    )
+
+
 class HostSettings(Section):
     """How one peer is run on its host."""
 

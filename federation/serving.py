@@ -8,7 +8,6 @@ import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -17,8 +16,10 @@ from dpeer.exceptions import DpeerError
 from dpeer.federation.assemble import assemble
 from dpeer.federation.fingerprint import FORMERLY
 from dpeer.federation.folders import held, save_partition, save_preparation
+from dpeer.federation.full import naming
 from dpeer.federation.heap import freeze_heap, keep_heap
 from dpeer.federation.settings import Settings
+from dpeer.federation.worth import conclude_worth
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
 from dpeer.peer.logs import close_logger, peer_logger
 from dpeer.results.files import rank_folder
@@ -26,7 +27,9 @@ from dpeer.training import find_algorithm, forget
 from dpeer.training.algorithms.own import check_source
 
 Report = Callable[[dict[str, Any]], None]
-"""Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}}."""
+"""Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}},
+{"kind": "sign", "sign": {...}} (`dpeer.results.signs.Sign`), {"kind": "worth", "worth": {...}}
+(`dpeer.results.worth.Worth`)."""
 
 Meet = Callable[[str | None], Awaitable[Mapping[int, str]]]
 """Called with the address at which this peer listens; returns the addresses of all peers, by rank."""
@@ -94,48 +97,12 @@ async def serve(
     log = peer_logger(rank, out / "log.jsonl", settings.log_level, *([handler] if handler else []))
     keep_heap()
     executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
-    resources = ExitStack()
     try:
-        resources.enter_context(held(out))
-        worker = Worker(executor)
-        await worker.run(_check_source, settings)
-        parts = await worker.run(assemble, settings, rank, resume=resume, new_data=new_data)
-        forget()
-        freeze_heap()
-        save_preparation(out, parts.preparation, resume=resume)
-        save_partition(out, parts.indices, resume=resume)
-        for note in parts.notes:
-            log.info("%s", note)
-        report({"kind": "notes", "notes": parts.notes})
-        config = PeerConfig(
-            rank=rank,
-            rounds=settings.rounds,
-            listen=listen,
-            fingerprint=parts.fingerprint,
-            names=parts.names,
-            formerly=FORMERLY,
-            evaluate_every=settings.evaluate_every,
-            wait=settings.wait,
-            liveness=_liveness(settings.dead_after),
-            out=out,
-            resume=resume,
-        )
-        transport = ZeroMQTransport(Limits(payload_bytes=parts.learner.payload_bytes))
-        peer = Peer(
-            config, parts.topology, parts.learner, transport, worker, log,
-            facts=parts.facts,
-            on_record=lambda entry: report({"kind": "record", "entry": entry}),
-            on_connected=lambda: report({"kind": "connected"}),
-        )  # fmt: skip
-        stopper.watch(peer)
-        bound = await peer.listen()
-        if bound is not None:
-            log.info("listening at %s", bound)
-        addresses = await _unless_stopped(meet(bound), stopper)
-        if addresses is None:
-            await transport.close(0)
-            return None
-        return await peer.serve(addresses)
+        with naming(out), held(out):
+            return await _serve(
+                settings, rank, log, Worker(executor), listen=listen, meet=meet, stopper=stopper, resume=resume,
+                new_data=new_data, report=report,
+            )  # fmt: skip
     except Exception as error:
         if handler is not None:
             log.removeHandler(handler)  # whoever called prints it
@@ -144,7 +111,72 @@ async def serve(
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
         close_logger(log)
-        resources.close()
+
+
+async def _serve(
+    settings: Settings,
+    rank: int,
+    log: logging.Logger,
+    worker: Worker,
+    *,
+    listen: str | None,
+    meet: Meet,
+    stopper: Stopper,
+    resume: bool,
+    new_data: bool,
+    report: Report,
+) -> Outcome | None:
+    out = rank_folder(settings.out, rank)
+    await worker.run(_check_source, settings)
+    parts = await worker.run(assemble, settings, rank, resume=resume, new_data=new_data)
+    forget()
+    freeze_heap()
+    save_preparation(out, parts.preparation, resume=resume)
+    save_partition(out, parts.indices, resume=resume)
+    for note in parts.notes:
+        log.info("%s", note)
+    report({"kind": "notes", "notes": parts.notes})
+    config = PeerConfig(
+        rank=rank,
+        rounds=settings.rounds,
+        listen=listen,
+        fingerprint=parts.fingerprint,
+        names=parts.names,
+        formerly=FORMERLY,
+        evaluate_every=settings.evaluate_every,
+        wait=settings.wait,
+        liveness=_liveness(settings.dead_after),
+        out=out,
+        resume=resume,
+    )
+    transport = ZeroMQTransport(Limits(payload_bytes=parts.learner.payload_bytes))
+    peer = Peer(
+        config, parts.topology, parts.learner, transport, worker, log,
+        facts=parts.facts,
+        on_record=lambda entry: report({"kind": "record", "entry": entry}),
+        on_connected=lambda: report({"kind": "connected"}),
+        on_sign=lambda sign: report({"kind": "sign", "sign": vars(sign)}),
+        watch=parts.watch,
+        idle=parts.alone,
+    )  # fmt: skip
+    stopper.watch(peer)
+    if parts.alone is not None:
+        await worker.run(parts.alone.take_up, resume=resume)
+    bound = await peer.listen()
+    if bound is not None:
+        log.info("listening at %s", bound)
+    addresses = await _unless_stopped(meet(bound), stopper)
+    if addresses is None:
+        await transport.close(0)
+        return None
+    outcome = await peer.serve(addresses)
+    if outcome.status == "done":
+        worth = await worker.run(
+            conclude_worth, out, parts.learner, parts.alone, parts.facts, stopper.requested.is_set,
+            lambda line: log.info("%s", line), diverged=outcome.diverged,
+        )  # fmt: skip
+        report({"kind": "worth", "worth": dict(worth)})
+    return outcome
 
 
 def _check_source(settings: Settings) -> None:

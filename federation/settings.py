@@ -12,6 +12,7 @@ from dpeer.federation.fresh import fresh_topology
 from dpeer.federation.mistakes import InvalidSettings
 from dpeer.federation.presets import find_preset
 from dpeer.federation.sections import (
+    AloneSettings,
     ComputeSettings,
     HostSettings,
     LogSettings,
@@ -37,6 +38,7 @@ class _AllSettings(
     HostSettings,
     LogSettings,
     ComputeSettings,
+    AloneSettings,
     MeasureSettings,
     PrivacySettings,
     WireSettings,

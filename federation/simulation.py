@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any, TypeVar
@@ -18,9 +18,11 @@ from dpeer.federation.assemble import assemble
 from dpeer.federation.disagreement import Disagreement
 from dpeer.federation.fingerprint import FORMERLY
 from dpeer.federation.folders import held, save_partition, save_preparation
+from dpeer.federation.full import naming
 from dpeer.federation.heap import keep_heap
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
+from dpeer.federation.worth import conclude_worth
 from dpeer.peer import LivenessConfig, Network, Outcome, Peer, PeerConfig, Worker
 from dpeer.peer.logs import close_logger, peer_logger
 from dpeer.results.files import DISAGREEMENT, rank_folder
@@ -48,6 +50,7 @@ class Simulation:
         self._bodies: list[Callable[[], Tensor]] = []
         self._disagreement: Disagreement | None = None
         self._stopping = False
+        self._conclude: dict[int, Callable[[Outcome], Awaitable[Any]]] = {}
         self._notes: list[str] = []
         self.connected = False
 
@@ -88,8 +91,9 @@ class Simulation:
             known = {rank: address for rank, address in addresses.items() if address is not None}
             self.connected = True
             self._view.notes(self._notes)
-            outcomes = await _all(_blaming(peer.config.rank, peer.serve(known)) for peer in self._peers)
-            await self._disagreement.written()
+            with naming(self._settings.out):
+                outcomes = await _all(_blaming(peer.config.rank, self._serve(peer, known)) for peer in self._peers)
+                await self._disagreement.written()
             return outcomes
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
@@ -109,6 +113,13 @@ class Simulation:
         """End this process at once; what the peers have completed is on disk."""
         os._exit(130)
 
+    async def _serve(self, peer: Peer, known: Mapping[int, str]) -> Outcome:
+        """Run a peer to its end, then compare what it has kept."""
+        outcome = await peer.serve(known)
+        if outcome.status == "done":
+            await self._conclude[peer.config.rank](outcome)
+        return outcome
+
     async def _peer(self, own: Settings, rank: int, network: Network, worker: Worker, log: Any) -> Peer:
         parts = await _blaming(rank, worker.run(assemble, own, rank, resume=self._resume, new_data=self._new_data))
         save_preparation(rank_folder(own.out, rank), parts.preparation, resume=self._resume)
@@ -119,6 +130,12 @@ class Simulation:
             self._notes = parts.notes
         learner = parts.learner
         self._bodies.append(lambda: learner.body)
+        if parts.alone is not None:
+            await worker.run(parts.alone.take_up, resume=self._resume)
+        self._conclude[rank] = lambda outcome: worker.run(
+            conclude_worth, rank_folder(own.out, rank), learner, parts.alone, parts.facts, lambda: self._stopping,
+            lambda line: log.info("%s", line), diverged=outcome.diverged,
+        )  # fmt: skip
         config = PeerConfig(
             rank=rank,
             rounds=own.rounds,
@@ -135,7 +152,8 @@ class Simulation:
         )
         return Peer(
             config, parts.topology, parts.learner, network.transport(), worker, log,
-            facts=parts.facts, on_record=lambda entry: self._record(rank, entry),
+            facts=parts.facts, on_record=lambda entry: self._record(rank, entry), idle=parts.alone,
+            watch=parts.watch, on_sign=lambda sign: self._view.sign(rank, sign),
         )  # fmt: skip
 
     def _record(self, rank: int, entry: dict[str, Any]) -> None:

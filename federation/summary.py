@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpeer.federation.worth import compare_folders
 from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.costs import worst
 from dpeer.results.figures import metrics_by_rank
@@ -62,11 +64,48 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
         "epsilon": spent["epsilon"] if spent else max(epsilons, default=None),
         "delta": first.delta,
         "privacy": spent,
+        "diverged": [rank for rank, peer in there.items() if peer.diverged],
+        "warnings": _warnings(there),
+        "worth": _worth(there, ranks),
         "lost": {str(rank): peer.lost for rank, peer in there.items() if peer.lost},
         "settings": first.settings or None,
     }
     write_json(out / SUMMARY, summary)
     return summary
+
+
+def add_comparison(out: Path, other: Path, algorithm: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    """Compare every peer with the same one of a run with another algorithm, row by row, in DIR/summary.json.
+
+    Args:
+        out: The run's folder.
+        other: The folder of the other run.
+        algorithm: The other run's algorithm.
+        found: The run's summary.
+
+    Returns:
+        What was written.
+    """
+    worth = [
+        compare_folders(rank_folder(out, rank), rank_folder(other, rank), algorithm) for rank in range(found["size"])
+    ]
+    summary = {**found, "worth": worth}
+    write_json(out / SUMMARY, summary)
+    return summary
+
+
+def _warnings(peers: Mapping[int, PeerSummary]) -> dict[str, list[int]]:
+    """The ranks whose logs warn of something, by kind."""
+    kinds = {kind for peer in peers.values() for kind in peer.warnings}
+    return {kind: [rank for rank, peer in peers.items() if kind in peer.warnings] for kind in sorted(kinds)}
+
+
+def _worth(peers: Mapping[int, PeerSummary], ranks: int) -> list[dict[str, Any] | None] | None:
+    """What joining was worth to each peer; None where nobody measured it."""
+    found = {rank: peer.worth for rank, peer in peers.items() if peer.worth is not None}
+    if not found:
+        return None
+    return [asdict(found[rank]) if rank in found else None for rank in range(ranks)]
 
 
 def _status(peers: Sequence[PeerSummary | None]) -> str:

@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Protocol
 
+from dpeer.results.signs import Sign
+
 
 class View(Protocol):
     """Is told what happens in a federation."""
@@ -16,6 +18,9 @@ class View(Protocol):
 
     def status(self, rank: int, status: str) -> None:
         """Take note that a peer has ended (done, stopped, failed)."""
+
+    def sign(self, rank: int, sign: Sign) -> None:
+        """Take note of a sign that a peer's training goes wrong; each of a peer's kinds comes once."""
 
     def notes(self, notes: Sequence[str]) -> None:
         """Take rank 0's notes to the user, before it starts."""
@@ -34,6 +39,9 @@ class Silent(AbstractContextManager["Silent"]):
 
     def status(self, rank: int, status: str) -> None:
         """See `View.status`."""
+
+    def sign(self, rank: int, sign: Sign) -> None:
+        """See `View.sign`."""
 
     def notes(self, notes: Sequence[str]) -> None:
         """See `View.notes`."""

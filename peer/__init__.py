@@ -1,6 +1,7 @@
 """The daemon: wire, transports, inbox, liveness, the round loop, checkpoints, metrics. Knows no tensors."""
 
 from dpeer.peer.config import LivenessConfig, PeerConfig
+from dpeer.peer.idle import IdleWork
 from dpeer.peer.learner import Evaluation, Learner, Payload
 from dpeer.peer.peer import Outcome, Peer
 from dpeer.peer.transports import InProcessTransport, Network, Transport, ZeroMQTransport
@@ -9,6 +10,7 @@ from dpeer.peer.worker import Worker
 
 __all__ = [
     "Evaluation",
+    "IdleWork",
     "InProcessTransport",
     "Learner",
     "Limits",

@@ -57,6 +57,10 @@ class Learner(Protocol):
         """The round whose model `write_model` writes, where the best is kept; None where it is the last."""
 
     @property
+    def finite(self) -> bool:
+        """Whether all parameters are finite; called as the other methods are, from the worker."""
+
+    @property
     def gradients(self) -> int:
         """For how many samples a gradient has been computed so far in this process."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from pathlib import Path
 
 
@@ -22,11 +23,20 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(entry)
 
 
+class _File(logging.FileHandler):
+    """A log that does not fill the terminal with tracebacks when its disk is full: whoever trains says so."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
+        """Say nothing of a line that cannot be written."""
+        if not isinstance(sys.exception(), OSError):
+            super().handleError(record)
+
+
 def peer_logger(rank: int, path: Path | None, level: str, *handlers: logging.Handler) -> logging.Logger:
     """A logger of this peer's own (many peers can share a process); close it with `close_logger`."""
     logger = logging.Logger(f"dpeer.rank-{rank}", level.upper())
     if path:
-        file = logging.FileHandler(path)
+        file = _File(path)
         file.setFormatter(JsonFormatter())
         logger.addHandler(file)
     for handler in handlers:

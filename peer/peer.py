@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from dpeer.exceptions import AddressError, Interrupted
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.idle import Idle, IdleWork
 from dpeer.peer.learner import Learner
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.rounds import run_rounds
@@ -17,7 +18,8 @@ from dpeer.peer.session import Session
 from dpeer.peer.transports import Transport
 from dpeer.peer.worker import Worker
 from dpeer.results.costs import cost
-from dpeer.results.records import RoundRecord, has_diverged
+from dpeer.results.records import RoundRecord
+from dpeer.results.signs import Sign, Watch
 from dpeer.topology import Graphs
 
 _EXPECTED_WHEN_STOPPED = (asyncio.CancelledError, Interrupted)
@@ -33,6 +35,8 @@ class Outcome:
     """The last line of metrics.jsonl."""
     lost: Mapping[int, str]
     """Neighbors that a round has gone on without, and why."""
+    diverged: bool = False
+    """Whether the loss or a parameter is not finite at the end."""
 
 
 def dialled(rank: int, neighbors: tuple[int, ...], addresses: Mapping[int, str]) -> dict[int, str]:
@@ -68,6 +72,9 @@ class Peer:
         facts: What summary.json says about the run besides its results.
         on_record: Called on the event loop with every line of metrics.jsonl.
         on_connected: Called on the event loop when all neighbors are there and rounds begin.
+        on_sign: Called on the event loop with a sign that training goes wrong; it has been logged.
+        watch: Looks for such signs; None for those that need to know nothing of the data.
+        idle: What the peer does while it waits for its neighbors.
     """
 
     def __init__(
@@ -82,15 +89,21 @@ class Peer:
         facts: Mapping[str, Any] | None = None,
         on_record: Callable[[dict[str, Any]], None] = lambda record: None,
         on_connected: Callable[[], None] = lambda: None,
+        on_sign: Callable[[Sign], None] = lambda sign: None,
+        watch: Watch | None = None,
+        idle: IdleWork | None = None,
     ) -> None:
         self.config = config
         self.neighbors = topology.connections(config.rank, config.rounds)
         self._learner = learner
         self._transport = transport
         self._worker = worker
+        self._idle = Idle(worker, idle)
         self._log = log
         self._on_record = on_record
         self._on_connected = on_connected
+        self._on_sign = on_sign
+        self._watch = watch or Watch()
         self._start = 0
         self._reported = -1
         self._session = Session(config, learner, transport, topology, log)
@@ -141,10 +154,11 @@ class Peer:
         self._learner.interrupt()
 
     async def _run(self) -> None:
-        await self._session.gather()
+        await self._idle.during(self._session.gather())
         self._on_connected()
         if self.neighbors:
-            self._log.info("connected to %d neighbors; starting at round %d", len(self.neighbors), self._start)
+            named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
+            self._log.info("connected to %d %s; starting at round %d", len(self.neighbors), named, self._start)
         await run_rounds(
             self._start,
             self.config.rounds,
@@ -152,9 +166,10 @@ class Peer:
             self._session,
             self._worker,
             self._complete,
+            self._idle,
             evaluate_every=self.config.evaluate_every,
         )
-        await self._session.gossip.linger(self.config.rounds)
+        await self._idle.during(self._session.gossip.linger(self.config.rounds))
 
     async def _until_stopped(self, run: Coroutine[Any, Any, None]) -> Literal["done", "stopped"]:
         running = asyncio.create_task(run)
@@ -180,10 +195,9 @@ class Peer:
         await self._worker.write(self._files.complete, entry)
         self._report(entry)
         self._log.info("%s", _line(entry, self.config.rounds))
-        if has_diverged(entry):
-            self._log.warning(
-                "training has diverged: the loss is not finite; lower the learning rates, or look for NaN in the data"
-            )
+        for sign in self._watch.look(entry):
+            self._log.warning("%s", sign.text)
+            self._on_sign(sign)
 
     def _report(self, entry: dict[str, Any]) -> None:
         self._reported = entry["round"]
@@ -194,8 +208,8 @@ class Peer:
         if last is not None and self._reported < last["round"]:
             self._report(last)  # stopped while it was being saved
         dropped = self._session.rejections.counts + self._session.gossip.inbox.dropped
-        await self._worker.write(self._files.conclude, status, dropped)
-        return Outcome(status, self._files.completed, last, dict(lost))
+        await self._worker.write(self._files.conclude, status, dropped, self._watch.given)
+        return Outcome(status, self._files.completed, last, dict(lost), self._files.diverged)
 
 
 def _line(entry: Mapping[str, Any], rounds: int) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from dpeer.peer.outbox import Outbox
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import CARD, CARD_PAGE, METRICS, MODEL, SUMMARY, count_lines, write_json
 from dpeer.results.metrics import MetricsFile
+from dpeer.results.records import has_diverged
 
 
 class RankFolder:
@@ -33,6 +34,7 @@ class RankFolder:
         facts: What summary.json says about the run besides its results.
 
     Attributes:
+        diverged: Whether the loss of the last completed round, or a parameter after it, is not finite; set at the end.
         last: The last line of metrics.jsonl.
     """
 
@@ -44,6 +46,7 @@ class RankFolder:
         self._outbox = outbox
         self._lost = lost
         self._facts = dict(facts)
+        self.diverged = False
         self._metrics = MetricsFile(None, 0)
         self._earlier_seconds = 0.0
         self._began = time.monotonic()
@@ -119,7 +122,7 @@ class RankFolder:
         )
         checkpoint.write(self._checkpoints, state, self._learner.save)
 
-    def conclude(self, status: str, dropped: Mapping[str, int]) -> None:
+    def conclude(self, status: str, dropped: Mapping[str, int], warnings: Sequence[str] = ()) -> None:
         """Write the model, its card and the summary of the last completed round."""
         out = self._config.out
         if out is None:
@@ -129,6 +132,7 @@ class RankFolder:
         if self.completed:
             if status == "stopped":
                 self._load()  # the learner was stopped in the middle of a round, which is discarded
+            self.diverged = has_diverged(self.last or {}) or not self._learner.finite
             self._learner.write_model(out / MODEL)
         card = self._learner.card() if self.completed else {}
         results = self._results(status) | {
@@ -137,7 +141,7 @@ class RankFolder:
             "delta": spent["delta"] if spent else None,
             "privacy": spent,
         }
-        results |= {"lost": _by_name(self._lost), "dropped": dict(dropped)}
+        results |= {"lost": _by_name(self._lost), "dropped": dict(dropped), "warnings": list(warnings)}
         if card:
             write_json(out / CARD, make_card(self._facts, card, results))
         write_json(out / SUMMARY, self._facts | results)
@@ -151,6 +155,7 @@ class RankFolder:
             "status": status,
             "completed_rounds": self.completed,
             "kept_round": kept.get("round"),
+            "diverged": self.diverged,
             **{name: kept.get(name) for name in names},
             "bytes_sent": self._metrics.bytes_sent,
             "bytes_received": self._metrics.bytes_received,

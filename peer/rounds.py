@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
+from dpeer.peer.idle import Idle
 from dpeer.peer.inbox import Received
 from dpeer.peer.learner import Learner, Payload
 from dpeer.peer.session import Session
@@ -23,6 +24,7 @@ async def run_rounds(
     session: Session,
     worker: Worker,
     complete: Complete,
+    idle: Idle,
     *,
     evaluate_every: int = 1,
 ) -> None:
@@ -45,7 +47,7 @@ async def run_rounds(
         # The bodies are on their way while this runs.
         trained = await worker.run(learner.evaluate) if evaluating else None
         watch.lap()
-        received = await session.gossip.collect(number)
+        received = await idle.during(session.gossip.collect(number))
         exchange_seconds += watch.lap()
 
         refused = await worker.run(_mix, learner, received, graph.row if payload is not None else None)
@@ -58,7 +60,7 @@ async def run_rounds(
         unchanged = payload is None and finished is None
         after = trained if unchanged or not evaluating else await worker.run(learner.evaluate)
         watch.lap()
-        sent = await session.gossip.settle(number)
+        sent = await idle.during(session.gossip.settle(number))
         exchange_seconds += watch.lap()
         privacy = learner.privacy
         await complete(

@@ -14,6 +14,7 @@ from dpeer.report.groups import Grouped, as_text
 from dpeer.report.metrics import metrics_table
 from dpeer.report.style import Section
 from dpeer.report.template import PAGE
+from dpeer.report.worth import headlines
 
 MARK = '<meta name="generator" content="dpeer report'
 """What the head of every page begins with, and of no other."""
@@ -28,6 +29,7 @@ def render_page(title: str, grouped: Grouped, measure: Measure, sections: Sequen
         title=title,
         summary=_in_words(grouped),
         incomplete=_incomplete(grouped),
+        headlines=headlines(grouped.groups),
         measure=measure,
         columns=table.columns(grouped.groups, measure),
         rows=table.rows(grouped.groups, measure),

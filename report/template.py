@@ -61,6 +61,9 @@ PAGE = (
 {% for sentence in incomplete %}
 <p class="caution">{{ sentence }}</p>
 {% endfor %}
+{% for headline in headlines %}
+<p><strong>{{ headline }}.</strong></p>
+{% endfor %}
 <nav aria-label="Sections">
 <a href="#results">Results</a>
 {% if metrics %}

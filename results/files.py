@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,9 @@ CARD_PAGE = "model.html"
 
 PREPARATION = "preparation.json"
 """In a rank's folder, where its data are a table: how rows become the model's inputs."""
+
+ROWS = "test-rows.json"
+"""In a rank's folder: how the model that predicts does on each row that was evaluated. It is never sent."""
 
 DISAGREEMENT = "disagreement.jsonl"
 """In the run folder of a simulation: how far apart the bodies are, a line for each round."""
@@ -49,6 +52,26 @@ def finite(value: Any) -> Any:
 def write_json(path: Path, content: Mapping[str, Any], *, indent: int | None = 1) -> None:
     """Write a JSON file so that readers see the old content or the new, never a part."""
     replace(path, json.dumps(finite(content), indent=indent) + "\n")
+
+
+def write_rows(folder: Path, measure: str, values: Sequence[float]) -> None:
+    """Write a figure of each row into a rank's folder: 1 or 0 for right and wrong (accuracy), or losses (test_loss)."""
+    plain = [int(value) for value in values] if measure == "accuracy" else list(values)
+    write_json(folder / ROWS, {"measure": measure, "rows": plain}, indent=None)
+
+
+def read_rows(folder: Path) -> tuple[str, list[float]] | None:
+    """The measure and the figure of each row; None if there is no such file, or it is damaged."""
+    try:
+        content = parse((folder / ROWS).read_text()) or {}
+    except (OSError, ValueError):
+        return None
+    values = content.get("rows")
+    if content.get("measure") not in ("accuracy", "test_loss") or not isinstance(values, list):
+        return None
+    if not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
+        return None
+    return content["measure"], [float(value) for value in values]
 
 
 def replace(path: Path, content: str) -> None:

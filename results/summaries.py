@@ -10,16 +10,19 @@ from dpeer.results.keys import Keys, said
 from dpeer.results.values import (
     by_class,
     figures,
+    flag,
     number,
     numbers_by_rank,
     table,
     table_or_empty,
     text,
+    texts,
     total,
     whole,
     wholes_by_rank,
     words,
 )
+from dpeer.results.worth import Worth, worth_by_rank, worth_of
 
 
 def _status(value: Any) -> str:
@@ -71,6 +74,12 @@ class PeerSummary(Summary):
     """Training samples by class; None where the task has no classes."""
     class_names: tuple[str, ...] | None = said(words)
     """The names of the classes in the order of both counts; None where the task has none, and of an older version."""
+    diverged: bool | None = said(flag)
+    """Whether loss or parameters were not finite at the end; None in files of an older version."""
+    worth: Worth | None = said(worth_of)  # noqa: RUF009 - see `said`
+    """What this peer has from joining; None where nothing was measured."""
+    warnings: tuple[str, ...] = said(texts)
+    """What the log has warned of, by kind."""
     evaluated_class_counts: tuple[int, ...] | None = said(by_class)
     """The same of what was evaluated."""
 
@@ -86,3 +95,5 @@ class RunSummary(Summary):
     metrics: Mapping[str, Any] = said(table_or_empty)
     """By name, a number or None for each peer."""
     consensus_distance: float | None = said(number)
+    worth: tuple[Worth | None, ...] = said(worth_by_rank)
+    """What each peer has from joining."""

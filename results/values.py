@@ -34,6 +34,11 @@ def text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def texts(value: Any) -> tuple[str, ...]:
+    """The texts in a list; none if the value is no list."""
+    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+
+
 def flag(value: Any) -> bool | None:
     """The value if it is true or false."""
     return value if isinstance(value, bool) else None

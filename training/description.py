@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from dpeer.training.algorithms import Algorithm
@@ -23,6 +24,11 @@ class Description:
     _codec: Codec
     _selection: ModelSelection
     _digest: str
+
+    @property
+    def algorithm(self) -> Algorithm:
+        """The peer's algorithm."""
+        return self._algorithm
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -74,6 +80,11 @@ class Description:
     def gradients(self) -> int:
         """For how many samples a gradient has been computed since the learner was made."""
         return self._trainer.gradients
+
+    @property
+    def finite(self) -> bool:
+        """Whether all parameters are finite, as they are now."""
+        return bool(torch.isfinite(self._trainer.model.data).all())
 
     @property
     def best_round(self) -> int | None:

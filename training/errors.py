@@ -83,7 +83,11 @@ def batch_hint(inputs: Any, targets: Any = None, outputs: Any = None) -> str:
         return ""
     if isinstance(targets, list | tuple) and targets and isinstance(targets[0], str):
         return "the targets are text: give class numbers 0, 1, ..."
-    if not isinstance(targets, Tensor) or not targets.numel() or outputs.ndim < 2:
+    if not isinstance(targets, Tensor) or not targets.numel():
+        return ""
+    if hint := _shape_hint(outputs, targets):
+        return hint
+    if outputs.ndim < 2:
         return ""
     if targets.shape == outputs.shape[:1] + outputs.shape[2:]:
         if targets.dtype != torch.int64:
@@ -92,6 +96,31 @@ def batch_hint(inputs: Any, targets: Any = None, outputs: Any = None) -> str:
         if lowest < 0 or highest >= classes:
             return f"the targets run from {lowest} to {highest}, the model has {classes} outputs: classes count from 0"
     return ""
+
+
+def _shape_hint(outputs: Tensor, targets: Tensor) -> str:
+    """What is wrong with the shapes if cross-entropy cannot take them together; empty if it can."""
+    if targets.is_floating_point() or not outputs.ndim:
+        return ""
+    shapes = f"the outputs have shape {_shape(outputs)} and the targets {_shape(targets)}"
+    want = "(rows, classes, ...) and (rows, ...)"
+    if outputs.ndim == 1:
+        return f"{shapes}: classes go in dimension 1 of the outputs, which lack it; cross-entropy takes {want}"
+    if (
+        targets.shape == outputs.shape[:-1]
+        and outputs.ndim > 2
+        and targets.shape != outputs.shape[:1] + outputs.shape[2:]
+    ):
+        return f"{shapes}: classes go in dimension 1, and here are in the last: give outputs.movedim(-1, 1)"
+    if targets.shape == (*outputs.shape[:1], 1) and outputs.ndim == 2:
+        return f"{shapes}: give the targets as .squeeze(1); cross-entropy takes {want}"
+    if targets.ndim + 1 != outputs.ndim or targets.shape[0] != outputs.shape[0]:
+        return f"{shapes}: classes go in dimension 1; cross-entropy takes {want}"
+    return ""
+
+
+def _shape(tensor: Tensor) -> str:
+    return str(tuple(tensor.shape))
 
 
 def _name(tensor: Tensor) -> str:

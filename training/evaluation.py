@@ -48,6 +48,15 @@ def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> E
     Raises:
         TaskError: The model, the loss, the metrics or the data raised, or gave what cannot be used.
     """
+    return measure(model, data, loss, metrics)[0]
+
+
+def measure(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> tuple[Evaluation, list[Any], list[Any]]:
+    """Evaluate as `evaluate` does; also returns the outputs and the targets, a batch each.
+
+    Raises:
+        TaskError: The model, the loss, the metrics or the data raised, or gave what cannot be used.
+    """
     outputs: list[Any] = []
     targets: list[Any] = []
     with _evaluating(model):
@@ -60,7 +69,7 @@ def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> E
     for name, value in found.items():
         with blame(f"the task's metric {name!r} is not a number"):
             values[str(name)] = float(value)
-    return Evaluation(accuracy=values.get("accuracy"), test_loss=mean, metrics=values)
+    return Evaluation(accuracy=values.get("accuracy"), test_loss=mean, metrics=values), outputs, targets
 
 
 def predictions(model: nn.Module, data: Batches) -> tuple[Tensor, Tensor] | None:

@@ -24,6 +24,7 @@ from dpeer.training.evaluation import Evaluation
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.payload import Payload
 from dpeer.training.randomness import GlobalGenerators, Purpose
+from dpeer.training.rows import Rows
 from dpeer.training.selection import ModelSelection
 from dpeer.training.snapshots import Snapshots, Stateful
 from dpeer.training.split import frozen_alike, split
@@ -309,6 +310,19 @@ class TorchLearner(Description):
             found, shape = selection.predictions(), input_shape(task)
         # Outside, for it imports libraries, of which some draw random numbers when they are imported.
         return about(task, shape, selection.measured_on, selection.figures(found, class_names(task)))
+
+    def rows(self) -> tuple[Evaluation, Rows | None]:
+        """Measure the model that `write_model` writes, and how it does on each row of what `evaluate` uses.
+
+        Raises:
+            TaskError: The task's model, loss, metrics or data raised.
+        """
+        with self._calling(Purpose.EVALUATE, self._trainer.number), self._kept(), self._predicting():
+            return self._selection.rows()
+
+    def constant_loss(self) -> float | None:
+        """The loss of always answering the mean of the own training targets; None where they are no such numbers."""
+        return self._selection.constant_loss(self._trainer.data)
 
     @contextmanager
     def _kept(self) -> Iterator[None]:

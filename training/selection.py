@@ -8,11 +8,13 @@ from typing import Literal
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from dpeer.training import evaluation
 from dpeer.training.batches import Batches
 from dpeer.training.device import Compute
 from dpeer.training.evaluation import Evaluation, evaluate, mean_loss, predictions
 from dpeer.training.measures import Figures, measure
 from dpeer.training.metrics import classification_metrics, predicts_values
+from dpeer.training.rows import Rows, constant_loss, find_rows
 from dpeer.training.store import State
 from dpeer.training.task import Loss, Task
 
@@ -81,6 +83,22 @@ class ModelSelection:
             classes: The classes' names by number.
         """
         return None if found is None else measure(*found, classes, values=self._values)
+
+    def rows(self) -> tuple[Evaluation, Rows | None]:
+        """Evaluate the model on the test data as a whole and row by row.
+
+        Raises:
+            TaskError: The task's model, loss, metrics or data raised.
+        """
+        found, outputs, targets = evaluation.measure(self._model, self._test, self._loss, self._metrics)
+        return found, find_rows(found, outputs, targets, self._loss)
+
+    def constant_loss(self, train: Batches) -> float | None:
+        """See `dpeer.training.rows.constant_loss`."""
+        targets = train.targets()
+        if targets is None or not targets.is_floating_point():
+            return None
+        return constant_loss(targets, self._test.in_order(len(self._test)), self._loss)
 
     def is_best(self, number: int) -> bool:
         """Whether the model that round `number` ended with is the best so far; if so, the caller gives its state.

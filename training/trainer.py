@@ -135,16 +135,32 @@ class Trainer:
         """
         if not part.count:
             return
+        with self.training(part):
+            for _ in self.steps(part, epochs=epochs, lr=lr, gradient=gradient, step=step, phase=phase, beside=beside):
+                pass
+
+    def steps(
+        self,
+        part: Flat,
+        *,
+        epochs: int,
+        lr: float,
+        gradient: Gradient = plain,
+        step: Step | None = None,
+        phase: Phase | None = None,
+        beside: Sequence[tuple[Flat, float]] = (),
+    ) -> Iterator[None]:
+        """The steps of `fit`, each made when the iterator is advanced, which has to be within `training`."""
         clip, make = self.hyperparameters.grad_clip, step or self.optimizer
         stepped = [(flat, make(flat), self.decayed(rate)) for flat, rate in ((part, lr), *beside)]
-        with self.training(part):
-            for batch in self.minibatches(phase or part.phase, epochs):
-                loss = gradient(self, part, batch)
-                for flat, optimizer, rate in stepped:
-                    if clip is not None:
-                        clip_gradient(flat, clip)
-                    optimizer.step(rate)
-                self.note(loss, batch)
+        for batch in self.minibatches(phase or part.phase, epochs):
+            loss = gradient(self, part, batch)
+            for flat, optimizer, rate in stepped:
+                if clip is not None:
+                    clip_gradient(flat, clip)
+                optimizer.step(rate)
+            self.note(loss, batch)
+            yield
 
     def optimizer(self, flat: Flat) -> Optimizer:
         """What `optimizer` names, with the momentum and weight decay of the hyperparameters; its state is zero."""
@@ -194,6 +210,10 @@ class Trainer:
         self.reattach()
         self.gradients += batch.size
         return loss.detach()
+
+    def pausing(self) -> Callable[[], None]:
+        """A function that has the task draw on from here, whatever others have drawn in between; see `rewinding`."""
+        return self._generators.rewinding()
 
     def repeating(self) -> Callable[[], AbstractContextManager[None]]:
         """A function that begins a block in which the task draws once more the numbers that it draws from now on.

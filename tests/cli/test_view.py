@@ -1,6 +1,7 @@
 """The live table and the plain lines."""
 
 import io
+import re
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from rich.console import Console
 
 from dpeer.cli.live import LiveTable, missed, open_view
 from dpeer.cli.view import PlainLines
+from dpeer.results.signs import Sign
 from dpeer.results.units import decimals, size
 
 
@@ -36,10 +38,9 @@ def test_a_line_is_printed_when_all_peers_have_completed_the_round() -> None:
         view.record(0, entry(0, accuracy=0.5))
         view.record(1, entry(0, accuracy=1.0, train_loss=None))
         view.record(0, entry(1))
-        assert len(lines(out)) == 2
+        assert len(lines(out)) == 1
         view.record(2, entry(0, accuracy=None, missed=[1]))
-    assert lines(out)[1].startswith("rank 1: training has diverged in round 1")
-    assert lines(out)[2:] == ["round 1/2, loss 0.5000, accuracy 0.7500 (lowest 0.5000), sent 4.5 kB, missed 1"]
+    assert lines(out)[1:] == ["round 1/2, loss 0.5000, accuracy 0.7500 (lowest 0.5000), sent 4.5 kB, missed 1"]
 
 
 def test_a_lost_peer_is_said_and_no_longer_waited_for() -> None:
@@ -52,37 +53,21 @@ def test_a_lost_peer_is_said_and_no_longer_waited_for() -> None:
     assert lines(out)[1:] == [
         "rank 1 failed",
         "round 1/2, loss 0.5000, sent 1.5 kB",
-        "rank 0: training has diverged in round 2, the loss is not finite: "
-        "lower the learning rates, or look for NaN in its data",
         "round 2/2, loss -, sent 1.5 kB, missed 1",
     ]
 
 
-def test_who_diverged_is_said_once_and_above_the_table_too() -> None:
-    out = console(terminal=True)
-    with LiveTable(out, 2, 5, "title") as view:
-        for number_ in (0, 1):
-            view.record(1, entry(number_, train_loss=None))
-    assert sum("rank 1: training has diverged in round 1" in line for line in lines(out)) == 1
-
-
-def test_who_sits_a_round_out_has_not_diverged() -> None:
-    out = console(terminal=False)
-    with PlainLines(out, 2, 1, "title") as view:
-        view.record(0, entry(0, active=False, train_loss=None, bytes_sent=0))
-        view.record(1, entry(0))
-    assert lines(out)[1:] == ["round 1/1, loss 0.5000, accuracy 0.7500 (lowest 0.7500), sent 1.5 kB"]
-
-
-def test_who_trains_nothing_has_not_diverged() -> None:
-    for terminal in (False, True):
-        out = console(terminal=terminal)
-        with open_view(out, 2, 1, "title") as view:
-            view.record(0, entry(0, train_loss=None, diverged=False))
-            view.record(1, entry(0, active=False, train_loss=None, diverged=True))
-        said = [line for line in lines(out) if "diverged" in line]
-        assert len(said) == 1, "who sat the last round out, but fine-tuned after it"
-        assert "rank 1: training has diverged in round 1" in said[0]
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_sign_is_said_in_full_once_then_briefly_and_of_many_peers_no_more(terminal: bool) -> None:
+    out = console(terminal=terminal)
+    with open_view(out, 20, 5, "title") as view:
+        for rank in range(3, 15):
+            view.sign(rank, Sign("flat", "the loss has stayed at [2.3]"))
+        view.sign(4, Sign("diverged", "training has diverged: the loss is not finite"))
+    said = [found[0].rstrip() for line in lines(out) if (found := re.search(r"rank \d+: .*", line))]
+    assert said[0] == "rank 3: the loss has stayed at [2.3]"
+    assert said[1:8] == [f"rank {rank}: the loss has stayed flat, like rank 3" for rank in range(4, 11)]
+    assert said[8:] == ["rank 4: training has diverged: the loss is not finite"]
 
 
 def test_how_long_the_rest_takes_is_said_where_it_is_minutes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,3 +120,14 @@ def test_bodies_count_as_sent_unless_the_lines_say_otherwise(tmp_path: Path, con
     assert not sent_unrecorded(tmp_path)
     (tmp_path / "metrics.jsonl").write_text(content)
     assert sent_unrecorded(tmp_path) is counts
+
+
+def test_a_run_of_another_size_is_not_gone_on_with(tmp_path: Path) -> None:
+    folder = tmp_path / "rank-0" / "checkpoint" / "round-00000000"
+    (folder / "learner").mkdir(parents=True)
+    (folder / "state.json").write_text(json.dumps({"fingerprint": {"size": 3}}))
+    with pytest.raises(CheckpointError, match=r"rank-0' is of 3 peers, and --size is 4 here: .* use the same size"):
+        check(tmp_path, [0], resume=True, overwrite=False, size=4)
+    check(tmp_path, [0], resume=True, overwrite=False, size=3)
+    (folder / "state.json").write_text("[")
+    check(tmp_path, [0], resume=True, overwrite=False, size=4)  # a damaged checkpoint has an error of its own

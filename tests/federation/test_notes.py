@@ -155,3 +155,32 @@ def test_one_peer_on_this_host_says_it_too(dpeer: Command, small_task: Path) -> 
         "sam head has no effect with local",
     ):
         assert sum(f"rank 0 INFO: {said}" in line for line in ended.err.splitlines()) == 1, ended.err
+
+
+FEW = """
+
+def few(rank, size, seed, train, test):
+    torch.manual_seed(seed)
+    sets = [TensorDataset(torch.randn(len(classes), 4), torch.tensor(classes)) for classes in (train, test)]
+    return Task(model=Net(), head=("fc",), train=sets[0], test=sets[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "said"),
+    [
+        ([0, 0, 0, 1], [0, 1] * 5, ["only one training row of class 1: too few to learn from"]),
+        ([0, 1], [0, 1] * 5, ["only one training row of classes 0, 1: too few to learn from"]),
+        ([1, 1, 1], [0, 1] * 5, ["all training rows are of class 1: this peer's data cannot tell any other from it"]),
+        ([0, 0, 1, 1], [0] * 5, ["the test set has 5 rows: an accuracy on it goes in steps of 0.2 and tells little"]),
+        ([0, 0, 1, 1], [0], ["the test set has one row: an accuracy on it goes in steps of 1 and tells little"]),
+        ([0, 0, 1, 1], [0, 1] * 5, []),
+    ],
+)
+def test_too_few_rows_are_said(
+    train: list[int], test: list[int], said: list[str], notes: Start, small_task: Path
+) -> None:
+    small_task.write_text(small_task.read_text() + FEW)
+    options = ("--task-option", f"train={train}", "--task-option", f"test={test}")
+    lines = notes("--task", "mine.py:few", *options)
+    assert [line for line in lines if "row" in line] == said

@@ -45,6 +45,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "out": (Path("elsewhere"), {}), "device": ("auto", {}), "amp": ("bf16", {}),
     "channels_last": (True, {}), "log_level": ("debug", {}), "wait": (5.0, {}), "dead_after": (5.0, {}),
     "threads": (1, {}), "base_port": (7000, {}), "insecure": (True, {}), "workers": (1, {}),
+    "alone": ("always", {}), "alone_share": (0.5, {}),
 }  # fmt: skip
 """By setting, a value that is not its default, and settings in which it matters."""
 

@@ -28,6 +28,7 @@ class VectorLearner:
     """Body: a vector. A round's training: body <- 0.9 body + rank + 1. Mixing as in the product, in float64."""
 
     best_round = None
+    finite = True
     privacy = None
     gradients = 0
 

@@ -42,7 +42,7 @@ def test_peers_started_by_hand_stop_together_and_resume_to_the_bits_of_an_uninte
     assert 1 <= min(completed) < ROUNDS
 
     for rank, peer in enumerate([dpeer(*common, "--rank", rank, "--resume") for rank in range(size)]):
-        done = peer.succeed().splitlines()[-1]
+        (done,) = (line for line in peer.succeed().splitlines() if line.startswith("dpeer: done"))
         assert done.startswith(f"dpeer: done after {ROUNDS} rounds, accuracy ")
         assert done.endswith(f"files in run/rank-{rank}")
     simulate(*federation, "--out", "simulated")

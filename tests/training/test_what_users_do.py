@@ -279,9 +279,20 @@ class TwoOutputs(nn.Module):
         (torch.zeros(8, 6, dtype=torch.uint8), torch.zeros(8).long(), r"the inputs are uint8.*\.float\(\)"),
         (torch.randn(8, 6), torch.arange(8) % 2 + 1, "run from 1 to 2, the model has 2 outputs: classes count from 0"),
         (torch.randn(8, 6), torch.zeros(8, dtype=torch.int32), r"the targets are int32: give class numbers as \.long"),
+        (
+            torch.randn(8, 5, 6),
+            torch.zeros(8, 5).long(),
+            r"shape \(8, 5, 2\) and the targets \(8, 5\): classes go in dimension 1, .*outputs.movedim\(-1, 1\)",
+        ),
+        (torch.randn(8, 6), torch.zeros(8, 1).long(), r"the targets \(8, 1\): give the targets as \.squeeze\(1\)"),
+        (
+            torch.randn(8, 6),
+            torch.zeros(8, 3).long(),
+            r"the targets \(8, 3\): classes go in dimension 1; cross-entropy",
+        ),
         (torch.randn(8, 6), torch.rand(8), r"the targets are float32: .*\.long\(\), or the task a `loss`"),
     ],
-    ids=["float64", "uint8", "from one", "int32", "float targets"],
+    ids=["float64", "uint8", "from one", "int32", "classes last", "a column", "rows of targets", "float targets"],
 )
 def test_common_mistakes_in_data_are_told_with_their_remedy(
     make_task: Make, inputs: Tensor, targets: Tensor, advice: str

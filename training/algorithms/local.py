@@ -5,6 +5,8 @@ w_i <- K SGD steps on the peer's own data
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.trainer import Trainer
@@ -21,8 +23,14 @@ class Local(Algorithm):
 
     def train(self, peer: Trainer) -> None:
         """Train the whole model with the body's learning rate and epochs, as `dfedavgm` does."""
+        with peer.training(peer.model):
+            for _ in self.steps(peer):
+                pass
+
+    def steps(self, peer: Trainer) -> Iterator[None]:
+        """The steps of a round, each made when the iterator is advanced, within `Trainer.training`."""
         h = peer.hyperparameters
-        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr)
+        return peer.steps(peer.model, epochs=h.body_epochs, lr=h.body_lr)
 
     def gradients(self, h: Hyperparameters) -> float:
         """See `Algorithm.gradients`."""

@@ -1,0 +1,120 @@
+"""Whether joining was worth it: comparing a peer's model with one that was trained alone, row by row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpeer.federation.gain import find_gain
+from dpeer.results.files import ROWS, SUMMARY, read_rows, write_json, write_rows
+from dpeer.results.reading import read_object, read_peer_summary
+from dpeer.results.worth import as_entry, majority
+
+if TYPE_CHECKING:
+    from dpeer.federation.alone import AloneBeside
+    from dpeer.training import Evaluation, TorchLearner
+    from dpeer.training.rows import Rows
+
+
+def conclude_worth(
+    folder: Path,
+    learner: TorchLearner,
+    beside: AloneBeside | None,
+    facts: Mapping[str, Any],
+    stopped: Callable[[], bool],
+    tell: Callable[[str], None],
+    *,
+    diverged: bool,
+) -> Mapping[str, Any]:
+    """Measure the model that a done peer has kept row by row, and compare it with what it would have alone.
+
+    The figure of each row goes to the rank's folder, what follows from them into its summary.
+
+    Args:
+        folder: The rank's folder.
+        learner: The peer's.
+        beside: What was trained alone; None where nothing was.
+        facts: What the summary says about the run besides its results.
+        stopped: Whether to leave the comparison out.
+        tell: Gets a line before it takes long.
+        diverged: Whether the peer's training has diverged: then there is nothing to compare.
+
+    Returns:
+        The summary's entry `worth`.
+
+    Raises:
+        TaskError: The task's model, loss, metrics or data raised.
+        OSError: The folder cannot be written.
+    """
+    if beside is not None:
+        beside.finish(lambda: diverged or stopped(), tell)
+    found, rows = learner.rows()
+    on = str(facts["settings"]["evaluate_on"])
+    (folder / ROWS).unlink(missing_ok=True)
+    if rows is not None:
+        write_rows(folder, rows.measure, rows.values)
+    entry = {"on": on, **_compared(found, rows, learner, beside, facts, diverged=diverged)}
+    summary = read_object(folder / SUMMARY)
+    whole = as_entry(**entry)
+    write_json(folder / SUMMARY, {**summary, "worth": whole})
+    return whole
+
+
+def _compared(
+    found: Evaluation,
+    rows: Rows | None,
+    learner: TorchLearner,
+    beside: AloneBeside | None,
+    facts: Mapping[str, Any],
+    *,
+    diverged: bool,
+) -> dict[str, Any]:
+    if diverged or rows is None:
+        return {"why": "training has diverged" if diverged else "the task's figures are no means over its rows"}
+    of_accuracy = rows.measure == "accuracy"
+    own: dict[str, Any] = {
+        "measure": rows.measure, "rows": len(rows.values), "joined": getattr(found, rows.measure),
+        "constant": majority(facts["class_counts"], facts["evaluated_class_counts"]) if of_accuracy
+        else learner.constant_loss(),
+        "auroc": found.metrics.get("auroc"),
+    }  # fmt: skip
+    if beside is None:
+        return own
+    if beside.alone is None or not beside.alone.completed:
+        return own | {"why": beside.why}
+    other, others = beside.alone.rows()
+    if others is None or others.measure != rows.measure:
+        return own | {"why": "training alone has diverged"}
+    own |= {
+        "alone": getattr(other, rows.measure), "alone_auroc": other.metrics.get("auroc"), "algorithm": "local",
+        "rounds": beside.alone.completed, "planned": beside.alone.rounds,
+    }  # fmt: skip
+    if beside.why is not None:
+        return own | {"why": beside.why}
+    return own | vars(find_gain(rows.values, others.values, most_is_best=of_accuracy))
+
+
+def compare_folders(folder: Path, other: Path, algorithm: str) -> Mapping[str, Any] | None:
+    """Compare a rank of one run with the same rank of another, which trained the same peers with `algorithm`.
+
+    Returns:
+        An entry `worth`; None if a run has left no figures of its rows, or of other rows.
+    """
+    mine, theirs = read_rows(folder), read_rows(other)
+    own, others = read_peer_summary(folder), read_peer_summary(other)
+    if mine is None or theirs is None or own is None or others is None:
+        return None
+    (measure, joined), (same, alone) = mine, theirs
+    if measure != same or len(joined) != len(alone) or not joined:
+        return None
+    of_accuracy = measure == "accuracy"
+    constant = own.worth.constant if own.worth else None
+    return as_entry(
+        measure=measure, on=own.settings.get("evaluate_on"), rows=len(joined),
+        joined=math.fsum(joined) / len(joined), alone=math.fsum(alone) / len(alone), constant=constant,
+        auroc=own.worth.auroc if own.worth else None, alone_auroc=others.worth.auroc if others.worth else None,
+        algorithm=algorithm, rounds=others.completed_rounds, planned=others.rounds,
+        **vars(find_gain(joined, alone, most_is_best=of_accuracy)),
+    )  # fmt: skip

@@ -1,0 +1,179 @@
+"""Whether joining was worth it to a peer: the record of it in summary.json, and the words for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from dpeer.results.keys import Keys, said
+from dpeer.results.units import decimals
+from dpeer.results.values import number, table, text, whole
+
+Verdict = Literal["helped", "alone", "unclear"]
+"""Joining helped; the peer would be better off alone; it cannot be told with so many rows."""
+
+
+def _verdict(value: Any) -> Verdict | None:
+    return cast(Verdict, value) if value in ("helped", "alone", "unclear") else None
+
+
+@dataclass(frozen=True)
+class Worth(Keys):
+    """What a peer has from joining: the entry `worth` of its summary.json. None is what is not known."""
+
+    measure: str | None = said(text)
+    """accuracy, or test_loss where rows cannot be told right or wrong."""
+    on: str | None = said(text)
+    """test or validation: which rows are meant."""
+    rows: int | None = said(whole)
+    """How many of this peer's own rows both models were compared on."""
+    joined: float | None = said(number)
+    """The measure of the model that was kept."""
+    constant: float | None = said(number)
+    """The same of always answering the most frequent training class, or the mean training target."""
+    alone: float | None = said(number)
+    """The same of the model that was trained alone."""
+    auroc: float | None = said(number)
+    alone_auroc: float | None = said(number)
+    algorithm: str | None = said(text)
+    """What trained alone: local, or another baseline."""
+    rounds: int | None = said(whole)
+    """How many rounds were trained alone."""
+    planned: int | None = said(whole)
+    """How many that should have been."""
+    gain: float | None = said(number)
+    """How much better the kept model is, in the measure's unit; of a loss, how much lower."""
+    low: float | None = said(number)
+    high: float | None = said(number)
+    """The ends of the gain's 95 % interval."""
+    differ: int | None = said(whole)
+    """On how many rows the two models differ."""
+    verdict: Verdict | None = said(_verdict)  # noqa: RUF009 - see `said`
+    why: str | None = said(text)
+    """Why there is no comparison."""
+
+    @property
+    def of_accuracy(self) -> bool:
+        """Whether rows are right or wrong; else they have a loss."""
+        return self.measure == "accuracy"
+
+    @property
+    def is_useless(self) -> bool:
+        """Whether a constant answer does at least as well, and is not perfect itself."""
+        if self.joined is None or self.constant is None:
+            return False
+        return self.joined <= self.constant < 1 if self.of_accuracy else self.joined >= self.constant > 0
+
+
+def worth_of(value: Any) -> Worth | None:
+    """The entry as it was read; None if there is none."""
+    content = table(value)
+    return None if content is None else Worth.of(content)
+
+
+def worth_by_rank(value: Any) -> tuple[Worth | None, ...]:
+    """The entries of all peers; empty if the value is no list."""
+    return tuple(map(worth_of, value)) if isinstance(value, list) else ()
+
+
+def ending(worth: Worth) -> list[str]:
+    """The lines that a peer's run ends with."""
+    if worth.rows is None:
+        return [] if worth.why is None else [f"no comparison with this peer alone: {worth.why}"]
+    name = "accuracy" if worth.of_accuracy else "loss"
+    first = f"{name} {decimals(worth.joined)}{_auroc(worth.auroc)} on {_rows(worth)}"
+    what = "always the most frequent class" if worth.of_accuracy else "always the mean"
+    if worth.constant is not None:
+        first += f"; {what}: {decimals(worth.constant)}"
+    useless = [f"the model is no better than {what}"] if worth.is_useless else []
+    if worth.alone is not None:
+        other = "alone" if worth.algorithm in (None, "local") else f"with {worth.algorithm}"
+        part = "" if worth.rounds == worth.planned else f" after {worth.rounds} of {worth.planned} rounds"
+        first += f"; {other}{part}: {decimals(worth.alone)}{_auroc(worth.alone_auroc)}"
+    if worth.verdict is not None:
+        return [first, f"gain {gain_text(worth)}: {verdict_text(worth)}", *useless]
+    return [first, *useless, *([] if worth.why is None else [f"no comparison with this peer alone: {worth.why}"])]
+
+
+def gain_text(worth: Worth) -> str:
+    """The gain with its interval."""
+    if worth.gain is None:
+        return "-"
+    unit = "" if worth.of_accuracy else " of loss"
+    return f"{worth.gain:+.4f}{unit} (95 % interval {interval_text(worth)})"
+
+
+def interval_text(worth: Worth) -> str:
+    """The ends of the gain's interval."""
+    return "-" if worth.low is None or worth.high is None else f"{worth.low:+.4f} to {worth.high:+.4f}"
+
+
+def verdict_text(worth: Worth) -> str:
+    """What can be told of the gain, in one sentence without a full stop."""
+    joining = worth.algorithm in (None, "local")
+    if worth.verdict == "helped":
+        return "joining helped" if joining else f"better than with {worth.algorithm}"
+    if worth.verdict == "alone":
+        return "you would be better off alone" if joining else f"you would be better off with {worth.algorithm}"
+    differ = f", of which {worth.differ} differ" if worth.of_accuracy and worth.differ is not None else ""
+    whether = "whether joining helped" if joining else "which is better"
+    return f"{whether} cannot be told with {_rows(worth, own=False)}{differ}"
+
+
+def verdict_word(worth: Worth) -> str:
+    """The verdict in a word or two, for tables."""
+    joining = worth.algorithm in (None, "local")
+    words = {"helped": "helped" if joining else "better", "alone": "better alone" if joining else "worse"}
+    return "-" if worth.verdict is None else words.get(worth.verdict, "cannot be told")
+
+
+def headline(found: Sequence[Worth | None]) -> str:
+    """How many peers joining helped; empty where no peer has been compared."""
+    told = [worth for worth in found if worth is not None and worth.verdict is not None]
+    if not told:
+        return ""
+    counts = Counter(worth.verdict for worth in told)
+    others = {worth.algorithm for worth in told} - {None, "local"}
+    of = f"{counts['helped']} of {len(told)} {'peer' if len(told) == 1 else 'peers'}"
+    against = f" than with {', '.join(sorted(map(str, others)))}"
+    parts = [f"{of} did better{against}" if others else f"joining helped {of}"]
+    if counts["alone"]:
+        parts.append(f"{counts['alone']} {'did worse' if others else 'would be better off alone'}")
+    if counts["unclear"]:
+        parts.append(f"{counts['unclear']} cannot be told")
+    return "; ".join(parts)
+
+
+def majority(train: Sequence[int] | None, evaluated: Sequence[int] | None) -> float | None:
+    """The accuracy of always answering the most frequent training class.
+
+    Args:
+        train: Training samples by class.
+        evaluated: Samples by class of what is evaluated; classes beyond its end have none.
+
+    Returns:
+        None where the task has no classes.
+    """
+    if not train or not evaluated or not sum(evaluated):
+        return None
+    most = train.index(max(train))
+    return (evaluated[most] if most < len(evaluated) else 0) / sum(evaluated)
+
+
+def as_entry(**values: Any) -> Mapping[str, Any]:
+    """The entry to be written: what is not said is null."""
+    names = Worth.__dataclass_fields__
+    unknown = values.keys() - names.keys()
+    assert not unknown, unknown
+    return {name: values.get(name) for name in names}
+
+
+def _rows(worth: Worth, *, own: bool = True) -> str:
+    kind = "validation" if worth.on == "validation" else "test"
+    return f"{worth.rows} {'own ' if own else ''}{kind} {'row' if worth.rows == 1 else 'rows'}"
+
+
+def _auroc(value: float | None) -> str:
+    return "" if value is None else f" (AUROC {value:.4f})"

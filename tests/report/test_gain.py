@@ -1,0 +1,81 @@
+"""What joining was worth, on the page."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpeer.report.groups import group_runs
+from dpeer.report.worth import draw_gains, headlines
+from dpeer.results.finding import find_runs
+from dpeer.results.worth import as_entry
+
+pytestmark = pytest.mark.usefixtures("undrawn")
+
+
+def entry(gain: float, verdict: str | None = "unclear", **values: Any) -> dict[str, Any]:
+    return dict(as_entry(measure="accuracy", on="test", rows=40, gain=gain, low=gain - 0.1, high=gain + 0.1,
+                         algorithm="local", verdict=verdict, **values))  # fmt: skip
+
+
+def say(folder: Path, worth: Any) -> None:
+    summary = json.loads((folder / "summary.json").read_text())
+    (folder / "summary.json").write_text(json.dumps(summary | {"worth": worth}))
+
+
+def test_the_headline_and_the_gains_the_highest_first(make_run: Callable[..., Path]) -> None:
+    folder = make_run("run")
+    say(folder, [entry(-0.2, "alone"), entry(0.3, "helped"), entry(0.01)])
+    groups = group_runs(find_runs([folder])).groups
+    assert headlines(groups) == ["Joining helped 1 of 3 peers; 1 would be better off alone; 1 cannot be told"]
+    section = draw_gains(groups)
+    assert section is not None
+    assert (section.name, section.title) == ("gain", "What joining gained")
+    assert section.alt.endswith(
+        "rank 1: +0.3000, joining helped. rank 2: +0.0100, cannot be told. rank 0: -0.2000, better off alone."
+    )
+
+
+def test_a_peer_that_was_started_by_hand_tells_its_own(make_run: Callable[..., Path]) -> None:
+    folder = make_run("run", summary=False)
+    path = folder / "rank-2" / "summary.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"worth": entry(0.5, "helped")}))
+    groups = group_runs(find_runs([folder])).groups
+    assert headlines(groups) == ["Joining helped 1 of 1 peer"]
+
+
+def test_of_several_runs_each_has_its_own_headline(make_run: Callable[..., Path]) -> None:
+    one, other = make_run("one"), make_run("other", algorithm="dfedavgm")
+    say(one, [entry(0.1), None, entry(0.2)])
+    say(other, [entry(0.3, "helped"), entry(0.1), None])
+    groups = group_runs(find_runs([one, other])).groups
+    assert headlines(groups) == [
+        "dfedmdc: joining helped 0 of 2 peers; 2 cannot be told",
+        "dfedavgm: joining helped 1 of 2 peers; 1 cannot be told",
+    ]
+    section = draw_gains(groups)
+    assert section is not None
+    assert "dfedavgm, rank 0: +0.3000" in section.alt
+
+
+def test_without_a_comparison_there_is_neither(make_run: Callable[..., Path]) -> None:
+    folder = make_run("run")
+    for worth in ([None, None, None], [entry(0.1, None), {"why": "no time"}, 7], "damaged"):
+        say(folder, worth)
+        groups = group_runs(find_runs([folder])).groups
+        assert headlines(groups) == []
+        assert draw_gains(groups) is None
+
+
+def test_the_page_says_it_at_the_top(
+    make_run: Callable[..., Path], dpeer_here: Callable[..., Any], read_page: Callable[..., Any]
+) -> None:
+    folder = make_run("run")
+    say(folder, [entry(0.3, "helped")] * 3)
+    assert dpeer_here("report", folder).code == 0
+    page = read_page()
+    assert "Joining helped 3 of 3 peers." in page.text
+    assert page.text.index("Joining helped") < page.text.index("Results at the end")
+    assert "gain" in page.pictures

@@ -1,0 +1,121 @@
+"""The signs that training goes wrong, on curves that are made up."""
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from dpeer.results.signs import ROUNDS, Sign, Watch, guessing_loss
+
+TEN = math.log(10)
+
+
+def signs(watch: Watch, losses: Iterable[float | None] = (), **columns: Iterable[Any]) -> list[tuple[int, Sign]]:
+    """Every sign with the round that it came in."""
+    given = {"train_loss": list(losses), **{name: list(values) for name, values in columns.items()}}
+    rounds = max(map(len, given.values()))
+    found = []
+    for number in range(rounds):
+        values = {name: column[number] for name, column in given.items() if column}
+        line = {"round": number, "active": True, "diverged": False, **values}
+        found += [(number, sign) for sign in watch.look(line)]
+    return found
+
+
+def kinds(*arguments: Any, **columns: Any) -> list[str]:
+    return [sign.kind for _, sign in signs(*arguments, **columns)]
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        [2.0, 1.2, 0.7, 0.4, 0.3, 0.25, 0.2, 0.2, 0.2, 0.2],
+        [0.05, 0.001, 0.0005, 0.0004, 0.0004, 0.0004, 0.0004, 0.0004],  # learned at once, and flat since
+        [1.9, 1.6, 1.7, 1.4, 1.5, 1.2, 1.3, 1.1, 1.2, 1.0],  # a little up and down
+        [0.01, 0.002, 0.01, 0.002, 0.01, 0.002, 0.01, 0.002],  # up and down, where nothing is left to learn
+        [0.1, 0.9, 0.8, 0.7, 0.6, 0.5, 0.5],  # the first round's own fit is lost in the mean
+        [2.29, 2.25, 2.2, 2.1, 2.0, 1.9],  # slow
+        [2.4, 5.0, 1.0, 0.8, 0.7, 0.6],  # one bad round
+        [1.0, 0.98, 0.96, 0.95, 0.94, 0.93, 0.93, 0.93, 0.93, 0.93],  # hard, but better than guessing
+    ],
+)
+@pytest.mark.parametrize("chance", [TEN, None])
+def test_curves_of_ordinary_runs_give_no_sign(losses: list[float], chance: float | None) -> None:
+    if chance is None and losses[0] < 0.2:
+        pytest.skip("without the loss of guessing the first round's is all there is to hold a loss against")
+    assert kinds(Watch(chance), losses) == []
+
+
+def test_a_loss_that_stays_at_guessing_is_flat_once() -> None:
+    ((number, sign),) = signs(Watch(TEN, advice=("--body-lr 0.01", "--standardize")), [2.31, 2.30, 2.29, 2.31] * 4)
+    assert (number, sign.kind) == (ROUNDS - 1, "flat")
+    assert sign.text == (
+        "the loss has stayed at 2.31 for 5 rounds, against 2.3 of guessing: nothing is learned; "
+        "try --body-lr 0.01, --standardize"
+    )
+
+
+def test_where_guessing_is_not_known_a_loss_that_does_not_move_is_flat() -> None:
+    assert kinds(Watch(), [7.0, 7.0, 7.01, 6.99, 7.0, 7.0]) == ["flat"]
+    assert kinds(Watch(), [7.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0]) == [], "it has moved"
+    assert kinds(Watch(), [0.0] * 9) == []
+
+
+def test_rounds_without_training_do_not_count() -> None:
+    line = {"round": 0, "train_loss": None, "active": False, "diverged": False}
+    watch = Watch(TEN)
+    assert all(watch.look(line) == [] for _ in range(9))
+    assert kinds(watch, [2.3] * 4 + [None] * 5) == []
+    assert kinds(watch, [2.3]) == ["flat"]
+
+
+@pytest.mark.parametrize("chance", [TEN, None])
+def test_a_loss_that_grows_or_swings_is_of_rates_that_are_too_fast(chance: float | None) -> None:
+    assert kinds(Watch(chance), [2.0, 3.0, 9.0, 40.0, 900.0]) == ["fast"]
+    assert kinds(Watch(chance), [2.0, 0.8, 2.1, 0.7, 2.2, 0.9, 2.0]) == ["fast"]
+
+
+def test_what_is_not_finite_has_diverged() -> None:
+    watch = Watch(TEN)
+    line = {"round": 0, "train_loss": None, "active": True, "diverged": True}
+    (sign,) = watch.look(line)
+    assert sign.kind == "diverged"
+    assert watch.look(line) == []
+    assert watch.given == ["diverged"]
+    for sound in ({"active": False, "diverged": False}, {"active": True, "diverged": False}, {"active": False}):
+        assert Watch().look({"round": 0, "train_loss": None, **sound}) == []
+    assert len(Watch().look({"round": 0, "train_loss": None, "active": False, "diverged": True})) == 1, "fine-tuned"
+
+
+def test_always_the_most_frequent_class() -> None:
+    watch = Watch(majority=0.7, classes=3)
+    constant = {"accuracy": 0.7, "metrics": {"balanced_accuracy": 1 / 3}}
+    line = {"round": 0, "active": True, "diverged": False, **constant}
+    found = [watch.look(line) for _ in range(7)]
+    assert [len(signs) for signs in found] == [0, 0, 0, 0, 1, 0, 0]
+    assert found[4][0].text == (
+        "accuracy is 0.7000, for 5 evaluations not better than always the most frequent class (0.7000)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("majority", "accuracy", "recall"),
+    [
+        (0.7, [0.7, 0.7, 0.7, 0.7, 0.72, 0.7, 0.7, 0.7, 0.7], 0.34),  # it moves
+        (0.93, [0.9] * 9, 0.8),  # rare classes are found
+        (1.0, [1.0] * 9, 1.0),  # there is one class only
+        (None, [0.1] * 9, None),
+    ],
+)
+def test_ordinary_accuracies_give_no_sign(majority: float | None, accuracy: list[float], recall: float | None) -> None:
+    metrics = [{"balanced_accuracy": recall}] * len(accuracy)
+    classes = 1 if majority == 1 else 3
+    assert kinds(Watch(majority=majority, classes=classes), accuracy=accuracy, metrics=metrics) == []
+
+
+def test_guessing_is_the_entropy_of_the_classes() -> None:
+    assert guessing_loss([5] * 10) == pytest.approx(TEN)
+    assert guessing_loss([3, 1, 0]) == pytest.approx(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25)))
+    assert guessing_loss([7, 0]) == 0
+    assert guessing_loss(None) is guessing_loss([]) is guessing_loss([0, 0]) is None

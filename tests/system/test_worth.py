@@ -1,0 +1,83 @@
+"""`dpeer start` says at its end whether joining helped, and nothing of the run depends on that."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+ROUNDS = 3
+SIZE = 3
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_peers_that_also_train_alone_have_the_bits_of_those_that_do_not_and_tell_what_local_comes_to(
+    dropout: float,
+    task: str,
+    schedule: tuple[str, ...],
+    dpeer: Callable[..., Any],
+    simulate: Callable[..., None],
+    results: Callable[..., Any],
+    free_ports: Callable[[int], int],
+    tmp_path: Path,
+) -> None:
+    federation = ("--topology", "ring", "--size", SIZE, "--task", task, "--task-option", f"dropout={dropout}",
+                  *schedule, "--rounds", ROUNDS, "--seed", 3)  # fmt: skip
+    common = ("start", *federation, "--threads", 1, "--out", "beside", "--base-port", free_ports(SIZE))
+    ended = [dpeer(*common, "--alone", "always", "--rank", rank) for rank in range(SIZE)]
+    printed = [peer.succeed() for peer in ended]
+    simulate(*federation, "--out", "without")
+    assert results("beside", SIZE) == results("without", SIZE)
+
+    # dfedsmdc: two epochs of SAM and one of the head are five gradients of a sample.
+    simulate(*federation, "--out", "local", "--algorithm", "local", "--body-epochs", 5)
+    for rank, text in enumerate(printed):
+        lines = text.splitlines()
+        assert lines[-3].startswith(f"dpeer: done after {ROUNDS} rounds, accuracy ")
+        worth = json.loads((tmp_path / f"beside/rank-{rank}/summary.json").read_text())["worth"]
+        expected = json.loads((tmp_path / f"local/rank-{rank}/summary.json").read_text())
+        assert worth["alone"] == expected["accuracy"]
+        assert worth["rows"] == 21
+        files = [tmp_path / f"{run}/rank-{rank}/test-rows.json" for run in ("beside", "local")]
+        mine, its = (json.loads(path.read_text())["rows"] for path in files)
+        assert worth["gain"] == pytest.approx((sum(mine) - sum(its)) / 21)
+        assert worth["differ"] == sum(a != b for a, b in zip(mine, its, strict=True))
+        assert lines[-2] == (f"dpeer: accuracy {worth['joined']:.4f} on 21 own test rows; alone: {worth['alone']:.4f}")
+        assert lines[-1].startswith(f"dpeer: gain {worth['gain']:+.4f} (95 % interval ")
+        assert not (tmp_path / f"beside/rank-{rank}/alone").exists()
+
+
+def test_a_cluster_compares_with_what_was_trained_beside_or_afterwards(
+    task: str, schedule: tuple[str, ...], dpeer: Callable[..., Any], tmp_path: Path
+) -> None:
+    common = ("--size", 2, "--task", task, *schedule, "--rounds", 2, "--algorithm", "dfedavgm")
+    beside = dpeer("cluster", *common, "--alone", "always", "--out", "beside")
+    after = dpeer("cluster", *common, "--baseline", "local", "--out", "after", "--json")
+    lines = beside.succeed().splitlines()
+    summary = json.loads(after.succeed().splitlines()[-1])
+    first = json.loads((tmp_path / "beside/summary.json").read_text())
+    # dfedavgm computes as many gradients as local, so both are the same.
+    assert first["worth"] == json.loads((tmp_path / "after/summary.json").read_text())["worth"] == summary["worth"]
+    assert summary["baseline"]["accuracy"] == [worth["alone"] for worth in first["worth"]]
+    assert any(line.startswith("joining helped ") for line in lines)
+
+
+def test_a_peer_that_has_diverged_ends_with_exit_code_1_and_leaves_its_files(
+    dpeer: Callable[..., Any], free_ports: Callable[[int], int], tmp_path: Path
+) -> None:
+    wild = ("--size", 2, "--rounds", 2, "--body-lr", "1e9", "--head-lr", "1e9", "--algorithm", "dfedmdc")
+    port = free_ports(2)
+    peers = [dpeer("start", *wild, "--base-port", port, "--out", "start", "--rank", rank) for rank in range(2)]
+    cluster = dpeer("cluster", *wild, "--out", "cluster")
+    for rank, peer in enumerate(peers):
+        assert peer.wait() == 1
+        assert "Traceback" not in peer.output
+        assert peer.output.splitlines()[-1].startswith(f"dpeer: training has diverged on rank {rank}: ")
+        assert (tmp_path / f"start/rank-{rank}/model.safetensors").exists()
+        assert json.loads((tmp_path / f"start/rank-{rank}/summary.json").read_text())["diverged"] is True
+    assert cluster.wait() == 1
+    assert cluster.output.splitlines()[-1].startswith("dpeer: training has diverged on ranks 0, 1: ")
+    assert json.loads((tmp_path / "cluster/summary.json").read_text())["diverged"] == [0, 1]
