@@ -25,15 +25,16 @@ def watch_of(task: Task, algorithm: type[Algorithm], facts: Mapping[str, Any], s
         chance=guessing_loss(train) if task.loss is None else None,
         majority=majority(train, evaluated),
         classes=sum(count > 0 for count in evaluated or ()),
-        advice=_advice(algorithm, settings),
+        slower=_advice(algorithm, settings, "{:g}", 1 / 5),
+        other=_advice(algorithm, settings, "{:g} or {:g}", 1 / 5, 5),
     )
 
 
-def _advice(algorithm: type[Algorithm], settings: Settings) -> list[str]:
-    rates = f"--body-lr {settings.body_lr / 5:g}"
+def _advice(algorithm: type[Algorithm], settings: Settings, rates: str, *factors: float) -> list[str]:
+    """What to try, in the words of the command line: rates that are so many times those that are used, first of all."""
+    found = [f"--body-lr {rates.format(*(settings.body_lr * factor for factor in factors))}"]
     if "head_lr" in algorithm.settings():
-        rates += f" --head-lr {settings.head_lr / 5:g}"
-    found = [rates]
+        found.append(f"--head-lr {rates.format(*(settings.head_lr * factor for factor in factors))}")
     if not settings.standardize:
         found.append("--standardize")
     if settings.grad_clip is None:

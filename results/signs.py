@@ -61,13 +61,15 @@ class Watch:
         chance: The loss of guessing; None where it is not known.
         majority: The accuracy of always answering the most frequent class; None where there are no classes.
         classes: How many classes are among the rows that are evaluated.
-        advice: What to try, a few words each.
+        slower: What to try where the rates are too fast, a few words each.
+        other: What to try where nothing is learned.
     """
 
     chance: float | None = None
     majority: float | None = None
     classes: int = 0
-    advice: Sequence[str] = ()
+    slower: Sequence[str] = ()
+    other: Sequence[str] = ()
     _losses: list[float] = field(default_factory=list)
     _beaten: list[bool] = field(default_factory=list)
     _given: set[Kind] = field(default_factory=set)
@@ -95,8 +97,11 @@ class Watch:
             found |= self._of_accuracies(line)
         new = {kind: text for kind, text in found.items() if kind not in self._given}
         self._given |= new.keys()
-        tried = f"; try {', '.join(self.advice)}" if self.advice else ""
-        return [Sign(kind, text + tried) for kind, text in new.items()]
+        return [Sign(kind, text + self._advice(kind)) for kind, text in new.items()]
+
+    def _advice(self, kind: Kind) -> str:
+        tried = self.slower if kind in ("diverged", "fast") else self.other
+        return f"; try {', '.join(tried)}" if tried else ""
 
     def _of_losses(self) -> dict[Kind, str]:
         losses, first = self._losses, f"{self._losses[0]:.3g} of the first round"

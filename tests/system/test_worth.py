@@ -10,12 +10,10 @@ import pytest
 pytestmark = pytest.mark.slow
 
 ROUNDS = 3
-SIZE = 3
+SIZE = 2
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.3])
 def test_peers_that_also_train_alone_have_the_bits_of_those_that_do_not_and_tell_what_local_comes_to(
-    dropout: float,
     task: str,
     schedule: tuple[str, ...],
     dpeer: Callable[..., Any],
@@ -24,7 +22,7 @@ def test_peers_that_also_train_alone_have_the_bits_of_those_that_do_not_and_tell
     free_ports: Callable[[int], int],
     tmp_path: Path,
 ) -> None:
-    federation = ("--topology", "ring", "--size", SIZE, "--task", task, "--task-option", f"dropout={dropout}",
+    federation = ("--topology", "ring", "--size", SIZE, "--task", task, "--task-option", "dropout=0.3",
                   *schedule, "--rounds", ROUNDS, "--seed", 3)  # fmt: skip
     common = ("start", *federation, "--threads", 1, "--out", "beside", "--base-port", free_ports(SIZE))
     ended = [dpeer(*common, "--alone", "always", "--rank", rank) for rank in range(SIZE)]
@@ -68,16 +66,15 @@ def test_a_cluster_compares_with_what_was_trained_beside_or_afterwards(
 def test_a_peer_that_has_diverged_ends_with_exit_code_1_and_leaves_its_files(
     dpeer: Callable[..., Any], free_ports: Callable[[int], int], tmp_path: Path
 ) -> None:
-    wild = ("--size", 2, "--rounds", 2, "--body-lr", "1e9", "--head-lr", "1e9", "--algorithm", "dfedmdc")
+    wild = ("--size", 2, "--rounds", 1, "--body-lr", "1e9", "--head-lr", "1e9")
     port = free_ports(2)
-    peers = [dpeer("start", *wild, "--base-port", port, "--out", "start", "--rank", rank) for rank in range(2)]
-    cluster = dpeer("cluster", *wild, "--out", "cluster")
-    for rank, peer in enumerate(peers):
-        assert peer.wait() == 1
-        assert "Traceback" not in peer.output
-        assert peer.output.splitlines()[-1].startswith(f"dpeer: training has diverged on rank {rank}: ")
-        assert (tmp_path / f"start/rank-{rank}/model.safetensors").exists()
-        assert json.loads((tmp_path / f"start/rank-{rank}/summary.json").read_text())["diverged"] is True
+    start = dpeer("start", *wild, "--algorithm", "local", "--base-port", port, "--out", "start", "--rank", 1)
+    cluster = dpeer("cluster", *wild, "--algorithm", "dfedmdc", "--out", "cluster")
+    assert start.wait() == 1
+    assert "Traceback" not in start.output
+    assert start.output.splitlines()[-1].startswith("dpeer: training has diverged on rank 1: ")
+    assert (tmp_path / "start/rank-1/model.safetensors").exists()
+    assert json.loads((tmp_path / "start/rank-1/summary.json").read_text())["diverged"] is True
     assert cluster.wait() == 1
     assert cluster.output.splitlines()[-1].startswith("dpeer: training has diverged on ranks 0, 1: ")
     assert json.loads((tmp_path / "cluster/summary.json").read_text())["diverged"] == [0, 1]

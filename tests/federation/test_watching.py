@@ -1,0 +1,49 @@
+"""Signs on real runs: none where all is well, and what to try where it is not."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DIGITS = ("simulate", "--task", "digits", "--size", 3, "--rounds", 6, "--body-epochs", 1, "--out", "run", "--overwrite")
+
+
+def warned(ended: Any) -> list[str]:
+    return [line for line in ended.err.splitlines() if "; try " in line or "like rank" in line]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("algorithm", ["dfedsmdc", "dfedavgm"])
+def test_ordinary_runs_have_none(algorithm: str, dpeer: Callable[..., Any], in_tmp_path: Path) -> None:
+    ended = dpeer(*DIGITS, "--algorithm", algorithm)
+    assert ended.code == 0
+    assert warned(ended) == []
+    assert json.loads(Path("run/summary.json").read_text())["warnings"] == {}
+
+
+def test_rates_that_are_too_fast_leave_a_loss_at_guessing_and_are_said_once(
+    dpeer: Callable[..., Any], in_tmp_path: Path
+) -> None:
+    ended = dpeer(*DIGITS, "--algorithm", "dfedavgm", "--body-lr", 2)
+    assert ended.code == 0
+    said = [line for line in warned(ended) if "the loss has stayed" in line]
+    assert len(said) == 3
+    advice = "; try --body-lr 0.4 or 10, --standardize, --grad-clip 10, or `dpeer tune`"
+    assert sum("of guessing: nothing is learned" + advice in line for line in said) == 1
+    summary = json.loads(Path("run/summary.json").read_text())
+    assert summary["warnings"] == {"flat": [0, 1, 2], "majority": [0, 1, 2]}
+    assert "warned while it ran (flat): ranks 0, 1, 2, see log.jsonl" in ended.out
+    log = [json.loads(line) for line in Path("run/rank-1/log.jsonl").read_text().splitlines()]
+    assert sum(line["level"] == "warning" and "nothing is learned" in line["message"] for line in log) == 1
+
+
+def test_advice_leaves_out_what_is_done_already(dpeer: Callable[..., Any], small_task: Path) -> None:
+    ended = dpeer(
+        "simulate", "--size", 2, "--rounds", 6, "--task", "mine.py:task", "--body-lr", 1e-9, "--head-lr", 1e-9,
+        "--grad-clip", 1, "--algorithm", "dfedsmdc",
+    )  # fmt: skip
+    (said, *_) = [line for line in warned(ended) if "nothing is learned" in line]
+    rates = "2e-10 or 5e-09"
+    assert said.endswith(f"; try --body-lr {rates}, --head-lr {rates}, --standardize, --rho 0.01, or `dpeer tune`")
