@@ -125,6 +125,7 @@ def modules_after(statement):
         ("import dpeer.training.saved, dpeer.federation.running", {"torch"}),
         ("import dpeer.privacy", {"torch", "zmq"}),
         ("import dpeer.cli.start, dpeer.cli.simulate, dpeer.cli.topology, dpeer.cli.privacy", {"torch"}),
+        ("import dpeer.cli.schema", {"torch", "sklearn", "pyarrow"}),
         ("import dpeer.cli.privacy", {"dp_accounting"}),
     ],
 )

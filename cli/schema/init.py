@@ -74,6 +74,7 @@ def _short(found: Guess) -> str:
         return ", ".join(words[:_SHOWN]) + (f", ... ({len(words)})" if len(words) > _SHOWN else "")
     if "range" in said:
         low, high = (f"{end:g}" if isinstance(end, float) else str(end) for end in said["range"])
-        extra = said.get("unit") or said.get("format") or ""
+        formats = said.get("format", [])
+        extra = said.get("unit") or " or ".join([formats] if isinstance(formats, str) else formats)
         return f"{low} to {high} {extra}".strip()
     return f"{', '.join(said['yes'])} / {', '.join(said['no'])}" if "yes" in said else ""

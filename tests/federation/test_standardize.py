@@ -43,7 +43,8 @@ def test_inputs_of_tables_are_scaled_unless_somebody_says_otherwise(
 
 def test_large_values_to_predict_are_said(tmp_path: Path) -> None:
     for largest, expected in ((1000, True), (2, False)):
-        (tmp_path / "x.csv").write_text("a,cost\n" + "".join(f"{n},{largest * n / 39}\n" for n in range(40)))
-        options = {"path": str(tmp_path / "x.csv"), "target": "cost", "kind": "regression"}
+        path = tmp_path / f"{largest}.csv"
+        path.write_text("a,cost\n" + "".join(f"{n},{largest * n / 39}\n" for n in range(40)))
+        options = {"path": str(path), "target": "cost", "kind": "regression"}
         parts = assemble(Settings(task="csv", task_options=options, size=2, out=tmp_path / "run"), 0)
         assert any(note.startswith("cost goes up to ") for note in parts.notes) is expected

@@ -50,10 +50,11 @@ def kinds(
 ) -> Callable[..., dict[str, set[tuple[Any, ...]]]]:
     """Train, and give what rank 0 said, by kind."""
 
-    def run(name: str, *options: object) -> dict[str, set[tuple[Any, ...]]]:
+    def run(
+        name: str, *options: object, target: tuple[object, ...] = ("--task-option", "target=diagnosis")
+    ) -> dict[str, set[tuple[Any, ...]]]:
         said.clear()
-        simulate("--size", 2, "--task", "csv", "--task-option", "target=diagnosis", "--rounds", 2, "--body-epochs", 1,
-                 *options, "--out", name)  # fmt: skip
+        simulate("--size", 2, "--task", "csv", *target, "--rounds", 2, "--body-epochs", 1, *options, "--out", name)
         by_kind: dict[str, set[tuple[Any, ...]]] = {}
         for message in said:
             by_kind.setdefault(msgpack.unpackb(message[0])["kind"], set()).add(message)
@@ -92,6 +93,36 @@ def test_one_record_changes_no_byte_that_is_not_noised(
     first = kinds("first", *options)
     write(tmp_path / "site-0.csv", rare)
     second = kinds("second", *options)
+    check_alike(first, second)
+
+
+SCHEMA = """
+format = 1
+[target]
+column = "diagnosis"
+classes = ["well", "ill", "dead"]
+[columns.age]
+kind = "number"
+range = [0, 90]
+[columns.bmi]
+kind = "category"
+values = ["18", "20"]
+[columns.score]
+kind = "number"
+range = [0, 20]
+"""
+
+
+@pytest.mark.parametrize("rare", ["ill", None])
+def test_nor_with_a_schema(kinds: Callable[..., Any], tmp_path: Path, rare: str | None) -> None:
+    """The record that changes has a value outside its range, and one that no other has."""
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+    write(tmp_path / "site-1.csv", None)
+    options = ("--task-option", "path=site-{rank}.csv", *PRIVATE, "--algorithm", "dfedavgm", "--schema", "schema.toml")
+    write(tmp_path / "site-0.csv", "dead")
+    first = kinds("first", *options, target=())
+    write(tmp_path / "site-0.csv", rare)
+    second = kinds("second", *options, target=())
     check_alike(first, second)
 
 

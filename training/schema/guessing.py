@@ -22,6 +22,9 @@ LISTED = 50
 RARE = 3
 """A value of fewer rows is not written down: it may point to one person."""
 
+MANY = 20
+"""Of fewer rows nothing is concluded from how often a text occurs."""
+
 
 class Guess(NamedTuple):
     """What a column probably is.
@@ -73,15 +76,21 @@ def _looks_like_days(counts: Mapping[str, int]) -> bool:
 
 
 def _date(counts: Mapping[str, int]) -> Guess | None:
-    fitting = [one for one in DATES if all(as_time(cell, [one]) is not None for cell in counts)]
-    if not fitting:
-        return None
-    moments = [moment for cell in counts if (moment := as_time(cell, fitting[:1])) is not None]
+    found = {one: {cell for cell in counts if as_time(cell, [one]) is not None} for one in DATES}
+    fitting = [one for one in DATES if len(found[one]) == len(counts)]
+    if not fitting:  # a day, and at times the hour, too
+        first = max(DATES, key=lambda one: len(found[one]))
+        rest = [one for one in DATES if found[first] | found[one] == counts.keys() and not found[first] & found[one]]
+        fitting = [first, rest[0]] if rest else []
+        if not fitting:
+            return None
+    formats = fitting[:1] if len(found[fitting[0]]) == len(counts) else fitting
+    moments = [moment for cell in counts if (moment := as_time(cell, formats)) is not None]
     # A year more on each side: the first and the last day are somebody's.
     ends = [datetime.date(max(min(moments).year - 1, 1), 1, 1), datetime.date(min(max(moments).year + 1, 9999), 12, 31)]
-    unsure = {"%d/%m/%Y", "%m/%d/%Y"} <= {*fitting}
+    unsure = {"%d/%m/%Y", "%m/%d/%Y"} <= {*fitting} and len(formats) == 1
     remark = "day/month or month/day? Every date here could be both" if unsure else ""
-    return Guess({"kind": "date", "format": fitting[0], "range": ends}, remark)
+    return Guess({"kind": "date", "format": formats if len(formats) > 1 else formats[0], "range": ends}, remark)
 
 
 def _number(name: str, counts: Mapping[str, int], numbers: Mapping[str, float]) -> Guess:
@@ -146,9 +155,11 @@ def _words(name: str, counts: Mapping[str, int], numbers: Sequence[float]) -> Gu
         left = distinct - len(common)
         rest = f"{left} rare value{'s' if left > 1 else ''} left out, which become other" if left else ""
         return Guess({"kind": "category", "values": common}, rest)
-    if distinct > rows / 2:
+    if distinct > rows / 2 and rows >= MANY:
         return Guess(
             {"kind": "ignore"},
             'nearly every row has another text: a name, an identifier? If it is a few words, write kind = "text"',
         )
+    if rows < MANY:
+        return Guess({"kind": "category", "values": sorted(counts)}, "few rows: does a value here point to a person?")
     return Guess({"kind": "text"}, f"{distinct} different texts: parts of their words become inputs")

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from dpeer.exceptions import UnknownName
+from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training.schema.decoding import as_number
 from dpeer.training.schema.guessing import RARE, Guess, guess, outward, unit_of
 from dpeer.training.schema.schema import MISSING
@@ -60,7 +60,10 @@ def propose(sheet: Sheet, target: str | None = None, group: str | None = None) -
 
     Raises:
         UnknownName: There is no such column.
+        TaskError: There is one column only.
     """
+    if len(sheet.header) < 2:
+        raise TaskError(f"{sheet.path!r} has one column: one to predict and one or more to learn from are needed")
     for option, name in (("--target", target), ("--group", group)):
         if name is not None and name not in sheet.header:
             raise UnknownName(f"column of {option}", name, sheet.header, repr(sheet.path))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dpeer.exceptions import UnknownName
+from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training.schema.checking import check
 from dpeer.training.schema.guessing import guess, outward
 from dpeer.training.schema.proposing import as_toml, propose
@@ -41,6 +41,7 @@ def kinds_of(name: str, *cells: str, times: int = 1) -> dict[str, Any]:
         ("name", [f"Person {n}" for n in range(30)], 1, {"kind": "ignore"}),
         ("complaint", [f"pain {n}" for n in range(20)], 4, {"kind": "text"}),
         ("empty", [], 1, {"kind": "ignore"}),
+        ("tiny", ["a b", "c"], 1, {"kind": "category", "values": ["a b", "c"]}),
     ],
 )
 def test_kinds(name: str, cells: list[str], times: int, expected: dict[str, Any]) -> None:
@@ -56,9 +57,10 @@ def test_kinds(name: str, cells: list[str], times: int, expected: dict[str, Any]
         (["02/29/2024"], "%m/%d/%Y"),
         (["20240229", "20231231"], "%Y%m%d"),
         (["2024-02-29 10:30:00"], "%Y-%m-%d %H:%M:%S"),
+        (["2024-02-29 10:30:00", "2024-02-28"], ["%Y-%m-%d", "%Y-%m-%d %H:%M:%S"]),
     ],
 )
-def test_dates(cells: list[str], format_: str) -> None:
+def test_dates(cells: list[str], format_: Any) -> None:
     said = kinds_of("day", *cells)
     assert (said["kind"], said["format"]) == ("date", format_)
     assert str(said["range"][0]) in ("2022-01-01", "2023-01-01")
@@ -120,6 +122,11 @@ def test_a_table_fits_what_was_proposed_from_it(tmp_path: Path) -> None:
     assert (schema.target.column, schema.target.classes) == ("outcome", ("ill", "well"))
     with pytest.raises(UnknownName, match=r"column of --group 'patients' in 'x.csv': did you mean 'patient'"):
         propose(sheet, None, "patients")
+
+
+def test_one_column_is_not_enough() -> None:
+    with pytest.raises(TaskError, match="has one column: one to predict"):
+        propose(Sheet("x.csv", ("a",), {"a": ["1", "2"]}, (2, 3)))
 
 
 def test_many_numbers_are_a_regression() -> None:
