@@ -50,6 +50,7 @@ _OF_TUNING: dict[str, Any] = {"cls": GroupedOption, "first": True}
     type=click.IntRange(1),
     default=5,
     show_default=False,
+    metavar="N",
     help="The run's first rounds that are tried with all values.  [default: 5]",
 )
 @click.option(
@@ -173,7 +174,7 @@ def _table(found: Found) -> Table:
     table.add_column("")
     for number, one in enumerate(found.tried):
         accuracy = ["-" if one.accuracy is None else f"{one.accuracy:.4f}"] if with_accuracy else []
-        notes = ["as it is"] * (number == 0) + ["best"] * (one is found.best)
+        notes = ["as it is"] * (number == 0) + ["best"] * (found.complete and one is found.best)
         table.add_row(*map(_short, one.values.values()), _loss(one), *accuracy, ", ".join(notes))
     return table
 

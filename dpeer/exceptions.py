@@ -114,16 +114,16 @@ class PeerFailed(DpeerError):  # noqa: N818
 
 
 class Diverged(DpeerError):  # noqa: N818
-    """Training has diverged: at the end the loss or the parameters of a peer are not finite."""
+    """Training has diverged: at the end the loss or the parameters of a peer are not finite, or useless."""
 
     def __init__(self, ranks: Iterable[int], where: str) -> None:
         named = [str(rank) for rank in ranks]
         who = f"ranks {', '.join(named)}" if len(named) > 1 else f"rank {named[0]}"
         models = "models" if len(named) > 1 else "model"
         super().__init__(
-            f"training has diverged on {who}: at the end the loss or the parameters are not finite; the {models} in "
-            f"{where} cannot be used: lower the learning rates (--body-lr, --head-lr), clip gradients "
-            "(--grad-clip 10), scale the inputs (--standardize), or look for NaN in the data"
+            f"training has diverged on {who}: at the end the loss or the parameters are not finite, or the loss is far "
+            f"above that of guessing; the {models} in {where} cannot be used: lower the learning rates (--body-lr, "
+            "--head-lr), clip gradients (--grad-clip 1), scale the inputs (--standardize), or look for NaN in the data"
         )
 
 

@@ -27,6 +27,7 @@ def watch_of(task: Task, algorithm: type[Algorithm], facts: Mapping[str, Any], s
         classes=sum(count > 0 for count in evaluated or ()),
         slower=_advice(algorithm, settings, "{:g}", 1 / 5),
         other=_advice(algorithm, settings, "{:g} or {:g}", 1 / 5, 5),
+        private=settings.privacy != "none",
     )
 
 

@@ -208,7 +208,7 @@ class Peer:
         if last is not None and self._reported < last["round"]:
             self._report(last)  # stopped while it was being saved
         dropped = self._session.rejections.counts + self._session.gossip.inbox.dropped
-        await self._worker.write(self._files.conclude, status, dropped, self._watch.given)
+        await self._worker.write(self._files.conclude, status, dropped, self._watch.given, self._watch.ruined)
         return Outcome(status, self._files.completed, last, dict(lost), self._files.diverged)
 
 

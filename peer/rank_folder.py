@@ -34,7 +34,8 @@ class RankFolder:
         facts: What summary.json says about the run besides its results.
 
     Attributes:
-        diverged: Whether the loss of the last completed round, or a parameter after it, is not finite; set at the end.
+        diverged: Whether the loss of the last completed round, or a parameter after it, is not finite, or the loss is
+            far beyond use; set at the end.
         last: The last line of metrics.jsonl.
     """
 
@@ -122,7 +123,9 @@ class RankFolder:
         )
         checkpoint.write(self._checkpoints, state, self._learner.save)
 
-    def conclude(self, status: str, dropped: Mapping[str, int], warnings: Sequence[str] = ()) -> None:
+    def conclude(
+        self, status: str, dropped: Mapping[str, int], warnings: Sequence[str] = (), ruined: bool = False
+    ) -> None:
         """Write the model, its card and the summary of the last completed round."""
         out = self._config.out
         if out is None:
@@ -132,7 +135,7 @@ class RankFolder:
         if self.completed:
             if status == "stopped":
                 self._load()  # the learner was stopped in the middle of a round, which is discarded
-            self.diverged = has_diverged(self.last or {}) or not self._learner.finite
+            self.diverged = ruined or has_diverged(self.last or {}) or not self._learner.finite
             self._learner.write_model(out / MODEL)
         card = self._learner.card() if self.completed else {}
         results = self._results(status) | {

@@ -1,6 +1,6 @@
 """Signs in a peer's rounds that its training goes wrong, and what to try; no sign is given twice.
 
-    diverged    the loss is not finite
+    diverged    the loss is not finite, or so large that the model is of no use
     fast        the loss is far above that of guessing, again and again, or goes up and down by much of it
     flat        the loss stays at that of guessing
     majority    the model answers one class only, or does no better than that
@@ -33,6 +33,12 @@ _UNMOVED = 0.01
 _EXPLODED, _GROWN = 2.0, 4.0
 """Times the loss of guessing, or of the first round, that a loss is too large at; twice is a sign."""
 
+_RUINED = 100.0
+"""Times the loss of guessing beyond which a loss is no better than one that is not finite: wrong, and sure of it."""
+
+_LEAST = 0.1
+"""The loss of guessing is taken for no less: of one class alone it is zero."""
+
 _SWING = 0.2
 """The least change, up and down in turns, as a share of guessing's loss or the first."""
 
@@ -63,6 +69,7 @@ class Watch:
         classes: How many classes are among the rows that are evaluated.
         slower: What to try where the rates are too fast, a few words each.
         other: What to try where nothing is learned.
+        private: Whether noise is added to bodies, which may make a loss as large as that.
     """
 
     chance: float | None = None
@@ -70,9 +77,17 @@ class Watch:
     classes: int = 0
     slower: Sequence[str] = ()
     other: Sequence[str] = ()
+    private: bool = False
     _losses: list[float] = field(default_factory=list)
     _beaten: list[bool] = field(default_factory=list)
     _given: set[Kind] = field(default_factory=set)
+
+    @property
+    def ruined(self) -> bool:
+        """Whether the loss of the last round is finite, and so large that training counts as diverged."""
+        if self.chance is None or self.private or not self._losses:
+            return False
+        return self._losses[-1] > _RUINED * max(self.chance, _LEAST)
 
     @property
     def given(self) -> list[str]:
@@ -105,6 +120,9 @@ class Watch:
 
     def _of_losses(self) -> dict[Kind, str]:
         losses, first = self._losses, f"{self._losses[0]:.3g} of the first round"
+        if self.ruined:
+            against = f"{self.chance:.3g} of guessing"
+            return {"diverged": f"training has diverged: the loss is {losses[-1]:.3g}, against {against}"}
         if self._exploded():
             against = first if self.chance is None else f"{self.chance:.3g} of guessing"
             return {"fast": f"the loss is {losses[-1]:.3g}, against {against}: the learning rates are too fast"}

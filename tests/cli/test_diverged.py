@@ -33,6 +33,15 @@ def test_from_python_it_is_an_error_and_the_run_can_be_opened(small_task: Path, 
     assert package.open_run(tmp_path / "run").summary["diverged"] == [0, 1]
 
 
+def test_a_loss_that_gradient_clipping_keeps_finite_is_no_success_either(
+    dpeer: Callable[..., Any], small_task: Path
+) -> None:
+    rates = ("--body-lr", "1e9", "--head-lr", "1e9")
+    ended = dpeer("simulate", "--size", 2, "--rounds", 1, "--task", "mine.py:task", *rates)
+    assert ended.code == 1
+    assert any("training has diverged: the loss is" in line for line in ended.complaints)
+
+
 def test_a_run_that_has_not_diverged_says_so(dpeer: Callable[..., Any], small_task: Path) -> None:
     ended = dpeer("simulate", "--size", 2, "--rounds", 1, "--task", "mine.py:task", "--json")
     assert ended.code == 0

@@ -136,7 +136,8 @@ def test_sites_with_other_words_and_without_a_class_train_together(
     content = table(in_tmp_path / "site-1.csv", ward="elsewhere").read_text().replace("well", "ill")
     (in_tmp_path / "site-1.csv").write_text(content)
     ended = simulate(dpeer, "--schema", "schema.toml")
-    assert (ended.code, ended.complaints) == (0, [])
+    assert ended.code == 0
+    assert not [line for line in ended.complaints if "test set has" not in line]
     found = [TableInputs.load(Path(f"dpeer-run/rank-{rank}/preparation.json")) for rank in range(2)]
     assert found[0].names == found[1].names
     assert found[0].classes == found[1].classes == ("ill", "well")
@@ -150,8 +151,7 @@ def test_tables_without_a_schema_name_their_own_columns_and_classes(dpeer: Comma
     target = ("--task-option", "target=outcome")
     refused = simulate(dpeer, *target)
     assert refused.code == 4
-    (said,) = refused.complaints
-    assert said == (
+    assert refused.complaints[-1] == (
         "dpeer: input columns: 'weight' is here and not at rank 1, rank 1 has 1 that is not here: call the columns "
         "alike on both, or say with columns= which are inputs"
     )

@@ -247,5 +247,6 @@ def test_ctrl_c_ends_with_what_was_tried(dpeer: Command, settings: Settings, mon
     assert count == 2
     assert "dpeer: stopped; what was tried is no choice yet" in ended.err
     assert "validation loss" in ended.out
+    assert "best" not in ended.out
     assert "For the federation file" not in ended.out
     assert signal.getsignal(signal.SIGINT) is before

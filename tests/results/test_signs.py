@@ -57,6 +57,19 @@ def test_a_loss_that_stays_at_guessing_is_flat_once() -> None:
     )
 
 
+def test_a_loss_far_above_guessing_is_divergence_though_it_is_finite() -> None:
+    watch = Watch(TEN, slower=("--body-lr 0.01",))
+    ((number, sign),) = signs(watch, [9.5e6])
+    assert (number, sign.kind, watch.ruined) == (0, "diverged", True)
+    assert sign.text == "training has diverged: the loss is 9.5e+06, against 2.3 of guessing; try --body-lr 0.01"
+    for ordinary in (Watch(TEN, private=True), Watch(None)):
+        assert "diverged" not in [sign.kind for _, sign in signs(ordinary, [9.5e6])]
+        assert not ordinary.ruined
+    back = Watch(TEN)
+    signs(back, [9.5e6, 2.0])
+    assert not back.ruined
+
+
 def test_where_guessing_is_not_known_a_loss_that_does_not_move_is_flat() -> None:
     assert kinds(Watch(), [7.0, 7.0, 7.01, 6.99, 7.0, 7.0]) == ["flat"]
     assert kinds(Watch(), [7.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0]) == [], "it has moved"
@@ -73,7 +86,7 @@ def test_rounds_without_training_do_not_count() -> None:
 
 @pytest.mark.parametrize("chance", [TEN, None])
 def test_a_loss_that_grows_or_swings_is_of_rates_that_are_too_fast(chance: float | None) -> None:
-    ((number, sign),) = signs(Watch(chance, slower=("--body-lr 0.01",)), [2.0, 3.0, 9.0, 40.0, 900.0])
+    ((number, sign),) = signs(Watch(chance, slower=("--body-lr 0.01",)), [2.0, 3.0, 9.0, 40.0, 90.0])
     assert (number, sign.kind) == (3, "fast")
     assert sign.text.endswith(": the learning rates are too fast; try --body-lr 0.01")
     assert kinds(Watch(chance), [2.0, 0.8, 2.1, 0.7, 2.2, 0.9, 2.0]) == ["fast"]
