@@ -177,7 +177,7 @@ class Small:
 
 TRAINS = "--rounds 1 --body-epochs 1 --head-epochs 1"
 COMPARES = f"{TRAINS} --size 2 --seeds 0 --jobs 1"
-CHOSEN = f"{COMPARES} --algorithms local,dfedsmdc --grid body-lr=0.01 --rounds 5 --evaluate-every 1"
+CHOSEN = f"{COMPARES} --algorithms local,dfedsmdc --grid body-lr=0.01 --rounds 5 --evaluate-every 1 --reference local"
 OF_CIFAR = "--task-option train_samples=150 --task-option test_samples=40"
 OF_MNIST = "--task-option train_samples=100 --task-option test_samples=80"
 DEMO = (
@@ -246,7 +246,7 @@ SLOW = {
     ),
     "dpeer compare --algorithms local,dfedsmdc --seeds 0-4 --json": Small(COMPARES),
     "dpeer compare examples/experiments/digits.toml --out digits": Small(
-        f"{COMPARES} --algorithms local,dfedavgm:quantize=8 --partition iid"
+        f"{COMPARES} --algorithms local,dfedavgm:quantize=8 --reference local --partition iid"
     ),
     "dpeer compare examples/experiments/cifar10.toml --task-option data=DIR --out cifar10": Small(
         f"{CHOSEN} {OF_CIFAR}", (cifar,)
