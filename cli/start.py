@@ -176,4 +176,5 @@ def _last_line(outcome: Outcome | None, rounds: int, folder: Path) -> str:
     lost = "".join(f"; lost rank {rank} ({reason})" for rank, reason in outcome.lost.items())
     spent = (outcome.last or {}).get("privacy")
     private = f"; {privacy_line(spent)}" if spent else ""
-    return f"dpeer: done after {outcome.completed_rounds} rounds{result}{private}{lost}; files in {folder}"
+    count = "1 round" if outcome.completed_rounds == 1 else f"{outcome.completed_rounds} rounds"
+    return f"dpeer: done after {count}{result}{private}{lost}; files in {folder}"

@@ -28,8 +28,7 @@ from dpeer.training.algorithms.own import check_source
 
 Report = Callable[[dict[str, Any]], None]
 """Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}},
-{"kind": "sign", "sign": {...}} (`dpeer.results.signs.Sign`), {"kind": "worth", "worth": {...}}
-(`dpeer.results.worth.Worth`)."""
+{"kind": "sign", "sign": {...}} (`dpeer.results.signs.Sign`)."""
 
 Meet = Callable[[str | None], Awaitable[Mapping[int, str]]]
 """Called with the address at which this peer listens; returns the addresses of all peers, by rank."""
@@ -171,11 +170,10 @@ async def _serve(
         return None
     outcome = await peer.serve(addresses)
     if outcome.status == "done":
-        worth = await worker.run(
+        await worker.run(
             conclude_worth, out, parts.learner, parts.alone, parts.facts, stopper.requested.is_set,
             lambda line: log.info("%s", line), diverged=outcome.diverged,
         )  # fmt: skip
-        report({"kind": "worth", "worth": dict(worth)})
     return outcome
 
 

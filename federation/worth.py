@@ -27,7 +27,7 @@ def conclude_worth(
     tell: Callable[[str], None],
     *,
     diverged: bool,
-) -> Mapping[str, Any]:
+) -> None:
     """Measure the model that a done peer has kept row by row, and compare it with what it would have alone.
 
     The figure of each row goes to the rank's folder, what follows from them into its summary.
@@ -40,9 +40,6 @@ def conclude_worth(
         stopped: Whether to leave the comparison out.
         tell: Gets a line before it takes long.
         diverged: Whether the peer's training has diverged: then there is nothing to compare.
-
-    Returns:
-        The summary's entry `worth`.
 
     Raises:
         TaskError: The task's model, loss, metrics or data raised.
@@ -57,9 +54,7 @@ def conclude_worth(
         write_rows(folder, rows.measure, rows.values)
     entry = {"on": on, **_compared(found, rows, learner, beside, facts, diverged=diverged)}
     summary = read_object(folder / SUMMARY)
-    whole = as_entry(**entry)
-    write_json(folder / SUMMARY, {**summary, "worth": whole})
-    return whole
+    write_json(folder / SUMMARY, {**summary, "worth": as_entry(**entry)})
 
 
 def _compared(

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FunctionType, MethodType
 from typing import Any, ClassVar, Literal
 
+import torch
 from torch import nn
 
 from dpeer.exceptions import TaskError
@@ -58,6 +59,8 @@ class _InParts(Local):
             self.whole = True
             for _ in self._left:
                 self.made += 1
+                if not peer.compute.on_host:  # what only waits in the device's queue would hold up the peer's own work
+                    torch.cuda.synchronize(peer.compute.device)
                 if self.enough():
                     self.whole = False
                     break
