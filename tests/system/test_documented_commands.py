@@ -245,7 +245,6 @@ SLOW = {
         f"{COMPARES} --rounds 5"
     ),
     "dpeer compare --algorithms local,dfedsmdc --seeds 0-4 --json": Small(COMPARES),
-    "dpeer schema init visits.csv": Small(data=(visits,)),
     "dpeer compare examples/experiments/digits.toml --out digits": Small(
         f"{COMPARES} --algorithms local,dfedavgm:quantize=8 --reference local --partition iid"
     ),
