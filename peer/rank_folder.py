@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError
-from dpeer.peer import checkpoint
+from dpeer.peer import checkpoint, wire
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.learner import Learner
 from dpeer.peer.naming import difference
 from dpeer.peer.outbox import Outbox
+from dpeer.peer.wire import Frames
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import CARD, CARD_PAGE, METRICS, MODEL, SUMMARY, count_lines, write_json
 from dpeer.results.metrics import MetricsFile
@@ -83,11 +84,16 @@ class RankFolder:
             raise CheckpointError(f"metrics.jsonl in {str(out)!r} lacks rounds before {start}: it is damaged")
         if state is not None:
             if state.released is not None:
-                self._outbox.add(start - 1, state.released, state.receivers)
+                self._outbox.add(start - 1, self._readdressed(start - 1, state.released), state.receivers)
             extra = state.extra or {}
             self._earlier_seconds = float(extra.get("seconds", 0.0))
             self._lost.update({int(rank): reason for rank, reason in extra.get("lost", {}).items()})
         return start
+
+    def _readdressed(self, number: int, frames: Frames) -> Frames:
+        """An encoded body under the present federation's id, which more rounds than were planned have changed."""
+        federation = wire.federation_id(self._config.fingerprint)
+        return wire.encode(wire.body(federation, self._config.rank, number, frames[1:]))
 
     def begin(self) -> None:
         """Begin to measure the time, and remove an earlier run's files: all, or when resuming those that are outdated.
