@@ -178,7 +178,10 @@ def _print(results: Mapping[tuple[str, str, str, int], Result], names: Sequence[
         print(f"\n**{name}** (best alone: {best}, {_mean(alone[best].values()):.4f})\n")
         print("| | mean | worst peer | below alone | below best alone | alone |")
         print("|---|---:|---:|---:|---:|---:|")
+        seeds = {seed for _, _, seed in found}
         for step, mine in _by_step(found, "dfedsmdc").items():
+            if {*mine} < seeds:
+                continue  # of fewer repetitions than the others: its figures are not comparable
             like = alone.get(OPTIONS[step][0] if step in OPTIONS else step, {})
             figures = _Figures(
                 _mean(mine.values()), fmean(map(min, mine.values())), _below(mine, like), _below(mine, alone[best]),
