@@ -26,9 +26,6 @@ ASKED = "cell.json"
 _ELSEWHERE = frozenset({*aside(), "rank"})
 """Settings that do not change a cell's results, or not so that it would be another cell."""
 
-_FORMER = {"grad_clip": None}
-"""Settings whose default is another one now: what a cell of an older version that says nothing of them ran with."""
-
 _LONGEST = 150
 """Characters of a folder's name; file systems take 255 bytes."""
 
@@ -106,7 +103,7 @@ class Cell:
         asked = self._asked()
         for name in sorted(before.keys() | asked.keys()):
             # A setting that did not exist when the cell was made has had its default value.
-            there, here = (values.get(name, _FORMER.get(name, default_of(name))) for values in (before, asked))
+            there, here = (values.get(name, default_of(name)) for values in (before, asked))
             if there != here:
                 raise OutputError(
                     f"{str(self.folder)!r} holds a run with {name} = {there!r}, here it is {here!r}: give another "
@@ -136,7 +133,7 @@ class Cell:
         # Who shares nothing knows no graph: its run serves the tables of all graphs.
         graph = self.variant.unused_graph
         found = settings.model_dump(mode="json", exclude={*_ELSEWHERE, *graph})
-        asked = {name: value for name, value in found.items() if name in _FORMER or value != default_of(name)}
+        asked = {name: value for name, value in found.items() if value != default_of(name)}
         algorithm = find_algorithm(settings.algorithm)
         return asked if is_built_in(algorithm) else asked | {"algorithm's source": source_hash(algorithm)}
 

@@ -216,8 +216,8 @@ class StepSettings(Section):
         0.0, "weight decay (adamw: decoupled), off by default", mark=Mark.SHARED, group=_TRAINING, ge=0
     )
     grad_clip: Clip = setting(
-        1.0,
-        "longest gradient to step with; 0 for any length (the papers' code: none, or 10)",
+        None,
+        "longest gradient to step with, off by default; 1 for built-in tasks, 0 for none (the papers' code: 10)",
         mark=Mark.SHARED,
         group=_TRAINING,
         ge=0,

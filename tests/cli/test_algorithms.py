@@ -178,7 +178,7 @@ def hello(rank: int, **values: Any) -> Hello:
     [
         ("algorithm", "dfedsmdc", "dfedmdc"),
         ("weight_decay", 0.0, 0.0005),
-        ("grad_clip", 1.0, 10.0),
+        ("grad_clip", None, 10.0),
         ("optimizer", "not set", "adamw"),
         ("warmup", "not set", 3),
         ("sam", "body", "both"),

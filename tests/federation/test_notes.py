@@ -48,7 +48,7 @@ def test_what_is_trained_and_with_which_values(notes: Start) -> None:
     assert first == "dfedsmdc on mine.py:task: 12 training samples, body of 30 parameters, head of 14"
     assert [line.split(", ") for line in rest] == [
         [
-            "body-lr 0.05", "lr-decay 0.995", "momentum 0.9", "grad-clip 1", "body-epochs 5", "batch-size 32",
+            "body-lr 0.05", "lr-decay 0.995", "momentum 0.9", "grad-clip off", "body-epochs 5", "batch-size 32",
             "head-lr 0.05", "head-epochs 1", "rho 0.05", "sam body",
         ]
     ]  # fmt: skip

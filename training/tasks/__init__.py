@@ -28,7 +28,7 @@ class BuiltinTask:
     summary: str
     where: str
     partition: str = "dirichlet:0.3"
-    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    hyperparameters: Mapping[str, Any] = field(default_factory=lambda: {"grad_clip": 1.0})
     standardize: bool = False
 
     def factory(self) -> Callable[..., Task]:
