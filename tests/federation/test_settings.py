@@ -22,7 +22,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "degree": (2, {"topology": "random-regular", "size": 6}), "rewire": (0.9, {"topology": "small-world", "size": 9}),
     "edge_probability": (0.9, {"topology": "erdos-renyi", "size": 6}), "fresh_neighbors": ("2", {}),
     "graph_seed": (5, {"topology": "random-regular", "size": 8, "degree": 3}),
-    "task": ("mine.py:task", {}), "task_options": ({"shift": 1.0}, {"task": "mine.py:task"}),
+    "task": ("mine.py:task", {"grad_clip": 1.0}), "task_options": ({"shift": 1.0}, {"task": "mine.py:task"}),
     "partition": ("iid", {}), "test_split": ("shared", {}), "validation": (0.2, {}), "model": ("mlp", {}),
     "head": ("features.7,head", {}), "augment": (True, {}), "standardize": (True, {}),
     "schema": ("other.toml", {"schema": "one.toml", "task": "csv"}), "algorithm": ("dfedmdc", {}),
