@@ -200,6 +200,8 @@ def _plain(value: Any) -> Any:
         return {_key(key): _plain(one) for key, one in value.items()}
     if isinstance(value, float) and math.isnan(value):
         raise ValueError("nan, which equals nothing")
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        raise ValueError("a whole number of more than 64 bits, which no message carries: give it as text")
     if value is None or isinstance(value, _PLAIN):
         return to_jsonable_python(value)
     raise TypeError(f"a {type(value).__name__}")
