@@ -36,7 +36,7 @@ class Outcome:
     lost: Mapping[int, str]
     """Neighbors that a round has gone on without, and why."""
     diverged: bool = False
-    """Whether the loss or a parameter is not finite at the end."""
+    """Whether the loss or a parameter is not finite at the end, or the loss far beyond use."""
 
 
 def dialled(rank: int, neighbors: tuple[int, ...], addresses: Mapping[int, str]) -> dict[int, str]:
