@@ -41,8 +41,7 @@ class Beside:
                 loop.call_soon_threadsafe(runner.stop)
 
         with _answering(stop):
-            threading.Thread(target=work, name="dpeer.run").start()
-            _wait(ended, stop)
+            _wait(ended, stop, threading.Thread(target=work, name="dpeer.run"))
         if failures:
             raise failures[0]
 
@@ -64,10 +63,31 @@ def _answering(stop: Callable[[], None]) -> Iterator[None]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _wait(ended: threading.Event, stop: Callable[[], None]) -> None:
-    """Wait for the end of the run; a `KeyboardInterrupt` that is raised all the same calls `stop`."""
+def _wait(ended: threading.Event, stop: Callable[[], None], thread: threading.Thread) -> None:
+    """Start the thread and wait for the end of its run; a `KeyboardInterrupt` that comes all the same calls `stop`."""
+    start: Callable[[], None] | None = thread.start
     while not ended.is_set():
         try:
+            if start is not None:
+                with _held_back():
+                    start()
+                    start = None
             ended.wait()  # not Thread.join: interrupted, it takes a thread that runs for one that has ended
         except KeyboardInterrupt:
             stop()
+
+
+@contextmanager
+def _held_back() -> Iterator[None]:
+    """Ctrl-C is answered at the end of it: an exception within `Thread.start` leaves open whether there is a thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    handler = signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    if came:
+        signal.raise_signal(signal.SIGINT)
