@@ -4,6 +4,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 DEMO ?= dpeer-demo
+# The tests start hundreds of processes: where bytecode is not kept, each of them compiles dpeer again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo check test lowest lint bench clean
 

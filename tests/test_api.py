@@ -265,6 +265,7 @@ def test_peers_and_models_that_are_not_there_are_said(small: Callable[..., dpeer
         run.model(7)
 
 
+@pytest.mark.slow
 def test_a_page_is_written_about_a_run(small: Callable[..., dpeer.Settings], tmp_path: Path) -> None:
     page = dpeer.run(small(rounds=1)).report(tmp_path / "page")
     assert page == tmp_path / "page" / "index.html"

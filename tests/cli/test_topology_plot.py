@@ -29,6 +29,7 @@ def texts(path: Path) -> list[str]:
     return ["".join(element.itertext()).strip() for element in root.iter("{http://www.w3.org/2000/svg}text")]
 
 
+@pytest.mark.slow
 def test_a_png_is_written_and_said(dpeer: Command) -> None:
     ended = dpeer("topology", "plot", *BRIEF)
     assert (ended.code, ended.err) == (0, "")
@@ -90,6 +91,7 @@ def test_very_many_edges_are_not_all_drawn(dpeer: Command) -> None:
     assert Path("a.svg").stat().st_size < 2_000_000
 
 
+@pytest.mark.slow
 def test_options_reach_the_graph(dpeer: Command) -> None:
     command = (
         "topology",
@@ -108,10 +110,12 @@ def test_options_reach_the_graph(dpeer: Command) -> None:
     assert {"4 x 2", "fresh neighbors 3, graph seed 5"} <= set(texts(Path("a.svg")))
 
 
+@pytest.mark.slow
 def test_a_name_given_twice_is_drawn_once(dpeer: Command) -> None:
     assert dpeer("topology", "plot", "--topology", "ring,full,ring").out.startswith("topology.png: 2 graphs of 8 ")
 
 
+@pytest.mark.slow
 def test_a_graph_from_a_file(dpeer: Command, in_tmp_path: Path) -> None:
     name = "a$very$long name of a file 图 that reaches far.txt"
     (in_tmp_path / name).write_text("0 1\n1 2\n2 3\n3 0\n3 4\n")
@@ -120,6 +124,7 @@ def test_a_graph_from_a_file(dpeer: Command, in_tmp_path: Path) -> None:
     assert "file:a$very$long name of a …" in texts(in_tmp_path / "a.svg")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -64,6 +64,7 @@ def test_the_last_line_is_the_summarys_and_a_new_run_begins_anew(tmp_path: Path)
     assert not (tmp_path / "resume" / "disagreement.jsonl").exists(), "nothing is shared"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("behind", [(), (1, 3)])
 def test_a_round_that_was_completed_around_a_stop_has_its_line(behind: tuple[int, ...], tmp_path: Path) -> None:
     """Peers that a stop finds behind run the round again; the others do not."""

@@ -85,6 +85,7 @@ def test_a_few_losses_tell_nothing_however_clear() -> None:
     assert find_gain([0.1] * 10, [2.0] * 10, most_is_best=False).verdict == "helped"
 
 
+@pytest.mark.slow
 def test_many_rows_take_little() -> None:
     rng = np.random.default_rng(1)
     a, b = rng.random(20_000), rng.random(20_000)

@@ -343,6 +343,7 @@ def test_few_kept_values_mean_a_short_noise(tmp_path):
     assert any("20 times" in line and "(400 values)" in line for line in kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["emptied", "header alone", "on one line", "gone", "a folder"])
 def test_a_ledger_that_has_lost_releases_of_which_the_lines_tell_promises_nothing(damage: str, tmp_path: Path) -> None:
     """Epsilon is never less because a file was damaged."""
@@ -373,6 +374,7 @@ def test_a_ledger_that_has_lost_releases_of_which_the_lines_tell_promises_nothin
     assert again.summary["privacy"]["released_without_noise"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gone", [("ledger.jsonl",), ("ledger.jsonl", "released"), ("ledger.jsonl", "checkpoint")])
 @pytest.mark.parametrize("emptied", [False, True])
 @pytest.mark.parametrize("privacy", ["client", "none"])

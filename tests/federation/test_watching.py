@@ -23,6 +23,7 @@ def test_ordinary_runs_have_none(algorithm: str, dpeer: Callable[..., Any], in_t
     assert json.loads(Path("run/summary.json").read_text())["warnings"] == {}
 
 
+@pytest.mark.slow
 def test_rates_that_are_too_fast_leave_a_loss_at_guessing_and_are_said_once(
     dpeer: Callable[..., Any], in_tmp_path: Path
 ) -> None:

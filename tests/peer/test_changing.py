@@ -200,6 +200,7 @@ async def test_when_one_dies_the_others_finish_and_say_whom_they_lost(federation
     await asyncio.gather(silent, return_exceptions=True)
 
 
+@pytest.mark.slow
 async def test_one_that_was_dead_and_has_caught_up_is_waited_for_again(federation, expected, edges, until):
     """Declared dead while nobody needed it: nothing is lost."""
     pair = [(0, 1), (1, 0)]
@@ -241,6 +242,7 @@ async def test_who_sits_a_round_out_holds_up_nobody(federation, kind, edges):
     healthy(ours)
 
 
+@pytest.mark.slow
 async def test_who_was_left_behind_is_refused(federation, kind, tmp_path, edges):
     """Rank 1 has completed 2 rounds and rank 0 five, of which it needs the fourth's body."""
     alone = [(2, 0), (0, 2)]

@@ -325,6 +325,7 @@ async def test_who_dies_in_the_middle_of_a_body_leaves_no_trace(two_of_three, st
         assert not ours.peers[rank]._session.rejections.counts.keys() - {"stray"}
 
 
+@pytest.mark.slow
 async def test_who_comes_back_with_another_round_is_mixed_with_that_alone(two_of_three, stand_in, until):
     ours = two_of_three(rounds=2, wait=120.0)
     addresses = await addresses_of(ours)

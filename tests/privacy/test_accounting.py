@@ -51,6 +51,7 @@ def test_exact_has_no_error_that_the_others_have() -> None:
     assert exact < epsilon(2.2, 40, 1e-6, "rdp") < 1.2 * exact
 
 
+@pytest.mark.slow
 def test_sampling_one_is_no_sampling_and_none_releases_nothing() -> None:
     assert epsilon(2.0, 10, 1e-5, "pld", 1.0) == epsilon(2.0, 10, 1e-5, "pld")
     for accountant in ("exact", "pld", "rdp"):
@@ -58,6 +59,7 @@ def test_sampling_one_is_no_sampling_and_none_releases_nothing() -> None:
         assert epsilon(2.0, 0, 1e-5, accountant) == 0.0
 
 
+@pytest.mark.slow
 def test_a_huge_epsilon_takes_no_huge_grid() -> None:
     assert epsilon(0.01, 100, 1e-5, "pld") == pytest.approx(epsilon(0.01, 100, 1e-5), rel=1e-4)
 
@@ -70,6 +72,7 @@ def test_calibrated_noise_is_enough_and_hardly_more(accountant: Accountant, targ
     assert epsilon(multiplier * (1.0 - 1e-5), 20, 1e-5, accountant) > target
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accountant", [SLOW_PLD, "rdp"])
 def test_calibrating_with_sampling(accountant: Accountant, capfd: pytest.CaptureFixture[str]) -> None:
     multiplier = calibrate(5.795, 1e-5, 300, accountant, 0.05)

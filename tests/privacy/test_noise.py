@@ -63,6 +63,7 @@ def hard_words() -> Iterator[tuple[int, int]]:
     return ((u, v % WORD) for u in us for v in vs)
 
 
+@pytest.mark.slow
 def test_floating_point_errs_far_less_than_the_margin_it_is_given() -> None:
     rng = np.random.default_rng(2)
     words = [*hard_words(), *zip(*rng.integers(0, WORD - 1, (2, 3000), dtype=np.uint64).tolist(), strict=True)]
@@ -182,6 +183,7 @@ def test_single_grid_points_come_as_often_as_they_should(many: np.ndarray) -> No
     assert float(((near - expected) ** 2 / expected).sum()) < chi2.ppf(1 - 1e-5, 401)
 
 
+@pytest.mark.slow
 def test_values_are_independent_of_their_neighbors(many: np.ndarray) -> None:
     limit = 5 / math.sqrt(MANY)
     for lag in (1, 2, 3, 7, 16, 32_768, 65_536):

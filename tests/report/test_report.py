@@ -172,6 +172,7 @@ def test_the_same_seed_twice_is_two_lines(dpeer: Command, make_run: Any, read_pa
     assert [line["seeds"] for line in read_page().results()] == ["2", "2"]
 
 
+@pytest.mark.slow
 def test_names_are_text(dpeer: Command, make_run: Any, read_page: Any) -> None:
     make_run("<b>x&y", task="<script>alert(1)</script>")
     make_run("two", task="_$x$_")
@@ -184,6 +185,7 @@ def test_names_are_text(dpeer: Command, make_run: Any, read_page: Any) -> None:
     assert [line["run"] for line in page.results()] == ['"><i>', "_two"]
 
 
+@pytest.mark.slow
 def test_many_runs_are_panels_of_few_lines(dpeer: Command, make_run: Any, read_page: Any) -> None:
     for number, algorithm in enumerate(("local", "dfedavgm", "dfedmdc", "fedrep", "ditto")):
         for partition in ("iid", "pathological:2"):
@@ -232,6 +234,7 @@ def test_nothing_evaluated_yet(dpeer: Command, make_run: Any, read_page: Any) ->
     assert page.results()[0]["peers"] == "2"
 
 
+@pytest.mark.slow
 def test_one_round_of_two_peers(dpeer: Command, make_run: Any, read_page: Any) -> None:
     make_run("a", (0.5, 1.0), rounds=1)
     assert dpeer("report", "a").code == 0
@@ -269,6 +272,7 @@ def test_a_summary_of_an_earlier_part_does_not_count(dpeer: Command, make_run: A
     assert run["state"] == "unfinished"
 
 
+@pytest.mark.slow
 def test_a_peer_that_was_lost(dpeer: Command, make_run: Any, read_page: Any) -> None:
     folder = make_run("a", status="failed")
     for path in (folder / "rank-2").iterdir():
@@ -294,6 +298,7 @@ def test_peers_of_many_hosts_brought_together(dpeer: Command, make_run: Any, rea
     assert (line["sent in all"], line["wall time"], line[MIX]) == ("12.0 MB", "5.0 s", f"{fmean((0.5, 0.75, 0.9)):.4f}")
 
 
+@pytest.mark.slow
 def test_disagreement_by_round_where_it_was_recorded(dpeer: Command, make_run: Any, read_page: Any) -> None:
     folder = make_run("a")
     (folder / "disagreement.jsonl").write_text(
@@ -307,6 +312,7 @@ def test_disagreement_by_round_where_it_was_recorded(dpeer: Command, make_run: A
     assert not Path("dpeer-report/disagreement-by-round.png").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [
@@ -410,6 +416,7 @@ def test_a_report_imports_no_torch_and_no_pyplot(make_run: Any, tmp_path: Path) 
     assert found.stdout.splitlines()[-1] == "False False"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("undrawn")
 def test_a_real_run(dpeer: Command, read_page: Any) -> None:
     options = ("--size", 3, "--rounds", 2, "--body-epochs", 1, "--algorithm", "dfedmdc", "--out", "real")
@@ -552,6 +559,7 @@ def test_classes_have_their_names_whatever_their_order_on_a_peer(
     assert (drawn[0].names, drawn[0].counts.tolist()) == ((), [[5, 2]] * 3)
 
 
+@pytest.mark.slow
 def test_names_of_classes_are_drawn(dpeer: Command, make_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     said: set[str] = set()
     text, legend = Axes.text, Figure.legend

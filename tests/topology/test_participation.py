@@ -70,6 +70,7 @@ def test_rounds_and_seeds_draw_different_peers() -> None:
     assert len(set(drawn)) == len(drawn)
 
 
+@pytest.mark.slow
 def test_every_peer_draws_the_same_in_its_own_process() -> None:
     # String hashing differs between processes, and so may the order in which rounds are asked for.
     program = """

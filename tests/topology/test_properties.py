@@ -156,6 +156,7 @@ def test_neighborhoods_say_what_the_matrix_does_and_agree_on_both_ends(graph: An
             assert list(side) == sorted(set(side) - {rank})
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(topologies, st.integers(1, 70), st.randoms())
 def test_connections_are_those_of_all_the_rounds(graph: AnyTopology, rounds: int, random: Any) -> None:
@@ -168,6 +169,7 @@ def test_connections_are_those_of_all_the_rounds(graph: AnyTopology, rounds: int
         assert graph.connections(rank, rounds) == tuple(sorted(met[rank]))
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(named(), st.lists(st.integers(0, 300), min_size=1, max_size=8))
 def test_every_peer_has_the_same_graph_in_whatever_order_it_asks(

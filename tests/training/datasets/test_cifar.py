@@ -196,6 +196,7 @@ def test_the_real_one(tmp_path: Path, shared: Path) -> None:
     assert np.array_equal(data.train.inputs[10_105].numpy().transpose(1, 2, 0), image)
 
 
+@pytest.mark.slow
 def test_a_shortened_real_one(tmp_path: Path, shared: Path) -> None:
     """Its later batches are empty."""
     pytest.importorskip("PIL", reason="cifar10.py needs Pillow")

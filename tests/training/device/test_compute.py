@@ -244,6 +244,7 @@ def test_what_is_no_image_is_left_alone(make_task: Make) -> None:
     assert not one.has_images
 
 
+@pytest.mark.slow
 def test_everything_at_once_and_elsewhere(elsewhere: Any) -> None:
     wanted = Compute(elsewhere.device, channels_last=True)
     one, seen = trained("dfedsmdc", digits(augment=lambda x, generator: x.flip(3)), wanted, rounds=1)
