@@ -10,14 +10,19 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 import torch
 
+from dpeer.cli import main
+from dpeer.federation import launcher
+
 DEADLINE = 60.0
+COMMAND = ("-m", "dpeer")
 
 MODELS = '''
 """A small task of three classes whose dataset can be made slow."""
@@ -82,36 +87,105 @@ SCHEDULE = ("--body-epochs", "2", "--head-epochs", "1", "--batch-size", "8")
 """60 samples are fetched a round."""
 
 
-class Process:
-    """A `dpeer` command in a session of its own, so that whatever it starts can be found and ended."""
+FORKED = """
+import os, signal, sys
+os.setsid()
+os.chdir(folder)
+os.environ.clear()
+os.environ.update(environment)
+output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+os.dup2(output, 1)
+os.dup2(output, 2)
+os.close(output)
+sys.argv = ["dpeer", *arguments]
+sys.path.insert(0, "")
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
+from multiprocessing import forkserver
+forkserver.ensure_running = forkserver._forkserver.ensure_running = lambda: None
+from dpeer.cli import main
+main(arguments)
+"""
+"""What `python -m dpeer` does, in a process that has torch in memory already."""
 
-    def __init__(self, arguments: tuple[str, ...], folder: Path, log: Path, program: tuple[str, ...]) -> None:
-        self._log = log
+
+class Running(Protocol):
+    """A process that has been started."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """The exit code; None while it runs."""
+
+    def wait(self, seconds: float) -> int | None:
+        """Wait for so long for the exit code; None if it still runs."""
+
+
+class Executed:
+    """A Python program, started as a shell starts it."""
+
+    def __init__(self, words: Sequence[str], folder: Path, log: Path) -> None:
         with log.open("wb") as file:
             self._popen = subprocess.Popen(
-                [sys.executable, *program, *arguments],
+                [sys.executable, *words],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self.pid = self._popen.pid
+        self.pid, self.poll = self._popen.pid, self._popen.poll
+
+    def wait(self, seconds: float) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._popen.wait(seconds)
+        return None
+
+
+class Forked:
+    """`dpeer ARGUMENTS` in a process that is forked from the server that a cluster forks its peers from.
+
+    It is there at once: to bring torch into memory takes longer than most tests. The peers of its own cluster come from
+    the same server, and so are not of its session.
+    """
+
+    def __init__(self, arguments: list[str], folder: Path, log: Path) -> None:
+        context = launcher._context()
+        given = {"arguments": arguments, "folder": str(folder), "log": str(log), "environment": dict(os.environ)}
+        self._process = context.Process(target=exec, args=(FORKED, {**given, "__name__": "forked"}))
+        launcher._start_without_main(self._process)
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self, seconds: float) -> int | None:
+        self._process.join(seconds)
+        return self._process.exitcode
+
+
+class Process:
+    """A command in a session of its own, so that it can be ended with what it has started."""
+
+    def __init__(self, running: Running, log: Path) -> None:
+        self._running, self._log = running, log
+        self.pid = running.pid
 
     @property
     def output(self) -> str:
-        return self._log.read_text()
+        return self._log.read_text() if self._log.exists() else ""
 
     @property
     def code(self) -> int | None:
-        return self._popen.poll()
+        return self._running.poll()
 
     def wait(self, seconds: float = DEADLINE) -> int:
         """The exit code."""
-        try:
-            return self._popen.wait(seconds)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"still running after {seconds:g} s:\n{self.output}") from None
+        if (code := self._running.wait(seconds)) is None:
+            raise AssertionError(f"still running after {seconds:g} s:\n{self.output}")
+        return code
 
     def succeed(self, seconds: float = DEADLINE) -> str:
         """Wait for exit code 0; returns what was printed."""
@@ -120,7 +194,8 @@ class Process:
         return self.output
 
     def signal(self, number: signal.Signals) -> None:
-        self._popen.send_signal(number)
+        if self.code is None:
+            os.kill(self.pid, number)
 
     def offspring(self) -> list[int]:
         """Living processes of this one's session, itself excluded (Linux)."""
@@ -136,7 +211,7 @@ class Process:
         # The session's processes are in one group of the leader's id; it can outlive the leader.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
-        self._popen.wait(DEADLINE)
+        self._running.wait(DEADLINE)
 
 
 @pytest.fixture
@@ -174,21 +249,30 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def dpeer(tmp_path: Path, processes: list[Process]) -> Callable[..., Process]:
-    """Start `dpeer ARGUMENTS` in tmp_path."""
+    """Start `dpeer ARGUMENTS` in tmp_path, or `python PROGRAM ARGUMENTS`."""
 
-    def run(*arguments: object, program: tuple[str, ...] = ("-m", "dpeer")) -> Process:
+    def run(*arguments: object, program: tuple[str, ...] | None = None) -> Process:
         log = tmp_path / f"output-{len(processes)}.txt"
-        processes.append(Process(tuple(map(str, arguments)), tmp_path, log, program))
+        words = [*map(str, arguments)]
+        if program is None and sys.platform != "darwin":
+            running: Running = Forked(words, tmp_path, log)
+        else:
+            running = Executed([*(program or COMMAND), *words], tmp_path, log)
+        processes.append(Process(running, log))
         return processes[-1]
 
     return run
 
 
 @pytest.fixture
+def dpeer_command(dpeer: Callable[..., Process]) -> Callable[..., Process]:
+    """Start `dpeer ARGUMENTS` in tmp_path as a shell starts it; whatever it starts is of its session."""
+    return partial(dpeer, program=COMMAND)
+
+
+@pytest.fixture
 def simulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """`dpeer simulate ARGUMENTS` in this process."""
-    from dpeer.cli import main
-
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: object) -> None:

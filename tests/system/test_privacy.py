@@ -96,7 +96,7 @@ def test_all_neighbors_get_the_same_bytes_which_are_those_of_the_ledger(
 
 @pytest.mark.timeout(600)
 def test_killed_again_and_again_a_cluster_never_sends_what_is_not_charged_nor_charges_a_round_twice(
-    task: str, schedule: tuple[str, ...], slow_after: Callable[[int], tuple[str, ...]], dpeer: Callable[..., Any],
+    task: str, schedule: tuple[str, ...], slow_after: Callable[[int], tuple[str, ...]], dpeer_command: Callable[..., Any],
     rounds_done: Callable[..., int], until: Callable[..., Any], tmp_path: Path,
 ) -> None:  # fmt: skip
     draw = random.Random(3)
@@ -107,7 +107,7 @@ def test_killed_again_and_again_a_cluster_never_sends_what_is_not_charged_nor_ch
     )  # fmt: skip
     folders = [tmp_path / "run" / f"rank-{rank}" for rank in range(SIZE)]
     for life in range(4):
-        run = dpeer(*command, *(("--resume",) if life else ()))
+        run = dpeer_command(*command, *(("--resume",) if life else ()))
         aim = rounds_done("run") + draw.randint(1, 2)
         until(lambda aim=aim, run=run: rounds_done("run") >= aim or run.code is not None)
         os.killpg(run.pid, signal.SIGKILL)
@@ -116,7 +116,7 @@ def test_killed_again_and_again_a_cluster_never_sends_what_is_not_charged_nor_ch
         heard = {(other, entry["round"]) for folder in folders for entry in lines(folder) for other in entry["heard"]}
         for rank, folder in enumerate(folders):
             assert {number for other, number in heard if other == rank} <= set(charged(folder))
-    dpeer(*command, "--resume").succeed(200)
+    dpeer_command(*command, "--resume").succeed(200)
     for folder in folders:
         assert sorted(charged(folder)) == list(range(rounds)), "each round once"
         entry = lines(folder)[-1]
