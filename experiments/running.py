@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from dpeer.cores import own_cores
 from dpeer.exceptions import CellFailed, CheckpointError, DpeerError
 from dpeer.experiments.cells import Cell
+from dpeer.federation import forking
 from dpeer.federation.settings import Settings
 
 if TYPE_CHECKING:
@@ -61,8 +62,7 @@ def run_cells(cells: Sequence[Cell], jobs: int, tell: Tell) -> bool:
     if not missing:
         return True
     jobs = max(1, min(jobs, len(missing)))
-    # Spawned: torch's threads do not survive a fork.
-    context = multiprocessing.get_context("spawn")
+    context = forking.context()
     cores = context.SimpleQueue()
     here = own_cores() if hasattr(os, "sched_setaffinity") else [-1]
     for job in range(jobs):

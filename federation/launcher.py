@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import signal
-import sys
 from dataclasses import dataclass, field
-from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
-from typing import Any
 
-from dpeer.federation import child
+from dpeer.federation import child, forking
 from dpeer.federation.channel import Channel
-from dpeer.federation.child import STOP_SIGNALS
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
 from dpeer.results.signs import Sign
@@ -57,7 +52,7 @@ class Launcher:
 
     async def run(self) -> list[Member]:
         """Start every peer and wait until the last one has ended."""
-        context = _context()
+        context = forking.context()
         try:
             for rank in range(self._settings.size):
                 if self._stopping:
@@ -97,7 +92,7 @@ class Launcher:
         arguments = (own.model_dump(exclude_unset=True), rank, self._resume, self._new_data, theirs, dict(os.environ))
         process = context.Process(target=child.main, args=arguments, name=f"dpeer-rank-{rank}")
         # The first start waits for the fork server to import torch: not on the event loop, which hears Ctrl-C.
-        await asyncio.to_thread(_start_without_main, process)
+        await asyncio.to_thread(forking.start, process)
         theirs.close()
         loop = asyncio.get_running_loop()
         return Member(rank, process, Channel(ours), loop.create_future())
@@ -155,32 +150,3 @@ class Launcher:
         for member in self._members:
             if member.exit_code is None:
                 member.process.kill()
-
-
-def _start_without_main(process: BaseProcess) -> None:
-    """Start a process that does not import the caller's script: without a main guard it would run it once more."""
-    main: dict[str, Any] = vars(sys.modules["__main__"])
-    kept: dict[str, Any] = {name: main.pop(name) for name in ("__file__", "__spec__") if name in main}
-    main["__spec__"] = None
-    try:
-        process.start()
-    finally:
-        main.update(kept)
-
-
-def _context() -> ForkServerContext | SpawnContext:
-    """Fork from a server that has torch in memory; spawn where forking is unsafe (macOS)."""
-    if sys.platform == "darwin":
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["dpeer.federation.preload"])
-    # (It would be started by the fork server's start, and unblock the signals.)
-    resource_tracker.ensure_running()
-    # What is started inherits that Ctrl-C and SIGTERM are not for it, from its first instruction on; for this process
-    # they are only late.
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    try:
-        forkserver.ensure_running()
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
-    return context

@@ -19,7 +19,7 @@ import pytest
 import torch
 
 from dpeer.cli import main
-from dpeer.federation import launcher
+from dpeer.federation import forking
 
 DEADLINE = 60.0
 COMMAND = ("-m", "dpeer")
@@ -151,10 +151,10 @@ class Forked:
     """
 
     def __init__(self, arguments: list[str], folder: Path, log: Path) -> None:
-        context = launcher._context()
+        context = forking.context()
         given = {"arguments": arguments, "folder": str(folder), "log": str(log), "environment": dict(os.environ)}
         self._process = context.Process(target=exec, args=(FORKED, {**given, "__name__": "forked"}))
-        launcher._start_without_main(self._process)
+        forking.start(self._process)
         assert self._process.pid is not None
         self.pid = self._process.pid
 

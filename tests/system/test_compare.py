@@ -39,12 +39,10 @@ def tables(folder: Path) -> tuple[str, str]:
 
 
 def test_runs_are_those_of_simulate_to_the_bit_and_more_seeds_and_rows_run_only_what_is_missing(
-    command: Callable[..., Any], task: str, schedule: tuple[str, ...], dpeer_command: Callable[..., Any],
+    command: Callable[..., Any], task: str, schedule: tuple[str, ...], dpeer: Callable[..., Any],
     simulate: Callable[..., None], tmp_path: Path,
 ) -> None:  # fmt: skip
-    printed = dpeer_command(*command("--algorithms", "local,dfedsmdc:sam=both", "--topology", "ring,full")).succeed(
-        SLOW
-    )
+    printed = dpeer(*command("--algorithms", "local,dfedsmdc:sam=both", "--topology", "ring,full")).succeed(SLOW)
     out = tmp_path / "dpeer-compare"
     cells = {path.parent.name: path for path in out.glob("*/summary.json")}
     assert sorted(cells) == [
@@ -69,7 +67,7 @@ def test_runs_are_those_of_simulate_to_the_bit_and_more_seeds_and_rows_run_only_
 
     before = {name: path.stat().st_mtime_ns for name, path in cells.items()}
     more = command("--algorithms", "dfedmdc,local,dfedsmdc:sam=both", "--topology", "full,ring", "--seeds", "0-1")
-    assert "7/7 " in dpeer_command(*more).succeed(
+    assert "7/7 " in dpeer(*more).succeed(
         SLOW
     )  # dfedmdc: 4; seed 1 of the others: 3, of which local is one for both graphs
     assert {name: cells[name].stat().st_mtime_ns for name in cells} == before
@@ -79,7 +77,8 @@ def test_runs_are_those_of_simulate_to_the_bit_and_more_seeds_and_rows_run_only_
 @pytest.mark.parametrize("how", ["Ctrl-C", "terminated", "killed", "twice"])
 def test_stopped_in_the_middle_of_runs_it_goes_on_within_them_to_the_same_tables(
     how: str, command: Callable[..., Any], slow_after: Callable[[int], tuple[str, ...]], hurry: Callable[[], None],
-    dpeer_command: Callable[..., Any], until: Callable[..., Any], rounds_done: Callable[..., int],
+    dpeer: Callable[..., Any], dpeer_command: Callable[..., Any], until: Callable[..., Any],
+    rounds_done: Callable[..., int],
     simulate: Callable[..., None], task: str, schedule: tuple[str, ...], tmp_path: Path,
 ) -> None:  # fmt: skip
     rounds = 6
@@ -112,7 +111,7 @@ def test_stopped_in_the_middle_of_runs_it_goes_on_within_them_to_the_same_tables
     assert all(2 <= count < rounds for count in lines.values()), (lines, earlier)
 
     hurry()
-    resumed = dpeer_command(*command(*rows, "--out", "stopped", rounds=rounds))
+    resumed = dpeer(*command(*rows, "--out", "stopped", rounds=rounds))
     assert "3 of 3 runs to make" in resumed.succeed(SLOW)
     for name, text in earlier.items():  # gone on with, not begun anew: even the times are those of before
         assert (tmp_path / name / "rank-0" / "metrics.jsonl").read_text().startswith(text)
@@ -122,28 +121,28 @@ def test_stopped_in_the_middle_of_runs_it_goes_on_within_them_to_the_same_tables
     for name, whole in zip(first, ("plain", "sharp"), strict=True):
         assert models(tmp_path / name) == models(tmp_path / whole)
     if how == "Ctrl-C":
-        dpeer_command(*command(*rows, "--out", "whole", rounds=rounds)).succeed(SLOW)
+        dpeer(*command(*rows, "--out", "whole", rounds=rounds)).succeed(SLOW)
         assert tables(tmp_path / "stopped") == tables(tmp_path / "whole")
 
 
 def test_a_run_that_fails_ends_the_comparison_with_its_line_and_code_and_the_rest_stops(
-    command: Callable[..., Any], dpeer_command: Callable[..., Any], tmp_path: Path
+    command: Callable[..., Any], dpeer: Callable[..., Any], tmp_path: Path
 ) -> None:
-    run = dpeer_command(*command("--algorithms", "local,dfedmdc", "--task-option", "sise=3"))
+    run = dpeer(*command("--algorithms", "local,dfedmdc", "--task-option", "sise=3"))
     assert run.wait(SLOW) == 2
     assert "Traceback" not in run.output
     (line,) = [line for line in run.output.splitlines() if line.startswith("dpeer: ")]
     assert line.startswith(("dpeer: local-default-seed0: ", "dpeer: dfedmdc-ring-default-seed0: "))
     assert "sise" in line
     # Nothing was run there: with the option put right, the same folder will do.
-    dpeer_command(*command("--algorithms", "local,dfedmdc")).succeed(SLOW)
+    dpeer(*command("--algorithms", "local,dfedmdc")).succeed(SLOW)
 
 
 def test_hyperparameters_are_chosen_on_validation_data_of_other_seeds(
-    dpeer_command: Callable[..., Any], tmp_path: Path
+    dpeer: Callable[..., Any], tmp_path: Path
 ) -> None:
     common = ("--algorithms", "local,dfedmdc", "--size", SIZE, "--rounds", 1, "--body-epochs", 1)
-    run = dpeer_command("compare", *common, "--grid", "body-lr+head-lr=0.0001,0.1", "--validation", 0.3)
+    run = dpeer("compare", *common, "--grid", "body-lr+head-lr=0.0001,0.1", "--validation", 0.3)
     printed = run.succeed(SLOW)
     assert "dfedmdc: body-lr 0.1, head-lr 0.1 (accuracy" in printed
     assert "local: body-lr 0.1 (accuracy" in printed

@@ -96,7 +96,7 @@ def test_all_neighbors_get_the_same_bytes_which_are_those_of_the_ledger(
 
 @pytest.mark.timeout(600)
 def test_killed_again_and_again_a_cluster_never_sends_what_is_not_charged_nor_charges_a_round_twice(
-    task: str, schedule: tuple[str, ...], slow_after: Callable[[int], tuple[str, ...]], dpeer_command: Callable[..., Any],
+    task: str, schedule: tuple[str, ...], dpeer_command: Callable[..., Any],
     rounds_done: Callable[..., int], until: Callable[..., Any], tmp_path: Path,
 ) -> None:  # fmt: skip
     draw = random.Random(3)

@@ -1,0 +1,42 @@
+"""Processes that are forked from one that has torch in memory, so that each is there at once and shares that memory."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import sys
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.context import ForkServerContext, SpawnContext
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+from dpeer.federation.child import STOP_SIGNALS
+
+
+def start(process: BaseProcess) -> None:
+    """Start a process that does not import the caller's script: without a main guard it would run it once more."""
+    main: dict[str, Any] = vars(sys.modules["__main__"])
+    kept: dict[str, Any] = {name: main.pop(name) for name in ("__file__", "__spec__") if name in main}
+    main["__spec__"] = None
+    try:
+        process.start()
+    finally:
+        main.update(kept)
+
+
+def context() -> ForkServerContext | SpawnContext:
+    """Fork from a server that has torch in memory; spawn where forking is unsafe (macOS)."""
+    if sys.platform == "darwin":
+        return multiprocessing.get_context("spawn")
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["dpeer.federation.preload"])
+    # (It would be started by the fork server's start, and unblock the signals.)
+    resource_tracker.ensure_running()
+    # What is started inherits that Ctrl-C and SIGTERM are not for it, from its first instruction on; for this process
+    # they are only late.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    try:
+        forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    return server
