@@ -14,6 +14,7 @@ from rich.table import Table
 
 from dpeer.cli import metric_table
 from dpeer.results.costs import privacy_line
+from dpeer.results.together import together
 from dpeer.results.units import decimals, size
 from dpeer.results.worth import Worth, headline, interval_text, verdict_word, worth_by_rank
 
@@ -45,7 +46,8 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     )
     values = summary[measure]
     worth = worth_by_rank(summary.get("worth")) or (None,) * len(values)
-    other = _Other(measure, len(values), worth, baseline)
+    shared = (summary.get("settings") or {}).get("test_split") == "shared"
+    other = _Other(measure, len(values), worth, baseline, shared=shared)
     table = Table()
     table.add_column("rank", justify="right")
     table.add_column(measure.replace("_", " "), justify="right")
@@ -84,10 +86,17 @@ class _Other:
         count: The number of peers.
         worth: What each peer has from joining; None where it was not measured.
         baseline: The summary of the same peers with another algorithm; None for what was trained beside.
+        shared: Whether peers may have the same test rows: then these are no rows more when put together.
     """
 
     def __init__(
-        self, measure: str, count: int, worth: Sequence[Worth | None], baseline: Mapping[str, Any] | None
+        self,
+        measure: str,
+        count: int,
+        worth: Sequence[Worth | None],
+        baseline: Mapping[str, Any] | None,
+        *,
+        shared: bool,
     ) -> None:
         self._measure, self._worth = measure, worth
         self._told = any(one is not None and one.gain is not None for one in worth)
@@ -98,6 +107,7 @@ class _Other:
             self._values = [one.alone if one and one.verdict and one.measure == measure else None for one in worth]
             self._values += [None] * (count - len(self._values))
         self._shown = baseline is not None or any(value is not None for value in self._values)
+        self._all = None if shared else together(worth)
         self._difference = "gain" if measure == "accuracy" else "difference"
 
     @property
@@ -125,10 +135,10 @@ class _Other:
         return [interval_text(turned), verdict_word(one)]
 
     def mean(self, value: float | None) -> list[str]:
-        """The row of the mean, without an interval: rows of different peers have different weights."""
+        """The row of the mean."""
         if not self._shown:
             return []
-        return [*_against(value, _mean(self._values)), *(["", ""] if self._told else [])]
+        return [*_against(value, _mean(self._values)), *(self._comparison(self._all) if self._told else [])]
 
 
 def _shown(values: Sequence[float | None], *, higher_is_better: bool) -> list[int]:

@@ -158,7 +158,7 @@ class Peer:
         self._on_connected()
         if self.neighbors:
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
-            self._log.info("connected to %d %s; starting at round %d", len(self.neighbors), named, self._start)
+            self._log.info("connected to %d %s; starting with round %d", len(self.neighbors), named, self._start + 1)
         await run_rounds(
             self._start,
             self.config.rounds,

@@ -7,6 +7,7 @@ from collections import Counter
 from dpeer.report.groups import Group
 from dpeer.report.style import COLORS, Section, clip, name_rows, new_figure, render
 from dpeer.results.runs import Run
+from dpeer.results.together import sentence
 from dpeer.results.worth import Verdict, Worth, headline
 
 NAME = "gain"
@@ -34,6 +35,12 @@ def headlines(groups: tuple[Group, ...]) -> list[str]:
     for group in groups:
         told = [worth for run in group.runs for worth in worth_of_run(run).values()]
         if line := headline(told):
+            if (
+                len(group.runs) == 1
+                and group.runs[0].settings.get("test_split") != "shared"
+                and (all_ := sentence(told))
+            ):
+                line = f"{line}; {all_}"
             found.append(f"{group.name}: {line}" if len(groups) > 1 else f"{line[0].upper()}{line[1:]}")
     return found
 

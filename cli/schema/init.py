@@ -62,9 +62,12 @@ def _show(proposed: Proposed) -> None:
         table.add_row(escape(name), kind, escape(_short(found)))
     print_table(table)
     click.echo("")
+    remarks: dict[str, list[str]] = {}
     for name, found in rows.items():
         if found.remark:
-            click.echo(f"{name}: {found.remark}")
+            remarks.setdefault(found.remark, []).append(name)
+    for remark, names in remarks.items():
+        click.echo(f"{', '.join(names)}: {remark}")
 
 
 def _short(found: Guess) -> str:

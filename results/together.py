@@ -1,0 +1,71 @@
+"""What joining was worth to all peers of a run together: their rows tell what those of one peer are too few for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean
+
+from dpeer.results.worth import Verdict, Worth, gain_text
+
+_ENDS = 1.959964
+"""Of a normal distribution, the deviations from the mean at which 95 % end."""
+_LEVEL = 0.05
+_MANY = 2000
+"""With more rows than that, the sign test's binomial distribution is as good as normal."""
+
+
+def together(found: Sequence[Worth | None]) -> Worth | None:
+    """The mean of the peers' gains with its 95 % interval, and what can be told of it.
+
+    The interval is normal, from the peers' own intervals: their rows are different ones, so the squares of their
+    deviations add up. Of right and wrong answers, an exact sign test of all rows on which two models differ must agree.
+
+    Returns:
+        None if fewer than two peers have been compared, or not all by the same measure with the same algorithm, or if
+        a summary lacks what it takes.
+    """
+    told = [one for one in found if one is not None and one.verdict is not None]
+    gains = [one.gain for one in told if one.gain is not None]
+    widths = [one.high - one.low for one in told if one.high is not None and one.low is not None]
+    alike = len({(one.measure, one.algorithm) for one in told}) == 1
+    alike = alike and not (told[0].of_accuracy and any(one.differ is None for one in told))
+    if len(told) < 2 or not alike or not len(gains) == len(widths) == len(told):
+        return None
+    gain = fmean(gains)
+    half = math.hypot(*(width / 2 / _ENDS for width in widths)) / len(told) * _ENDS
+    rows, differ = sum(one.rows or 0 for one in told), sum(one.differ or 0 for one in told)
+    low, high = gain - half, gain + half
+    clear = low > 0 or high < 0
+    if clear and told[0].of_accuracy:
+        better = sum(((one.differ or 0) + round((one.gain or 0.0) * (one.rows or 0))) // 2 for one in told)
+        clear = (better > differ - better) == (gain > 0) and _sign_test(better, differ - better) <= _LEVEL
+    verdict: Verdict = ("helped" if gain > 0 else "alone") if clear else "unclear"
+    return Worth(
+        measure=told[0].measure, on=told[0].on, algorithm=told[0].algorithm, rows=rows, differ=differ,
+        gain=gain, low=low, high=high, verdict=verdict,
+    )  # fmt: skip
+
+
+def sentence(found: Sequence[Worth | None]) -> str:
+    """What can be told of all peers together; empty if nothing can be computed."""
+    one = together(found)
+    if one is None:
+        return ""
+    joining = one.algorithm in (None, "local")
+    words = {
+        "helped": "joining helped" if joining else f"better than with {one.algorithm}",
+        "alone": "better off alone" if joining else f"better off with {one.algorithm}",
+    }
+    said = words.get(str(one.verdict), "it cannot be told")
+    return f"all peers together: {said}, mean gain {gain_text(one)}"
+
+
+def _sign_test(better: int, worse: int) -> float:
+    """The two-sided p-value of so many rows of either kind if both kinds were equally likely."""
+    rows = better + worse
+    if rows > _MANY:
+        return math.erfc(max(0, abs(better - worse) - 1) / math.sqrt(2 * rows))
+    tail = sum(math.comb(rows, k) for k in range(min(better, worse) + 1))
+    p: float = 2 * tail / 2**rows
+    return min(1.0, p)
