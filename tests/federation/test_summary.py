@@ -146,6 +146,28 @@ def test_the_table_compares_with_the_baseline(tmp_path: Path) -> None:
     assert str(tmp_path / "run" / "summary.json") in printed
 
 
+@pytest.mark.parametrize(("split", "last"), [("disjoint", ["+0.0793 to +0.2207", "helped"]), ("shared", ["-", "-"])])
+def test_the_mean_has_the_interval_of_all_rows_that_are_different_ones(
+    split: str, last: list[str], tmp_path: Path
+) -> None:
+    worth = {
+        "measure": "accuracy", "on": "test", "rows": 60, "joined": 0.5, "alone": 0.35, "algorithm": "local",
+        "gain": 0.15, "low": 0.05, "high": 0.25, "differ": 9, "verdict": "unclear",
+    }  # fmt: skip
+    for rank in range(2):
+        settings = {"keep": "last", "test_split": split}
+        peer(tmp_path, rank, [rank * 2.0, 0.0], 0.0, settings=settings, worth=worth)
+    out = Console(file=io.StringIO(), width=100)
+    summary = {**collect(tmp_path, 2, 1.0), "worth": [worth, worth]}
+    show(out, summary, tmp_path, None)
+    assert isinstance(out.file, io.StringIO)
+    rows = [
+        [cell.strip() for cell in line.split("│")[1:-1]] for line in out.file.getvalue().splitlines() if "│" in line
+    ]
+    assert rows[0] == ["0", "0.5000", "0.3500", "+0.1500", "+0.0500 to +0.2500", "cannot be told"]
+    assert rows[-1] == ["mean", "0.5000", "0.3500", "+0.1500", *last]
+
+
 def test_when_every_peer_was_killed_nothing_is_shown(tmp_path: Path) -> None:
     found = collect(tmp_path, 2, 1.0)
     assert (found["status"], found["accuracy"], found["accuracy_mean"]) == ("failed", [None, None], None)
