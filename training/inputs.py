@@ -135,6 +135,10 @@ class Unfitted(Protocol):
     def width(self) -> int:
         """How many inputs a row will have; it follows from settings alone."""
 
+    @property
+    def target_range(self) -> tuple[float, float] | None:
+        """Between which numbers the number to predict plausibly is; None where nobody said, or a class is predicted."""
+
     def fit(self, raw: Tensor, *, own_statistics: bool) -> TableInputs:
         """Make the preparation.
 

@@ -159,7 +159,7 @@ def _heading(terms: Terms) -> str:
 def _table(ranked: list[Ranked]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
     table.add_column("topology", overflow="fold")
-    for heading in ("sends", "part-\nners", "rounds", "a round\ntakes", "time\nin all", "a peer\nsends"):
+    for heading in ("sends", "partners", "rounds", "a round\ntakes", "time\nin all", "a peer\nsends"):
         table.add_column(heading, justify="right", no_wrap=True)
     for one in ranked:
         table.add_row(

@@ -43,6 +43,10 @@ class PlainInputs(TableInputs):
         """How many inputs a row has."""
         return len(self.columns)
 
+    @property
+    def target_range(self) -> None:
+        """No plausible range of the number to predict is known without a schema."""
+
     def fit(self, raw: Tensor, *, own_statistics: bool) -> PlainInputs:
         """Itself: nothing is computed from the rows."""
         return self

@@ -1,4 +1,4 @@
-"""Scaling inputs inside the model, so that a saved model predicts on raw inputs."""
+"""Scaling inside the model, so that a saved model takes raw inputs and predicts in the targets' own unit."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import mse_loss
 
 
 def standardize(model: nn.Module, inputs: Tensor) -> None:
@@ -27,6 +28,46 @@ def standardize(model: nn.Module, inputs: Tensor) -> None:
     model.register_forward_pre_hook(_scale)
 
 
+def scale_outputs(model: nn.Module, centre: float, scale: float) -> None:
+    """Have the model multiply what it computes by `scale` and add `centre`, so that it computes numbers around one.
+
+    Both become buffers of the model, ``output_centre`` and ``output_scale``: they are saved with it and never travel.
+    To load a saved model, any numbers make the buffers.
+    """
+    model.register_buffer("output_centre", torch.tensor(centre))
+    model.register_buffer("output_scale", torch.tensor(scale))
+    model.register_forward_hook(_unscale)
+
+
+class ScaledLoss(nn.MSELoss):
+    """The squared error in units of `scale`: as if the targets had been divided by it."""
+
+    def __init__(self, scale: float) -> None:
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The mean over a batch."""
+        return mse_loss(outputs / self.scale, targets / self.scale)
+
+
+def target_scale(targets: Tensor, ends: tuple[float, float] | None, *, own: bool) -> tuple[float, float] | None:
+    """The centre and scale for numbers to predict: as for an input that is a number.
+
+    Args:
+        targets: The own training targets.
+        ends: Between which numbers they plausibly are; None if nobody said.
+        own: Whether anything may be computed from the targets: then these are their mean and deviation.
+
+    Returns:
+        None where nothing is known; then numbers are predicted as they are.
+    """
+    if own:
+        std, mean = _moments(targets)
+        return mean, std
+    return None if ends is None else ((ends[0] + ends[1]) / 2, (ends[1] - ends[0]) / 2)
+
+
 def _moments(values: Tensor) -> tuple[float, float]:
     """Standard deviation and mean; for the former 1, where there is none that float32 can divide by."""
     std, mean = torch.std_mean(values.double(), correction=0)
@@ -37,3 +78,8 @@ def _moments(values: Tensor) -> tuple[float, float]:
 def _scale(model: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
     first, *rest = inputs
     return ((first - model.input_mean) / model.input_std, *rest)
+
+
+def _unscale(model: nn.Module, inputs: tuple[Any, ...], outputs: Tensor) -> Tensor:
+    scale, centre = model.get_buffer("output_scale"), model.get_buffer("output_centre")
+    return outputs * scale + centre

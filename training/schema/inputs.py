@@ -38,6 +38,11 @@ class UnfittedSchema:
         """How many inputs a row will have."""
         return len(Layout.of(self.schema).names)
 
+    @property
+    def target_range(self) -> tuple[float, float] | None:
+        """The range of the number to predict, if there is one."""
+        return self.schema.target.range
+
     def fit(self, raw: Tensor, *, own_statistics: bool) -> SchemaInputs:
         """The preparation, with the statistics of these rows if it may have any.
 

@@ -16,7 +16,7 @@ from dpeer.exceptions import PartitionError
 from dpeer.training.datasets import Data, Pool
 from dpeer.training.metrics import regression_metrics
 from dpeer.training.models import build_model, last_linear
-from dpeer.training.models.scaling import standardize
+from dpeer.training.models.scaling import ScaledLoss, scale_outputs, standardize, target_scale
 from dpeer.training.partitions import (
     NATURAL,
     OWN,
@@ -83,13 +83,17 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
     scales = choices.standardize and not (reading and reading.scales)
     if scales:
         standardize(net, train[0])
+    ends = None if data.unfitted is None else data.unfitted.target_range
+    scaled = None if data.classes else target_scale(train[1], ends, own=bool(choices.standardize))
+    if scaled is not None:
+        scale_outputs(net, *scaled)
     return Task(
         model=net,
         head=(last_linear(net),) if choices.head_prefixes is None else choices.head_prefixes,
         train=prepared(train),
         test=prepared(division.test.rows(part.test)),
         validation=prepared(division.train.rows(part.validation)) if len(part.validation) else None,
-        loss=None if data.classes else mse_loss,
+        loss=None if data.classes else mse_loss if scaled is None else ScaledLoss(scaled[1]),
         metrics=None if data.classes else regression_metrics,
         augment=augment_images(data) if choices.augment else None,
         names=data.names,
@@ -106,6 +110,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
             "shape": list(data.shape),
             "outputs": data.classes or 1,
             "standardize": scales,
+            "scales_outputs": scaled is not None,
             # Where samples are images of bytes: a file of that kind can be read again.
             "pixels": data.train.inputs.dtype == torch.uint8,
         },

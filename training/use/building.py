@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, TaskError
 from dpeer.training.loading import load_task
 from dpeer.training.models import build_model
-from dpeer.training.models.scaling import standardize
+from dpeer.training.models.scaling import scale_outputs, standardize
 from dpeer.training.randomness import undisturbed
 from dpeer.training.tasks import Choices
 
@@ -54,6 +54,8 @@ def _built(card: Mapping[str, Any], saved: Path) -> nn.Module:
         module = build_model(str(built["model"]), shape, int(built["outputs"]))
         if built["standardize"]:
             standardize(module, torch.zeros(1, *shape))
+        if built.get("scales_outputs"):
+            scale_outputs(module, 0.0, 1.0)
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"the card of {str(saved)!r} is damaged: {error!r}") from error
     return module
