@@ -40,6 +40,10 @@ REVIEWED: Mapping[str, Mapping[str, Mapping[str, str]]] = {
         "admitted": {"format": '["%Y-%m-%d", "%d.%m.%Y"]'},
         "arrival": {"values": '["ambulance", "helicopter", "police", "referral", "transfer", "walk-in"]'},
         "smoker": {"yes": '["yes", "ja", "1"]', "no": '["no", "nein", "0"]'},
+        "age": {"unit": '"years"'},
+        "pulse": {"unit": '"/min"'},
+        "systolic": {"unit": '"mmHg"'},
+        "oxygen": {"unit": '"%"'},
         "lactate": {"unit": '"mmol/l"', "range": "[0, 30]", "missing": "[-1]"},
     },
     "income": {

@@ -16,7 +16,7 @@ from dpeer.experiments.listing import csv_rows, csv_text
 from dpeer.experiments.machine import as_json
 from dpeer.experiments.outcomes import Result
 from dpeer.experiments.running import run_cells
-from dpeer.experiments.tables import MEASURES, Table, accuracy_table, cost_table, target_table
+from dpeer.experiments.tables import MEASURES, Table, accuracy_table, cost_table, metric_table, target_table
 from dpeer.experiments.tuning import Trial, at_edge, best, trials
 from dpeer.experiments.variants import Variant
 from dpeer.federation.graph import build_graph
@@ -157,6 +157,8 @@ class Comparison:
         tables = [
             accuracy_table(condition.label, measure, rows, e.baseline, e.reference, e.last) for measure in MEASURES
         ]
+        if metrics := metric_table(condition.label, rows, e.last):
+            tables.append(metrics)
         if e.target is not None:
             tables += [target_table(condition.label, measure, rows, e.target) for measure in MEASURES]
         return [*tables, cost_table(condition.label, rows)]

@@ -66,6 +66,12 @@ def _below(here: Sequence[Sequence[float]], alone: Sequence[Sequence[float]]) ->
     return fmean(not mine >= other for mine, other in pairs) if pairs else None
 
 
+def others(results: Sequence[Result], last: int = 1) -> dict[str, float]:
+    """The means over seeds of what else the peers were measured by, by name; what not all seeds have is left out."""
+    found = [result.others(last) for result in results]
+    return {name: fmean(one[name] for one in found) for name in found[0] if all(name in one for one in found)}
+
+
 def majority(results: Sequence[Result]) -> float | None:
     """The mean over seeds of always answering each peer's most frequent training class; None if a run does not say."""
     shares = [result.majority for result in results]

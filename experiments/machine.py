@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import Any
 
 from dpeer.experiments.experiment import Experiment
-from dpeer.experiments.figures import Rows, figures, majority
+from dpeer.experiments.figures import Rows, figures, majority, others
 from dpeer.experiments.outcomes import Cost, Measure, Result
 from dpeer.experiments.tables import MEASURES
 from dpeer.results.files import finite
@@ -40,6 +40,7 @@ def _row(row: str, rows: Rows, e: Experiment) -> dict[str, Any]:
     results = rows[row]
     return {
         **{measure: _measured(row, rows, measure, e) for measure in MEASURES},
+        "metrics": others(results, e.last),
         "diverged_seeds": sum(result.diverged for result in results),
         "bytes_sent_a_peer": fmean(result.sent for result in results),
         "samples": _mean([result.samples() for result in results]),

@@ -69,6 +69,19 @@ class Result:
         """
         return [fmean(_accuracy(line, measure) for line in self._last(lines, last)) for lines in self._lines]
 
+    def others(self, last: int = 1) -> dict[str, float]:
+        """What else the peers were measured by: mean over the peers of each one's mean over those rounds, by name.
+
+        NaN where a peer's is not finite. A metric that not all peers have is left out.
+        """
+        found = [[line.metrics or {} for line in self._last(lines, last)] for lines in self._lines]
+        names = [name for name in found[0][-1] if name != "accuracy"]
+        return {
+            name: fmean(fmean(_number(line[name]) for line in lines) for lines in found)
+            for name in names
+            if all(name in line for lines in found for line in lines)
+        }
+
     def evaluated(self, last: int) -> int:
         """The number of rounds that `accuracies` is the mean of."""
         return len(self._last(self._lines[0], last))  # all peers evaluate in the same rounds
@@ -126,6 +139,9 @@ def _evaluated(line: Line) -> bool:
     return line.metrics is not None
 
 
-def _accuracy(line: Line, measure: Measure) -> float:
-    value = line.accuracy if measure == "accuracy" else line.accuracy_trained
+def _number(value: float | None) -> float:
     return math.nan if value is None else value
+
+
+def _accuracy(line: Line, measure: Measure) -> float:
+    return _number(line.accuracy if measure == "accuracy" else line.accuracy_trained)

@@ -7,10 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from dpeer.experiments.figures import Rows, figures, majority
+from dpeer.experiments.figures import Rows, figures, majority, others
 from dpeer.experiments.outcomes import Measure, Result
 from dpeer.experiments.statistics import WINDOW, Interval
+from dpeer.results.figures import called
 from dpeer.results.units import size
+
+_COLUMNS = 5
+"""More metrics do not fit beside each other; `--json` and each run's summary.json have all."""
 
 MEASURES: Mapping[Measure, str] = {
     "accuracy": "after mixing",
@@ -78,6 +82,19 @@ def accuracy_table(
     if gone := [f"{row} ({number} of {len(rows[row])} seeds)" for row, number in _diverged(rows).items()]:
         remarks.append(f"training diverged in a peer (loss not finite): {', '.join(gone)}")
     return Table(f"{condition}: accuracy {MEASURES[measure]}, {title}", columns, lines, remarks)
+
+
+def metric_table(condition: str, rows: Rows, last: int = 1) -> Table | None:
+    """What else the peers of all rows were measured by, after mixing, over seeds; None if there is nothing else."""
+    found = {row: others(results, last) for row, results in rows.items()}
+    names = list(dict.fromkeys(name for values in found.values() for name in values))
+    if not names:
+        return None
+    shown = names[:_COLUMNS]
+    lines = [[row, *(_figure(values.get(name, math.nan)) for name in shown)] for row, values in found.items()]
+    left = [f"more in --json: {', '.join(map(called, names[_COLUMNS:]))}"] if len(names) > _COLUMNS else []
+    title, _ = _rounds(next(iter(rows.values()))[0], last)
+    return Table(f"{condition}: other metrics after mixing, {title}", ["", *map(called, shown)], lines, left)
 
 
 def _rounds(result: Result, last: int) -> tuple[str, str]:

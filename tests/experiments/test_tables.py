@@ -14,11 +14,11 @@ from scipy import stats
 
 from dpeer.cli.comparing import show_table
 from dpeer.experiments.experiment import load
-from dpeer.experiments.figures import figures
+from dpeer.experiments.figures import figures, others
 from dpeer.experiments.listing import csv_rows, csv_text
 from dpeer.experiments.machine import as_json
 from dpeer.experiments.outcomes import Result
-from dpeer.experiments.tables import Table, accuracy_table, cost_table, target_table
+from dpeer.experiments.tables import Table, accuracy_table, cost_table, metric_table, target_table
 
 Made = Callable[..., Result]
 RNG = np.random.default_rng(7)
@@ -192,3 +192,24 @@ def test_numbers_are_whole_at_any_width(width: int, rows: dict[str, list[Result]
             assert cell in shown
     assert all(part in shown for part in long.split(":"))
     assert max(len(line) for line in shown.splitlines()[1:-2]) <= width
+
+
+def test_other_metrics_are_means_over_rounds_peers_and_seeds(result: Made) -> None:
+    two = [result([[0.2, 0.4], [0.6, 0.8]], metrics=("accuracy", "auroc", "my_own")) for _ in range(2)]
+    rows = {"local": two, "dfedmdc": [result([[0.1, 0.3], [0.5, None]], metrics=("accuracy", "auroc"))] * 2}
+    assert others(two) == pytest.approx({"auroc": 0.6, "my_own": 0.6})
+    assert others(two, 2) == pytest.approx({"auroc": 0.5, "my_own": 0.5})
+    table = metric_table("ring", rows)
+    assert table is not None
+    assert table.columns == ["", "AUROC", "my own"]
+    assert table.rows == [["local", "0.6000", "0.6000"], ["dfedmdc", "-", "-"]]
+    assert table.title == "ring: other metrics after mixing, last round"
+    assert metric_table("ring", {"local": [result([[0.5]])]}) is None
+
+
+def test_of_many_other_metrics_five_are_shown(result: Made) -> None:
+    names = [f"m{number}" for number in range(7)]
+    table = metric_table("ring", {"local": [result([[0.5]], metrics=("accuracy", *names))]})
+    assert table is not None
+    assert table.columns == ["", *names[:5]]
+    assert table.remarks == ["more in --json: m5, m6"]
