@@ -28,12 +28,15 @@ from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
+from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import roc_auc_score
 from usual_models import Rows, boosting, certain, fitted, logistic
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "tables.py"
 SITES = 8
 TARGETS = {"visits": "outcome", "income": "income", "biopsies": "diagnosis"}
+
+BIOPSIES = load_breast_cancer()
 
 REVIEWED: Mapping[str, Mapping[str, Mapping[str, str]]] = {
     "visits": {
@@ -55,15 +58,13 @@ REVIEWED: Mapping[str, Mapping[str, Mapping[str, str]]] = {
             "values": '["Austria", "Denmark", "France", "Germany", "Greece", "Italy", "Norway", "Poland", "Portugal", '
             '"Spain"]'
         },
-        "capital gain": {"range": "[0, 1000000]"},
+        "age": {"unit": '"years"', "range": "[0, 120]"},
+        "hours per week": {"unit": '"h"', "range": "[0, 168]"},
+        "capital gain": {"unit": '"dollars"', "range": "[0, 1000000]"},
     },
     "biopsies": {
-        "mean smoothness": {"range": "[0, 0.3]"},
-        "texture error": {"range": "[0, 10]"},
-        "smoothness error": {"range": "[0, 0.1]"},
-        "compactness error": {"range": "[0, 0.5]"},
-        "worst compactness": {"range": "[0, 3]"},
-        "worst concavity": {"range": "[0, 3]"},
+        str(name): {"range": f"[0, {2 * largest:.3g}]"}
+        for name, largest in zip(BIOPSIES.feature_names, BIOPSIES.data.max(axis=0), strict=True)
     },
 }
 """What people of all sites changed in the schema that rank 0 proposed: column, key and new value."""

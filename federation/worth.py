@@ -73,7 +73,7 @@ def _compared(
         "measure": rows.measure, "rows": len(rows.values), "joined": getattr(found, rows.measure),
         "constant": majority(facts["class_counts"], facts["evaluated_class_counts"]) if of_accuracy
         else learner.constant_loss(),
-        "auroc": found.metrics.get("auroc"),
+        "auroc": rows.auroc,
     }  # fmt: skip
     if beside is None:
         return own
@@ -83,7 +83,7 @@ def _compared(
     if others is None or others.measure != rows.measure:
         return own | {"why": "training alone has diverged"}
     own |= {
-        "alone": getattr(other, rows.measure), "alone_auroc": other.metrics.get("auroc"), "algorithm": "local",
+        "alone": getattr(other, rows.measure), "alone_auroc": others.auroc, "algorithm": "local",
         "rounds": beside.alone.completed, "planned": beside.alone.rounds,
     }  # fmt: skip
     if beside.why is not None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dpeer.training.device import mapped
 from dpeer.training.evaluation import Evaluation
+from dpeer.training.measures import auroc
 from dpeer.training.task import Loss
 
 _ALIKE = 1e-4
@@ -28,10 +29,13 @@ class Rows:
     Attributes:
         measure: "accuracy": 1 where the row is predicted rightly, else 0; "test_loss": the row's loss.
         values: A number for each row, in the order of the data.
+        auroc: The area under the ROC curve of all rows, the mean over the classes that are there; None where there is
+            none, as in a regression.
     """
 
     measure: Literal["accuracy", "test_loss"]
     values: tuple[float, ...]
+    auroc: float | None = None
 
 
 def find_rows(found: Evaluation, outputs: Sequence[Any], targets: Sequence[Any], loss: Loss) -> Rows | None:
@@ -49,9 +53,15 @@ def find_rows(found: Evaluation, outputs: Sequence[Any], targets: Sequence[Any],
     if found.accuracy is not None:
         for right in _rights(outputs, targets):
             if _agree(right, found.accuracy):
-                return Rows("accuracy", tuple(right))
+                return Rows("accuracy", tuple(right), _area(outputs, targets))
     losses = _losses(outputs, targets, loss)
     return Rows("test_loss", tuple(losses)) if losses and _agree(losses, found.test_loss) else None
+
+
+def _area(outputs: Sequence[Any], targets: Sequence[Any]) -> float | None:
+    if not all(isinstance(one, Tensor) for one in (*outputs, *targets)):
+        return None
+    return auroc(torch.cat(list(outputs)), torch.cat(list(targets)))
 
 
 def _agree(values: Sequence[float], whole: float) -> bool:

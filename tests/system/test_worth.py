@@ -43,7 +43,13 @@ def test_peers_that_also_train_alone_have_the_bits_of_those_that_do_not_and_tell
         mine, its = (json.loads(path.read_text())["rows"] for path in files)
         assert worth["gain"] == pytest.approx((sum(mine) - sum(its)) / 21)
         assert worth["differ"] == sum(a != b for a, b in zip(mine, its, strict=True))
-        assert lines[-2] == (f"dpeer: accuracy {worth['joined']:.4f} on 21 own test rows; alone: {worth['alone']:.4f}")
+        area, other = worth["auroc"], worth["alone_auroc"]
+        assert lines[-2] == (
+            f"dpeer: accuracy {worth['joined']:.4f} (AUROC {area:.4f}) on 21 own test rows; "
+            f"alone: {worth['alone']:.4f} (AUROC {other:.4f})"
+        )
+        card = json.loads((tmp_path / f"beside/rank-{rank}/model.json").read_text())
+        assert card["metrics"]["values"]["auroc"]["value"] == pytest.approx(area)
         assert lines[-1].startswith(f"dpeer: gain {worth['gain']:+.4f} (95 % interval ")
         assert not (tmp_path / f"beside/rank-{rank}/alone").exists()
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from sklearn.metrics import roc_auc_score
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, mse_loss
 from torch.utils.data import TensorDataset
@@ -31,6 +32,25 @@ def test_right_and_wrong_answers() -> None:
         expected = made._model(X).argmax(dim=1) == (X[:, 0] > 0).long()
     assert rows.values == tuple(expected.double().tolist())
     assert found == made.evaluate()
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_area_under_the_curve_is_scikit_learns(classes: int) -> None:
+    targets = (X[:, 0] + X[:, 1] > 0).long() + (X[:, 2] > 0).long() * (classes > 2)  # of four classes the last is empty
+    made = learner(targets, classes)
+    _, rows = made.rows()
+    assert rows is not None
+    with torch.no_grad():
+        shares = torch.softmax(made._model(X).double(), dim=1).numpy()
+    there = [number for number in range(classes) if (targets == number).any()]
+    areas = [roc_auc_score(targets == number, shares[:, number]) for number in there]
+    assert rows.auroc == pytest.approx(areas[1] if classes == 2 else sum(areas) / len(areas))
+
+
+def test_of_one_class_alone_there_is_no_area() -> None:
+    _, rows = learner(torch.zeros(300, dtype=torch.long), 2).rows()
+    assert rows is not None
+    assert rows.auroc is None
 
 
 @pytest.mark.parametrize("shape", [(300,), (300, 1)])

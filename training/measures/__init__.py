@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from dpeer.training.measures.classification import measure_classes
+from dpeer.training.measures.classification import Numbers, Whole, auroc_of, measure_classes
 from dpeer.training.measures.values import measure_values
 
 Figures = dict[str, Any]
@@ -35,6 +36,21 @@ def measure(outputs: Any, targets: Any, classes: tuple[str, ...] = (), *, values
         if outputs.shape != targets.shape or outputs.numel() != len(outputs):
             return None
         return measure_values(outputs.double().numpy().reshape(-1), targets.double().numpy().reshape(-1))
+    found = _classified(outputs, targets)
+    if found is None:
+        return None
+    names = tuple(classes[number] if number < len(classes) else str(number) for number in range(outputs.shape[1]))
+    return measure_classes(*found, names)
+
+
+def auroc(outputs: Tensor, targets: Tensor) -> float | None:
+    """The AUROC alone, without its interval, as `measure` has it; None where there is none."""
+    found = _classified(outputs.detach().cpu(), targets.detach().cpu())
+    return None if found is None or not np.isfinite(found[0]).all() else auroc_of(*found)
+
+
+def _classified(outputs: Tensor, targets: Tensor) -> tuple[Numbers, Whole, Whole] | None:
+    """Predicted probabilities, predicted classes and true ones; None where these are no scores of classes."""
     if outputs.ndim != 2 or outputs.shape[1] < 2 or not outputs.is_floating_point():
         return None
     if targets.ndim != 1 or targets.is_floating_point() or targets.is_complex() or len(targets) != len(outputs):
@@ -43,10 +59,9 @@ def measure(outputs: Any, targets: Any, classes: tuple[str, ...] = (), *, values
     outputs, targets = outputs[counted], targets[counted].long()
     if not len(targets) or int(targets.max()) >= outputs.shape[1]:
         return None
-    names = tuple(classes[number] if number < len(classes) else str(number) for number in range(outputs.shape[1]))
     shares = torch.softmax(outputs.double(), dim=1)
     # The class is what the model's own numbers say: rounding of shares must not decide about two that are close.
-    return measure_classes(shares.numpy(), outputs.argmax(dim=1).numpy(), targets.numpy(), names)
+    return shares.numpy(), outputs.argmax(dim=1).numpy(), targets.numpy()
 
 
 def plain(figures: Figures | None) -> dict[str, float | None]:
@@ -54,4 +69,4 @@ def plain(figures: Figures | None) -> dict[str, float | None]:
     return {name: value["value"] for name, value in (figures or {"values": {}})["values"].items()}
 
 
-__all__ = ["Figures", "measure", "plain"]
+__all__ = ["Figures", "auroc", "measure", "plain"]

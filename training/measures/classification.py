@@ -62,6 +62,18 @@ def measure_classes(shares: Numbers, guess: Whole, truth: Whole, names: tuple[st
     }
 
 
+def auroc_of(shares: Numbers, guess: Whole, truth: Whole) -> float | None:
+    """The AUROC, of two classes that of the second, else the mean over those that are there; None where there is none.
+
+    Args:
+        shares: Predicted probabilities, shape (rows, classes).
+        guess: Predicted classes, shape (rows,).
+        truth: True classes, shape (rows,).
+    """
+    found = _points(Rows.of(shares, guess, truth), tuple(map(str, range(shares.shape[1]))))["auroc"]
+    return None if isinstance(found, str) else found
+
+
 def _points(rows: Rows, names: tuple[str, ...]) -> dict[str, float | str]:
     """Figures by name, those of a class as ``"f1 0"``; why there is none, where there is none."""
     from sklearn.metrics import precision_recall_fscore_support
