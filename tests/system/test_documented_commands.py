@@ -198,6 +198,10 @@ DRAWN_ROWS = ",".join(
 VISITS = "dpeer simulate --task csv --task-option path=visits.csv --task-option target=outcome --partition iid"
 VISITS_WEIGHTED = f"{VISITS} --class-weights balanced"
 
+TABLES = "python examples/tables.py visits first-week/tables"
+HOSPITALS = "dpeer cluster --federation examples/eight-hospitals.toml"
+PROPOSED = "dpeer schema init first-week/tables/site-0.csv --target outcome --out first-week/schema.toml"
+
 FAST = {
     VISITS_WEIGHTED: Small(f"{TRAINS} --size 4", (new_visits,)),
     "dpeer predict --run dpeer-run/rank-0 --input new.csv --output predictions.csv": Small(after=(VISITS_WEIGHTED,)),
@@ -235,6 +239,17 @@ SLOW = {
     "dpeer start --topology ring --rank 3 --privacy client --target-epsilon 10": Small(
         f"{TRAINS} --size 4 --base-port PORT"
     ),
+    TABLES: Small(),
+    PROPOSED: Small(after=(TABLES,)),
+    "dpeer schema check first-week/tables/site-0.csv --schema first-week/schema.toml": Small(after=(TABLES, PROPOSED)),
+    "dpeer schema check first-week/tables/site-5.csv --schema examples/visits-schema.toml": Small(after=(TABLES,)),
+    "dpeer start --federation examples/eight-hospitals.toml --rank 3": Small(
+        f"{TRAINS} --size 8 --base-port PORT", after=(TABLES,)
+    ),
+    HOSPITALS: Small(TRAINS, after=(TABLES,)),
+    "dpeer predict --run first-week/run/rank-3 --input first-week/tables/new-3.csv "
+    "--output first-week/predictions-3.csv": Small(after=(TABLES, HOSPITALS)),
+    "dpeer card --run first-week/run/rank-3": Small(after=(TABLES, HOSPITALS)),
     "dpeer cluster --size 8": Small(f"{TRAINS} --size 2"),
     "dpeer cluster --size 16 --topology one-peer-exponential": Small(f"{TRAINS} --size 4"),
     "dpeer cluster --size 4 --topology ring --task my_task.py:task --task-option data=/data": Small(
@@ -276,6 +291,8 @@ WITHIN = {earlier for small in SMALL.values() for earlier in small.after}
 """Run before another, and not by themselves."""
 
 NOT_RUN = {
+    "dpeer schema check first-week/tables/site-3.csv --schema first-week/schema.toml": "exit code 2",
+    "python benchmarks/first_week.py --out weeks": "about ten minutes",
     "make test": "the whole test suite",
     "make check": "the tests",
     "make lint": "`ruff check`",
@@ -425,7 +442,7 @@ def printed(
         write(folder)
     line = f"{command.replace(*small.put)} {small.more}"
     if "PORT" in line:
-        line = line.replace("PORT", str(free_ports(4)))
+        line = line.replace("PORT", str(free_ports(8)))
     start, *words = shlex.split(line)
     if start == "python":
         output: str = dpeer(*words[1:], program=(words[0],)).succeed(120)
