@@ -14,7 +14,7 @@ from rich.table import Table
 
 from dpeer.cli import metric_table
 from dpeer.results.costs import privacy_line
-from dpeer.results.together import together
+from dpeer.results.together import sentence, together
 from dpeer.results.units import decimals, size
 from dpeer.results.worth import Worth, headline, interval_text, verdict_word, worth_by_rank
 
@@ -68,7 +68,8 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     table.add_row("mean", decimals(mean), *("",) * best, *other.mean(mean))
     console.print(table)
     if line := headline(worth):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        every = "" if shared else sentence(worth)
+        console.print(f"{line}; {every}" if every else line, highlight=False, markup=False, soft_wrap=True)
     if useless := [str(rank) for rank, one in enumerate(worth) if one is not None and one.is_useless]:
         than = "always the most frequent class" if measure == "accuracy" else "always the mean"
         line = f"no better than {than}: rank {', '.join(useless[:_MANY])}"
