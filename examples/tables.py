@@ -121,7 +121,7 @@ def shared_out(generator):
         ({name: float(value) for name, value in zip(names, row, strict=True)}, str(table.target_names[kind]))
         for row, kind in zip(table.data, table.target, strict=True)
     ]
-    owners = generator.choice(SITES, len(rows), p=np.array([20, 18, 16, 14, 10, 8, 8, 6]) / 100)
+    owners = generator.choice(SITES, len(rows), p=np.array([18, 17, 15, 13, 10, 9, 8, 10]) / 100)
     owners[[name == "malignant" and owner == 7 for (_, name), owner in zip(rows, owners, strict=True)]] = 0
     return [[row for row, owner in zip(rows, owners, strict=True) if owner == site] for site in range(SITES)]
 
