@@ -67,7 +67,7 @@ def propose(sheet: Sheet, target: str | None = None, group: str | None = None) -
     for option, name in (("--target", target), ("--group", group)):
         if name is not None and name not in sheet.header:
             raise UnknownName(f"column of {option}", name, sheet.header, repr(sheet.path))
-    chosen = target or _target(sheet)
+    chosen = _target(sheet) if target is None else target
     columns: dict[str, Guess] = {}
     for name in sheet.header:
         if name == chosen:
