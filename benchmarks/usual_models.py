@@ -43,14 +43,11 @@ def fitted(model: Any, train: Rows, new: Rows, target: str, classes: Sequence[st
     words = [name for name in columns if name not in texts and name not in numbers]
     order = [*numbers, *words, *texts]
     gaps = SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True)
-    prepare = ColumnTransformer(
-        [
-            ("numbers", make_pipeline(gaps, StandardScaler()), slice(0, len(numbers))),
-            ("words", OneHotEncoder(handle_unknown="ignore"), slice(len(numbers), len(numbers) + len(words))),
-            *((name, _hashed(), order.index(name)) for name in texts),
-        ],
-        sparse_threshold=0,
-    )
+    parts: list[Any] = [("numbers", make_pipeline(gaps, StandardScaler()), slice(0, len(numbers)))]
+    if words:
+        parts.append(("words", OneHotEncoder(handle_unknown="ignore"), slice(len(numbers), len(numbers) + len(words))))
+    parts += [(name, _hashed(), order.index(name)) for name in texts]
+    prepare = ColumnTransformer(parts, sparse_threshold=0)
     pipeline = make_pipeline(prepare, model).fit(_cells(train, numbers, order), labels)
     told = np.zeros((len(new), len(classes)))
     told[:, [classes.index(name) for name in pipeline.classes_]] = pipeline.predict_proba(_cells(new, numbers, order))

@@ -249,6 +249,7 @@ SLOW = {
     HOSPITALS: Small(TRAINS, after=(TABLES,)),
     "dpeer predict --run first-week/run/rank-3 --input first-week/tables/new-3.csv "
     "--output first-week/predictions-3.csv": Small(after=(TABLES, HOSPITALS)),
+    "dpeer report first-week/run": Small(after=(TABLES, HOSPITALS)),
     "dpeer card --run first-week/run/rank-3": Small(after=(TABLES, HOSPITALS)),
     "dpeer cluster --size 8": Small(f"{TRAINS} --size 2"),
     "dpeer cluster --size 16 --topology one-peer-exponential": Small(f"{TRAINS} --size 4"),
