@@ -47,7 +47,7 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     values = summary[measure]
     worth = worth_by_rank(summary.get("worth")) or (None,) * len(values)
     shared = (summary.get("settings") or {}).get("test_split") == "shared"
-    other = _Other(measure, len(values), worth, baseline, shared=shared)
+    other = _Other(measure, values, worth, baseline, shared=shared)
     table = Table()
     table.add_column("rank", justify="right")
     table.add_column(measure.replace("_", " "), justify="right")
@@ -65,7 +65,7 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
         table.add_row("...", f"{len(values) - _WORST} better", *("",) * best, *blank)
     table.add_section()
     mean = _mean(values)
-    table.add_row("mean", decimals(mean), *("",) * best, *other.mean(mean))
+    table.add_row("mean", decimals(mean), *("",) * best, *other.mean())
     console.print(table)
     if line := headline(worth):
         every = "" if shared else sentence(worth)
@@ -84,7 +84,7 @@ class _Other:
 
     Args:
         measure: The measure that the table shows.
-        count: The number of peers.
+        own: The measure of each peer, by rank.
         worth: What each peer has from joining; None where it was not measured.
         baseline: The summary of the same peers with another algorithm; None for what was trained beside.
         shared: Whether peers may have the same test rows: then these are no rows more when put together.
@@ -93,22 +93,23 @@ class _Other:
     def __init__(
         self,
         measure: str,
-        count: int,
+        own: Sequence[float | None],
         worth: Sequence[Worth | None],
         baseline: Mapping[str, Any] | None,
         *,
         shared: bool,
     ) -> None:
-        self._measure, self._worth = measure, worth
+        self._measure, self._worth, self._own = measure, worth, own
         self._told = any(one is not None and one.gain is not None for one in worth)
         if baseline:
             self._name, self._values = str(baseline["algorithm"]), list(baseline[measure])
         else:
             self._name = "alone"
             self._values = [one.alone if one and one.verdict and one.measure == measure else None for one in worth]
-            self._values += [None] * (count - len(self._values))
+            self._values += [None] * (len(own) - len(self._values))
         self._shown = baseline is not None or any(value is not None for value in self._values)
         self._all = None if shared else together(worth)
+        self._compared = sum(one is not None and one.verdict is not None for one in worth)
         self._difference = "gain" if measure == "accuracy" else "difference"
 
     @property
@@ -132,14 +133,19 @@ class _Other:
         if self._measure == "accuracy":
             return [interval_text(one), verdict_word(one)]
         # The column beside it says how much higher the loss is; a gain is how much lower.
-        turned = replace(one, low=None if one.high is None else -one.high, high=None if one.low is None else -one.low)
+        low, high = (None if end is None else -end + 0.0 for end in (one.high, one.low))  # 0.0 makes 0.0 of -0.0
+        turned = replace(one, low=low, high=high)
         return [interval_text(turned), verdict_word(one)]
 
-    def mean(self, value: float | None) -> list[str]:
-        """The row of the mean."""
+    def mean(self) -> list[str]:
+        """The row of the mean, over the peers that have both figures."""
         if not self._shown:
             return []
-        return [*_against(value, _mean(self._values)), *(self._comparison(self._all) if self._told else [])]
+        both = [(own, other) for own, other in zip(self._own, self._values, strict=True) if None not in (own, other)]
+        gains = [own - other for own, other in both if own is not None and other is not None]
+        gain = f"{fmean(gains):+.4f}" if gains else "-"
+        told = self._all if self._all is not None and len(both) == self._compared else None
+        return [decimals(_mean([other for _, other in both])), gain, *(self._comparison(told) if self._told else [])]
 
 
 def _shown(values: Sequence[float | None], *, higher_is_better: bool) -> list[int]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import connection
+from multiprocessing import connection, util
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -82,6 +82,8 @@ class _Stop:
         if self.asked:
             for child in multiprocessing.active_children():
                 child.kill()
+            # Else a helper process complains of semaphores that were left.
+            util._run_finalizers(0)  # type: ignore[attr-defined]
             os.write(2, b"dpeer: interrupted; the same command goes on\n")
             os._exit(130)
         self.ask()
@@ -141,7 +143,8 @@ class _Work:
         # A worker begins with these blocked, as its parent has them: they wait until it can tell what they are for.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
-            self._running[self._pool.submit(_run, cell.settings)] = cell
+            with forking.without_main():
+                self._running[self._pool.submit(_run, cell.settings)] = cell
         finally:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
@@ -14,12 +16,19 @@ from dpeer.federation.child import STOP_SIGNALS
 
 
 def start(process: BaseProcess) -> None:
-    """Start a process that does not import the caller's script: without a main guard it would run it once more."""
+    """Start a process, `without_main`."""
+    with without_main():
+        process.start()
+
+
+@contextmanager
+def without_main() -> Iterator[None]:
+    """Processes started within it do not import the caller's script: without a main guard they would run it again."""
     main: dict[str, Any] = vars(sys.modules["__main__"])
     kept: dict[str, Any] = {name: main.pop(name) for name in ("__file__", "__spec__") if name in main}
     main["__spec__"] = None
     try:
-        process.start()
+        yield
     finally:
         main.update(kept)
 

@@ -81,7 +81,7 @@ def _compared(
         return own | {"why": beside.why}
     other, others = beside.alone.rows()
     if others is None or others.measure != rows.measure:
-        return own | {"why": "training alone has diverged"}
+        return own | {"why": "the model that was trained alone has no finite figures of these rows"}
     own |= {
         "alone": getattr(other, rows.measure), "alone_auroc": others.auroc, "algorithm": "local",
         "rounds": beside.alone.completed, "planned": beside.alone.rounds,

@@ -58,7 +58,8 @@ def sentence(found: Sequence[Worth | None]) -> str:
         "alone": "better off alone" if joining else f"better off with {one.algorithm}",
     }
     said = words.get(str(one.verdict), "it cannot be told")
-    return f"all peers together: {said}, mean gain {gain_text(one)}"
+    peers = sum(other is not None and other.verdict is not None for other in found)
+    return f"{peers} peers together: {said}, mean gain {gain_text(one)}"
 
 
 def _sign_test(better: int, worse: int) -> float:

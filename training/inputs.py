@@ -8,12 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from dpeer.exceptions import CheckpointError
+from dpeer.exceptions import CheckpointError, TaskError
 
 FORMAT = 1
 """Version of the JSON of `TableInputs`."""
+
+
+_ROUNDED = 0.01
+"""Rounding may be so large a part of the deviation of numbers to predict."""
 
 
 class Rows(NamedTuple):
@@ -35,6 +42,26 @@ class Rows(NamedTuple):
     others: Mapping[str, tuple[str, ...]]
     places: tuple[int, ...]
     remarks: tuple[str, ...] = ()
+
+
+def as_targets(values: NDArray[np.float64], what: str) -> Tensor:
+    """Numbers to predict, shape (rows, 1), float32.
+
+    Args:
+        values: Shape (rows,).
+        what: Where they are from, for messages.
+
+    Raises:
+        TaskError: They differ by less than float32 tells apart at their size: what is learned would be its rounding.
+    """
+    found = values.astype(np.float32)
+    if len(values) and np.abs(found - values).max() > _ROUNDED * np.std(values) > 0:
+        about, apart = np.mean(values), np.std(values)
+        raise TaskError(
+            f"{what}: its numbers are about {about:.3g} and differ by about {apart:.3g}, too little to "
+            "tell them apart in 32 bits: subtract a constant from all of them, the same at every site"
+        )
+    return torch.from_numpy(found).unsqueeze(1)
 
 
 class TableInputs(ABC):

@@ -14,6 +14,8 @@ from dpeer.training.schema.schema import read_schema
 from dpeer.training.schema.sheet import read_sheet
 
 FIRST = 10
+_LONGEST = 60
+"""Of a longer cell only the beginning is shown."""
 """Cells that are shown of each problem, unless all are wanted."""
 
 
@@ -44,10 +46,8 @@ def check(file: str, schema_file: Path, everything: bool) -> None:
         columns = len({problem.column for problem in found.problems})
         cells = sum(len(problem.cells) for problem in found.problems)
         what = f"{cells} cell{'s' if cells != 1 else ''} in " if cells else ""
-        raise ConfigurationError(
-            f"{file}: {what}{columns} column{'s' if columns != 1 else ''} {'do' if columns != 1 else 'does'} not fit "
-            f"{schema_file}"
-        )
+        verb = "does" if max(columns, cells) == 1 else "do"
+        raise ConfigurationError(f"{file}: {what}{columns} column{'s' * (columns > 1)} {verb} not fit {schema_file}")
     for line in _fitting(found, file, schema_file, len(schema.inputs)):
         console.print(line, markup=False)
 
@@ -56,11 +56,15 @@ def _line(problem: Problem, most: int | None) -> str:
     if not problem.cells:
         return f"column {problem.column!r} {problem.what}"
     shown = problem.cells[:most]
-    where = ", ".join(f"row {place}: {cell!r}" if cell else f"row {place}" for place, cell in shown)
+    where = ", ".join(f"row {place}: {_shortened(cell)!r}" if cell else f"row {place}" for place, cell in shown)
     rest = len(problem.cells) - len(shown)
     more = f", and {rest} more (--all shows them)" if rest else ""
     count = len(problem.cells)
     return f"column {problem.column!r}, {count} cell{'s' if count != 1 else ''}: {problem.what}: {where}{more}"
+
+
+def _shortened(cell: str) -> str:
+    return cell if len(cell) <= _LONGEST else f"{cell[:_LONGEST]}..."
 
 
 def _fitting(found: Checked, file: str, schema_file: Path, inputs: int) -> list[str]:

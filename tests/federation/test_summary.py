@@ -139,7 +139,7 @@ def test_the_table_compares_with_the_baseline(tmp_path: Path) -> None:
     assert rows == [
         ["0", "0.5000", "0.2500", "+0.2500"],
         ["1", "-", "0.5000", "-"],
-        ["mean", "0.5000", "0.3750", "+0.1250"],
+        ["mean", "0.5000", "0.2500", "+0.2500"],
     ]
     assert "2 parameters gossiped, 1 kept at home" in printed
     assert "consensus distance 1.0000" in printed
@@ -166,6 +166,23 @@ def test_the_mean_has_the_interval_of_all_rows_that_are_different_ones(
     ]
     assert rows[0] == ["0", "0.5000", "0.3500", "+0.1500", "+0.0500 to +0.2500", "cannot be told"]
     assert rows[-1] == ["mean", "0.5000", "0.3500", "+0.1500", *last]
+
+
+def test_the_mean_row_is_of_the_peers_that_have_both_figures(tmp_path: Path) -> None:
+    told = {
+        "measure": "accuracy", "on": "test", "rows": 200, "joined": 0.9, "alone": 0.85, "algorithm": "local",
+        "gain": 0.05, "low": 0.02, "high": 0.08, "differ": 12, "verdict": "helped",
+    }  # fmt: skip
+    worth = [told, told, {"measure": "accuracy", "rows": 200, "joined": 0.5, "why": "no time"}]
+    for rank, accuracy in enumerate((0.9, 0.9, 0.5)):
+        peer(tmp_path, rank, [rank * 2.0, 0.0], 0.0, accuracy=accuracy)
+    out = Console(file=io.StringIO(), width=100)
+    show(out, {**collect(tmp_path, 3, 1.0), "worth": worth}, tmp_path, None)
+    assert isinstance(out.file, io.StringIO)
+    printed = out.file.getvalue()
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if "│" in line]
+    assert rows[-1] == ["mean", "0.7667", "0.8500", "+0.0500", "+0.0288 to +0.0712", "helped"]
+    assert "2 peers together: joining helped, mean gain +0.0500" in printed
 
 
 def test_when_every_peer_was_killed_nothing_is_shown(tmp_path: Path) -> None:

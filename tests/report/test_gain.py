@@ -42,9 +42,7 @@ def test_one_run_also_says_what_all_its_peers_tell_together(make_run: Callable[.
     folder = make_run("run")
     say(folder, [entry(0.15, "unclear", differ=6)] * 3)
     (line,) = headlines(group_runs(find_runs([folder])).groups)
-    assert line.startswith(
-        "Joining helped 0 of 3 peers; 3 cannot be told; all peers together: joining helped, mean gain"
-    )
+    assert line.startswith("Joining helped 0 of 3 peers; 3 cannot be told; 3 peers together: joining helped, mean gain")
 
 
 def test_a_peer_that_was_started_by_hand_tells_its_own(make_run: Callable[..., Path]) -> None:

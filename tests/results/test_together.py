@@ -32,7 +32,7 @@ def test_many_peers_of_few_rows_tell_what_none_tells_alone() -> None:
     assert one is not None
     assert (one.verdict, one.rows, one.differ) == ("helped", 240, 24)
     assert one.gain == pytest.approx(0.1)
-    assert sentence(found).startswith("all peers together: joining helped, mean gain +0.1000 (95 % interval +0.0")
+    assert sentence(found).startswith("8 peers together: joining helped, mean gain +0.1000 (95 % interval +0.0")
     turned = together(peers(alone, joined))
     assert turned is not None
     assert turned.verdict == "alone"

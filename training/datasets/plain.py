@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dpeer.exceptions import UnknownName
 from dpeer.training.datasets.cells import class_numbers, numbers
-from dpeer.training.inputs import FORMAT, Rows, TableInputs
+from dpeer.training.inputs import FORMAT, Rows, TableInputs, as_targets
 from dpeer.training.schema.sheet import Sheet, read_sheet
 
 
@@ -108,4 +108,5 @@ def labels_of(sheet: Sheet, inputs: TableInputs) -> Tensor:
     """
     if inputs.classes:
         return torch.from_numpy(class_numbers(sheet, inputs.target, inputs.classes))
-    return torch.from_numpy(numbers(sheet, inputs.target)).unsqueeze(1)
+    numbers(sheet, inputs.target)  # or an error that names the row
+    return as_targets(np.array([float(cell) for cell in sheet.cells[inputs.target]]), f"column {inputs.target!r}")

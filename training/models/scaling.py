@@ -71,7 +71,8 @@ def target_scale(targets: Tensor, ends: tuple[float, float] | None, *, own: bool
 def _moments(values: Tensor) -> tuple[float, float]:
     """Standard deviation and mean; for the former 1, where there is none that float32 can divide by."""
     std, mean = torch.std_mean(values.double(), correction=0)
-    varies = values.amin() < values.amax() and std.float() > 0  # rounding gives equal numbers a deviation, too
+    # Rounding gives equal numbers a deviation, too.
+    varies = values.amin() < values.amax() and std.float() >= torch.finfo(torch.float32).tiny
     return std.item() if varies else 1.0, mean.item()
 
 

@@ -77,11 +77,14 @@ def decode(
         comma: Whether a comma may stand for the point in numbers.
     """
     gaps = {"", *missing, *(column.missing if isinstance(column, Column) else ())}
+    numbers = {value for gap in gaps if (value := as_number(gap)) is not None}
     judge = _judge(column, comma)
     known: dict[str, Judged] = {}
     for cell in cells:
         if cell not in known:
-            known[cell] = (_NOTHING, Verdict.GAP) if cell in gaps else judge(cell)
+            # A gap that is written -1 is one as -1.0, too.
+            is_gap = cell in gaps or (bool(numbers) and as_number(cell, comma) in numbers)
+            known[cell] = (_NOTHING, Verdict.GAP) if is_gap else judge(cell)
     values = np.fromiter((known[cell][0] for cell in cells), np.float64, len(cells))
     verdicts = np.fromiter((known[cell][1] for cell in cells), np.int64, len(cells))
     return Decoded(values, verdicts)
@@ -95,11 +98,13 @@ def _judge(column: Column | Target, comma: bool) -> Callable[[str], Judged]:
             return partial(_date, column)
         case Category():
             words = slots(column)
-            return partial(_word, {word: float(place) for place, word in enumerate(words)}, float(len(words) - 1))
+            return partial(
+                _word, {word: float(place) for place, word in enumerate(words)}, float(len(words) - 1), comma
+            )
         case YesNo():
-            return partial(_yes_no, column)
+            return partial(_yes_no, column, comma)
         case Target():
-            return partial(_word, {word: float(place) for place, word in enumerate(column.classes)}, None)
+            return partial(_word, {word: float(place) for place, word in enumerate(column.classes)}, None, comma)
         case _:
             return lambda cell: (0.0, Verdict.FITS)
 
@@ -167,20 +172,20 @@ def _date(column: Date, cell: str) -> Judged:
     return (_NOTHING, Verdict.WRONG) if moment is None else _within(days(moment, column.since), range_of(column))
 
 
-def _word(places: dict[str, float], other: float | None, cell: str) -> Judged:
+def _word(places: dict[str, float], other: float | None, comma: bool, cell: str) -> Judged:
     """A category or a class; a code that is a number may be written in another way, such as 1.0 for 1."""
     found = places.get(cell)
-    if found is None and (value := as_number(cell)) is not None:
+    if found is None and (value := as_number(cell, comma)) is not None:
         found = next((place for word, place in places.items() if as_number(word) == value), None)
     if found is not None:
         return found, Verdict.FITS
     return (_NOTHING, Verdict.WRONG) if other is None else (other, Verdict.OTHER)
 
 
-def _yes_no(column: YesNo, cell: str) -> Judged:
+def _yes_no(column: YesNo, comma: bool, cell: str) -> Judged:
     for words, value in ((column.yes, 1.0), (column.no, -1.0)):
         places = {word.casefold(): value for word in words}
-        found, verdict = _word(places, None, cell.casefold())
+        found, verdict = _word(places, None, comma, cell.casefold())
         if verdict is Verdict.FITS:
             return found, verdict
     return _NOTHING, Verdict.WRONG

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import TaskError
-from dpeer.training.inputs import FORMAT, Rows, TableInputs
+from dpeer.training.inputs import FORMAT, Rows, TableInputs, as_targets
 from dpeer.training.schema.checking import missing_columns, remarks, unreadable
 from dpeer.training.schema.decoding import Decoded, Verdict, decode
 from dpeer.training.schema.preparing import Layout, Statistics, fit, transformer
@@ -180,4 +180,4 @@ def _target(schema: Schema, sheet: Sheet) -> Decoded:
 def _labels(schema: Schema, found: Decoded) -> Tensor:
     if schema.target.classes:
         return torch.from_numpy(found.values.astype(np.int64))
-    return torch.from_numpy(found.values.astype(np.float32)).unsqueeze(1)
+    return as_targets(found.values, f"column {schema.target.column!r}")

@@ -66,7 +66,7 @@ def read_sheet(path: str, *, only_commas: bool = False) -> Sheet:
 
 
 def _rows(path: str, place: Path, only_commas: bool) -> tuple[list[list[str]], list[int], str]:
-    """Header and rows that are not blank, their numbers, and the mark that divides cells."""
+    """Header and rows but for empty ones at the end, their numbers, and the mark that divides cells."""
     rows: list[list[str]] = []
     places: list[int] = []
     try:
@@ -76,7 +76,8 @@ def _rows(path: str, place: Path, only_commas: bool) -> tuple[list[list[str]], l
             mark = "," if only_commas else _divided_by(first)
             for number, row in enumerate(csv.reader(file, delimiter=mark, strict=True), start=1):
                 cells = [cell.strip() for cell in row]
-                if any(cells):
+                # A row of nothing but gaps can be predicted; blank lines, and what is above the header, are no rows.
+                if any(cells) or (rows and len(cells) == len(rows[0])):
                     rows.append(cells)
                     places.append(number)
     except FileNotFoundError as error:
@@ -89,6 +90,9 @@ def _rows(path: str, place: Path, only_commas: bool) -> tuple[list[list[str]], l
         raise TaskError(f"{path!r} is no valid csv after row {len(rows)}: {error}") from error
     except OSError as error:
         raise TaskError(f"{path!r} cannot be read: {error.strerror}") from error
+    while rows and not any(rows[-1]):  # spreadsheets leave such rows behind
+        rows.pop()
+        places.pop()
     if len(rows) < 2:
         raise TaskError(f"{path!r} has no rows; expected a header and rows under it")
     if len(rows[0]) == 1 and (other := next((mark for mark in _MARKS if mark in rows[0][0]), None)):

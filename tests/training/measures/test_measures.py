@@ -154,7 +154,9 @@ def test_shares_have_wilsons_interval() -> None:
 def test_the_bootstrap_is_the_one_that_scipy_has() -> None:
     values = np.random.default_rng(0).normal(size=60)
     ours = bootstrap(lambda weights: {"mean": weights @ values / weights.sum(axis=1)}, 60)["mean"]
-    theirs = scipy_bootstrap((values,), np.mean, n_resamples=5000, method="percentile", random_state=1).confidence_interval
+    theirs = scipy_bootstrap(
+        (values,), np.mean, n_resamples=5000, method="percentile", random_state=1
+    ).confidence_interval
     assert ours == pytest.approx((theirs.low, theirs.high), abs=0.03)
 
 
