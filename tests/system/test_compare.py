@@ -98,6 +98,8 @@ def test_stopped_in_the_middle_of_runs_it_goes_on_within_them_to_the_same_tables
     code = run.wait(SLOW)
     until(lambda: not run.offspring())
     assert "Traceback" not in run.output
+    if how == "twice":
+        assert "Warning" not in run.output, "nothing of what a killed pool leaves behind"
     if how in ("Ctrl-C", "terminated"):
         assert code == 0
         assert run.output.rstrip().endswith("dpeer: stopped; the same command goes on")
@@ -136,6 +138,16 @@ def test_a_run_that_fails_ends_the_comparison_with_its_line_and_code_and_the_res
     assert "sise" in line
     # Nothing was run there: with the option put right, the same folder will do.
     dpeer(*command("--algorithms", "local,dfedmdc")).succeed(SLOW)
+
+
+def test_a_script_without_a_main_guard_is_run_once(
+    command: Callable[..., Any], dpeer: Callable[..., Any], tmp_path: Path
+) -> None:
+    arguments = [str(argument) for argument in command("--algorithms", "local,dfedmdc")]
+    script = f"print('begins', flush=True)\nfrom dpeer.cli import main\nmain({arguments!r})\n"
+    (tmp_path / "script.py").write_text(script)
+    printed = dpeer(program=("script.py",)).succeed(SLOW)
+    assert printed.count("begins") == 1
 
 
 def test_hyperparameters_are_chosen_on_validation_data_of_other_seeds(
