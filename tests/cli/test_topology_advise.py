@@ -15,6 +15,8 @@ from dpeer.topology import TOPOLOGIES, ChangingTopology, build
 from dpeer.topology.candidates import Terms
 from dpeer.topology.ranking import best, rank
 
+pytestmark = pytest.mark.slow
+
 GIVEN = ("--body-bytes", "45MB", "--bandwidth", "100Mbit")
 
 
@@ -68,7 +70,6 @@ def expected(name: str, size: int, options: dict[str, Any], body: float, bits: f
     }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3, 4, 7, 8, 16, 27])
 def test_the_ranking_is_what_dense_matrices_say(size: int) -> None:
     ranking = parsed("--size", str(size), *GIVEN, "--train-seconds", "2", "--latency", "20ms")["ranking"]
@@ -185,7 +186,6 @@ def test_the_example() -> None:
     assert lines[-2:] == ["Fastest:", "  dpeer cluster --size 16 --topology one-peer-exponential"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", ["2", "3", "7", "16", "100", "250"])
 @pytest.mark.parametrize("more", [(), ("--train-seconds", "2min", "--latency", "20ms", "--weights", "max-degree")])
 def test_it_fits_80_columns(size: str, more: tuple[str, ...]) -> None:

@@ -12,6 +12,8 @@ from dpeer.topology import analyse, build, spectral_gap
 from dpeer.topology.circulant import Circulant
 from dpeer.topology.edges import Steps
 
+pytestmark = pytest.mark.slow
+
 PEERS = 100_000
 TORUS = (250, 400)
 
@@ -66,7 +68,6 @@ def test_circulants_against_dense_matrices(size: int, reach: int, directed: bool
         assert mixing.gap() == pytest.approx(1.0 - np.linalg.norm(dense - 1.0 / size, 2), rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.slow
 def test_the_torus_is_a_product_of_rings() -> None:
     columns = max(TORUS)
     found = analyse(build("torus", PEERS, grid_shape=TORUS))
@@ -75,7 +76,6 @@ def test_the_torus_is_a_product_of_rings() -> None:
     assert (found.degree_min, found.degree_max) == (4, 4)
 
 
-@pytest.mark.slow
 def test_the_grid_stands_between_its_bounds() -> None:
     # With weights 1/5 all over it would be a product of lines. Metropolis weights are as large or a little larger, on
     # the border, and at most a quarter.
@@ -119,7 +119,6 @@ def test_one_peer_exponential() -> None:
     assert 0.5 < spectral_gap(build("one-peer-exponential", PEERS)) < 1.0
 
 
-@pytest.mark.slow
 def test_random_graphs_mix_as_random_matrices_do() -> None:
     # Friedman's theorem: the second eigenvalue of a random 4-regular graph is close to 2 sqrt(3).
     found = analyse(build("random-regular", PEERS))
@@ -130,7 +129,7 @@ def test_random_graphs_mix_as_random_matrices_do() -> None:
     ("name", "size", "lasting"),
     [
         ("random-matching", 10_000, 2.0),
-        pytest.param("fresh-neighbors", PEERS, 5.0, marks=pytest.mark.slow),
+        ("fresh-neighbors", PEERS, 5.0),
         ("fresh-directed", 10_000, 5.0),
     ],
 )
@@ -142,7 +141,6 @@ def test_changing_graphs_shrink_disagreement_in_few_rounds(name: str, size: int,
     assert rounds <= found.rounds <= 2.0 * rounds
 
 
-@pytest.mark.slow
 def test_memory_stays_far_below_a_dense_matrix() -> None:
     program = f"""
 import resource

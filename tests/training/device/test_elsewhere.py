@@ -17,6 +17,8 @@ from dpeer.exceptions import TaskError
 from dpeer.training import ALGORITHMS, Evaluation, Hyperparameters, Task, TorchLearner, find_algorithm, options_among
 from dpeer.training.device import HOST, Compute
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[..., Task]
 SIZE = 3
 ROW = dict.fromkeys(range(SIZE), 1 / SIZE)
@@ -101,7 +103,6 @@ def test_a_whole_life_elsewhere_has_the_bits_of_one_on_the_host(
     assert files(ours, tmp_path / "ours") == files(plain, tmp_path / "plain")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", ["dfedsmdc", "dis-pfl", "ditto", "fedbabu", "fedrod", "dfedavgm quantize=8"])
 @pytest.mark.parametrize("to_host", [True, False])
 def test_a_run_is_resumed_on_another_device(
