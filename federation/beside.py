@@ -80,7 +80,8 @@ def _wait(ended: threading.Event, stop: Callable[[], None], thread: threading.Th
 @contextmanager
 def _held_back() -> Iterator[None]:
     """Ctrl-C is answered at the end of it: an exception within `Thread.start` leaves open whether there is a thread."""
-    if threading.current_thread() is not threading.main_thread():
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is None:  # None: a handler that Python cannot put back
         yield
         return
     came: list[int] = []

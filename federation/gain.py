@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dpeer.results.together import sign_test
 from dpeer.results.worth import Verdict
 
 _RESAMPLES = 10_000
@@ -74,14 +75,7 @@ def find_gain(joined: Sequence[float], alone: Sequence[float], *, most_is_best: 
     better, worse = int((differences > 0).sum()), int((differences < 0).sum())
     told = len(differences) >= _FEWEST_ROWS and (low > 0 or high < 0)
     if told and set(values.tolist()) <= {-1.0, 0.0, 1.0}:
-        told = _sign_test(better, worse) <= _LEVEL
+        told = sign_test(better, worse) <= _LEVEL
     verdict: Verdict = ("helped" if low > 0 else "alone") if told else "unclear"
     gain, low, high = (float(value) + 0.0 for value in (differences.mean(), low, high))  # 0.0 makes 0.0 of -0.0
     return Gain(gain, low, high, better + worse, verdict)
-
-
-def _sign_test(better: int, worse: int) -> float:
-    """The two-sided p-value of so many rows of either kind if both kinds were equally likely."""
-    from scipy.stats import binomtest
-
-    return float(binomtest(better, better + worse).pvalue)

@@ -8,11 +8,7 @@ from statistics import fmean
 
 from dpeer.results.worth import Verdict, Worth, gain_text
 
-_ENDS = 1.959964
-"""Of a normal distribution, the deviations from the mean at which 95 % end."""
 _LEVEL = 0.05
-_MANY = 2000
-"""With more rows than that, the sign test's binomial distribution is as good as normal."""
 
 
 def together(found: Sequence[Worth | None]) -> Worth | None:
@@ -33,13 +29,13 @@ def together(found: Sequence[Worth | None]) -> Worth | None:
     if len(told) < 2 or not alike or not len(gains) == len(widths) == len(told):
         return None
     gain = fmean(gains)
-    half = math.hypot(*(width / 2 / _ENDS for width in widths)) / len(told) * _ENDS
+    half = math.hypot(*(width / 2 for width in widths)) / len(told)
     rows, differ = sum(one.rows or 0 for one in told), sum(one.differ or 0 for one in told)
     low, high = gain - half, gain + half
     clear = low > 0 or high < 0
     if clear and told[0].of_accuracy:
         better = sum(((one.differ or 0) + round((one.gain or 0.0) * (one.rows or 0))) // 2 for one in told)
-        clear = (better > differ - better) == (gain > 0) and _sign_test(better, differ - better) <= _LEVEL
+        clear = (better > differ - better) == (gain > 0) and sign_test(better, differ - better) <= _LEVEL
     verdict: Verdict = ("helped" if gain > 0 else "alone") if clear else "unclear"
     return Worth(
         measure=told[0].measure, on=told[0].on, algorithm=told[0].algorithm, rows=rows, differ=differ,
@@ -62,11 +58,8 @@ def sentence(found: Sequence[Worth | None]) -> str:
     return f"{peers} peers together: {said}, mean gain {gain_text(one)}"
 
 
-def _sign_test(better: int, worse: int) -> float:
+def sign_test(better: int, worse: int) -> float:
     """The two-sided p-value of so many rows of either kind if both kinds were equally likely."""
-    rows = better + worse
-    if rows > _MANY:
-        return math.erfc(max(0, abs(better - worse) - 1) / math.sqrt(2 * rows))
-    tail = sum(math.comb(rows, k) for k in range(min(better, worse) + 1))
-    p: float = 2 * tail / 2**rows
-    return min(1.0, p)
+    from scipy.stats import binomtest
+
+    return float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
