@@ -112,12 +112,17 @@ def _number(name: str, counts: Mapping[str, int], numbers: Mapping[str, float]) 
     return Guess(said, "" if said["unit"] else "in which unit?")
 
 
+_LEAST = 1e-9
+"""Numbers whose spread is a smaller share of them are taken as spread by this much."""
+
+
 def outward(low: float, high: float) -> list[float]:
     """A range around numbers: rounded outward to one digit of their spread, and one step wider on each side.
 
     A range of numbers that are not negative does not go below 0.
     """
-    spread = high - low or max(abs(high), 1.0)
+    # A step far below the numbers themselves would be lost in their last digits.
+    spread = max(high - low, _LEAST * max(abs(low), abs(high))) if high > low else max(abs(high), 1.0)
     step = 10.0 ** math.floor(math.log10(spread))
     digits = max(0, -math.floor(math.log10(step)))
     first = round((math.floor(low / step) - 1) * step, digits)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dpeer.exceptions import TaskError, UnknownName
@@ -81,6 +81,8 @@ def test_rare_values_and_extremes_are_not_given_away() -> None:
 
 
 @given(st.floats(-1e30, 1e30), st.floats(-1e30, 1e30))
+@example(9.99999999999999e29, 1e30)
+@example(-1e30, -9.99999999999999e29)
 def test_a_range_is_beyond_the_numbers(one: float, other: float) -> None:
     low, high = sorted((one, other))
     first, last = outward(low, high)
