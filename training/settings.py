@@ -42,8 +42,8 @@ class TaskSettings(Section):
 
     task: Named = setting(
         "digits",
-        "what to learn: digits, csv, image-folder, mnist, femnist, cifar10, cifar100, tiny-imagenet, har, "
-        "or a function of your own that makes the task: FILE.py:FUNCTION or MODULE:FUNCTION",
+        "what to learn: digits, csv, image-folder, mnist, emnist, femnist, cifar10, cifar100, tiny-imagenet, "
+        "har, or a function of your own that makes the task: FILE.py:FUNCTION or MODULE:FUNCTION",
         mark=Mark.OWN,
         group=_DATA,
         first=True,
