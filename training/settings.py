@@ -66,7 +66,8 @@ with warnings.catch_warnings():
 
         partition: str | None = setting(
             None,
-            "how a built-in task's data are divided: dirichlet:0.3, dirichlet-equal:0.3, pathological:2, iid, "
+            "how a built-in task's data are divided: dirichlet:0.3, dirichlet-equal:0.3, pathological:2 (classes a "
+            "peer, each class to as many peers), pathological-sampled:2 (each peer's classes drawn at random), iid, "
             "writer, subject, group, own (default: the task's own)",
             mark=Mark.FOLLOWS,
             group=_DATA,
