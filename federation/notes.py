@@ -47,6 +47,7 @@ def notes(
     changed = [name for name in _IF_SET if getattr(settings, name) != Settings.model_fields[name].default]
     used = [_value(name, settings) for name in (*_ALWAYS, *changed, *algorithm.settings())]
     lines.append(", ".join([*used, *_own(settings)]))
+    lines += task.remarks
     lines += _computing(learner)
     if settings.participation < 1:
         lines.append(_participation(settings, learner))

@@ -42,8 +42,8 @@ class TaskSettings(Section):
 
     task: Named = setting(
         "digits",
-        "what to learn: digits, csv, image-folder, mnist, femnist, cifar10, cifar100, tiny-imagenet, har, "
-        "or a function of your own that makes the task: FILE.py:FUNCTION or MODULE:FUNCTION",
+        "what to learn: digits, csv, image-folder, mnist, emnist, femnist, cifar10, cifar100, tiny-imagenet, "
+        "har, or a function of your own that makes the task: FILE.py:FUNCTION or MODULE:FUNCTION",
         mark=Mark.OWN,
         group=_DATA,
         first=True,
@@ -66,7 +66,8 @@ with warnings.catch_warnings():
 
         partition: str | None = setting(
             None,
-            "how a built-in task's data are divided: dirichlet:0.3, dirichlet-equal:0.3, pathological:2, iid, "
+            "how a built-in task's data are divided: dirichlet:0.3, dirichlet-equal:0.3, pathological:2 (classes a "
+            "peer, each class to as many peers), pathological-sampled:2 (each peer's classes drawn at random), iid, "
             "writer, subject, group, own (default: the task's own)",
             mark=Mark.FOLLOWS,
             group=_DATA,
@@ -89,7 +90,7 @@ with warnings.catch_warnings():
         model: str | None = setting(
             None,
             "what a built-in task trains, in place of its own model: cnn, cnn1d, digits, dp-cnn, emnist-cnn, "
-            "mlp, resnet18-gn, small-body",
+            "fedavg-cnn, mlp, resnet18-gn, small-body",
             mark=Mark.FOLLOWS,
             group=_DATA,
         )

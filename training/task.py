@@ -59,6 +59,7 @@ class Task:
         built: How the model was built, as JSON values from which `dpeer.training.use` builds it again without data;
             None where only the factory can.
         reading: How inputs and labels were made of a table's rows, to be saved with the model; None for other data.
+        remarks: What there is to know about how common pools are divided, a line each; said when the peer starts.
 
     Raises:
         TaskError: One of them cannot be used.
@@ -80,6 +81,7 @@ class Task:
     draws: bool | None = None
     reading: TableInputs | None = None
     built: Mapping[str, Any] | None = None
+    remarks: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):

@@ -1,5 +1,6 @@
 """What the help of the commands says, and which options there are."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +10,12 @@ from dpeer.cli.cluster import cluster
 from dpeer.cli.compare import compare
 from dpeer.cli.simulate import simulate
 from dpeer.cli.start import start
+from dpeer.exceptions import UnknownName
 from dpeer.federation.settings import Settings, option_names
 from dpeer.sections import meaning_of
 from dpeer.topology import TOPOLOGIES
 from dpeer.training import BUILTIN_TASKS, MODELS
+from dpeer.training.partitions import check_spec
 
 Command = Callable[..., Any]
 KEYS = {"task_options": "--task-option", "algorithm_options": "--algorithm-option"}
@@ -42,6 +45,14 @@ def test_the_help_names_every_task() -> None:
     text = Settings.model_fields["task"].description or ""
     named = text.removeprefix("what to learn: ").partition(", or a function")[0].split(", ")
     assert sorted(named) == sorted(BUILTIN_TASKS)
+
+
+def test_the_help_names_every_partition() -> None:
+    text = Settings.model_fields["partition"].description or ""
+    named = re.sub(r" \([^)]*\)", "", text).rpartition(": ")[2].split(", ")
+    with pytest.raises(UnknownName) as found:
+        check_spec("?")
+    assert named == str(found.value).rpartition("valid: ")[2].split(", ")
 
 
 def test_the_graphs_that_the_help_names_exist() -> None:

@@ -184,3 +184,11 @@ def test_too_few_rows_are_said(
     options = ("--task-option", f"train={train}", "--task-option", f"test={test}")
     lines = notes("--task", "mine.py:few", *options)
     assert [line for line in lines if "row" in line] == said
+
+
+@pytest.mark.slow
+def test_how_classes_are_dealt_is_said(notes: Start) -> None:
+    for spec, said in (("pathological:5", "is balanced"), ("pathological-sampled:5", "classes were drawn at random")):
+        lines = notes("--task", "digits", "--partition", spec, "--body-epochs", 1)
+        assert [said in line for line in lines if line.startswith(f"partition {spec}")] == [True]
+    assert not any(line.startswith("partition") for line in notes("--task", "digits", "--body-epochs", 1))

@@ -9,12 +9,17 @@ from hypothesis import strategies as st
 
 from dpeer.exceptions import PartitionError, UnknownName
 from dpeer.training import Choices, load_task, partition, partition_pools
-from dpeer.training.partitions import check_spec, dealing
+from dpeer.training.partitions import NATURAL, check_spec, dealing
 from dpeer.training.settings import TestSplit
 
 LABELS = np.repeat(np.arange(10), 150)
 
-specs = st.sampled_from(["dirichlet:0.1", "dirichlet:0.3", "dirichlet:10", "pathological:2", "pathological:7", "iid"])
+specs = st.sampled_from(
+    [
+        "dirichlet:0.1", "dirichlet:0.3", "dirichlet:10", "pathological:2", "pathological:7", "pathological-sampled:2",
+        "pathological-sampled:7", "iid",
+    ]
+)  # fmt: skip
 seeds = st.integers(0, 2**32)
 
 
@@ -28,7 +33,9 @@ def test_every_sample_at_most_once_and_nobody_too_small(spec: str, seed: int, si
     assert min(map(len, parts)) >= 10
     assert all((np.diff(part) > 0).all() for part in parts)
     classes = int(spec.partition(":")[2]) if spec.startswith("pathological") else 10
-    if not spec.startswith("pathological") or size * classes >= 10:
+    if spec.startswith("pathological-sampled"):
+        assert len(together) == 150 * len(np.unique(LABELS[together]))
+    elif size * classes >= 10:
         assert len(together) == len(LABELS)
 
 
@@ -44,16 +51,6 @@ def test_test_labels_follow_the_training_proportions(spec: str, seed: int, size:
         tested = np.bincount(test_labels[held_out], minlength=10)
         assert (np.abs(tested - trained * 40 / 150) <= 1).all()
         assert not tested[trained == 0].any()
-
-
-@settings(max_examples=60, deadline=None)
-@given(seed=seeds, size=st.integers(1, 12), classes=st.integers(1, 10))
-def test_pathological_holds_so_many_classes_evenly(seed: int, size: int, classes: int) -> None:
-    parts = partition(LABELS, size, f"pathological:{classes}", seed)
-    held = [set(LABELS[part].tolist()) for part in parts]
-    assert all(len(mine) == classes for mine in held)
-    holders = [sum(number in mine for mine in held) for number in range(10)]
-    assert max(holders) - min(holders) <= 1
 
 
 @settings(max_examples=30, deadline=None)
@@ -97,6 +94,9 @@ def test_depends_on_the_seed_alone() -> None:
         ("pathological:0", "whole number"),
         ("pathological:2.5", "whole number"),
         ("pathological:11", "only 10 classes"),
+        ("pathological-sampled:11", "'pathological-sampled:11': the data has only 10 classes, so C can be 1 to 10"),
+        ("pathological-sampled:0.3", "takes a whole number of classes a peer.*such as 'pathological-sampled:2'"),
+        ("pathological-sampled", "'pathological-sampled:2'"),
         ("iid:3", "iid takes no number"),
         ("dirichlet-equal", "dirichlet-equal takes a positive concentration, such as 'dirichlet-equal:0.3'"),
         ("dirichlet-equal:0", "positive"),
@@ -117,8 +117,10 @@ def test_unknown_scheme_names_the_nearest() -> None:
 
 
 def test_the_command_line_has_more_schemes() -> None:
-    for spec in ("dirichlet-equal:0.3", "pathological:2", "iid", "writer", "subject", "group", "own"):
+    for spec in ("dirichlet-equal:0.3", "pathological:2", "pathological-sampled:2", "iid", *NATURAL, "own"):
         check_spec(spec)
+    with pytest.raises(UnknownName, match=r"did you mean 'pathological-sampled:2'\? valid: .*pathological:2, path"):
+        check_spec("pathological-sample:2")
     with pytest.raises(UnknownName, match=r"unknown partition 'writr': did you mean 'writer'\? valid: .*iid.* own"):
         check_spec("writr")
     with pytest.raises(PartitionError, match="partition 'writer:3': writer takes no number; write 'writer'"):
@@ -199,7 +201,9 @@ def test_dirichlet_follows_the_distribution(concentration: float) -> None:
     assert np.mean(found) == pytest.approx((concentration + 1) / (8 * concentration + 1), rel=0.05)
 
 
-@pytest.mark.parametrize("spec", ["dirichlet-equal:0.3", "dirichlet:1", "pathological:2", "iid"])
+@pytest.mark.parametrize(
+    "spec", ["dirichlet-equal:0.3", "dirichlet:1", "pathological:2", "pathological-sampled:2", "iid"]
+)
 def test_shared_test_samples(spec: str) -> None:
     """Each peer's test classes are those of its training, a fifth as many, drawn from all there are."""
     train, test = np.repeat(np.arange(10), 2000), np.tile(np.arange(10), 400)
@@ -243,6 +247,7 @@ def test_a_class_that_only_one_pool_has() -> None:
         ("dirichlet:0.3", "499f53c19238ecea fec693de6c954659"),
         ("dirichlet-equal:0.3", "2d1f7d9a6ad00113 508557b52141a614"),
         ("pathological:2", "74e1522a962ea510 f4360d2be1bd0289"),
+        ("pathological-sampled:2", "7cc3ce9024f13095 ebb86c1300272831"),
         ("iid", "b9990aaa8cb33169 e67f36b01fab76ea"),
     ],
 )

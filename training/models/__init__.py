@@ -39,6 +39,7 @@ MODELS: Mapping[str, Model] = {
         Model("resnet18-gn", "ResNet-18 with GroupNorm, 11 million parameters", "resnet:resnet18_gn", 3, 8),
         Model("dp-cnn", "private learning papers' for CIFAR-10, 667,402 parameters", "published:dp_cnn", 3, 22),
         Model("emnist-cnn", "federated papers' for EMNIST, 1.2 million parameters", "published:emnist_cnn", 3, 6),
+        Model("fedavg-cnn", "FedAvg's for MNIST, 1.7 million parameters", "published:fedavg_cnn", 3, 4),
         Model("cnn1d", "three strided convolutions over time, for series", "plain:cnn1d", 2, 8),
         Model("mlp", "one hidden layer of 64, for tables; takes anything, flattened", "plain:mlp", None),
         Model(

@@ -6,9 +6,10 @@ from dpeer.training.partitions.dealing import Indices
 from dpeer.training.partitions.division import partition, partition_pools
 from dpeer.training.partitions.holding import hold_out
 from dpeer.training.partitions.natural import deal_groups
+from dpeer.training.partitions.remarks import remarks
 from dpeer.training.partitions.schemes import NATURAL, OWN, check_spec, parse
 
 __all__ = [
     "NATURAL", "OWN", "Indices", "check_spec", "deal_groups", "hold_out", "parse", "partition",
-    "partition_pools",
+    "partition_pools", "remarks",
 ]  # fmt: skip

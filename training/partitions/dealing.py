@@ -24,6 +24,11 @@ def _shares(scheme: Scheme, classes: int, size: int, rng: np.random.Generator) -
     if scheme.name == "dirichlet":
         return rng.dirichlet(np.full(size, scheme.value), size=classes)
     shares = np.zeros((classes, size))
+    if scheme.name == "pathological-sampled":
+        # Whatever the others have drawn: a class may go to many more peers than another, or to none.
+        drawn = rng.permuted(np.tile(np.arange(classes), (size, 1)), axis=1)[:, : int(scheme.value)]
+        shares[drawn, np.arange(size)[:, np.newaxis]] = 1
+        return shares
     for rank in range(size):
         # The classes that the fewest peers hold so far, at random among equals.
         chosen = np.lexsort((rng.random(classes), shares.sum(axis=1)))[: int(scheme.value)]

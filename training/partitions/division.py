@@ -27,18 +27,22 @@ def partition(labels: Any, size: int, spec: str, seed: int, *, minimum: int = MI
       samples are left over.
     - ``pathological:C``: each peer holds C classes; classes go to nearly equally many peers each, so all of them
       occur when ``size * C`` is at least their number (in the manner of McMahan et al., 2017).
+    - ``pathological-sampled:C``: each peer's C classes are drawn at random, whatever the others hold, and the samples
+      of a class are divided equally among those who hold it (as DFedMDC, section 5.1, and DP2-FedSAM, section 5.1,
+      print it). The code that DisPFL published and DFedMDC descends from draws classes so, too, but gives all peers
+      equally many samples, and those of a class that is used up again: parts overlap there.
     - ``iid``: a random division into equal parts.
 
     Args:
         labels: The label of each sample, shape (samples,): numbers or strings.
         size: Number of peers.
-        spec: One of the four above.
+        spec: One of the five above.
         seed: Not negative; nothing else is random, and global generators are not touched.
         minimum: The fewest samples that a peer may get; a division that leaves one below is drawn again.
 
     Returns:
         One sorted index array per rank. No sample occurs twice; each occurs once, except for what is left over by
-        ``dirichlet-equal`` and for the classes that no peer holds with ``pathological``.
+        ``dirichlet-equal`` and for the classes that no peer holds with ``pathological`` and ``pathological-sampled``.
 
     Raises:
         PartitionError: The spec makes no sense, or the samples do not suffice.
@@ -111,7 +115,7 @@ def _divide(
     if test is not None:
         _check_enough("test samples", len(test), size, minimum_test)
     classes = int(train.max()) + 1 if len(train) else 0
-    if scheme.name == "pathological" and scheme.value > classes:
+    if scheme.pathological and scheme.value > classes:
         raise PartitionError(f"partition {spec!r}: the data has only {classes} classes, so C can be 1 to {classes}")
     rng = stream(seed, Purpose.PARTITION)
     for _ in range(_DRAWS):

@@ -9,8 +9,9 @@ from dpeer.exceptions import PartitionError, UnknownName
 
 _EXAMPLES = {
     "dirichlet": "dirichlet:0.3", "dirichlet-equal": "dirichlet-equal:0.3", "pathological": "pathological:2",
-    "iid": "iid",
+    "pathological-sampled": "pathological-sampled:2", "iid": "iid",
 }  # fmt: skip
+_PATHOLOGICAL = ("pathological", "pathological-sampled")
 NATURAL = ("writer", "subject", "group")
 """Schemes that follow what the data say about who they are from."""
 OWN = "own"
@@ -21,12 +22,17 @@ class Scheme(NamedTuple):
     """A partition spec, parsed.
 
     Attributes:
-        name: "dirichlet", "dirichlet-equal", "pathological" or "iid".
+        name: "dirichlet", "dirichlet-equal", "pathological", "pathological-sampled" or "iid".
         value: The concentration A, or the number of classes C a peer; 0 for "iid".
     """
 
     name: str
     value: float
+
+    @property
+    def pathological(self) -> bool:
+        """Whether each peer holds so many classes."""
+        return self.name in _PATHOLOGICAL
 
 
 def check_spec(spec: str) -> None:
@@ -46,7 +52,7 @@ def check_spec(spec: str) -> None:
 
 
 def parse(spec: str) -> Scheme:
-    """Parse ``dirichlet:A``, ``dirichlet-equal:A``, ``pathological:C`` or ``iid``.
+    """Parse ``dirichlet:A``, ``dirichlet-equal:A``, ``pathological:C``, ``pathological-sampled:C`` or ``iid``.
 
     Raises:
         UnknownName: No such scheme; the error names the nearest.
@@ -64,7 +70,7 @@ def parse(spec: str) -> Scheme:
         if colon:
             raise PartitionError(f"partition {spec!r}: iid takes no number; write 'iid'")
         return Scheme(name, 0.0)
-    whole = name == "pathological"
+    whole = name in _PATHOLOGICAL
     try:
         value = float(int(text)) if whole else float(text)
     except (ValueError, OverflowError):

@@ -53,6 +53,7 @@ BUILTIN_TASKS: Mapping[str, BuiltinTask] = {
         BuiltinTask("cifar100", "60,000 photographs (3x32x32) of 100 classes", "published:cifar100"),
         BuiltinTask("tiny-imagenet", "110,000 photographs (3x64x64) of 200 classes", "published:tiny_imagenet"),
         BuiltinTask("mnist", "70,000 handwritten digits (1x28x28)", "published:mnist"),
+        BuiltinTask("emnist", "814,255 characters (1x28x28) of 62 classes, or a split of them", "published:emnist"),
         BuiltinTask("femnist", "62 characters (1x28x28) by 3,550 writers, from LEAF", "published:femnist", "writer"),
         BuiltinTask("har", "six activities of 30 persons, from a phone's sensors", "published:har", "subject"),
         BuiltinTask("csv", "your own table: path=FILE, and --schema or target=COLUMN", f"{_OWN}:csv", "own", **_SCALED),

@@ -25,6 +25,7 @@ from dpeer.training.partitions import (
     deal_groups,
     hold_out,
     partition_pools,
+    remarks,
 )
 from dpeer.training.partitions import partition as divide_pool
 from dpeer.training.partitions.division import MINIMUM_TEST, MINIMUM_TRAIN
@@ -54,6 +55,8 @@ class Division(NamedTuple):
     parts: list[Part]
     digest: str | None = None
     """SHA-256 (hex) of who may train and who is tested on what; None where every peer has data of its own."""
+    remarks: tuple[str, ...] = ()
+    """What users are told about it."""
 
 
 def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *, model: str) -> Task:
@@ -104,6 +107,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
             "test": division.test.places(part.test),
         },
         division=division.digest,
+        remarks=division.remarks,
         reading=reading,
         built={
             "model": choices.model or model,
@@ -159,11 +163,17 @@ def divide(data: Data, size: int, spec: str, test_split: TestSplit, validation: 
     for rank, (train, test) in enumerate(halves):
         parts.append(_with_validation(pools[0], train, test, validation, seed, rank))
         _check_size(parts[-1], validation, spec, rank, "try fewer peers")
+    # What is held out for validation is a peer's own affair.
+    owned = [(np.union1d(part.train, part.validation), part.test) for part in parts]
     digest = hashlib.sha256()
-    for part in parts:  # what is held out for validation is a peer's own affair
-        for pool, index in ((pools[0], np.union1d(part.train, part.validation)), (pools[1], part.test)):
+    for indices in owned:
+        for pool, index in zip(pools, indices, strict=True):
             digest.update(pool.places(index).tobytes() + b"|")
-    return Division(*pools, parts, digest.hexdigest())
+    if pools[0] is pools[1]:
+        said = remarks(spec, [pools[0].labels()], [[np.union1d(*indices)] for indices in owned])
+    else:
+        said = remarks(spec, [pool.labels() for pool in pools], owned)
+    return Division(*pools, parts, digest.hexdigest(), said)
 
 
 def _divided(
