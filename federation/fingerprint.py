@@ -11,7 +11,7 @@ from dpeer.federation.settings import Settings, default_of, shared
 from dpeer.privacy import Guarantee
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.topology import AnyTopology
-from dpeer.training import Task, find_algorithm, shared_options, source_hash
+from dpeer.training import Algorithm, Task, find_algorithm, shared_options, source_hash
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import flagged_options
 from dpeer.training.algorithms.own import is_built_in
@@ -21,6 +21,9 @@ _FIRST = ("size", "algorithm", "rounds", "seed")
 _ELSEWHERE = {*_FIRST, *PrivacySettings.model_fields, *OptionSettings.model_fields}
 _LATER = ("lr_schedule", "warmup", "optimizer")
 """Settings that earlier versions had not: at their defaults nothing is said of them, so that earlier runs go on."""
+
+_LATER_OPTIONS: Mapping[str, tuple[str, ...]] = {"fedrod": ("personal", "hidden")}
+"""The same of built-in algorithms' options, by the algorithm's name."""
 
 FORMERLY = frozenset(shared(OptionSettings))
 """Keys that earlier versions wrote for every algorithm; they are here now for those that have such an option."""
@@ -57,7 +60,7 @@ def fingerprint(
         "seed": settings.seed,
         "seed partition": settings.seed if settings.seed_partition is None else settings.seed_partition,
         **{name: getattr(settings, name) for name in shared() if not _left_out(name, settings)},
-        **{said(name): value for name, value in shared_options(options).items()},
+        **{said(name): value for name, value in _compared(algorithm, options).items()},
         "privacy": settings.privacy,
         "clip_norm": guarantee.clip_norm if guarantee else None,
         "noise_multiplier": guarantee.noise_multiplier if guarantee else None,
@@ -67,6 +70,12 @@ def fingerprint(
 
 def _left_out(name: str, settings: Settings) -> bool:
     return name in _ELSEWHERE or (name in _LATER and getattr(settings, name) == default_of(name))
+
+
+def _compared(algorithm: type[Algorithm], options: Any) -> dict[str, Any]:
+    later = _LATER_OPTIONS.get(algorithm.name, ()) if is_built_in(algorithm) else ()
+    usual = shared_options(algorithm.Options()) if later else {}
+    return {name: value for name, value in shared_options(options).items() if name not in later or value != usual[name]}
 
 
 def divided(task: Task, partition: str | None, settings: Settings, *, private: bool) -> dict[str, Any]:

@@ -64,8 +64,8 @@ def notes(
         lines.append("nothing leaves this peer: it trains alone")
     elif facts_of(algorithm).shares == "model" and task.head:
         lines.append(
-            f"{algorithm.leaves} leaves this peer with {settings.algorithm}, the task's head ({', '.join(task.head)}) "
-            "included"
+            f"{learner.algorithm.leaves} leaves this peer with {settings.algorithm}, the task's head "
+            f"({', '.join(task.head)}) included"
         )
     unused = {name for other in ALGORITHMS.values() for name in other.settings()} - {*algorithm.settings()}
     if not learner.shares:

@@ -46,6 +46,7 @@ class Purpose(IntEnum):
     SAVE = 13
     LOAD = 14
     WRITE = 15
+    HYPERNETWORK = 16
 
 
 def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:

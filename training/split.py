@@ -57,10 +57,12 @@ class Split:
     Attributes:
         body: The parameters that neighbors average.
         head: The parameters that stay on the peer.
+        prefixes: The name prefixes of the task's head, whether or not the algorithm shares that.
     """
 
     body: Named
     head: Named
+    prefixes: tuple[str, ...] = ()
 
 
 def split(model: nn.Module, head: Sequence[str], shares: Shares, algorithm: str = "this algorithm") -> Split:
@@ -81,7 +83,7 @@ def split(model: nn.Module, head: Sequence[str], shares: Shares, algorithm: str 
     _check_kinds(trainable)
     _check_storage(model)
     if shares == "nothing":
-        return Split(body=[], head=trainable)
+        return Split(body=[], head=trainable, prefixes=tuple(head))
     prefixes = () if shares == "model" else tuple(head)
     _check_tied(model, prefixes)
     _check_batch_norm(model, prefixes, algorithm if shares == "model" else None)
@@ -91,7 +93,8 @@ def split(model: nn.Module, head: Sequence[str], shares: Shares, algorithm: str 
             f"the task's head {tuple(head)!r} covers every trainable parameter, so {algorithm} has no body to "
             "share: name fewer prefixes (the last layer is usual), or train with --algorithm local"
         )
-    return Split(body=body, head=[(name, p) for name, p in trainable if is_under(name, prefixes)])
+    own = [(name, p) for name, p in trainable if is_under(name, prefixes)]
+    return Split(body=body, head=own, prefixes=tuple(head))
 
 
 def frozen_alike(model: nn.Module, head: Sequence[str]) -> dict[str, nn.Parameter]:

@@ -52,3 +52,14 @@ def test_options_of_file_and_flags_are_put_together(tmp_path: Path) -> None:
     found = load(tmp_path / "both.toml", {"algorithm_options": {"mu": 0.9}, "task_options": {"b": 2}})
     assert found.algorithm_options == {"mu": 0.9, "k": 7}
     assert found.task_options == {"a": 1, "b": 2}
+
+
+def test_an_option_that_earlier_versions_had_not_is_compared_where_it_is_not_its_default() -> None:
+    def options(**given: Any) -> dict[str, Any]:
+        settings = Settings(algorithm="fedrod", algorithm_options=given)
+        found = fingerprint(settings, build_graph(settings), options_of(settings))
+        return {name: value for name, value in found.items() if name.startswith("option ")}
+
+    assert options() == options(personal="linear", hidden=32) == {}
+    assert options(personal="hypernetwork") == {"option personal": "hypernetwork"}
+    assert options(personal="hypernetwork", hidden=9) == {"option personal": "hypernetwork", "option hidden": 9}

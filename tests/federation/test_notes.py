@@ -132,6 +132,15 @@ def test_the_tasks_head_leaves_with_an_algorithm_that_shares_the_model(notes: St
     assert about("--algorithm", "fedbabu") == []
 
 
+def test_fedrod_says_whether_the_hypernetwork_leaves(notes: Start) -> None:
+    hypernetwork = (
+        "the generic model with the hypernetwork (whose change tells the class distribution where no noise is added)"
+    )
+    for options, leaves in ((), "the generic model"), (("--algorithm-option", "personal=hypernetwork"), hypernetwork):
+        said = f"{leaves} leaves this peer with fedrod, the task's head (fc) included"
+        assert said in notes("--algorithm", "fedrod", *options)
+
+
 def test_local_peers_are_told_that_nothing_leaves(notes: Start) -> None:
     lines = notes("--algorithm", "local")
     assert lines[0].startswith("local on mine.py:task: ")

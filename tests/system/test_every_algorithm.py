@@ -16,6 +16,7 @@ VARIANTS = [
     ("dfedsmdc", "--sam", "both", "--grad-clip", "10"),
     ("dfedavgm", "--quantize", "8"),
     ("fedper", "--participation", "0.5"),
+    ("fedrod", "--algorithm-option", "personal=hypernetwork"),
 ]
 
 

@@ -115,7 +115,7 @@ def test_two_rounds_are_those_of_plain_torch(tmp_path: Path) -> None:
         for name, value in client.generic.state_dict().items():
             torch.testing.assert_close(ours._model.state_dict()[name].double(), value, rtol=0, atol=1e-5)
         for name, value in client.own.state_dict().items():
-            torch.testing.assert_close(ours._algorithm._personal.state_dict()[name].double(), value, rtol=0, atol=1e-5)
+            torch.testing.assert_close(ours._algorithm._personal.now()[name].double(), value, rtol=0, atol=1e-5)
 
         # What predicts is the sum of both logits: in the evaluation, and in a file that the user's own model loads.
         logits = client.logits()
@@ -136,7 +136,7 @@ def test_an_absent_class_costs_nothing_and_leaves_its_generic_logit_alone() -> N
         loss = ours.train(0)
         assert loss is not None
         assert math.isfinite(loss)
-        after, own = ours._model.state_dict(), ours._algorithm._personal.state_dict()
+        after, own = ours._model.state_dict(), ours._algorithm._personal.now()
         assert all(torch.isfinite(value).all() for value in (*after.values(), *own.values()))
         for c in range(CLASSES):
             for name in ("fc.weight", "fc.bias"):
@@ -156,7 +156,7 @@ def test_the_payload_is_the_generic_model_and_nothing_else() -> None:
     for kind in ("<i4", "<i8", "<f4", "<f8"):
         assert counts.astype(kind).tobytes() not in payload
     assert np.log(counts[0]).astype("<f4").tobytes() not in payload
-    own = torch.cat([p.detach().reshape(-1) for p in ours._algorithm._personal.parameters()])
+    own = torch.cat([p.reshape(-1) for p in ours._algorithm._personal.now().values()])
     assert not set(own.tolist()) & set(np.frombuffer(payload, "<f4").tolist())
     assert ours.payload_bytes == len(payload)
     assert (ours.body_parameters, ours.head_parameters) == (model.numel(), own.numel())

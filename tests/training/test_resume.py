@@ -26,6 +26,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dfedmdc local_steps=7": ("dfedmdc", {"local_steps": 7}),
     "dfedsam grad_clip=0.5": ("dfedsam", {"grad_clip": 0.5}),
     "fedrod grad_clip=0.5": ("fedrod", {"grad_clip": 0.5}),
+    "fedrod personal=hypernetwork": ("fedrod", {"options": {"personal": "hypernetwork"}}),
     **{
         f"{name} adamw": (
             name,
@@ -39,7 +40,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> TorchLearner:
     """A learner whose hyperparameters and options are among the settings; a decay may be one that explodes."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
-    return TorchLearner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
+    options = {**options_among(find_algorithm(algorithm), settings), **settings.get("options", {})}
+    return TorchLearner(task, algorithm, h, options=options, **more)
 
 
 @pytest.fixture

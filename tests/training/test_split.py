@@ -37,6 +37,10 @@ def test_what_is_shared_decides() -> None:
     assert names(Net(), ()) == (everything, [])
 
 
+def test_the_heads_prefixes_are_told_whatever_is_shared() -> None:
+    assert [split(Net(), ("fc",), shares).prefixes for shares in ("model", "body", "nothing")] == [("fc",)] * 3
+
+
 def test_frozen_parameters_are_in_neither() -> None:
     net = Net()
     net.fc1.bias.requires_grad_(False)

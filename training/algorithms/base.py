@@ -38,7 +38,8 @@ class Algorithm(ABC):
         summary: A line about the algorithm; by default the first one of the class's docstring.
         paper: The paper that it is from.
         shares: "model", "body" or "nothing".
-        leaves: What of the model leaves the peer, in words; by default what `shares` says.
+        leaves: What of the model leaves the peer, in words; by default what `shares` says. Where that depends on the
+            options, an instance says it more exactly.
         defaults: Hyperparameters of its own, which are used where the user gives none.
         uses: Hyperparameters that have an effect on it, but not on all algorithms.
         mixed_uses_data: Whether `mixed` may look at the peer's data, its head, or anything else that is not a function
@@ -55,7 +56,7 @@ class Algorithm(ABC):
     summary: ClassVar[str]
     paper: ClassVar[str]
     shares: ClassVar[Shares]
-    leaves: ClassVar[str]
+    leaves: str
     defaults: ClassVar[Mapping[str, Any]] = {}
     uses: ClassVar[tuple[str, ...]] = ()
     mixed_uses_data: ClassVar[bool] = True

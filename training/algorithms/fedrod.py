@@ -1,69 +1,132 @@
-"""FedRoD (linear): a generic model learned with a balanced loss, and a personal linear head on top of its features.
+"""FedRoD: a generic model learned with a balanced loss, and a personal linear head on top of its features.
 
-Chen and Chao, On Bridging Generic and Personalized Federated Learning for Image Classification, ICLR 2022, the linear
-variant (the other one makes the personal head by a hypernetwork). Client m has n_c samples of class c; f are the
-features, h the shared generic head, p the personal one. Each minibatch of a round:
+Chen and Chao, On Bridging Generic and Personalized Federated Learning for Image Classification, ICLR 2022. Client m has
+n_c samples of class c, a share a_c of all; f are the features, h the shared generic head, p the personal one. Each
+minibatch of a round:
 
     f, h <- SGD step on the balanced softmax loss: cross-entropy of h(f(x)) + log n
     p    <- SGD step on the cross-entropy of h(f(x)) + p(f(x)), with f and h detached
 
 and then f and h are averaged with everyone's. The prediction is the sum of both logits. A class that the client lacks
-has n_c = 0: it gets no probability in the balanced loss, so its logit is left alone. p starts as a copy of h.
+has n_c = 0: it gets no probability in the balanced loss, so its logit is left alone.
+
+The paper has two variants. In the linear one (the default) p stays at home; it starts as a copy of h. In the other one,
+`personal=hypernetwork` (with which DFedMDC's paper compares, appendix B.3), a hypernetwork H that all share makes p of
+the client's class distribution, p = H(a; nu). Its parameters take the place of p's own in the second step, and are
+averaged as f and h are:
+
+    nu   <- SGD step on the cross-entropy of h(f(x)) + p(f(x)) with p = H(a; nu), f and h detached
+
+Here H has one hidden layer, of `hidden` units, as published reimplementations have it: see
+`dpeer.training.personal_heads`. A gradient of its U is an outer product with a, so whoever gets nu can tell a.
 
 The sum of two linear heads is a linear head, so what predicts is the task's own model with p added to h.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear, pad
 
 from dpeer.exceptions import TaskError
 from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.algorithms.options import option
 from dpeer.training.errors import blame
 from dpeer.training.flat import Flat
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch
 from dpeer.training.objective import counted
-from dpeer.training.split import is_under
+from dpeer.training.personal_heads import MadeHead, OwnHead, PersonalHead, hypernetwork_count
+from dpeer.training.split import Split, is_under
 from dpeer.training.trainer import Trainer
 
 _ABSENT = -1e9
 """The log of no samples: finite, so that no product of it with zero is NaN, and far below what exp can tell from it."""
 
+_EXTRA = "hypernetwork"
+
+_HIDDEN = 32
+"""As in FL-bench, a published reimplementation; others have 100, or no hidden layer."""
+
+Personal = Literal["linear", "hypernetwork"]
+
 
 class FedRoD(Algorithm):
-    """The whole model is trained and shared; a second head is trained beside it and stays at home."""
+    """The whole model is trained and shared; a second head is trained beside it and stays at home, or is made."""
 
     name = "fedrod"
-    summary = "a generic model with balanced softmax loss is averaged; a personal linear head is added at home (linear)"
+    summary = (
+        "a generic model with balanced softmax loss is averaged; a personal linear head is added, trained at home or, "
+        "with --algorithm-option personal=hypernetwork, made by an averaged hypernetwork"
+    )
     paper = "Chen, Chao: On Bridging Generic and Personalized Federated Learning for Image Classification, ICLR 2022"
     shares = "model"
     leaves = "the generic model"
     uses = ("head_lr",)
 
+    @dataclass(frozen=True)
+    class Options:
+        """What the personal head is."""
+
+        personal: Personal = option("linear", "the personal head: linear, at home, or made by an averaged hypernetwork")  # noqa: RUF009
+        hidden: int = option(_HIDDEN, "hidden units of the hypernetwork", ge=1)
+
+        def __post_init__(self) -> None:
+            if self.personal == "linear" and self.hidden != _HIDDEN:
+                raise ValueError(
+                    f"hidden={self.hidden} is of the hypernetwork, and personal={self.personal} has none: leave it "
+                    "out, or add personal=hypernetwork"
+                )
+
+    _personal: PersonalHead
+
+    def __init__(self, options: Any = None) -> None:
+        super().__init__(options)
+        if self.options.personal == "hypernetwork":
+            self.leaves = (
+                "the generic model with the hypernetwork (whose change tells the class distribution where no noise "
+                "is added)"
+            )
+
+    def extras(self, split: Split) -> Mapping[str, int]:
+        """The change of the hypernetwork's parameters."""
+        shapes = {name: parameter.shape for name, parameter in split.body if is_under(name, split.prefixes)}
+        weights = [shape for name, shape in shapes.items() if name.endswith("weight") and len(shape) == 2]
+        if self.options.personal == "linear" or not weights:
+            return {}  # a head without such a weight is refused by `start`, in words
+        made = sum(shape.numel() for shape in shapes.values())
+        return {_EXTRA: hypernetwork_count(weights[0][0], self.options.hidden, made)}
+
     def start(self, peer: Trainer) -> None:
-        """Find the head, copy it, and count the classes."""
+        """Find the head, count the classes, and make the personal head."""
         self._name, self._generic = _linear_head(peer)
-        self._personal = copy.deepcopy(self._generic)
-        self._own = Flat("head", list(self._personal.named_parameters()))
-        self._prior = _log_counts(peer, self._generic.out_features)
+        counts = _class_counts(peer, self._generic.out_features)
+        self._prior = torch.where(counts > 0, counts.float().log(), _ABSENT).to(peer.compute.device)
+        if self.options.personal == "linear":
+            self._personal = OwnHead(self._generic)
+            return
+        distribution = (counts.double() / counts.sum().clamp(min=1)).float().to(peer.compute.device)
+        self._personal = MadeHead(self._generic, distribution, self.options.hidden, peer.extras[_EXTRA], peer.seed)
 
     def train(self, peer: Trainer) -> None:
-        """Step the generic model and the personal head on every minibatch."""
+        """Step the generic model and what the personal head follows from on every minibatch."""
         h = peer.hyperparameters
-        personal = self._own, h.head_lr
-        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, gradient=self._gradients, beside=[personal])
+        with self._personal.training():
+            personal = self._personal.trained, h.head_lr
+            peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, gradient=self._gradients, beside=[personal])
 
     def _gradients(self, peer: Trainer, part: Flat, batch: Batch) -> Tensor:
-        """Compute both gradients, of the generic model and of the personal head; return the personal loss."""
+        """Compute both gradients, of the generic model and for the personal head; return the personal loss."""
         part.grad.zero_()
-        self._own.grad.zero_()
+        self._personal.trained.grad.zero_()
         with torch.enable_grad():
+            head = self._personal.made()  # in float32 also where the outputs are not
             with peer.compute.autocast():
                 with self._seen() as seen:
                     outputs = peer.outputs(batch)
@@ -73,7 +136,8 @@ class FedRoD(Algorithm):
                     )
                 features = seen[0][0]
                 balanced = peer.objective(outputs + self._prior, batch)
-                own = peer.objective(outputs.detach() + self._personal(features.detach()), batch)
+                personal = linear(features.detach(), head["weight"], head.get("bias"))
+                own = peer.objective(outputs.detach() + personal, batch)
             with blame("the task's model cannot be differentiated"):
                 (balanced + own).backward()  # type: ignore[no-untyped-call]
         peer.reattach()
@@ -95,26 +159,26 @@ class FedRoD(Algorithm):
     def predictor(self, peer: Trainer) -> Tensor | None:
         """The generic model with the personal head added to its own."""
         both = peer.model.data.clone()
-        own = dict(self._personal.named_parameters())
+        own = self._personal.now()
         for name, _, here in peer.model.layout:
             if is_under(name, (self._name,)):
-                both[here] += own[name.removeprefix(f"{self._name}.")].detach().view(-1)
+                both[here] += own[name.removeprefix(f"{self._name}.")].view(-1)
         return both
 
     def at_home(self, peer: Trainer) -> int:
-        """The personal head's parameters."""
-        return self._own.count
+        """The personal head's parameters; none where it is made."""
+        return self._personal.stays
 
     def state(self) -> Mapping[str, Tensor]:
         """See `Algorithm.state`."""
-        return {"personal": self._own.data}
+        return self._personal.state()
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """See `Algorithm.restore`."""
-        self._own.data.copy_(state["personal"].view(self._own.data.shape))
+        self._personal.restore(state)
 
     def gradients(self, h: Hyperparameters) -> float:
-        """See `Algorithm.gradients`; the personal head's are computed in the same pass."""
+        """See `Algorithm.gradients`; those for the personal head are computed in the same pass."""
         return h.body_epochs
 
 
@@ -128,15 +192,15 @@ def _linear_head(peer: Trainer) -> tuple[str, nn.Linear]:
     module = dict(peer.module.named_modules()).get(heads[0]) if len(heads) == 1 else None
     if type(module) is not nn.Linear or any(not parameter.requires_grad for parameter in module.parameters()):
         raise TaskError(
-            f"fedrod (linear) needs a head that is one torch.nn.Linear module, all of it trained; the task's head is "
+            f"fedrod needs a head that is one torch.nn.Linear module, all of it trained; the task's head is "
             f"{', '.join(map(repr, heads)) or 'empty'}{f', a {type(module).__name__}' if module is not None else ''}: "
             "name the last layer alone"
         )
     return heads[0], module
 
 
-def _log_counts(peer: Trainer, classes: int) -> Tensor:
-    """The log of how many training samples of each class there are, shape (classes,).
+def _class_counts(peer: Trainer, classes: int) -> Tensor:
+    """How many training samples of each class there are, shape (classes,), on the host.
 
     Raises:
         TaskError: This is not a classification.
@@ -152,5 +216,4 @@ def _log_counts(peer: Trainer, classes: int) -> Tensor:
         raise TaskError(
             f"class {len(found) - 1} is among the targets, the model has {classes} outputs: they count from 0"
         )
-    counts = torch.nn.functional.pad(found, (0, classes - len(found)))
-    return torch.where(counts > 0, counts.float().log(), _ABSENT).to(peer.compute.device)
+    return pad(found, (0, classes - len(found)))

@@ -26,6 +26,7 @@ ROW = dict.fromkeys(range(SIZE), 1 / SIZE)
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in ALGORITHMS},
     "dfedavgm quantize=8": ("dfedavgm", {"quantize": 8}),
+    "fedrod personal=hypernetwork": ("fedrod", {"options": {"personal": "hypernetwork"}}),
     "fedper quantize=4": ("fedper", {"quantize": 4}),
     "dfedsmdc sam=both, clipped": ("dfedsmdc", {"sam": "both", "grad_clip": 0.5, "weight_decay": 0.01}),
 }
@@ -34,7 +35,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> TorchLearner:
     """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
-    return TorchLearner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
+    options = {**options_among(find_algorithm(algorithm), settings), **settings.get("options", {})}
+    return TorchLearner(task, algorithm, h, options=options, **more)
 
 
 class Net(nn.Module):
@@ -103,7 +105,9 @@ def test_a_whole_life_elsewhere_has_the_bits_of_one_on_the_host(
     assert files(ours, tmp_path / "ours") == files(plain, tmp_path / "plain")
 
 
-@pytest.mark.parametrize("case", ["dfedsmdc", "dis-pfl", "ditto", "fedbabu", "fedrod", "dfedavgm quantize=8"])
+@pytest.mark.parametrize(
+    "case", ["dfedsmdc", "dis-pfl", "ditto", "fedbabu", "fedrod", "fedrod personal=hypernetwork", "dfedavgm quantize=8"]
+)
 @pytest.mark.parametrize("to_host", [True, False])
 def test_a_run_is_resumed_on_another_device(
     case: str, to_host: bool, make_task: Make, tmp_path: Path, elsewhere: Any

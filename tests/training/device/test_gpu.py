@@ -24,6 +24,7 @@ ROW = dict.fromkeys(range(SIZE), 1 / SIZE)
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in ALGORITHMS},
     "dfedavgm quantize=8": ("dfedavgm", {"quantize": 8}),
+    "fedrod personal=hypernetwork": ("fedrod", {"options": {"personal": "hypernetwork"}}),
     "dfedsmdc sam=both, clipped": ("dfedsmdc", {"sam": "both", "grad_clip": 0.5, "weight_decay": 0.01}),
 }
 
@@ -31,7 +32,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> TorchLearner:
     """A learner whose hyperparameters and options are among the settings; some epochs may be none."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
-    return TorchLearner(task, algorithm, h, options=options_among(find_algorithm(algorithm), settings), **more)
+    options = {**options_among(find_algorithm(algorithm), settings), **settings.get("options", {})}
+    return TorchLearner(task, algorithm, h, options=options, **more)
 
 
 @pytest.fixture

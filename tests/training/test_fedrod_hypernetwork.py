@@ -1,0 +1,351 @@
+"""FedRoD with the hypernetwork against numpy, what its messages tell, and what it refuses."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+from dpeer.exceptions import AlgorithmError, ConfigurationError, Interrupted, TaskError
+from dpeer.privacy import Guarantee, Ledger, Protection
+from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training.batches import batch_order
+from dpeer.training.device import Compute
+
+Array = NDArray[np.float64]
+SIZE, SAMPLES, CLASSES, FEATURES, INPUTS, HIDDEN, SEED = 3, 21, 4, 5, 6, 7, 5
+LACKS = {1: (2,), 2: (0, 1)}
+"""Classes without a sample, by rank."""
+W = np.array([[0.5, 0.2, 0.3], [0.1, 0.6, 0.3], [0.25, 0.25, 0.5]])
+H = Hyperparameters(body_lr=0.1, head_lr=0.23, momentum=0.9, lr_decay=0.9, body_epochs=2, batch_size=8, grad_clip=None)
+OPTIONS = {"personal": "hypernetwork", "hidden": HIDDEN}
+
+
+class Net(nn.Module):
+    def __init__(self, bias: bool = True) -> None:
+        super().__init__()
+        self.body = nn.Linear(INPUTS, FEATURES)
+        self.fc = nn.Linear(FEATURES, CLASSES, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc(torch.tanh(self.body(x)))
+        return out
+
+
+def net(bias: bool = True) -> Net:
+    torch.manual_seed(SEED)
+    return Net(bias)
+
+
+def data(rank: int) -> tuple[Tensor, Tensor]:
+    rng = np.random.default_rng([rank, 2])
+    labels = rng.choice([c for c in range(CLASSES) if c not in LACKS.get(rank, ())], SAMPLES)
+    inputs = rng.normal(size=(SAMPLES, INPUTS)) + 1.5 * np.eye(CLASSES, INPUTS)[labels]
+    return torch.tensor(inputs, dtype=torch.float32), torch.tensor(labels)
+
+
+def task_of(rank: int = 0, **changes: Any) -> Task:
+    settings: dict[str, Any] = {"model": net(), "head": ("fc",)}
+    settings["train"] = settings["test"] = TensorDataset(*data(rank))
+    return Task(**(settings | changes))
+
+
+def learner(
+    rank: int = 0, h: Hyperparameters = H, options: Any = OPTIONS, seed: int = SEED, learns: Any = None, **changes: Any
+) -> TorchLearner:
+    return TorchLearner(task_of(rank, **changes), "fedrod", h, rank=rank, seed=seed, options=options, **(learns or {}))
+
+
+def nu(ours: TorchLearner) -> Array:
+    head = ours._algorithm._personal
+    head.now()
+    values: Array = head.trained.data.double().numpy().copy()
+    return values
+
+
+# The computation of its own.
+
+
+def softmax(logits: Array) -> Array:
+    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return powers / powers.sum(axis=1, keepdims=True)
+
+
+class Client:
+    """A client in float64, with gradients written out; nu is kept and averaged as it is."""
+
+    def __init__(self, rank: int, h: Hyperparameters, bias: bool) -> None:
+        self.rank, self.h, self.bias = rank, h, bias
+        self.generic = {name: value.double().numpy().copy() for name, value in net(bias).state_dict().items()}
+        self.x, self.y = data(rank)[0].double().numpy(), data(rank)[1].numpy()
+        counts = np.bincount(self.y, minlength=CLASSES)
+        with np.errstate(divide="ignore"):
+            self.prior = np.log(counts)
+        self.a = counts / SAMPLES
+        outputs = CLASSES * (FEATURES + bias)
+        rng = np.random.default_rng(np.random.SeedSequence(SEED, spawn_key=(16,)))
+        shapes = {"u": (HIDDEN, CLASSES), "b": (HIDDEN,), "v": (outputs, HIDDEN), "c": (outputs,)}
+        self.nu = {
+            name: rng.uniform(-1, 1, shape) / np.sqrt(CLASSES if name in "ub" else HIDDEN)
+            for name, shape in shapes.items()
+        }
+
+    def personal(self) -> tuple[Array, Array]:
+        made = self.nu["v"] @ np.maximum(self.nu["u"] @ self.a + self.nu["b"], 0) + self.nu["c"]
+        weight = made[: CLASSES * FEATURES].reshape(CLASSES, FEATURES)
+        return weight, made[CLASSES * FEATURES :] if self.bias else np.zeros(CLASSES)
+
+    def features(self, x: Array) -> Array:
+        return np.asarray(np.tanh(x @ self.generic["body.weight"].T + self.generic["body.bias"]))
+
+    def logits(self, f: Array) -> tuple[Array, Array]:
+        weight, bias = self.personal()
+        return f @ self.generic["fc.weight"].T + self.generic.get("fc.bias", 0), f @ weight.T + bias
+
+    def gradients(self, rows: Array) -> tuple[dict[str, Array], dict[str, Array], float]:
+        x, y = self.x[rows], np.eye(CLASSES)[self.y[rows]]
+        f = self.features(x)
+        shared, own = self.logits(f)
+        d = (softmax(shared + self.prior) - y) / len(rows)
+        before = (d @ self.generic["fc.weight"]) * (1 - f**2)
+        generic = {"body.weight": before.T @ x, "body.bias": before.sum(0), "fc.weight": d.T @ f}
+        generic |= {"fc.bias": d.sum(0)} if self.bias else {}
+
+        likely = softmax(shared + own)
+        d = (likely - y) / len(rows)
+        made = np.concatenate([(d.T @ f).ravel(), d.sum(0) if self.bias else np.zeros(0)])
+        units = np.maximum(self.nu["u"] @ self.a + self.nu["b"], 0)
+        inner = (self.nu["v"].T @ made) * (units > 0)
+        nus = {"u": np.outer(inner, self.a), "b": inner, "v": np.outer(made, units), "c": made}
+        return generic, nus, float(-np.log(likely[y == 1]).mean())
+
+    def train(self, number: int) -> float:
+        h, decay = self.h, self.h.lr_decay**number
+        parts = [(self.generic, h.body_lr * decay, {}), (self.nu, h.head_lr * decay, {})]
+        for epoch in range(h.body_epochs):
+            losses = 0.0
+            for rows in batch_order(SAMPLES, SEED, self.rank, number, "model", epoch).split(h.batch_size):
+                *gradients, loss = self.gradients(rows.numpy())
+                losses += loss * len(rows)
+                for gradient, (values, lr, velocity) in zip(gradients, parts, strict=True):
+                    step(gradient, values, lr, velocity, h)
+        return losses / SAMPLES
+
+
+def step(
+    gradient: Mapping[str, Array], values: dict[str, Array], lr: float, velocity: dict[str, Array], h: Hyperparameters
+) -> None:
+    length = np.sqrt(sum((g**2).sum() for g in gradient.values()))
+    factor = 1.0 if h.grad_clip is None else min(1.0, h.grad_clip / length)
+    for name in values:
+        change = gradient[name] * factor + h.weight_decay * values[name]
+        velocity[name] = h.momentum * velocity.get(name, 0) + change
+        values[name] = values[name] - lr * velocity[name]
+
+
+def mixed(parts: list[dict[str, Array]]) -> list[dict[str, Array]]:
+    return [{name: sum(w * part[name] for w, part in zip(row, parts, strict=True)) for name in parts[0]} for row in W]
+
+
+def exchange(learners: list[TorchLearner], number: int) -> None:
+    sent = [ours.release(number) or [] for ours in learners]
+    for rank, ours in enumerate(learners):
+        others = {j: sent[j] for j in range(SIZE) if j != rank}
+        assert [ours.check(j, payload) for j, payload in others.items()] == [None] * (SIZE - 1)
+        ours.mix(others, dict(enumerate(W[rank].tolist())))
+
+
+@pytest.mark.parametrize(
+    ("changes", "bias"),
+    [({}, True), ({"weight_decay": 0.03, "momentum": 0.5}, True), ({"grad_clip": 0.3}, True), ({}, False)],
+    ids=["momentum", "weight decay", "clipped", "no bias"],
+)
+def test_three_rounds_of_three_peers_are_those_of_numpy(changes: dict[str, Any], bias: bool, tmp_path: Path) -> None:
+    h = H.model_copy(update=changes)
+    learners = [learner(rank, h, model=net(bias)) for rank in range(SIZE)]
+    clients = [Client(rank, h, bias) for rank in range(SIZE)]
+    for number in range(3):
+        for ours, client in zip(learners, clients, strict=True):
+            assert ours.train(number) == pytest.approx(client.train(number), rel=1e-4)
+            near(ours, client, tmp_path)
+        exchange(learners, number)
+        generic, nus = mixed([client.generic for client in clients]), mixed([client.nu for client in clients])
+        for client, model, values in zip(clients, generic, nus, strict=True):
+            client.generic, client.nu = model, values
+    for ours, client in zip(learners, clients, strict=True):
+        near(ours, client, tmp_path)
+
+
+def near(ours: TorchLearner, client: Client, folder: Path) -> None:
+    """Both models, nu, and what predicts: in the evaluation, and in a file that the user's own model loads."""
+    for name, value in ours._model.state_dict().items():
+        np.testing.assert_allclose(value.numpy(), client.generic[name], rtol=0, atol=1e-5)
+    expected = np.concatenate([client.nu[name].ravel() for name in "ubvc"])
+    np.testing.assert_allclose(nu(ours), expected, rtol=0, atol=1e-5)
+
+    logits = np.sum(client.logits(client.features(client.x)), axis=0)
+    found = ours.evaluate()
+    assert found.test_loss == pytest.approx(-np.log(softmax(logits)[range(SAMPLES), client.y]).mean(), rel=1e-4)
+    assert found.accuracy == pytest.approx((logits.argmax(axis=1) == client.y).mean())
+    ours.write_model(folder / "model")
+    fresh = net(client.bias)
+    fresh.load_state_dict(load_file(folder / "model"))
+    with torch.no_grad():
+        np.testing.assert_allclose(fresh(torch.tensor(client.x, dtype=torch.float32)), logits, rtol=0, atol=3e-5)
+
+
+# What leaves.
+
+
+def test_the_payload_is_nus_change_and_the_generic_model() -> None:
+    ours = learner(1)
+    count = HIDDEN * (CLASSES + 1) + CLASSES * (FEATURES + 1) * (HIDDEN + 1)
+    model = sum(parameter.numel() for parameter in ours._model.parameters())
+    assert ours.manifest["extras"] == {"hypernetwork": count}
+    assert (ours.body_parameters, ours.head_parameters, ours.shared_values) == (model, 0, model + count)
+    start = nu(ours)
+    ours.train(0)
+    sent = np.frombuffer(b"".join(bytes(buffer) for buffer in ours.release(0) or []), "<f4").astype(np.float64)
+    np.testing.assert_allclose(sent[:count], nu(ours) - start, rtol=0, atol=1e-7)
+    assert np.array_equal(sent[count:], ours.body.numpy())
+    assert ours.payload_bytes == 4 * len(sent)
+
+
+def test_the_change_tells_the_class_distribution() -> None:
+    """This is what `leaves` and the pages warn of: no more is needed than one message of the first round."""
+    for rank in range(SIZE):
+        ours = learner(rank)
+        ours.train(0)
+        (buffer,) = ours.release(0) or []
+        u = np.frombuffer(buffer, "<f4")[: HIDDEN * CLASSES].reshape(HIDDEN, CLASSES)
+        row = u[np.abs(u).max(axis=1).argmax()].astype(np.float64)
+        shares = np.bincount(data(rank)[1].numpy(), minlength=CLASSES) / SAMPLES
+        np.testing.assert_allclose(row / row.sum(), shares, rtol=0, atol=1e-4)
+    assert "tells the class distribution" in ours.algorithm.leaves
+    assert learner(options={}).algorithm.leaves == "the generic model"
+
+
+def test_all_peers_begin_with_one_nu_that_follows_from_the_seed() -> None:
+    first = nu(learner(0))
+    assert np.array_equal(first, nu(learner(1)))
+    assert learner(0).digest == learner(1).digest
+    assert not np.isclose(first, nu(learner(0, seed=SEED + 1))).any()
+    hidden = HIDDEN * (CLASSES + 1)
+    for layer, inputs in ((first[:hidden], CLASSES), (first[hidden:], HIDDEN)):
+        assert 0.9 / np.sqrt(inputs) < np.abs(layer).max() <= 1 / np.sqrt(inputs)
+
+
+def test_a_private_update_is_clipped_and_noised_as_one_vector(tmp_path: Path) -> None:
+    protection = Protection(Guarantee(1e-7, 0.05, 1e-5), Ledger(tmp_path, {}, resume=False), None)
+    ours = learner(learns={"protection": protection})
+    start = ours._trainer.shared.data.double().numpy().copy()
+    ours.train(0)
+    update = ours._trainer.shared.data.double().numpy() - start
+    count = ours.shared_values - ours.body_parameters
+    assert np.linalg.norm(update[:count]) > 0.05
+    assert np.linalg.norm(update[count:]) > 0.05
+    sent = np.frombuffer((ours.release(0) or [])[0], "<f4").astype(np.float64)
+    np.testing.assert_allclose(sent - start, update * 0.05 / np.linalg.norm(update), rtol=0, atol=1e-6)
+    ours.mix({}, {0: 1.0})
+    np.testing.assert_allclose(nu(ours), nu(learner()) + sent[:count], rtol=0, atol=1e-7)
+
+
+# How it is computed.
+
+
+def test_interrupted_training_keeps_the_steps_that_were_made() -> None:
+    ours, expected = learner(), learner(h=H.model_copy(update={"local_steps": 2}))
+    seen: list[int] = []
+
+    def stop(*_: Any) -> None:
+        seen.append(1)
+        if len(seen) == 2:
+            ours.interrupt()
+
+    ours._model.body.register_forward_hook(stop)
+    with pytest.raises(Interrupted):
+        ours.train(0)
+    expected.train(0)
+    assert torch.equal(ours._trainer.shared.data, expected._trainer.shared.data)
+    assert ours._trainer.extras["hypernetwork"].any()
+
+
+def test_in_bfloat16_the_head_is_made_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, plain = learner(learns={"compute": Compute(amp="bf16")}), learner()
+    head = ours._algorithm._personal
+    made, types = head.made, set()
+
+    def recorded() -> Mapping[str, Tensor]:
+        found: Mapping[str, Tensor] = made()
+        types.update(value.dtype for value in found.values())
+        return found
+
+    monkeypatch.setattr(head, "made", recorded)
+    for one in (ours, plain):
+        one.train(0)
+    assert types == {torch.float32}
+    assert not torch.equal(ours.body, plain.body)
+    np.testing.assert_allclose(nu(ours), nu(plain), rtol=0, atol=0.05)
+
+
+def test_evaluating_and_writing_change_nothing(tmp_path: Path) -> None:
+    ours = learner()
+    ours.train(0)
+    before = ours._trainer.shared.data.clone()
+    assert ours.evaluate() == ours.evaluate()
+    ours.write_model(tmp_path / "model")
+    assert torch.equal(ours._trainer.shared.data, before)
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"personal": "mlp"}, r"^--algorithm-option personal=mlp: input should be 'linear' or 'hypernetwork' "),
+        ({"personal": "hypernetwork", "hidden": 0}, r"^--algorithm-option hidden=0: input should be greater than or"),
+        ({"hidden": 8}, r"hidden=8 is of the hypernetwork, and personal=linear has none: .* add personal=hypernetwork"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(AlgorithmError, match=message) as caught:
+        learner(options=options)
+    assert "\n" not in str(caught.value)
+
+
+def deep() -> nn.Module:
+    return nn.Sequential(nn.Linear(INPUTS, FEATURES), nn.Sequential(nn.Linear(FEATURES, 5), nn.Linear(5, CLASSES)))
+
+
+def normed() -> nn.Module:
+    return nn.Sequential(nn.Linear(INPUTS, CLASSES), nn.LayerNorm(CLASSES))
+
+
+def frozen() -> nn.Module:
+    model = net()
+    model.fc.bias.requires_grad_(False)
+    return model
+
+
+@pytest.mark.parametrize(
+    ("model", "head"),
+    [(net, ("body", "fc")), (net, ()), (net, ("fc.weight",)), (deep, ("1",)), (normed, ("1",)), (frozen, ("fc",))],
+)
+def test_heads_that_do_not_suit_are_refused_in_the_same_words(model: Any, head: tuple[str, ...]) -> None:
+    for options in (OPTIONS, {}):
+        with pytest.raises(TaskError, match=r"^fedrod needs a head that is one torch\.nn\.Linear module, all of it"):
+            learner(options=options, model=model(), head=head)
+
+
+def test_quantizing_is_refused() -> None:
+    said = r"--quantize 8 cannot be used with fedrod, which sends more than a body \(hypernetwork\)"
+    with pytest.raises(ConfigurationError, match=said):
+        learner(h=H.model_copy(update={"quantize": 8}))
+    learner(h=H.model_copy(update={"quantize": 8}), options={})
