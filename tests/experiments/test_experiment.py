@@ -12,30 +12,8 @@ from dpeer.experiments.cells import Cell, Condition, make_cell
 from dpeer.experiments.experiment import load
 from dpeer.experiments.tuning import Trial, at_edge, best, parse_axis, trials
 from dpeer.experiments.variants import parse_variant
-from dpeer.federation.graph import build_graph
 
-PAPERS = sorted((Path(__file__).parents[2] / "examples" / "papers").glob("*.toml"))
 RING = Condition({"topology": "ring", "partition": None})
-
-
-@pytest.mark.parametrize("small", [False, True], ids=["full", "small"])
-@pytest.mark.parametrize("path", PAPERS, ids=lambda path: path.stem)
-def test_the_papers_experiments_can_be_run(path: Path, small: bool, tmp_path: Path) -> None:
-    found = load(path, {"task_options": {"data": "here"}}, {}, small=small)
-    assert found.baseline == "local"
-    assert len(found.seeds) >= 3
-    folders = set()
-    for condition in found.conditions:
-        for variant in found.variants:
-            cell = make_cell(found.base, variant, condition, found.seeds[0], tmp_path)
-            build_graph(cell.settings)
-            folders.add((cell.folder, None if variant.settled else condition.label))
-            assert cell.settings.size == (16 if small else 100)
-            assert cell.settings.task_options["data"] == "here"
-            assert ("train_samples" in cell.settings.task_options) == small
-            preset = not small and "body_lr" not in variant.changes
-            assert (cell.settings.body_lr == 0.1) == preset
-    assert path.name in path.read_text()
 
 
 def write(tmp_path: Path, text: str) -> Path:
