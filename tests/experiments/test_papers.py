@@ -17,6 +17,7 @@ from dpeer.federation.defaults import with_defaults
 from dpeer.federation.graph import build_graph
 from dpeer.federation.protection import promise
 from dpeer.federation.settings import aside
+from dpeer.privacy.planning import drowning, noise_ratio
 from dpeer.sections import names
 from dpeer.topology.settings import GraphSettings
 from dpeer.training import ALGORITHMS, BUILTIN_TASKS, find_algorithm
@@ -283,6 +284,20 @@ def test_each_peer_adds_the_noise_of_a_client_of_dp2_fedsam(name: str, opened: O
             assert s.body_epochs == cell.variant.changes.get("body_epochs", 2)
             assert (s.privacy, s.dp_adversary, s.participation) == ("client", "neighbor", 1.0)
             assert s.model == ("dp-cnn" if cifar else "resnet18-gn")
+
+
+PARAMETERS = {"resnet18-gn": 11_173_962, "dp-cnn": 667_402}
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if "training cannot survive" in FILES[name].read_text()])
+def test_dpeer_warns_of_the_noise_where_a_header_says_so(name: str, opened: Open, tmp_path: Path) -> None:
+    for label, table in cells(opened(name), tmp_path):
+        settings = table[-1].settings
+        guarantee = promise(settings, build_graph(settings))
+        assert guarantee is not None
+        ratio = noise_ratio(guarantee, PARAMETERS[str(settings.model)])
+        quiet = "0.5261" in label  # epsilon 2 on CIFAR-10
+        assert (drowning(ratio, settings.size, settings.rounds) > 1) != quiet
 
 
 def test_the_divisions_and_radii_of_dp2_fedsam(opened: Open) -> None:
