@@ -236,6 +236,13 @@ def test_each_peer_adds_the_noise_of_a_client_of_dp_fedsam(name: str, opened: Op
             assert s.rho == cell.variant.changes.get("rho", 0.5)
 
 
+@pytest.mark.parametrize("name", ["dp-fedsam/tables-1-and-2-cifar", "dp-fedsam/table-3"])
+def test_a_flag_makes_cifar_100_of_it(name: str, tmp_path: Path) -> None:
+    found = load(FILES[name], {"task": "cifar100"}, {}, small=False)
+    tasks = {cell.settings.task for _, table in cells(found, tmp_path) for cell in table}
+    assert tasks == {"cifar100"}
+
+
 def test_the_same_noise_in_aggregate_mode(opened: Open, tmp_path: Path) -> None:
     """What the headers say of `--dp-adversary aggregate`."""
     _, table = next(cells(opened("dp-fedsam/table-3"), tmp_path))
