@@ -58,7 +58,7 @@ def algorithms(as_json: bool, **flags: Any) -> None:
     console.print("Messages: those to each neighbor in a round, whatever their size.\n")
     _print_blocks([(entry["name"], entry["summary"], entry["paper"]) for entry in listed])
     console.print("\nThe papers' values: --preset NAME sets these where you give none.\n")
-    _print_blocks([(name, preset.words(), preset.remark) for name, preset in PRESETS.items()])
+    _print_blocks([(name, preset.words, preset.remark) for name, preset in PRESETS.items()])
 
 
 def _described(algorithm: Algorithm, h: Hyperparameters) -> dict[str, Any]:

@@ -36,9 +36,11 @@ class Condition:
 
     Attributes:
         values: The varied settings, by field name; None where nothing is said.
+        target: The accuracy for which costs are asked in this table; None where it has none of its own.
     """
 
     values: Mapping[str, Any]
+    target: float | None = None
 
     @property
     def label(self) -> str:

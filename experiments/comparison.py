@@ -101,7 +101,7 @@ class Comparison:
         found = {folder: Result(folder) for folder in {cell.folder: None for cell in cells.values()}}
         shown: list[Table] = []
         lines: list[dict[str, Any]] = []
-        whole: list[tuple[Mapping[str, Any], Rows]] = []
+        whole: list[tuple[Condition, Rows]] = []
         for condition in tables:
             results = {
                 variant.label: [found[cells[variant.label, condition.label, seed].folder] for seed in self._of.seeds]
@@ -109,7 +109,7 @@ class Comparison:
             }
             shown += self._tables(condition, results)
             lines += csv_rows(results, condition.values, self._of.seeds, self._of.last)
-            whole.append((condition.values, results))
+            whole.append((condition, results))
         files = self._write(shown, lines, remarks)
         said = as_json(self._of, whole) | {"chosen": remarks, "files": [str(file) for file in files]}
         return Compared(self._about(), self._chosen(remarks), shown, files, left_out(self._out, found), said)
@@ -159,8 +159,8 @@ class Comparison:
         ]
         if metrics := metric_table(condition.label, rows, e.last):
             tables.append(metrics)
-        if e.target is not None:
-            tables += [target_table(condition.label, measure, rows, e.target) for measure in MEASURES]
+        if (target := e.target_of(condition)) is not None:
+            tables += [target_table(condition.label, measure, rows, target) for measure in MEASURES]
         return [*tables, cost_table(condition.label, rows)]
 
     def _about(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from dpeer.experiments.statistics import WINDOW
 from dpeer.experiments.tuning import Axis, check_grid, parse_axis
 from dpeer.experiments.variants import RESERVED, Variant, parse_variant, setting_name
 from dpeer.federation.mistakes import InvalidSettings
+from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import Settings
 from dpeer.training import BUILTIN_TASKS
 from dpeer.training.partitions import check_spec
@@ -31,7 +32,7 @@ class Experiment:
         conditions: The tables.
         seeds: The repetitions.
         last: Accuracies are a peer's mean over the evaluated ones of so many of the last rounds.
-        target: The accuracy for which costs are asked.
+        target: The accuracy for which costs are asked in tables that have none of their own.
         baseline: The label of the row that trains alone.
         reference: The label of the row that the others are compared with.
         grid: The hyperparameters that are chosen on validation data, with their values.
@@ -50,6 +51,10 @@ class Experiment:
     grid: Sequence[Axis]
     tune_seeds: Sequence[int]
     validation: float
+
+    def target_of(self, condition: Condition) -> float | None:
+        """The accuracy for which costs are asked in one of the tables."""
+        return self.target if condition.target is None else condition.target
 
 
 def load(path: Path | None, settings: Mapping[str, Any], plan: Mapping[str, Any], *, small: bool) -> Experiment:
@@ -74,13 +79,14 @@ def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping
     conditions = _conditions(base, plan, path)
     for name in conditions[0].values:
         base.pop(name, None)
-    base.setdefault("rounds", Settings.model_fields["rounds"].default)
+    variants = [parse_variant(text) for text in plan.algorithms]
+    if "rounds" not in base:
+        base["rounds"] = _rounds([base, *(one.values for one in conditions), *(row.changes for row in variants)])
     try:
         settings = Settings.model_validate(base)
     except InvalidSettings as error:
         raise error.told_of(given, path) from error
     _check_data(settings.task, conditions)
-    variants = [parse_variant(text) for text in plan.algorithms]
     known = {name for variant in variants for name in variant.options}
     if strange := next((name for name in base.get("algorithm_options", {}) if name not in known), None):
         raise UnknownName("option", strange, sorted(known) or ["(none)"], "--algorithm-option, which no row knows")
@@ -92,9 +98,10 @@ def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping
     if reference not in labels:
         raise UnknownName("row", reference, labels, "--reference")
     evaluated = math.ceil(settings.rounds / settings.evaluate_every)
-    if plan.target is not None and evaluated < WINDOW:
+    targets = [target for target in (plan.target, *(one.target for one in conditions)) if target is not None]
+    if targets and evaluated < WINDOW:
         raise ConfigurationError(
-            f"--target {plan.target:g}: it is held against the mean of {WINDOW} evaluated rounds, and with rounds = "
+            f"--target {targets[0]:g}: it is held against the mean of {WINDOW} evaluated rounds, and with rounds = "
             f"{settings.rounds} and evaluate-every = {settings.evaluate_every} there are {evaluated}"
         )
     seeds, tune_seeds = parse_seeds("seeds", plan.seeds), parse_seeds("tune-seeds", plan.tune_seeds)
@@ -105,6 +112,17 @@ def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping
         base, variants, conditions, seeds, plan.last, plan.target, baseline, reference, grid, tune_seeds,
         _validation(plan, {base.get("task"), *(one.values.get("task") for one in conditions)}),
     )  # fmt: skip
+
+
+def _rounds(given: Iterable[Mapping[str, Any]]) -> int:
+    """The rounds of the presets that the comparison names, which all its runs have in common, or the default."""
+    presets = {name: find_preset(name) for values in given if isinstance(name := values.get("preset"), str)}
+    rounds = {name: preset.values["rounds"] for name, preset in presets.items() if "rounds" in preset.values}
+    if len({*rounds.values()}) > 1:
+        said = ", ".join(f"{name} {count}" for name, count in rounds.items())
+        raise ConfigurationError(f"--rounds is missing: the presets of this comparison have others each ({said})")
+    default: int = Settings.model_fields["rounds"].default
+    return next(iter(rounds.values()), default)
 
 
 def _check_data(task: str, conditions: Sequence[Condition]) -> None:
@@ -143,10 +161,10 @@ def _conditions(base: Mapping[str, Any], plan: Plan, path: Path | None) -> list[
     for name in ("topology", "partition"):
         if name in varied and getattr(plan, name):
             raise ConfigurationError(f"compare.vary in {path}: {name!r} is given as compare.{name}, too")
-    listed = [
-        {setting_name(name, f"compare.conditions in {path}"): value for name, value in one.items()}
-        for one in plan.conditions or [{}]
-    ]
+    where = f"compare.conditions in {path}"
+    asked = plan.conditions or [{}]
+    listed = [{setting_name(name, where): one[name] for name in one if name != "target"} for one in asked]
+    targets = [_target(one["target"], where) if "target" in one else None for one in asked]
     usual: dict[str, Any] = {"topology": base.get("topology"), "partition": base.get("partition")}
     if "fresh_neighbors" in base:
         usual["fresh_neighbors"] = base["fresh_neighbors"]
@@ -163,8 +181,18 @@ def _conditions(base: Mapping[str, Any], plan: Plan, path: Path | None) -> list[
         if value is None and name not in ("topology", "fresh_neighbors"):
             defaults[name] = Settings.model_fields[name].get_default(call_default_factory=True)
     combinations = [dict(zip(vary, values, strict=True)) for values in itertools.product(*vary.values())]
-    found = [Condition({**defaults, **combined, **one}) for combined in combinations for one in listed]
+    found = [
+        Condition({**defaults, **combined, **one}, target)
+        for combined in combinations
+        for one, target in zip(listed, targets, strict=True)
+    ]
     labels = [condition.label for condition in found]
     if twice := next((label for label in labels if labels.count(label) > 1), None):
         raise ConfigurationError(f"the table of {twice!r} is asked for twice: name each topology and partition once")
     return found
+
+
+def _target(value: Any, where: str) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= 1:
+        return float(value)
+    raise ConfigurationError(f"{where}: target = {value!r}: expected an accuracy above 0 and at most 1, such as 0.8")

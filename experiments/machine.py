@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
+from dpeer.experiments.cells import Condition
 from dpeer.experiments.experiment import Experiment
 from dpeer.experiments.figures import Rows, figures, majority, others
 from dpeer.experiments.outcomes import Cost, Measure, Result
@@ -13,19 +14,20 @@ from dpeer.experiments.tables import MEASURES
 from dpeer.results.files import finite
 
 
-def as_json(experiment: Experiment, found: Sequence[tuple[Mapping[str, Any], Rows]]) -> dict[str, Any]:
+def as_json(experiment: Experiment, found: Sequence[tuple[Condition, Rows]]) -> dict[str, Any]:
     """All figures of a comparison; null is what is not known or not finite.
 
     Args:
         experiment: What was compared.
-        found: For each table its settings and its results.
+        found: For each table what its runs have in common, and their results.
     """
     e = experiment
     tables = [
         {
-            "condition": dict(condition),
+            "condition": dict(condition.values),
+            "target": e.target_of(condition),
             "majority": majority(next(iter(rows.values()))),
-            "rows": {row: _row(row, rows, e) for row in rows},
+            "rows": {row: _row(row, rows, e, e.target_of(condition)) for row in rows},
         }
         for condition, rows in found
     ]
@@ -36,10 +38,10 @@ def as_json(experiment: Experiment, found: Sequence[tuple[Mapping[str, Any], Row
     return plain
 
 
-def _row(row: str, rows: Rows, e: Experiment) -> dict[str, Any]:
+def _row(row: str, rows: Rows, e: Experiment, target: float | None) -> dict[str, Any]:
     results = rows[row]
     return {
-        **{measure: _measured(row, rows, measure, e) for measure in MEASURES},
+        **{measure: _measured(row, rows, measure, e, target) for measure in MEASURES},
         "metrics": others(results, e.last),
         "diverged_seeds": sum(result.diverged for result in results),
         "bytes_sent_a_peer": fmean(result.sent for result in results),
@@ -47,7 +49,7 @@ def _row(row: str, rows: Rows, e: Experiment) -> dict[str, Any]:
     }
 
 
-def _measured(row: str, rows: Rows, measure: Measure, e: Experiment) -> dict[str, Any]:
+def _measured(row: str, rows: Rows, measure: Measure, e: Experiment, target: float | None) -> dict[str, Any]:
     found = figures(row, rows, measure, e.baseline, e.reference, e.last)
     difference = found.difference
     said: dict[str, Any] = {
@@ -57,7 +59,7 @@ def _measured(row: str, rows: Rows, measure: Measure, e: Experiment) -> dict[str
         "difference": None if difference is None else difference.mean,
         "difference_half": None if difference is None else difference.half,
     }
-    return said if e.target is None else said | {"to_target": _to_target(rows[row], measure, e.target)}
+    return said if target is None else said | {"to_target": _to_target(rows[row], measure, target)}
 
 
 def _to_target(results: Sequence[Result], measure: Measure, target: float) -> dict[str, Any]:

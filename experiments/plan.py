@@ -91,6 +91,8 @@ def read_plan(path: Path | None, settings: Mapping[str, Any], plan: Mapping[str,
         found = Plan.model_validate({**(compared or {}), **flags})
     except ValidationError as error:
         raise _explained(error, flags, path) from error
+    if "target" in flags:
+        found.conditions = [{key: one[key] for key in one if key != "target"} for one in found.conditions]
     return Asked(_merged(content, given), found, path, given)
 
 

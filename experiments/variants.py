@@ -89,6 +89,9 @@ def parse_variant(text: str) -> Variant:
     name, *parts = text.split(":")
     if parts and "=" not in parts[0]:  # FILE.py:CLASS or MODULE:CLASS
         name += f":{parts.pop(0)}"
+    for place in range(len(parts) - 1, 0, -1):
+        if "=" not in parts[place]:  # of a value, such as finish=head:5
+            parts[place - 1] += f":{parts.pop(place)}"
     algorithm = find_algorithm(name)
     changes: dict[str, Any] = {}
     options: dict[str, Any] = {}

@@ -25,7 +25,7 @@ def with_defaults(settings: Settings) -> Settings:
         ConfigurationError: The preset's rates are those of another optimizer.
     """
     builtin, algorithm = BUILTIN_TASKS.get(settings.task), find_algorithm(settings.algorithm)
-    preset = find_preset(settings.preset).values if settings.preset else {}
+    preset = find_preset(settings.preset).values_for(settings.algorithm) if settings.preset else {}
     said = settings.model_fields_set
     rates = _rates(settings, preset, said) if settings.optimizer == "adamw" else {}
     own = {**rates, **(builtin.hyperparameters if builtin else {}), **preset, **algorithm.defaults}

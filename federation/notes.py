@@ -42,8 +42,10 @@ def notes(
     ]
     if settings.preset is not None:
         preset = find_preset(settings.preset)
-        others = [name for name, value in preset.values.items() if getattr(settings, name) != value]
-        lines.append(f"preset {settings.preset}: {preset.words(*others)}; {preset.remark}")
+        values = preset.values_for(settings.algorithm)
+        others = [name for name, value in values.items() if getattr(settings, name) != value]
+        words = preset.words_for(settings.algorithm, *others)
+        lines.append(f"preset {settings.preset}: {words}; {preset.remark}")
     changed = [name for name in _IF_SET if getattr(settings, name) != Settings.model_fields[name].default]
     used = [_value(name, settings) for name in (*_ALWAYS, *changed, *algorithm.settings())]
     lines.append(", ".join([*used, *_own(settings)]))

@@ -1,9 +1,12 @@
-"""Presets: papers' values by name, which `--preset` sets where the user gives no others."""
+"""Presets: papers' values by name, which `--preset` sets where the user gives no others.
+
+Where in its paper each value stands is in tests/federation/test_presets.py.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dpeer.exceptions import UnknownName
@@ -16,16 +19,30 @@ class Preset:
     Attributes:
         values: The values by setting; anything the user gives wins.
         remark: A line on what the paper leaves open, or on what dpeer does otherwise.
+        apart: Values that the paper gives to some algorithms only, in place of those above, by algorithm and setting.
     """
 
     values: Mapping[str, Any]
     remark: str
+    apart: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def words(self, *overridden: str) -> str:
-        """The values, as they would be typed, but for those of settings for which something else is used."""
-        taken = {key: value for key, value in self.values.items() if key not in overridden}
-        listed = ", ".join(f"{_flag(key)} {0 if value is None else value}" for key, value in taken.items())
-        return f"{listed} (not its {', '.join(map(_flag, overridden))})" if overridden else listed
+    def values_for(self, algorithm: str) -> dict[str, Any]:
+        """The values by setting with this algorithm."""
+        return {**self.values, **self.apart.get(algorithm, {})}
+
+    @property
+    def words(self) -> str:
+        """All values, as they would be typed."""
+        return _typed(self.values) + "".join(f"; with {name} {_typed(own)}" for name, own in self.apart.items())
+
+    def words_for(self, algorithm: str, *overridden: str) -> str:
+        """The values with this algorithm, but for those of settings for which something else is used."""
+        taken = {key: value for key, value in self.values_for(algorithm).items() if key not in overridden}
+        return f"{_typed(taken)} (not its {', '.join(map(_flag, overridden))})" if overridden else _typed(taken)
+
+
+def _typed(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{_flag(key)} {0 if value is None else value}" for key, value in values.items())
 
 
 def _flag(name: str) -> str:
@@ -33,33 +50,55 @@ def _flag(name: str) -> str:
 
 
 _CIFAR = {
-    "body_lr": 0.1, "head_lr": 0.001, "lr_decay": 0.995, "body_epochs": 5, "batch_size": 128, "rho": 0.7,
-    "grad_clip": None,
+    "rounds": 500, "body_lr": 0.1, "head_lr": 0.1, "lr_decay": 0.995, "momentum": 0.9, "body_epochs": 5,
+    "batch_size": 128, "rho": 0.7, "ditto_lambda": 0.75, "sparsity": 0.5, "finetune_epochs": 5, "grad_clip": None,
 }  # fmt: skip
+_OWN_METHODS = {"dfedmdc": {"head_lr": 0.001}, "dfedsmdc": {"head_lr": 0.001}}
 _CIFAR_REMARK = (
-    'DFedMDC\'s values on CIFAR; its "decay rate of 0.005" is read as x0.995 a round; momentum and weight decay are '
-    "not taken from it; small models do not survive rho 0.7 with learning rate 0.1"
+    'DFedMDC\'s values; its "decay rate of 0.005" is read as x0.995 a round; its head rate of 0.001 is that of dfedmdc '
+    "and dfedsmdc alone, other algorithms have 0.1; an algorithm's own defaults stay, such as fedrep's 10 head epochs; "
+    "weight decay and gradient clipping are left open (none here); small models do not survive rho 0.7 with learning "
+    "rate 0.1"
 )
 
-_DP_SERVER = (
-    "a server adds the paper's noise up over the clients: against a neighbor the same noise multiplier protects far "
-    "less, as the start line says (--dp-adversary aggregate is the paper's case); learning rate, epochs and batch are "
-    "left open"
-)
-_DP2 = {
-    "privacy": "client", "body_lr": 0.1, "head_lr": 0.005, "body_epochs": 2, "head_epochs": 2, "participation": 0.1,
-    "momentum": 0.7, "clip_norm": 0.1, "grad_clip": None,
+_DP = {
+    "privacy": "client", "clip_norm": 0.2, "noise_multiplier": 0.95, "participation": 0.1, "body_lr": 0.1,
+    "lr_decay": 0.9995, "momentum": 0.5, "body_epochs": 30, "grad_clip": None,
 }  # fmt: skip
-_DP2_FEMNIST = {"participation": 0.5, "momentum": 0.3, "clip_norm": 0.2}
+_DP_CIFAR = {**_DP, "rounds": 300, "batch_size": 50}
+_DP_EMNIST = {**_DP, "rounds": 200, "batch_size": 32}
+_SAMPLED = "its server averages those it samples, here who sits out keeps its body, so that little is mixed"
+_DELTA = "its delta of 1/N is refused: publishing one client's data whole would satisfy it"
+_DP_REMARK = (
+    "its noise multiplier is that of an average of 50 clients, each of whom adds 0.95/sqrt(50): here every message has "
+    "all of it, for neighbors see single messages (its case, with far less against a neighbor, is --dp-adversary "
+    f'aggregate --dp-min-honest 50 --participation 1); {_SAMPLED}; its "decay rate 0.0005" is read as x0.9995 a round, '
+    "because its sentence is about the learning rate (the other reading is --weight-decay 0.0005 --lr-decay 1); "
+    f"{_DELTA}; gradient clipping is left open (none here)"
+)
+_TOP_K = {"dp_adversary": "neighbor", "sparsify": "top-k:0.4"}
+_AFTER = "the largest 40 % chosen after the noise (sound, and no less private)"
+
+_DP2 = {
+    "rounds": 200, "privacy": "client", "clip_norm": 0.1, "participation": 0.05, "body_lr": 0.1, "head_lr": 0.005,
+    "lr_decay": 0.99, "momentum": 0.7, "body_epochs": 2, "head_epochs": 2, "rho": 0.1, "grad_clip": None,
+}  # fmt: skip
+_DP2_FEMNIST = {**_DP2, "clip_norm": 0.2, "momentum": 0.3, "rho": 0.5}
 _DP2_REMARK = (
     "its text swaps the symbols of the two learning rates; its noise is not certified by its Theorem 2 (the "
-    "precondition is not met), so give --target-epsilon or --noise-multiplier; its delta of 1/N is refused: publishing "
-    "one client's data whole would satisfy it"
+    f"precondition is not met), so give --target-epsilon or --noise-multiplier; {_SAMPLED}; {_DELTA}; batch size and "
+    "gradient clipping are left open (none here)"
 )
+_DP2_ON_CIFAR = f"DP2-FedSAM's values on CIFAR-10, where it trains --model dp-cnn; {_DP2_REMARK}"
+_DP2_ON_FEMNIST = f"DP2-FedSAM's values on FEMNIST, where it trains a ResNet-18 (--model resnet18-gn); {_DP2_REMARK}"
 
 PRESETS: Mapping[str, Preset] = {
-    "paper-cifar": Preset({**_CIFAR, "head_epochs": 1}, _CIFAR_REMARK),
-    "paper-cifar-pathological": Preset({**_CIFAR, "head_epochs": 5}, _CIFAR_REMARK),
+    "paper-cifar": Preset({**_CIFAR, "head_epochs": 1}, _CIFAR_REMARK, _OWN_METHODS),
+    "paper-cifar-pathological": Preset({**_CIFAR, "head_epochs": 5}, _CIFAR_REMARK, _OWN_METHODS),
+    "paper-tiny-imagenet": Preset({**_CIFAR, "rounds": 300, "head_epochs": 1}, _CIFAR_REMARK, _OWN_METHODS),
+    "paper-tiny-imagenet-pathological": Preset(
+        {**_CIFAR, "rounds": 300, "head_epochs": 5}, _CIFAR_REMARK, _OWN_METHODS
+    ),
     "paper-dispfl": Preset(
         {
             "algorithm": "dis-pfl", "body_lr": 0.1, "lr_decay": 0.998, "momentum": 0.0, "weight_decay": 5e-4,
@@ -84,34 +123,29 @@ PRESETS: Mapping[str, Preset] = {
         "of the run) cannot be had, so the rate is constant, and that of the fine-tuning too",
     ),
     "dp-fedavg": Preset(
-        {
-            "algorithm": "fedavg", "privacy": "client", "clip_norm": 0.2, "noise_multiplier": 0.95, "momentum": 0.5,
-            "grad_clip": None,
-        },
-        f"DP-FedAvg as compared in the DP-FedSAM paper; {_DP_SERVER}",
+        {"algorithm": "fedavg", **_DP_CIFAR}, f"DP-FedAvg on CIFAR, as in the DP-FedSAM paper; {_DP_REMARK}"
+    ),
+    "dp-fedavg-emnist": Preset(
+        {"algorithm": "fedavg", **_DP_EMNIST}, f"DP-FedAvg on EMNIST, as in the DP-FedSAM paper; {_DP_REMARK}"
     ),
     "dp-fedsam": Preset(
-        {
-            "algorithm": "fedsam", "privacy": "client", "clip_norm": 0.2, "noise_multiplier": 0.95, "rho": 0.5,
-            "momentum": 0.5, "grad_clip": None,
-        },
-        f"DP-FedSAM's values; {_DP_SERVER}",
+        {"algorithm": "fedsam", **_DP_CIFAR, "rho": 0.5}, f"DP-FedSAM's values on CIFAR; {_DP_REMARK}"
+    ),
+    "dp-fedsam-emnist": Preset(
+        {"algorithm": "fedsam", **_DP_EMNIST, "rho": 0.5}, f"DP-FedSAM's values on EMNIST; {_DP_REMARK}"
     ),
     "dp-fedsam-topk": Preset(
-        {
-            "algorithm": "fedsam", "privacy": "client", "clip_norm": 0.2, "noise_multiplier": 0.95, "rho": 0.5,
-            "momentum": 0.5, "grad_clip": None, "dp_adversary": "neighbor", "sparsify": "top-k:0.4",
-        },
-        f"DP-FedSAM-top_k's values, the largest 40 % chosen after the noise (sound, and no less private); {_DP_SERVER}",
+        {"algorithm": "fedsam", **_DP_CIFAR, "rho": 0.5, **_TOP_K},
+        f"DP-FedSAM-top_k's values on CIFAR, {_AFTER}; {_DP_REMARK}",
     ),
-    "dp2-fedsam": Preset({**_DP2, "algorithm": "dfedsmdc"}, f"DP2-FedSAM's values on CIFAR-10; {_DP2_REMARK}"),
-    "dp2-fedsam-femnist": Preset(
-        {**_DP2, **_DP2_FEMNIST, "algorithm": "dfedsmdc"}, f"DP2-FedSAM's values on FEMNIST; {_DP2_REMARK}"
+    "dp-fedsam-topk-emnist": Preset(
+        {"algorithm": "fedsam", **_DP_EMNIST, "rho": 0.5, **_TOP_K},
+        f"DP-FedSAM-top_k's values on EMNIST, {_AFTER}; {_DP_REMARK}",
     ),
-    "centaur": Preset({**_DP2, "algorithm": "dfedmdc"}, f"dp2-fedsam without SAM; {_DP2_REMARK}"),
-    "centaur-femnist": Preset(
-        {**_DP2, **_DP2_FEMNIST, "algorithm": "dfedmdc"}, f"dp2-fedsam-femnist without SAM; {_DP2_REMARK}"
-    ),
+    "dp2-fedsam": Preset({"algorithm": "dfedsmdc", **_DP2}, _DP2_ON_CIFAR),
+    "dp2-fedsam-femnist": Preset({"algorithm": "dfedsmdc", **_DP2_FEMNIST}, _DP2_ON_FEMNIST),
+    "centaur": Preset({"algorithm": "dfedmdc", **_DP2}, f"dp2-fedsam without SAM; {_DP2_ON_CIFAR}"),
+    "centaur-femnist": Preset({"algorithm": "dfedmdc", **_DP2_FEMNIST}, f"dp2-fedsam without SAM; {_DP2_ON_FEMNIST}"),
 }  # fmt: skip
 """Every preset by its name."""
 

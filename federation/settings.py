@@ -103,7 +103,7 @@ class Settings(_AllSettings):
     @model_validator(mode="after")
     def _settle(self) -> Settings:
         """Set what follows from other settings: a preset's values, the topology from fresh_neighbors, a file's size."""
-        for name, value in find_preset(self.preset).values.items() if self.preset else ():
+        for name, value in self._of_preset().items():
             if name not in self.model_fields_set:
                 setattr(self, name, value)
                 self.model_fields_set.discard(name)  # nobody said so
@@ -113,6 +113,14 @@ class Settings(_AllSettings):
         if self.topology.startswith("file:") and "size" not in self.model_fields_set:
             self.size = size_of(self.topology)
         return self
+
+    def _of_preset(self) -> dict[str, Any]:
+        """The preset's values with the algorithm that is used, which may be one of them."""
+        if not self.preset:
+            return {}
+        preset = find_preset(self.preset)
+        said = "algorithm" in self.model_fields_set
+        return preset.values_for(self.algorithm if said else preset.values.get("algorithm", self.algorithm))
 
     def of_rank(self, rank: int) -> Settings:
         """The settings as this rank uses them: its own entries from `[rank.N]` over the common ones.

@@ -58,6 +58,27 @@ def test_what_an_earlier_comparison_ran_and_this_one_does_not_show_is_said(
     assert "| dfedsam |" in (tmp_path / "comparison.md").read_text()
 
 
+def test_each_table_says_what_its_own_target_took(write_cell: Write, tmp_path: Path) -> None:
+    (tmp_path / "two.toml").write_text(
+        "size = 2\nrounds = 6\n[compare]\nalgorithms = ['dfedmdc']\n"
+        "conditions = [{ topology = 'ring', target = 0.8 }, { topology = 'full' }]\n"
+    )
+    found = load(tmp_path / "two.toml", {}, {}, small=False)
+    made = Comparison(found, tmp_path, 1, ProgressLines(tmp_path, Console()))
+    for condition, reached in zip(found.conditions, (0.9, 0.7), strict=True):
+        cell = made._cell(found.variants[0], "", condition, 0)
+        write_cell(cell.folder.name, [[reached] * 6] * 2, algorithm="dfedmdc")
+        cell.claim()
+    compared = made.run()
+    assert compared is not None
+    costs = [table for table in compared.tables if ": to " in table.title]
+    assert [table.title for table in costs] == [
+        "ring: to 0.8 after mixing", "ring: to 0.8 after local training, before mixing",
+    ]  # fmt: skip
+    assert costs[0].rows[0][:3] == ["dfedmdc", "1 of 1", "5.0"]
+    assert [table["target"] for table in compared.figures["tables"]] == [0.8, None]
+
+
 def test_folders_without_a_run_and_those_of_others_are_not_counted(
     compared: Callable[..., str], write_cell: Write, tmp_path: Path
 ) -> None:

@@ -12,30 +12,8 @@ from dpeer.experiments.cells import Cell, Condition, make_cell
 from dpeer.experiments.experiment import load
 from dpeer.experiments.tuning import Trial, at_edge, best, parse_axis, trials
 from dpeer.experiments.variants import parse_variant
-from dpeer.federation.graph import build_graph
 
-PAPERS = sorted((Path(__file__).parents[2] / "examples" / "papers").glob("*.toml"))
 RING = Condition({"topology": "ring", "partition": None})
-
-
-@pytest.mark.parametrize("small", [False, True], ids=["full", "small"])
-@pytest.mark.parametrize("path", PAPERS, ids=lambda path: path.stem)
-def test_the_papers_experiments_can_be_run(path: Path, small: bool, tmp_path: Path) -> None:
-    found = load(path, {"task_options": {"data": "here"}}, {}, small=small)
-    assert found.baseline == "local"
-    assert len(found.seeds) >= 3
-    folders = set()
-    for condition in found.conditions:
-        for variant in found.variants:
-            cell = make_cell(found.base, variant, condition, found.seeds[0], tmp_path)
-            build_graph(cell.settings)
-            folders.add((cell.folder, None if variant.settled else condition.label))
-            assert cell.settings.size == (16 if small else 100)
-            assert cell.settings.task_options["data"] == "here"
-            assert ("train_samples" in cell.settings.task_options) == small
-            preset = not small and "body_lr" not in variant.changes
-            assert (cell.settings.body_lr == 0.1) == preset
-    assert path.name in path.read_text()
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -73,6 +51,50 @@ def test_flags_win_over_small_and_that_over_the_rest(tmp_path: Path) -> None:
     assert load(path, {}, {}, small=True).seeds == [7]
     assert [one.label for one in small.conditions] == ["grid, participation 0.5", "grid, participation 1.0"]
     assert len(full.conditions) == 4
+
+
+def test_the_rounds_are_those_of_the_presets_unless_a_file_or_a_flag_says_others(tmp_path: Path) -> None:
+    rows = {"algorithms": ["local", "dfedmdc"]}
+    assert load(None, {}, rows, small=False).base["rounds"] == 20
+    assert load(None, {"preset": "paper-cifar"}, rows, small=False).base["rounds"] == 500
+    assert load(None, {"preset": "paper-cifar", "rounds": 3}, rows, small=False).base["rounds"] == 3
+    assert load(None, {"preset": "paper-dispfl"}, rows, small=False).base["rounds"] == 20, "it says nothing of rounds"
+    own = {"algorithms": ["local", "dfedmdc:preset=dp2-fedsam"]}
+    assert load(None, {}, own, small=False).base["rounds"] == 200
+    with pytest.raises(ConfigurationError, match=r"--rounds .*paper-cifar 500, dp2-fedsam 200"):
+        load(None, {"preset": "paper-cifar"}, own, small=False)
+    text = "{0}[compare]\nalgorithms=['local']\nconditions=[{{preset='paper-cifar'}}, {{preset='paper-dispfl'}}]\n"
+    assert load(write(tmp_path, text.format("")), {}, {}, small=False).base["rounds"] == 500
+    assert load(write(tmp_path, text.format("rounds = 4\n")), {}, {}, small=False).base["rounds"] == 4
+
+
+TARGETS = """
+[compare]
+algorithms = ["local", "dfedmdc"]
+conditions = [{ partition = "iid", target = 0.8 }, { partition = "pathological:2", target = 1 }, { partition = "own" }]
+target = 0.3
+[small]
+rounds = 4
+"""
+
+
+def test_a_table_may_have_a_target_of_its_own(tmp_path: Path) -> None:
+    path = write(tmp_path, TARGETS)
+    found = load(path, {}, {}, small=False)
+    assert [found.target_of(one) for one in found.conditions] == [0.8, 1.0, 0.3]
+    assert all("target" not in one.label for one in found.conditions), "the runs are the same without it"
+    flag = load(path, {}, {"target": 0.5}, small=False)
+    assert [flag.target_of(one) for one in flag.conditions] == [0.5] * 3
+    with pytest.raises(ConfigurationError, match=r"--target 0\.3: .* there are 4"):
+        load(path, {}, {}, small=True)
+    with pytest.raises(ConfigurationError, match=r"--target 0\.8: .* there are 4"):
+        load(write(tmp_path, TARGETS.replace("target = 0.3\n", "")), {}, {}, small=True)
+
+
+def test_a_value_in_a_row_may_have_a_colon() -> None:
+    (row,) = load(None, {}, {"algorithms": ["fedsam:sparsify=top-k:0.4:rho=0.5"]}, small=False).variants
+    assert dict(row.changes) == {"sparsify": "top-k:0.4", "rho": 0.5}
+    assert parse_variant("fedsam:sparsify=top-k:0.4").changes == {"sparsify": "top-k:0.4"}
 
 
 def test_fresh_neighbors_take_the_place_of_a_topology(tmp_path: Path) -> None:
@@ -129,6 +151,8 @@ def test_mistakes_in_flags_are_named(plan: dict[str, Any], said: str) -> None:
         ("[compare]\nalgorithms=['local']\nvary={degree=[]}", "compare.vary.degree"),
         ("[compare]\nalgorithms=['local']\nconditions=[{size=4},{size=4}]", "asked for twice"),
         ("[compare]\nalgorithms=['local']\nvary={momentum=[0.1]}", "--momentum"),
+        ("[compare]\nalgorithms=['local']\nconditions=[{target=1.5}]", "target = 1.5: expected an accuracy"),
+        ("[compare]\nalgorithms=['local']\nconditions=[{target=true}]", "target = True: expected an accuracy"),
     ],
 )
 def test_mistakes_in_files_are_named(text: str, said: str, tmp_path: Path) -> None:

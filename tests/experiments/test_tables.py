@@ -13,6 +13,7 @@ from rich.console import Console
 from scipy import stats
 
 from dpeer.cli.comparing import show_table
+from dpeer.experiments.cells import Condition
 from dpeer.experiments.experiment import load
 from dpeer.experiments.figures import figures, others
 from dpeer.experiments.listing import csv_rows, csv_text
@@ -112,10 +113,11 @@ def test_the_json_has_the_figures_of_the_tables(rows: dict[str, list[Result]], r
     plan = {"algorithms": [*rows], "seeds": "0-3", "last": 10, "target": 0.5}
     experiment = load(None, {"size": PEERS, "rounds": ROUNDS}, plan, small=False)
     assert (experiment.baseline, experiment.reference) == ("local", "local")
-    said = json.loads(json.dumps(as_json(experiment, [({"topology": "ring"}, rows)]), allow_nan=False))
+    said = json.loads(json.dumps(as_json(experiment, [(Condition({"topology": "ring"}), rows)]), allow_nan=False))
     assert (said["seeds"], said["last"], said["reference"], said["target"]) == ([0, 1, 2, 3], 10, "local", 0.5)
     (table,) = said["tables"]
     assert table["condition"] == {"topology": "ring"}
+    assert table["target"] == 0.5
     assert table["majority"] == 0.5
     for name, row in table["rows"].items():
         for measure in ("accuracy", "accuracy_trained"):
@@ -130,9 +132,13 @@ def test_the_json_has_the_figures_of_the_tables(rows: dict[str, list[Result]], r
         assert row["accuracy"]["to_target"]["rounds"] == (fmean(c.rounds for c in reached) if reached else None)
         assert row["bytes_sent_a_peer"] == 100 * ROUNDS * fmean(range(1, PEERS + 1))
         assert row["samples"] == 60 * PEERS * ROUNDS
+    own = as_json(experiment, [(Condition({}, 0.9), rows)])["tables"][0]
+    assert own["target"] == 0.9
+    reached = [cost for r in rows["local"] if (cost := r.reached("accuracy", 0.9)) is not None]
+    assert own["rows"]["local"]["accuracy"]["to_target"]["seeds"] == len(reached)
     lost = {"local": [result([[0.5]] * 2)], "dfedmdc": [result([[None]] * 2, lost=lambda rank, number: True)]}
     two = load(None, {"size": 2, "rounds": 1}, {"algorithms": [*lost]}, small=False)
-    (table,) = json.loads(json.dumps(as_json(two, [({}, lost)]), allow_nan=False))["tables"]
+    (table,) = json.loads(json.dumps(as_json(two, [(Condition({}), lost)]), allow_nan=False))["tables"]
     assert table["rows"]["dfedmdc"]["accuracy"]["mean"] is None
     assert table["rows"]["dfedmdc"]["diverged_seeds"] == 1
 

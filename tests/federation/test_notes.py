@@ -65,8 +65,9 @@ def test_what_is_off_by_default_is_named_where_it_is_on(notes: Start) -> None:
 def test_a_preset_is_spelled_out_with_its_remark(notes: Start) -> None:
     _, preset, *rest = notes("--preset", "paper-cifar", "--batch-size", 4)
     assert preset == (
-        "preset paper-cifar: body-lr 0.1, head-lr 0.001, lr-decay 0.995, body-epochs 5, rho 0.7, grad-clip 0, "
-        f"head-epochs 1 (not its batch-size); {PRESETS['paper-cifar'].remark}"
+        "preset paper-cifar: body-lr 0.1, head-lr 0.001, lr-decay 0.995, momentum 0.9, body-epochs 5, rho 0.7, "
+        "ditto-lambda 0.75, sparsity 0.5, finetune-epochs 5, grad-clip 0, head-epochs 1 (not its rounds, batch-size); "
+        f"{PRESETS['paper-cifar'].remark}"
     )
     used = values(rest)
     assert {"body-lr 0.1", "head-lr 0.001", "rho 0.7"} <= {*used}
@@ -83,7 +84,7 @@ def test_an_algorithms_own_default_unless_the_user_says_otherwise(notes: Start, 
     assert "head-epochs 10" in values(notes("--algorithm", "fedrep"))
     assert "head-epochs 1" in values(notes("--algorithm", "fedrep", "--head-epochs", 1))
     preset = notes("--algorithm", "fedrep", "--preset", "paper-cifar-pathological")
-    assert {"head-epochs 10", "head-lr 0.001"} <= {*values(preset)}
+    assert {"head-epochs 10", "head-lr 0.1"} <= {*values(preset)}
     (tmp_path / "dpeer.toml").write_text("[rank.0]\nhead_epochs = 3")
     assert "head-epochs 3" in values(notes("--algorithm", "fedrep"))
 

@@ -8,6 +8,7 @@ import pytest
 
 from dpeer.exceptions import UnknownName
 from dpeer.federation.config import load
+from dpeer.federation.defaults import with_defaults
 from dpeer.federation.presets import PRESETS
 from dpeer.federation.settings import Settings
 from dpeer.training import ALGORITHMS
@@ -25,14 +26,114 @@ def write(in_tmp_path: Path) -> Callable[[str], Path]:
     return make
 
 
+# Where each value stands ---------------------------------------------------------------------------------------------
+
+CIFAR = ("paper-cifar", "paper-cifar-pathological")
+TINY = ("paper-tiny-imagenet", "paper-tiny-imagenet-pathological")
+DFEDMDC = (*CIFAR, *TINY)
+DP_CIFAR = ("dp-fedavg", "dp-fedsam", "dp-fedsam-topk")
+DP_EMNIST = tuple(f"{name}-emnist" for name in DP_CIFAR)
+DP = (*DP_CIFAR, *DP_EMNIST)
+DP2_CIFAR, DP2_FEMNIST = ("dp2-fedsam", "centaur"), ("dp2-fedsam-femnist", "centaur-femnist")
+DP2 = (*DP2_CIFAR, *DP2_FEMNIST)
+
+PRINTED: list[tuple[tuple[str, ...], str, Any, str]] = [
+    (CIFAR, "rounds", 500, "DFedMDC, section 5.1 and appendix B.1"),
+    (TINY, "rounds", 300, "DFedMDC, appendix B.1"),
+    (DFEDMDC, "body_lr", 0.1, "DFedMDC, section 5.1 and appendix B.2"),
+    (DFEDMDC, "head_lr", 0.1, "DFedMDC, section 5.1"),
+    (DFEDMDC, "head_lr with dfedmdc", 0.001, "DFedMDC, appendix B.2"),
+    (DFEDMDC, "head_lr with dfedsmdc", 0.001, "DFedMDC, appendix B.2"),
+    (DFEDMDC, "lr_decay", 1 - 0.005, "DFedMDC, appendix B.2"),
+    (DFEDMDC, "momentum", 0.9, "DFedMDC, section 5.1 and appendix B.2"),
+    (DFEDMDC, "batch_size", 128, "DFedMDC, section 5.1"),
+    (DFEDMDC, "body_epochs", 5, "DFedMDC, appendix B.2"),
+    (DFEDMDC[::2], "head_epochs", 1, "DFedMDC, appendix B.2: Dirichlet"),
+    (DFEDMDC[1::2], "head_epochs", 5, "DFedMDC, appendix B.2: pathological"),
+    (DFEDMDC, "rho", 0.7, "DFedMDC, appendices B.2 and B.3"),
+    (DFEDMDC, "ditto_lambda", 0.75, "DFedMDC, appendix B.3"),
+    (DFEDMDC, "sparsity", 0.5, "DFedMDC, appendix B.3"),
+    (DFEDMDC, "finetune_epochs", 5, "DFedMDC, appendix B.3"),
+    (DP_CIFAR, "rounds", 300, "DP-FedSAM, section 6.1"),
+    (DP_EMNIST, "rounds", 200, "DP-FedSAM, section 6.1"),
+    (DP_CIFAR, "batch_size", 50, "DP-FedSAM, section 6.1"),
+    (DP_EMNIST, "batch_size", 32, "DP-FedSAM, section 6.1"),
+    (DP, "body_lr", 0.1, "DP-FedSAM, section 6.1"),
+    (DP, "lr_decay", 1 - 0.0005, "DP-FedSAM, section 6.1"),
+    (DP, "momentum", 0.5, "DP-FedSAM, section 6.1"),
+    (DP, "body_epochs", 30, "DP-FedSAM, section 6.1"),
+    (DP, "participation", 0.1, "DP-FedSAM, section 6.1"),
+    (DP, "noise_multiplier", 0.95, "DP-FedSAM, section 6.1"),
+    (DP, "clip_norm", 0.2, "DP-FedSAM, section 6.1"),
+    (DP, "privacy", "client", "DP-FedSAM, section 5.2"),
+    (("dp-fedavg", "dp-fedavg-emnist"), "algorithm", "fedavg", "DP-FedSAM, section 6.1, baselines"),
+    ((*DP_CIFAR[1:], *DP_EMNIST[1:]), "algorithm", "fedsam", "DP-FedSAM, section 4 and Algorithm 1"),
+    ((*DP_CIFAR[1:], *DP_EMNIST[1:]), "rho", 0.5, "DP-FedSAM, sections 6.1 and 6.6"),
+    (("dp-fedsam-topk", "dp-fedsam-topk-emnist"), "sparsify", "top-k:0.4", "DP-FedSAM, sections 6.1 and 6.5"),
+    (DP2, "rounds", 200, "DP2-FedSAM, section 5.1"),
+    (DP2, "body_lr", 0.1, "DP2-FedSAM, section 5.1"),
+    (DP2, "head_lr", 0.005, "DP2-FedSAM, section 5.1"),
+    (DP2, "lr_decay", 0.99, "DP2-FedSAM, section 5.1"),
+    (DP2_CIFAR, "momentum", 0.7, "DP2-FedSAM, section 5.1"),
+    (DP2_FEMNIST, "momentum", 0.3, "DP2-FedSAM, section 5.1"),
+    (DP2, "body_epochs", 2, "DP2-FedSAM, section 5.1"),
+    (DP2, "head_epochs", 2, "DP2-FedSAM, section 5.1"),
+    (DP2_CIFAR, "clip_norm", 0.1, "DP2-FedSAM, section 5.1"),
+    (DP2_FEMNIST, "clip_norm", 0.2, "DP2-FedSAM, section 5.1"),
+    (DP2_CIFAR, "rho", 0.1, "DP2-FedSAM, section 5.1, where SAM's radius is q"),
+    (DP2_FEMNIST, "rho", 0.5, "DP2-FedSAM, section 5.1, where SAM's radius is q"),
+    (DP2, "participation", 0.05, "DP2-FedSAM, section 5.1, where the sampling ratio is r"),
+    (DP2, "privacy", "client", "DP2-FedSAM, section 2.4"),
+    (("dp2-fedsam", "dp2-fedsam-femnist"), "algorithm", "dfedsmdc", "DP2-FedSAM, Algorithm 2"),
+    (("centaur", "centaur-femnist"), "algorithm", "dfedmdc", "DP2-FedSAM, section 5, baselines"),
+]  # fmt: skip
+"""Presets, a setting, its value, and the place in the paper's text that prints it."""
+
+OPEN = [
+    ((*DFEDMDC, *DP, *DP2), "grad_clip", None, "not printed; dpeer's default would clip"),
+    (("dp-fedsam-topk", "dp-fedsam-topk-emnist"), "dp_adversary", "neighbor", "dpeer's own: sound with top-k only so"),
+]
+"""The same for values that no text prints, with the reason why they are there."""
+
+OF_CODE = {"paper-dispfl", "paper-fedrep", "paper-fedbabu"}
+"""Presets made from published code, of papers against whose texts their values have not been held."""
+
+
+def values_of(name: str) -> dict[str, Any]:
+    """Every value of a preset, those that only some algorithms get among them."""
+    preset = PRESETS[name]
+    apart = {f"{key} with {who}": value for who, own in preset.apart.items() for key, value in own.items()}
+    return {**preset.values, **apart}
+
+
+@pytest.mark.parametrize("name", sorted({*PRESETS} - OF_CODE))
+def test_every_value_has_a_place_in_its_paper_and_every_place_a_value(name: str) -> None:
+    found = [(setting, value) for names, setting, value, _ in (*PRINTED, *OPEN) if name in names]
+    assert len(dict(found)) == len(found), "a setting stands in one line of the table"
+    assert dict(found) == values_of(name)
+
+
+def test_the_table_is_of_presets_that_there_are() -> None:
+    assert {name for names, *_ in (*PRINTED, *OPEN) for name in names} == {*PRESETS} - OF_CODE
+    assert {*PRESETS} >= OF_CODE
+    assert all(place.split(", ")[0] in ("DFedMDC", "DP-FedSAM", "DP2-FedSAM") for *_, place in PRINTED)
+    for name in OF_CODE:
+        assert "published" in PRESETS[name].remark, "it is said where the values are from"
+
+
+# What a preset does --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("algorithm", [None, "fedrep", "dfedmdc"])
 @pytest.mark.parametrize("name", PRESETS)
-def test_its_values_are_valid_settings_and_those_used(name: str) -> None:
-    values = dict(PRESETS[name].values)
-    given = Settings.model_validate(values)  # a preset's own are not checked when they are taken over
-    used = Settings(preset=name)
+def test_its_values_are_valid_settings_and_those_used(name: str, algorithm: str | None) -> None:
+    said = {} if algorithm is None else {"algorithm": algorithm}
+    used = Settings(preset=name, **said)
+    # A preset's own are not checked when they are taken over.
+    given = Settings.model_validate({**PRESETS[name].values_for(used.algorithm), **said})
     assert used.model_dump() == given.model_dump() | {"preset": name}
     assert used.algorithm in ALGORITHMS
-    assert used.model_fields_set == {"preset"}, "nobody said them: an algorithm's own defaults win over them"
+    assert used.model_fields_set == {"preset", *said}, "nobody said them: an algorithm's own defaults win over them"
     assert PRESETS[name].remark
     assert "\n" not in PRESETS[name].remark
 
@@ -44,13 +145,30 @@ def test_a_papers_results_do_not_hang_on_what_the_defaults_are(name: str) -> Non
     assert values["grad_clip"] in (None, 10.0)
 
 
-@pytest.mark.parametrize(("name", "head_epochs"), [("paper-cifar", 1), ("paper-cifar-pathological", 5)])
-def test_the_values_on_cifar(name: str, head_epochs: int) -> None:
-    settings = Settings(preset=name)
-    assert (settings.body_lr, settings.head_lr, settings.lr_decay) == (0.1, 0.001, 0.995)
-    assert (settings.batch_size, settings.rho) == (128, 0.7)
-    assert (settings.body_epochs, settings.head_epochs) == (5, head_epochs)
-    assert settings.algorithm == "dfedsmdc", "it goes with any algorithm"
+@pytest.mark.parametrize(
+    ("algorithm", "head_lr", "head_epochs"),
+    [("dfedmdc", 0.001, 5), ("dfedsmdc", 0.001, 5), ("fedrep", 0.1, 10), ("fedrod", 0.1, 5), ("dfedavgm", 0.1, 5)],
+)
+def test_what_a_paper_gives_its_own_methods_alone_does_not_go_to_others(
+    algorithm: str, head_lr: float, head_epochs: int, write: Callable[[str], Path]
+) -> None:
+    for settings in (
+        Settings(preset="paper-cifar-pathological", algorithm=algorithm),
+        load(write("preset = 'paper-cifar-pathological'\nalgorithm = 'ditto'"), {"algorithm": algorithm}),
+        Settings(preset="paper-cifar-pathological").model_copy(update={"algorithm": algorithm}),  # a baseline's run
+    ):
+        used = with_defaults(settings)
+        assert (used.head_lr, used.head_epochs, used.body_lr) == (head_lr, head_epochs, 0.1)
+    said = with_defaults(Settings(preset="paper-cifar", algorithm=algorithm, head_lr=0.02, head_epochs=3))
+    assert (said.head_lr, said.head_epochs) == (0.02, 3)
+
+
+@pytest.mark.parametrize(("rounds", "flags"), [(200, {}), (7, {"rounds": 7})])
+def test_a_presets_rounds_are_run_unless_the_user_gives_others(
+    rounds: int, flags: dict[str, int], write: Callable[[str], Path]
+) -> None:
+    assert with_defaults(load(write("preset = 'dp2-fedsam'"), flags)).rounds == rounds
+    assert load(write("preset = 'dp2-fedsam'\nrounds = 9"), flags).rounds == flags.get("rounds", 9)
 
 
 def test_what_the_user_gives_wins(write: Callable[[str], Path]) -> None:

@@ -270,6 +270,9 @@ SLOW = {
     "dpeer compare examples/experiments/cifar10-topologies.toml --task-option data=DIR --out cifar10": Small(
         f"{CHOSEN} {OF_CIFAR}", (cifar,)
     ),
+    "dpeer compare examples/papers/dfedmdc/figure-3.toml --task-option data=DIR --out figure-3 --small": Small(
+        f"{COMPARES} --size 6 --algorithms local,dfedsmdc --topology ring {OF_CIFAR}", (cifar,)
+    ),
     "dpeer compare examples/experiments/har.toml --task-option data=DIR --out har": Small(CHOSEN, (har_text,)),
     "dpeer compare examples/experiments/mnist.toml --task-option data=FILE.npz --out mnist": Small(
         f"{CHOSEN} {OF_MNIST}", (mnist_npz,)

@@ -1,0 +1,158 @@
+"""Every file in examples/papers is run `--small`, on made-up data in the formats of its data sets."""
+
+import dataclasses
+import gzip
+import json
+import pickle
+import struct
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from dpeer.cli.comparing import ProgressLines
+from dpeer.exceptions import UnknownName
+from dpeer.experiments.comparison import Comparison
+from dpeer.experiments.experiment import load
+from dpeer.training import BUILTIN_TASKS, find_algorithm
+from dpeer.training.algorithms.options import about_options
+from dpeer.training.partitions import check_spec
+
+pytestmark = pytest.mark.slow
+
+PAPERS = Path(__file__).parents[2] / "examples" / "papers"
+FILES = {path.relative_to(PAPERS).with_suffix("").as_posix(): path for path in sorted(PAPERS.rglob("*.toml"))}
+TRAIN, TEST, WRITERS = 640, 320, 16
+
+
+def pixels(count: int, *shape: int) -> Any:
+    return np.random.default_rng(count).integers(0, 256, (count, *shape), dtype=np.uint8)
+
+
+def cifar10(folder: Path) -> None:
+    inner = folder / "cifar-10-batches-py"
+    inner.mkdir()
+    for name, count in (*((f"data_batch_{n}", TRAIN // 5) for n in range(1, 6)), ("test_batch", TEST)):
+        content = {b"data": pixels(count, 3072), b"labels": [n % 10 for n in range(count)]}
+        (inner / name).write_bytes(pickle.dumps(content, 2))
+
+
+def cifar100(folder: Path) -> None:
+    inner = folder / "cifar-100-python"
+    inner.mkdir()
+    for name, count in (("train", TRAIN), ("test", TEST)):
+        content = {b"data": pixels(count, 3072), b"fine_labels": [n % 100 for n in range(count)]}
+        (inner / name).write_bytes(pickle.dumps(content, 2))
+
+
+def tiny_imagenet(folder: Path) -> None:
+    """25 classes of the 200."""
+    inner = folder / "tiny-imagenet-200"
+    names = [f"n{number:08d}" for number in range(25)]
+    (inner / "val" / "images").mkdir(parents=True)
+    (inner / "wnids.txt").write_text("\n".join(names))
+    images = iter(pixels(25 * 24, 64, 64, 3))
+    lines = []
+    for name in names:
+        (inner / "train" / name / "images").mkdir(parents=True)
+        for number in range(16):
+            Image.fromarray(next(images)).save(inner / "train" / name / "images" / f"{name}_{number}.JPEG")
+        for number in range(8):
+            lines.append(f"{name}_{number}.JPEG\t{name}\t0\t0\t62\t62\n")
+            Image.fromarray(next(images)).save(inner / "val" / "images" / f"{name}_{number}.JPEG")
+    (inner / "val" / "val_annotations.txt").write_text("".join(lines))
+
+
+def femnist(folder: Path) -> None:
+    names, data = [f"f{number:04d}_00" for number in range(WRITERS)], {}
+    for number, name in enumerate(names):
+        images = np.round(pixels(20, 784) / 255, 4).tolist()
+        data[name] = {"x": images, "y": [(number + n) % 62 for n in range(20)]}
+    content = {"users": names, "num_samples": [20] * WRITERS, "user_data": data}
+    (folder / "all_data").mkdir()
+    (folder / "all_data" / "all_data_0.json").write_text(json.dumps(content))
+
+
+def emnist(folder: Path) -> None:
+    for part, count in (("train", TRAIN), ("test", TEST)):
+        images, labels = pixels(count, 28, 28), np.arange(count, dtype=np.uint8) % 62
+        for kind, array in (("images-idx3", images), ("labels-idx1", labels)):
+            header = struct.pack(f">{array.ndim + 1}I", 0x0800 + array.ndim, *array.shape)
+            path = folder / f"emnist-byclass-{part}-{kind}-ubyte.gz"
+            path.write_bytes(gzip.compress(header + array.tobytes(), 1))
+
+
+MADE: dict[str, Callable[[Path], None]] = {
+    "cifar10": cifar10, "cifar100": cifar100, "tiny-imagenet": tiny_imagenet, "femnist": femnist, "emnist": emnist,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder with a task's data, which is made once."""
+    made: dict[str, Path] = {}
+
+    def folder(task: str) -> Path:
+        if task not in made:
+            made[task] = tmp_path_factory.mktemp(task)
+            MADE[task](made[task])
+        return made[task]
+
+    return folder
+
+
+def divides(spec: str) -> bool:
+    """Whether this version has the division."""
+    try:
+        check_spec(spec)
+    except UnknownName:
+        return False
+    return True
+
+
+def known(rows: list[str]) -> list[str]:
+    """The rows for which this version has the options."""
+    has_it = "personal" in about_options(find_algorithm("fedrod"))
+    return [row for row in rows if has_it or ":personal=" not in row]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", FILES)
+def test_it_runs_small(name: str, data: Callable[[str], Path], dpeer_here: Callable[..., Any], tmp_path: Path) -> None:
+    content = tomllib.loads(FILES[name].read_text())
+    task, compare = content["task"], content["compare"] | content["small"].get("compare", {})
+    if task not in BUILTIN_TASKS:
+        pytest.skip(f"there is no task {task}")
+    if "pathological-sampled" in str(content) and not divides("pathological-sampled:2"):
+        pytest.skip("there is no partition pathological-sampled")
+    rows, listed = known(compare["algorithms"]), {key for one in compare.get("conditions", []) for key in one}
+    fewer: dict[str, Any] = {"rounds": 5 if "target" in listed else 1, "batch_size": 128}  # a target needs five
+    if not any("body_epochs" in row for row in rows):
+        fewer["body_epochs"] = 1
+    drawn = {"train_samples": TRAIN, "test_samples": TEST}
+    if "size" not in listed:
+        fewer |= {"size": 6, "degree": 4}
+        drawn = {"train_samples": 250, "test_samples": 120}
+    options = {"data": str(data(task)), **({} if task == "femnist" else drawn)}
+    # All tables with the last row, by the command; then all rows in the first table.
+    flags = [f"--{key.replace('_', '-')}={value}" for key, value in fewer.items()]
+    flags += [f"--task-option={key}={value}" for key, value in options.items()]
+    out = tmp_path / "out"
+    last = dpeer_here("compare", FILES[name], "--small", *flags, "--algorithms", rows[-1], "--seeds", 0, "--out", out)
+    assert last.code == 0, last.err
+    plan = {"algorithms": rows, "seeds": "0"}
+    whole = load(FILES[name], {**fewer, "task_options": options}, plan, small=True)
+    tables = last.out.count(": the whole run")
+    assert tables == len(whole.conditions)
+    first = dataclasses.replace(whole, conditions=whole.conditions[:1], target=None)
+    compared = Comparison(first, out, 2, ProgressLines(out, Console(quiet=True))).run()
+    assert compared is not None
+    (table,) = compared.figures["tables"]
+    assert [*table["rows"]] == rows
+    assert all(row["accuracy"]["mean"] is not None for row in table["rows"].values())
+    assert len([*out.glob("*/summary.json")]) == len(rows) + tables - 1
