@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,15 @@ from rich.text import Text
 
 from dpeer.experiments.comparison import Compared
 from dpeer.experiments.tables import Table
+
+_SETTING = re.compile(r":(?=[^:]*=)")
+"""Where a row's name has a setting; a value may have a colon, too."""
+
+
+def _spaced(name: str) -> str:
+    """A row's name with spaces before its settings, where it may be broken."""
+    algorithm, equals, rest = name.partition("=")
+    return algorithm.replace(":", " ") + equals + _SETTING.sub(" ", rest)
 
 
 class ProgressLines:
@@ -78,7 +88,7 @@ def show_table(table: Table, console: Console) -> None:
         else:
             shown.add_column(Text(column), overflow="fold")
     for name, *row in table.rows:
-        shown.add_row(Text(name.replace(":", " ")), *map(Text, row))
+        shown.add_row(Text(_spaced(name)), *map(Text, row))
     console.print(Text(table.title, "bold"), soft_wrap=True)
     console.print(shown)
     for remark in table.remarks:

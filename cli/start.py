@@ -171,6 +171,8 @@ def _last_line(outcome: Outcome | None, rounds: int, folder: Path) -> str:
         )
     accuracy = (outcome.last or {}).get("accuracy")
     result = "" if accuracy is None else f", accuracy {accuracy:.4f}"
+    if (finished := (outcome.last or {}).get("accuracy_finished")) is not None:
+        result += f", finished {finished:.4f}"
     others = {name: value for name, value in ((outcome.last or {}).get("metrics") or {}).items() if name != "accuracy"}
     result += f", {words}" if (words := in_words(others)) else ""
     lost = "".join(f"; lost rank {rank} ({reason})" for rank, reason in outcome.lost.items())

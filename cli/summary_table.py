@@ -18,6 +18,9 @@ from dpeer.results.together import sentence, together
 from dpeer.results.units import decimals, size
 from dpeer.results.worth import Worth, headline, interval_text, verdict_word, worth_by_rank
 
+_WIDE = 94
+"""Columns of a terminal that the table of the best models needs with intervals; they are in summary.json, too."""
+
 _MANY, _WORST = 40, 10
 """With more peers than that, only so many are printed: those that did worst."""
 
@@ -35,30 +38,35 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
         return  # nobody lived to leave a result: there is nothing to show
     # A task may have no accuracy (a regression, say); a loss every task has.
     measure = "accuracy" if summary["accuracy_mean"] is not None else "test_loss"
-    best = (summary.get("settings") or {}).get("keep") == "best"
+    settings = summary.get("settings") or {}
+    best = settings.get("keep") == "best"
     which = "best of" if best else "after"
     by = " by validation loss" if best else ""
+    points = [point for point in summary["kept_point"] if point is not None]
+    done = points.count("finished")
+    finished = f", {'' if done == len(points) else f'{done} of {len(points)} '}finished at home" if done else ""
     console.print(
-        f"{summary['algorithm']} {which} {summary['rounds']} rounds{by}: {measure.replace('_', ' ')} on each peer's "
-        "own test data",
+        f"{summary['algorithm']} {which} {summary['rounds']} rounds{by}{finished}: {measure.replace('_', ' ')} on each "
+        "peer's own test data",
         highlight=False,
         soft_wrap=True,
     )
-    values = summary[measure]
+    values, mixed = summary[f"{measure}_kept"], summary[measure]
+    apart = mixed != values and bool(summary["body_parameters"])
     worth = worth_by_rank(summary.get("worth")) or (None,) * len(values)
-    shared = (summary.get("settings") or {}).get("test_split") == "shared"
-    other = _Other(measure, values, worth, baseline, shared=shared)
+    shared = settings.get("test_split") == "shared"
+    other = _Other(measure, values, worth, baseline, shared=shared, intervals=not best or console.width >= _WIDE)
     table = Table()
     table.add_column("rank", justify="right")
-    table.add_column(measure.replace("_", " "), justify="right")
+    table.add_column(measure.replace("_", " "), justify="right", no_wrap=True)
     if best:
-        table.add_column("round", justify="right")
+        table.add_column("kept", justify="right", no_wrap=True)
     for name in other.columns:
         table.add_column(name, justify="right", no_wrap=True)
     shown = _shown(values, higher_is_better=measure == "accuracy")
     for rank in shown:
         kept = summary["kept_round"][rank]
-        rounds = ("-" if kept is None else str(kept + 1),) if best else ()
+        rounds = ("-" if kept is None else f"{kept + 1}, {summary['kept_point'][rank] or 'mixed'}",) if best else ()
         table.add_row(str(rank), decimals(values[rank]), *rounds, *other.cells(rank, values[rank]))
     blank = ("",) * len(other.columns)
     if len(values) > _MANY:
@@ -74,6 +82,9 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
         than = "always the most frequent class" if measure == "accuracy" else "always the mean"
         line = f"no better than {than}: rank {', '.join(useless[:_MANY])}"
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+    if apart:
+        when = "after the mixing of the kept rounds" if best else "after the last mixing"
+        console.print(f"{when}: mean {measure.replace('_', ' ')} {decimals(_mean(mixed))}", highlight=False)
     metric_table.show(console, summary, shown)
     for fact in _facts(summary, out):
         console.print(fact, highlight=False, markup=False, soft_wrap=True)
@@ -88,6 +99,7 @@ class _Other:
         worth: What each peer has from joining; None where it was not measured.
         baseline: The summary of the same peers with another algorithm; None for what was trained beside.
         shared: Whether peers may have the same test rows: then these are no rows more when put together.
+        intervals: Whether there is room for them.
     """
 
     def __init__(
@@ -98,11 +110,12 @@ class _Other:
         baseline: Mapping[str, Any] | None,
         *,
         shared: bool,
+        intervals: bool,
     ) -> None:
-        self._measure, self._worth, self._own = measure, worth, own
+        self._measure, self._worth, self._own, self._first = measure, worth, own, 0 if intervals else 1
         self._told = any(one is not None and one.gain is not None for one in worth)
         if baseline:
-            self._name, self._values = str(baseline["algorithm"]), list(baseline[measure])
+            self._name, self._values = str(baseline["algorithm"]), list(baseline[f"{measure}_kept"])
         else:
             self._name = "alone"
             self._values = [one.alone if one and one.verdict and one.measure == measure else None for one in worth]
@@ -117,7 +130,7 @@ class _Other:
         """The headings; none where there is nothing to compare with."""
         if not self._shown:
             return []
-        return [self._name, self._difference, *(["95 % interval", "joining"] if self._told else [])]
+        return [self._name, self._difference, *(["95 % interval", "joining"][self._first :] if self._told else [])]
 
     def cells(self, rank: int, value: float | None) -> list[str]:
         """A peer's row."""
@@ -126,6 +139,9 @@ class _Other:
         return [*_against(value, self._values[rank]), *(self._comparison(self._worth[rank]) if self._told else [])]
 
     def _comparison(self, one: Worth | None) -> list[str]:
+        return self._whole(one)[self._first :]
+
+    def _whole(self, one: Worth | None) -> list[str]:
         if one is None or one.gain is None:
             return ["-", "-"]
         if one.measure != self._measure:  # accuracies of single rows cannot be told

@@ -39,7 +39,7 @@ def figures(row: str, rows: Rows, measure: Measure, baseline: str | None, refere
     Args:
         row: Which.
         rows: The results of all rows.
-        measure: Which of the two accuracies.
+        measure: Which of the accuracies.
         baseline: The row that trains alone, if there is one.
         reference: The row that the others are compared with.
         last: All figures are of a peer's mean over the evaluated ones of so many of the last rounds.

@@ -42,6 +42,7 @@ def _row(row: str, rows: Rows, e: Experiment, target: float | None) -> dict[str,
     results = rows[row]
     return {
         **{measure: _measured(row, rows, measure, e, target) for measure in MEASURES},
+        "accuracy_kept": _measured(row, rows, "accuracy_kept", e, None),  # a target is reached in rounds
         "metrics": others(results, e.last),
         "diverged_seeds": sum(result.diverged for result in results),
         "bytes_sent_a_peer": fmean(result.sent for result in results),

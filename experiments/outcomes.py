@@ -14,8 +14,8 @@ from dpeer.experiments.statistics import first_reached
 from dpeer.experiments.whole import read_whole
 from dpeer.results.lines import Line
 
-Measure = Literal["accuracy", "accuracy_trained"]
-"""After mixing, or the same peer after local training and before mixing."""
+Measure = Literal["accuracy", "accuracy_trained", "accuracy_kept"]
+"""After mixing; the same peer after local training and before mixing; or that of the model that it has kept."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,24 @@ class Result:
         """Every peer's mean accuracy over the evaluated ones of the last rounds, by rank.
 
         Args:
-            measure: Which of the two accuracies.
+            measure: Which of the accuracies; a peer keeps one model, whatever the number of rounds.
             last: How many rounds count as the last ones; the very last is always evaluated.
         """
+        if measure == "accuracy_kept":
+            return [_number(peer.of_kept("accuracy")) for peer in self.peers]
         return [fmean(_accuracy(line, measure) for line in self._last(lines, last)) for lines in self._lines]
+
+    @property
+    def keeps_another(self) -> bool:
+        """Whether a peer has kept another model than that of its last round after mixing."""
+        return any(
+            peer.of_kept("accuracy") != lines[-1].accuracy for peer, lines in zip(self.peers, self._lines, strict=True)
+        )
+
+    @property
+    def finished(self) -> bool:
+        """Whether the kept model of any peer was finished at home."""
+        return any(peer.kept_point == "finished" for peer in self.peers)
 
     def others(self, last: int = 1) -> dict[str, float]:
         """What else the peers were measured by: mean over the peers of each one's mean over those rounds, by name.

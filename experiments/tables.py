@@ -20,6 +20,7 @@ MEASURES: Mapping[Measure, str] = {
     "accuracy": "after mixing",
     "accuracy_trained": "after local training, before mixing",
 }
+"""What is measured in rounds, in words."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,14 @@ def accuracy_table(
 
     Args:
         condition: The condition in words.
-        measure: Which of the two accuracies.
+        measure: Which of the accuracies.
         rows: The results.
         baseline: The row that trains alone, if there is one.
         reference: The row that the others are compared with.
         last: Every figure is of a peer's mean over the evaluated ones of so many of the last rounds.
     """
     results = next(iter(rows.values()))
-    title, name = _rounds(results[0], last)
+    title, name = ("of the kept model", "kept") if measure == "accuracy_kept" else _rounds(results[0], last)
     columns = ["", name, "worst peer"]
     columns += [f"below {baseline}"] * (baseline is not None)
     columns += [f"{name} - {reference}"] * (len(rows) > 1)
@@ -79,9 +80,13 @@ def accuracy_table(
     remarks = []
     if (share := majority(results)) is not None:
         remarks.append(f"always answering each peer's most frequent training class: {share:.4f}")
+    done = [row for row, found in rows.items() if any(result.finished for result in found)]
+    if measure == "accuracy_kept" and done and len(done) < len(rows):
+        remarks.append(f"finished at home: {', '.join(done)}; the others are not")
     if gone := [f"{row} ({number} of {len(rows[row])} seeds)" for row, number in _diverged(rows).items()]:
         remarks.append(f"training diverged in a peer (loss not finite): {', '.join(gone)}")
-    return Table(f"{condition}: accuracy {MEASURES[measure]}, {title}", columns, lines, remarks)
+    what = title if measure == "accuracy_kept" else f"{MEASURES[measure]}, {title}"
+    return Table(f"{condition}: accuracy {what}", columns, lines, remarks)
 
 
 def metric_table(condition: str, rows: Rows, last: int = 1) -> Table | None:

@@ -202,6 +202,8 @@ def alone_beside(
         return None
     if isinstance(copied, str):
         return AloneBeside(None, copied)
+    # The algorithm's head may have a rate of its own, which `local` has not.
+    hyperparameters = hyperparameters.model_copy(update={"finish_lr": learner.finish_rate})
     made = Alone(
         copied, hyperparameters, learner.algorithm.gradients(hyperparameters), takes_part, rank=rank, seed=seed,
         keep=settings.keep, evaluate_on=settings.evaluate_on, evaluate_every=settings.evaluate_every,

@@ -14,6 +14,7 @@ _EXPECTED = {
     "grid_shape": "ROWSxCOLUMNS, for example 2x4",
     "fresh_neighbors": "K or directed:K, for example 4",
     "device": "auto, cpu, cuda or cuda:N",
+    "finish": "none, head:E or all:E, for example head:5",
     "lr_schedule": "exponential, step:N or cosine, for example step:10",
 }
 """Settings whose pattern says less than an example."""

@@ -48,7 +48,7 @@ def notes(
         lines.append(f"preset {settings.preset}: {words}; {preset.remark}")
     changed = [name for name in _IF_SET if getattr(settings, name) != Settings.model_fields[name].default]
     used = [_value(name, settings) for name in (*_ALWAYS, *changed, *algorithm.settings())]
-    lines.append(", ".join([*used, *_own(settings)]))
+    lines.append(", ".join([*used, *_own(settings), *_finish(learner, settings)]))
     lines += task.remarks
     lines += _computing(learner)
     if settings.participation < 1:
@@ -72,6 +72,8 @@ def notes(
     unused = {name for other in ALGORITHMS.values() for name in other.settings()} - {*algorithm.settings()}
     if not learner.shares:
         unused |= {"quantize", "wire_dtype"}
+    if settings.finish == "none":
+        unused.add("finish_lr")
     no_effect = sorted(unused & {*said})
     return [*lines, *(f"{_value(name, settings)} has no effect with {settings.algorithm}" for name in no_effect)]
 
@@ -104,6 +106,10 @@ def _own(settings: Settings) -> list[str]:
     """A line on the algorithm's options that have no flag."""
     options, about = options_of(settings), about_options(find_algorithm(settings.algorithm))
     return [f"{name} {getattr(options, name)}" for name, one in about.items() if not one.has_flag]
+
+
+def _finish(learner: TorchLearner, settings: Settings) -> list[str]:
+    return [] if learner.finish_rate is None else [f"finish {settings.finish} at rate {learner.finish_rate:.2g}"]
 
 
 def _computing(learner: TorchLearner) -> list[str]:

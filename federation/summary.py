@@ -39,6 +39,7 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
     there = {rank: peer for rank, peer in enumerate(peers) if peer is not None}
     first = next(iter(there.values()), PeerSummary())
     accuracy = [peer.accuracy if peer else None for peer in peers]
+    kept = [peer.of_kept("accuracy") if peer else None for peer in peers]
     known = [value for value in accuracy if value is not None]
     epsilons = [peer.epsilon for peer in there.values() if peer.epsilon is not None]
     by_rank = metrics_by_rank(peers)
@@ -52,8 +53,13 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
         "accuracy_mean": _mean(accuracy),
         "accuracy_std": pstdev(known) if known else None,
         "accuracy_min": min(known) if known else None,
+        "kept_point": [peer.kept_point if peer else None for peer in peers],
+        "accuracy_kept": kept,
+        "accuracy_kept_mean": _mean(kept),
+        "accuracy_finished_mean": _mean([peer.accuracy_finished for peer in there.values()]),
         "accuracy_trained_mean": _mean([peer.accuracy_trained for peer in there.values()]),
         "test_loss": [peer.test_loss if peer else None for peer in peers],
+        "test_loss_kept": [peer.of_kept("test_loss") if peer else None for peer in peers],
         "metrics": by_rank,
         "metrics_mean": {name: _mean(values) for name, values in by_rank.items()},
         "consensus_distance": _consensus_distance(out, there),

@@ -36,8 +36,8 @@ class Learner(Protocol):
     """Model, data and algorithm of one peer.
 
     All methods but `interrupt` and `room` are called from one worker thread, one at a time, in the order of the round
-    loop: train, release, evaluate, mix, (in the last round) finish, evaluate, save. In a round that the peer sits out
-    `sit_out` takes the place of train, release and mix.
+    loop: train, release, evaluate, mix, (in the last round) finish, evaluate, (in the last round) fine_tune, save. In a
+    round that the peer sits out `sit_out` takes the place of train, release and mix.
     """
 
     @property
@@ -55,6 +55,10 @@ class Learner(Protocol):
     @property
     def best_round(self) -> int | None:
         """The round whose model `write_model` writes, where the best is kept; None where it is the last."""
+
+    @property
+    def kept_point(self) -> str:
+        """When in its round that model was as it is: "trained" (before mixing), "mixed" or "finished" (`fine_tune`)."""
 
     @property
     def finite(self) -> bool:
@@ -111,6 +115,13 @@ class Learner(Protocol):
         """Do what an algorithm leaves for the end, after round `number`, the last, has been mixed; nothing is sent.
 
         Returns its training loss (None if nothing was trained).
+
+        Raises:
+            Interrupted: `interrupt` was called; nothing has changed.
+        """
+
+    def fine_tune(self, number: int) -> Evaluation | None:
+        """After `finish` and the last `evaluate`: train a copy of the model at home, if asked; say how well it does.
 
         Raises:
             Interrupted: `interrupt` was called; nothing has changed.

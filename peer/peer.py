@@ -212,12 +212,19 @@ class Peer:
         return Outcome(status, self._files.completed, last, dict(lost), self._files.diverged)
 
 
+_SHOWN = (
+    ("loss", "train_loss"), ("accuracy", "accuracy"), ("trained", "accuracy_trained"),
+    ("finished", "accuracy_finished"),
+)  # fmt: skip
+"""What a round's line shows, and the key it is under in metrics.jsonl."""
+
+
 def _line(entry: Mapping[str, Any], rounds: int) -> str:
     parts = [f"round {entry['round'] + 1}/{rounds}"]
     if not entry["active"]:
         parts.append("sat out")
-    for name, key in (("loss", "train_loss"), ("accuracy", "accuracy"), ("trained", "accuracy_trained")):
-        if entry[key] is not None:
+    for name, key in _SHOWN:
+        if entry.get(key) is not None:
             parts.append(f"{name} {entry[key]:.4f}")
     parts.append(f"sent {entry['bytes_sent']:,} B")
     if entry["privacy"] is not None:

@@ -158,12 +158,20 @@ class RankFolder:
     def _results(self, status: str) -> dict[str, Any]:
         best = self._learner.best_round
         kept = (None if best is None else self._metrics.entry(best)) or self.last or {}
-        names = ("accuracy", "accuracy_trained", "test_loss", "metrics", "train_loss")
+        names = ("accuracy", "accuracy_trained", "accuracy_finished", "test_loss", "metrics", "train_loss")
+        point = self._learner.kept_point
+        ending = "" if point == "mixed" else f"_{point}"
         return {
             "rank": self._config.rank,
             "status": status,
             "completed_rounds": self.completed,
             "kept_round": kept.get("round"),
+            "kept_point": point,
+            # An older version's lines say of a model that is not mixed what it is like in the plain keys alone.
+            **{
+                f"{name}_kept": kept.get(f"{name}{ending}", kept.get(name))
+                for name in ("accuracy", "test_loss", "metrics")
+            },
             "diverged": self.diverged,
             **{name: kept.get(name) for name in names},
             "bytes_sent": self._metrics.bytes_sent,

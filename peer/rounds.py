@@ -59,6 +59,7 @@ async def run_rounds(
         finished = await worker.run(learner.finish, number) if last else None
         unchanged = payload is None and finished is None
         after = trained if unchanged or not evaluating else await worker.run(learner.evaluate)
+        tuned = await worker.run(learner.fine_tune, number) if last else None
         watch.lap()
         sent = await idle.during(session.gossip.settle(number))
         exchange_seconds += watch.lap()
@@ -67,6 +68,7 @@ async def run_rounds(
             RoundRecord.evaluated(
                 after,
                 trained,
+                tuned,
                 round=number,
                 train_loss=train_loss if finished is None else finished,
                 bytes_sent=sent,

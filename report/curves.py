@@ -96,9 +96,9 @@ def _totals(run: Run) -> dict[int, list[float]]:
     return found
 
 
-def mean_of(group: Group, key: Figure) -> list[float]:
-    """Every seed's mean over its peers at the end."""
-    return [fmean(values.values()) for run in group.runs if (values := run.finals(key))]
+def mean_of(group: Group, key: Figure, *, mixed: bool = False) -> list[float]:
+    """Every seed's mean over its peers at the end: of the kept models, or of those after mixing."""
+    return [fmean(values.values()) for run in group.runs if (values := run.finals(key, mixed=mixed))]
 
 
 def distances(group: Group) -> list[float]:

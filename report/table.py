@@ -29,11 +29,12 @@ class Row:
 
 def columns(groups: Sequence[Group], measure: Measure) -> list[str]:
     """The headings of the columns of `rows`, without the label."""
-    trained = [f"{measure.name} after local training (mean)"] if measure.trained else []
+    trained = ["before mixing (mean)"] if measure.trained else []
     return [
         "seeds",
         "peers",
-        f"{measure.name} after mixing (mean)",
+        f"{measure.name}: kept (mean)",
+        "after mixing (mean)",
         *trained,
         f"worst peer's {measure.name}",
         "sent in all",
@@ -63,6 +64,7 @@ def _cells(group: Group, measure: Measure, *, private: bool) -> list[str]:
         str(len(runs)),
         f"{len(group.ranks)} of {group.size}" if group.partial else str(group.size),
         _over(mean_of(group, measure.key), _four),
+        _over(mean_of(group, measure.key, mixed=True), _four),
         *trained,
         _worst(group, measure),
         units.size(round(fmean(run.bytes_sent for run in runs))),

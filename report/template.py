@@ -92,10 +92,11 @@ PAGE = (
 </table>
 </div>
 <p class="note">Means are over peers, each on its own {{ "validation" if on_validation else "test" }} data, none
-counting more than another. After mixing: the model that a peer keeps, its body mixed with its neighbors'
-{%- if kept_best %} (with keep = best: of its best round by validation loss){% endif %}.
+counting more than another. Kept: the model that a peer has in the end, finished at home
+{%- if kept_best %} or, with keep = best, the best one by validation loss{% endif %}. After mixing: with its body mixed
+with its neighbors' in the last round{% if kept_best %} (or the best one){% endif %}.
 {% if measure.trained %}
-After local training: the same peer before that mixing, the body as it had just trained it itself.
+Before mixing: the same peer as it had just trained itself.
 {% endif %}
 {% if seeds %}
 Of several seeds: the mean over seeds, ± their standard deviation (that of a sample); the worst peer is that

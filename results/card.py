@@ -10,7 +10,7 @@ FORMAT = 1
 """Version of the card."""
 
 _FEDERATION = ("size", "topology", "algorithm", "partition", "rounds", "seed", "body_parameters", "head_parameters")
-_HOW_IT_ENDED = ("rank", "status", "completed_rounds", "kept_round", "lost")
+_HOW_IT_ENDED = ("rank", "status", "completed_rounds", "kept_round", "kept_point", "lost")
 _FACTORY = ("task_options", "seed", "seed_partition", "seed_init", "head", "size")
 
 

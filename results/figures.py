@@ -47,8 +47,8 @@ def value(figure: Mapping[str, Any]) -> str:
 
 
 def all_metrics(peer: PeerSummary) -> dict[str, float | None]:
-    """A peer's metrics at the end by name: those of its task first, then what else the model was measured by."""
-    own = dict(peer.metrics or {})
+    """What a peer's kept model was measured by: the task's metrics by name first, then what else there is."""
+    own = dict(peer.metrics_kept or peer.metrics or {})
     return own | {name: found for name, found in (peer.measured or {}).items() if name not in own}
 
 

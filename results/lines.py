@@ -31,6 +31,8 @@ class Line(Keys):
     """From 0 on; -1 is that of no line."""
     accuracy: float | None = said(number)
     accuracy_trained: float | None = said(number)
+    accuracy_finished: float | None = said(number)
+    """Of the model that `--finish` has trained on: in the last line alone, and only where it was asked for."""
     test_loss: float | None = said(number)
     metrics: Mapping[str, float | None] | None = said(figures)
     """None in a round that was not evaluated."""

@@ -53,15 +53,28 @@ class RoundRecord:
     """False in a round that the peer sat out."""
     privacy: Mapping[str, Any] | None = None
     """What the releases so far have cost, and what clipping met in this one."""
+    accuracy_finished: float | None = None
+    """Of the model that `--finish` has trained on, in the last round; so are the others of this ending."""
+    test_loss_trained: float | None = None
+    test_loss_finished: float | None = None
+    metrics_trained: Mapping[str, float] | None = None
+    metrics_finished: Mapping[str, float] | None = None
 
     @classmethod
-    def evaluated(cls, after: Evaluation | None, trained: Evaluation | None, **fields: Any) -> RoundRecord:
-        """A record with what the two evaluations of the round found, if it was a round with evaluations."""
+    def evaluated(
+        cls, after: Evaluation | None, trained: Evaluation | None, finished: Evaluation | None = None, **fields: Any
+    ) -> RoundRecord:
+        """A record with what the evaluations of the round found, as far as there were any."""
         return cls(
             accuracy=after.accuracy if after else None,
             test_loss=after.test_loss if after else None,
             metrics=dict(after.metrics) if after else None,
             accuracy_trained=trained.accuracy if trained else None,
+            accuracy_finished=finished.accuracy if finished else None,
+            test_loss_trained=trained.test_loss if trained else None,
+            test_loss_finished=finished.test_loss if finished else None,
+            metrics_trained=dict(trained.metrics) if trained else None,
+            metrics_finished=dict(finished.metrics) if finished else None,
             **fields,
         )
 

@@ -13,6 +13,8 @@ from dpeer.results.summaries import PeerSummary, RunSummary
 from dpeer.results.values import whole
 
 _PEERS = 10**6
+_KEPT: tuple[Figure, ...] = ("accuracy", "test_loss")
+"""What is known of a kept model, and not of rounds alone."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,17 @@ class Peer:
         """The lines of metrics.jsonl by round, in order."""
         return self.metrics.by_round
 
-    def last(self, figure: Figure) -> float | None:
-        """A figure at the end: of the kept model from the summary, else of the last round that has it."""
-        found = (_figure(one, figure) for one in (self.summary, *reversed(list(self.entries.values()))))
-        return next((value for value in found if value is not None), None)
+    def last(self, figure: Figure, *, mixed: bool = False) -> float | None:
+        """A figure at the end: of the kept model from the summary, else of the last round that has it.
+
+        Args:
+            figure: Which.
+            mixed: Whether it is to be that after mixing, also where another model was kept.
+        """
+        known = self.summary is not None and figure in _KEPT and not mixed
+        kept = self.summary.of_kept(figure) if self.summary and known else _figure(self.summary, figure)
+        found = (_figure(one, figure) for one in reversed(list(self.entries.values())))
+        return next((value for value in (kept, *found) if value is not None), None)
 
     def spent(self) -> Mapping[str, Any] | None:
         """The costs of the peer's releases at the end; None without privacy."""
@@ -87,14 +96,15 @@ class Run:
         """The number of rounds that every peer with files has completed."""
         return min((max(peer.entries, default=-1) + 1 for peer in self.peers.values()), default=0)
 
-    def finals(self, figure: Figure) -> dict[int, float]:
-        """A figure at the end of every peer that has one."""
+    def finals(self, figure: Figure, *, mixed: bool = False) -> dict[int, float]:
+        """A figure at the end of every peer that has one; arguments as of `Peer.last`."""
         by_rank: tuple[float | None, ...] = ()
-        if self.summary is not None and figure in ("accuracy", "test_loss"):
-            by_rank = self.summary.accuracy if figure == "accuracy" else self.summary.test_loss
+        if self.summary is not None and figure in _KEPT:
+            kept = () if mixed else getattr(self.summary, f"{figure}_kept")
+            by_rank = kept or getattr(self.summary, figure)
         found = {}
         for rank in range(self.size):
-            value = self.peers[rank].last(figure) if rank in self.peers else None
+            value = self.peers[rank].last(figure, mixed=mixed) if rank in self.peers else None
             if value is None and rank < len(by_rank):
                 value = by_rank[rank]
             if value is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpeer.results.keys import Keys, said
+from dpeer.results.lines import Figure
 from dpeer.results.values import (
     by_class,
     figures,
@@ -63,6 +64,13 @@ class PeerSummary(Summary):
     kept_round: int | None = said(whole)
     accuracy: float | None = said(number)
     accuracy_trained: float | None = said(number)
+    accuracy_finished: float | None = said(number)
+    accuracy_kept: float | None = said(number)
+    """That of the kept model: one of the three, by `kept_point`; None in files of an older version."""
+    test_loss_kept: float | None = said(number)
+    metrics_kept: Mapping[str, float | None] | None = said(figures)
+    kept_point: str | None = said(text)
+    """trained, mixed or finished."""
     test_loss: float | None = said(number)
     metrics: Mapping[str, float | None] | None = said(figures)
     measured: Mapping[str, float | None] | None = said(figures)
@@ -83,6 +91,11 @@ class PeerSummary(Summary):
     evaluated_class_counts: tuple[int, ...] | None = said(by_class)
     """The same of what was evaluated."""
 
+    def of_kept(self, figure: Figure) -> float | None:
+        """A figure of the kept model; an older version kept models after mixing, and said no more."""
+        found: float | None = getattr(self, figure if self.kept_point is None else f"{figure}_kept", None)
+        return found
+
 
 @dataclass(frozen=True)
 class RunSummary(Summary):
@@ -91,6 +104,8 @@ class RunSummary(Summary):
     completed_rounds: tuple[int | None, ...] = said(wholes_by_rank)
     """None for a peer that left no summary."""
     accuracy: tuple[float | None, ...] = said(numbers_by_rank)
+    accuracy_kept: tuple[float | None, ...] = said(numbers_by_rank)
+    test_loss_kept: tuple[float | None, ...] = said(numbers_by_rank)
     test_loss: tuple[float | None, ...] = said(numbers_by_rank)
     metrics: Mapping[str, Any] = said(table_or_empty)
     """By name, a number or None for each peer."""

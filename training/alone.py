@@ -113,6 +113,7 @@ class Alone:
         if h.local_steps is not None:
             changes["local_steps"] = math.ceil(h.local_steps * self.epochs / h.body_epochs)
         self.rounds, self._takes_part = h.rounds, takes_part
+        self._finished = False
         self._keeps_best, self._every = keep == "best", evaluate_every
         # A part of a round may only draw where the last one ended if nobody draws meanwhile: the task is said to draw.
         self._learner = TorchLearner(
@@ -180,11 +181,14 @@ class Alone:
         return self._algorithm.whole
 
     def rows(self) -> tuple[Evaluation, Rows | None]:
-        """See `TorchLearner.rows`; of the rounds so far.
+        """See `TorchLearner.rows`; of the rounds so far, and finished as the peer's own model is after the last.
 
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
+        if self.done and not self._finished:
+            self._learner.fine_tune(self.rounds - 1)
+            self._finished = True
         return self._learner.rows()
 
     @property

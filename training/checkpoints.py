@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from dpeer.training import store
 from dpeer.training.algorithms import Algorithm, shared_options
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.schedules import ends_with_the_run
-from dpeer.training.selection import ModelSelection
+from dpeer.training.selection import POINTS, ModelSelection, Point
 from dpeer.training.snapshots import Snapshots
 from dpeer.training.store import State
 from dpeer.training.trainer import Trainer
@@ -70,8 +71,9 @@ class Checkpoints:
     def take(self) -> tuple[dict[str, State], dict[str, Any]]:
         """Everything that a resumed run needs: tensors, and plain JSON values; for `store.save`."""
         best = self._selection.best
-        states = {"last": self._snapshots.take()} | ({"best": best} if best is not None else {})
+        states = {"last": self._snapshots.take()} | ({} if best is None else {"best": self._snapshots.of(best)})
         rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self._selection.best_round}
+        rest |= {"best_point": self._selection.best_point, "finish": self._trainer.hyperparameters.finish}
         rest |= {"best_loss": self._selection.best_loss if best is not None else None, "worse": self._selection.worse}
         rest |= {"releases": None if self._protection is None else self._protection.ledger.releases}
         return states, self._identity | rest
@@ -89,6 +91,7 @@ class Checkpoints:
             last, best = states["last"], states.get("best")
             best_loss = math.inf if best is None else float(rest["best_loss"])
             charged, worse = int(rest.get("releases") or 0), int(rest.get("worse") or 0)
+            point = _point(rest, best is not None)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint in {directory} is damaged: {error!r}") from error
         if charged and self._protection is None:
@@ -101,7 +104,35 @@ class Checkpoints:
                 f"the checkpoint in {directory} has {charged} private releases, the ledger fewer: restore the ledger "
                 "as it was last (an older copy will not do): what was released has to be counted"
             )
+        self._check_finish(directory, number, rest.get("finish"))
+        kept = None if best is None else self._snapshots.predicted(best, self._algorithm)
         self._snapshots.put(last)
         self._trainer.number = number
-        self._selection.best, self._selection.best_loss = best, best_loss
-        self._selection.best_round, self._selection.worse = best_round, worse
+        self._selection.best, self._selection.best_loss = kept, best_loss
+        self._selection.best_round, self._selection.best_point, self._selection.worse = best_round, point, worse
+
+    def _check_finish(self, directory: Path, number: int, then: Any) -> None:
+        """Refuse another way to finish a run that has no rounds left: nothing would be done, and all files said so.
+
+        Raises:
+            CheckpointError: It is another one. (An older dpeer did not say.)
+        """
+        h = self._trainer.hyperparameters
+        if number + 1 >= h.rounds and then not in (None, h.finish):
+            raise CheckpointError(
+                f"the checkpoint in {directory} is of the last round, after which the model was finished with "
+                f"--finish {then}: give that, and not {h.finish}, or more --rounds"
+            )
+
+
+def _point(rest: Mapping[str, Any], found: bool) -> Point | None:
+    """When in its round the best model was as it is; an older dpeer looked at models after mixing only.
+
+    Raises:
+        ValueError: There is no such point.
+    """
+    said = rest.get("best_point") or ("mixed" if found else None)
+    for point in (None, *POINTS):
+        if said == point:
+            return point
+    raise ValueError(f"best_point is {said!r}")

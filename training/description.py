@@ -11,7 +11,9 @@ from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.facts import Facts
 from dpeer.training.codecs import Codec, Private
 from dpeer.training.device import Compute, host
-from dpeer.training.selection import ModelSelection
+from dpeer.training.finishing import Finishing
+from dpeer.training.keeping import Keeping
+from dpeer.training.selection import ModelSelection, Point
 from dpeer.training.trainer import Trainer
 
 
@@ -23,6 +25,9 @@ class Description:
     _trainer: Trainer
     _codec: Codec
     _selection: ModelSelection
+    _finishing: Finishing
+    _keeping: Keeping
+    _mixed: bool
     _digest: str
 
     @property
@@ -83,13 +88,25 @@ class Description:
 
     @property
     def finite(self) -> bool:
-        """Whether all parameters are finite, as they are now."""
-        return bool(torch.isfinite(self._trainer.model.data).all())
+        """Whether all parameters are finite, as they are now, and those of a finished model if there is one."""
+        finished = self._finishing.found
+        values = [self._trainer.model.data] + ([] if finished is None else [finished.values])
+        return all(bool(torch.isfinite(one).all()) for one in values)
 
     @property
     def best_round(self) -> int | None:
         """The round of the best model so far; None without ``keep="best"`` or before the first."""
         return self._selection.best_round
+
+    @property
+    def kept_point(self) -> Point:
+        """When in its round the model that is kept was as it is: trained, mixed or finished."""
+        return self._selection.best_point or self._keeping.point(mixed=self._mixed)
+
+    @property
+    def finish_rate(self) -> float | None:
+        """The learning rate with which the model is finished; None where it is not."""
+        return self._finishing.rate if self._finishing.asked else None
 
     @property
     def privacy(self) -> dict[str, Any] | None:

@@ -10,7 +10,6 @@ from typing import Any, Literal
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy import Protection, Unprotected
 from dpeer.training import store
-from dpeer.training.about import about, class_names, input_shape
 from dpeer.training.algorithms import Algorithm, find_algorithm
 from dpeer.training.algorithms.facts import Facts, facts_of
 from dpeer.training.algorithms.own import blamed, extras_of, is_built_in, new_algorithm
@@ -21,7 +20,9 @@ from dpeer.training.codecs.choosing import choose_codec
 from dpeer.training.description import Description
 from dpeer.training.device import HOST, Compute
 from dpeer.training.evaluation import Evaluation
+from dpeer.training.finishing import Finishing
 from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.keeping import Keeping
 from dpeer.training.payload import Payload
 from dpeer.training.randomness import GlobalGenerators, Purpose
 from dpeer.training.rows import Rows
@@ -45,7 +46,7 @@ class TorchLearner(Description):
         rank: This peer.
         seed: The federation's seed, not negative; equal on all peers.
         keep: Which model `write_model` writes: the "last", or the "best" by the loss on the task's validation data
-            among those that were evaluated after mixing.
+            among those that were evaluated, before and after mixing, and finished at the end.
         evaluate_on: Which of the task's data `evaluate` uses.
         patience: After how many evaluations without a better validation loss a peer that trains alone trains no more.
         steady: Whether the peer exchanges with the same neighbors in every round.
@@ -113,8 +114,12 @@ class TorchLearner(Description):
             self._codec = choose_codec(made, self._trainer, protection, steady=steady)
         if not is_built_in(found):
             began.check(self._trainer, facts.name)
+        self._finishing = Finishing(made, self._trainer)
+        self._keeping = Keeping(self._trainer, self._finishing, self._selection, shares=self.shares)
         # Extras before the codec, which takes them as its base where it kept none of its own.
-        kept: dict[str, Stateful] = {"algorithm": made, "extras": self._trainer.extras, "codec": self._codec}
+        kept: dict[str, Stateful] = {
+            "algorithm": made, "extras": self._trainer.extras, "codec": self._codec, "finish": self._finishing,
+        }  # fmt: skip
         self._snapshots = Snapshots(self._trainer, kept)
         self._checkpoints = Checkpoints(made, self._trainer, self._snapshots, self._selection, protection)
         self._mixed = False
@@ -151,6 +156,7 @@ class TorchLearner(Description):
         """
         self._trainer.begin(number)
         self._mixed = False
+        self._finishing.forget()
         if self._patience is not None and self._selection.worse >= self._patience:
             return None
         with self._calling(Purpose.TRAIN, number), blamed(self._algorithm, "train"):
@@ -173,28 +179,13 @@ class TorchLearner(Description):
     def evaluate(self) -> Evaluation:
         """Evaluate the model as it is now on this peer's test data.
 
-        With ``keep="best"``, a model that a round ended with (after mixing) is also measured on the validation
-        data, and kept if it is the best so far.
+        With ``keep="best"`` it is also measured on the validation data, and kept if it is the best so far.
 
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
         with self._calling(Purpose.EVALUATE, self._trainer.number):
-            with self._predicting():
-                found = self._selection.test()
-            if self._selection.keeps_best and (self._mixed or not self.shares):
-                with self._predicting():
-                    better = self._selection.is_best(self._trainer.number)
-                if better:
-                    self._selection.best = self._snapshots.take()
-        return found
-
-    @contextmanager
-    def _predicting(self) -> Iterator[None]:
-        """Within it the model has the values that predict."""
-        with self._trainer.holding(self._algorithm.predictor(self._trainer), self._algorithm.untrained()):
-            yield
-            self._trainer.reattach()
+            return self._keeping.evaluate(self._keeping.point(mixed=self._mixed))
 
     def check(self, rank: int, received: Payload) -> str | None:
         """Why a payload of this rank must not be mixed ("wrong-size", "not-finite", ...), or None; never raises."""
@@ -246,6 +237,7 @@ class TorchLearner(Description):
         self._trainer.begin(number)
         with self._drawing(Purpose.SIT_OUT, number):
             self._algorithm.sit_out()
+        self._finishing.forget()
 
     def finish(self, number: int) -> float | None:
         """Do what the algorithm leaves for the end, after round `number`, the last, has been mixed.
@@ -261,6 +253,23 @@ class TorchLearner(Description):
         with self._calling(Purpose.FINISH, number), blamed(self._algorithm, "finish"):
             self._algorithm.finish(self._trainer)
         return self._trainer.loss
+
+    def fine_tune(self, number: int) -> Evaluation | None:
+        """Train a copy of the model that predicts as ``finish`` asks, after round `number`, the last; evaluate it.
+
+        Returns:
+            How well the copy does, which predicts from now on; None where ``finish`` asks for nothing.
+
+        Raises:
+            Interrupted: `interrupt` was called; nothing has changed.
+            TaskError: The task's model, loss, metrics or data raised.
+        """
+        if not self._finishing.asked:
+            return None
+        self._trainer.begin(number)
+        with self._calling(Purpose.FINE_TUNE, number):
+            self._finishing.train()
+        return self.evaluate()
 
     def interrupt(self) -> None:
         """Ask `train` to stop after the current minibatch, now and in every later call. Any thread may call this."""
@@ -289,15 +298,15 @@ class TorchLearner(Description):
         self._mixed = True  # a checkpoint is of the end of a round
 
     def write_model(self, path: Path) -> None:
-        """Write the model that predicts to a safetensors file, under the model's own state names.
+        """Write the model that is kept to a safetensors file, under the model's own state names.
 
         With ``keep="best"`` that is the best one so far; the model that trains on stays as it is.
 
         Raises:
             OSError: The file cannot be written.
         """
-        with self._drawing(Purpose.WRITE, self._trainer.number), self._kept(), self._predicting():
-            store.write_model(self._model, path)
+        with self._drawing(Purpose.WRITE, self._trainer.number):
+            self._keeping.write(path)
 
     def card(self) -> dict[str, Any]:
         """What there is to say of the model that `write_model` writes: see `dpeer.training.about`.
@@ -305,11 +314,10 @@ class TorchLearner(Description):
         Raises:
             TaskError: The task's model or data raised.
         """
-        task, selection = self._trainer.task, self._selection
-        with self._calling(Purpose.EVALUATE, self._trainer.number), self._kept(), self._predicting():
-            found, shape = selection.predictions(), input_shape(task)
+        with self._calling(Purpose.EVALUATE, self._trainer.number):
+            found = self._keeping.predictions()
         # Outside, for it imports libraries, of which some draw random numbers when they are imported.
-        return about(task, shape, selection.measured_on, selection.figures(found, class_names(task)))
+        return self._keeping.about(*found)
 
     def rows(self) -> tuple[Evaluation, Rows | None]:
         """Measure the model that `write_model` writes, and how it does on each row of what `evaluate` uses.
@@ -317,26 +325,12 @@ class TorchLearner(Description):
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        with self._calling(Purpose.EVALUATE, self._trainer.number), self._kept(), self._predicting():
-            return self._selection.rows()
+        with self._calling(Purpose.EVALUATE, self._trainer.number):
+            return self._keeping.rows()
 
     def constant_loss(self) -> float | None:
         """The loss of always answering the mean of the own training targets; None where they are no such numbers."""
         return self._selection.constant_loss(self._trainer.data)
-
-    @contextmanager
-    def _kept(self) -> Iterator[None]:
-        """Within it the model is the one that is kept; the one that trains on comes back after it."""
-        best = self._selection.best
-        if best is None:
-            yield
-            return
-        current = self._snapshots.take()
-        self._snapshots.put(best)
-        try:
-            yield
-        finally:
-            self._snapshots.put(current)
 
 
 def _check_patience(patience: int, facts: Facts, keep: str) -> None:

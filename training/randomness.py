@@ -46,7 +46,8 @@ class Purpose(IntEnum):
     SAVE = 13
     LOAD = 14
     WRITE = 15
-    HYPERNETWORK = 16
+    FINE_TUNE = 16
+    HYPERNETWORK = 17
 
 
 def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:

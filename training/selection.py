@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -14,9 +14,14 @@ from dpeer.training.device import Compute
 from dpeer.training.evaluation import Evaluation, evaluate, mean_loss, predictions
 from dpeer.training.measures import Figures, measure
 from dpeer.training.metrics import classification_metrics, predicts_values
+from dpeer.training.predicted import Predicted
 from dpeer.training.rows import Rows, constant_loss, find_rows
-from dpeer.training.store import State
 from dpeer.training.task import Loss, Task
+
+Point = Literal["trained", "mixed", "finished"]
+"""When in a run a model is as it is: after a round's local training, after its mixing, or finished in the end."""
+
+POINTS: tuple[Point, ...] = get_args(Point)
 
 
 class ModelSelection:
@@ -32,8 +37,9 @@ class ModelSelection:
     Attributes:
         measured_on: Which of the task's data figures are of.
         keeps_best: Whether the best model is looked for.
-        best: The state of the best model so far.
+        best: The best model so far.
         best_round: The round of the best model.
+        best_point: When in that round it was as it is.
         best_loss: The best model's loss on the validation data.
         worse: How many models since then were not better.
     """
@@ -54,8 +60,9 @@ class ModelSelection:
         self._test = Batches(evaluate_on, getattr(task, evaluate_on), task.collate, compute)
         self._validation = Batches("validation", task.validation, task.collate, compute) if keep == "best" else None
         self.keeps_best = keep == "best"
-        self.best: State | None = None
+        self.best: Predicted | None = None
         self.best_round: int | None = None
+        self.best_point: Point | None = None
         self.best_loss = math.inf
         self.worse = 0
 
@@ -100,8 +107,8 @@ class ModelSelection:
             return None
         return constant_loss(targets, self._test.in_order(len(self._test)), self._loss)
 
-    def is_best(self, number: int) -> bool:
-        """Whether the model that round `number` ended with is the best so far; if so, the caller gives its state.
+    def is_best(self, number: int, point: Point) -> bool:
+        """Whether the model, at that point of round `number`, is the best so far; if so, the caller gives a copy of it.
 
         Raises:
             TaskError: The task's model, loss or data raised.
@@ -111,5 +118,5 @@ class ModelSelection:
         if not loss < self.best_loss:
             self.worse += 1
             return False
-        self.best_loss, self.best_round, self.worse = loss, number, 0
+        self.best_loss, self.best_round, self.best_point, self.worse = loss, number, point, 0
         return True

@@ -33,6 +33,9 @@ Clip = Annotated[float | None, AfterValidator(lambda longest: longest or None)]
 Optimizer = Literal["sgd", "adamw"]
 """What takes the steps."""
 
+FINISH = r"^(none|(head|all):[1-9][0-9]*)$"
+"""What `--finish` is written as."""
+
 _SEED: dict[str, Any] = {"ge": 0, "lt": 2**63}
 _DATA, _TRAINING, _OPTIONS, _WIRE = "Data and model", "Training", "Options of single algorithms", "What travels"
 
@@ -245,6 +248,21 @@ class StepSettings(Section):
         mark=Mark.OWN,
         group=_TRAINING,
         ge=1,
+    )
+    finish: str = setting(
+        "all:1",
+        "what is trained on at home after the last mixing, which no neighbor hears of: none, head:E or all:E, for E "
+        "epochs of the head or of the whole model",
+        mark=Mark.OWN,
+        group=_TRAINING,
+        pattern=FINISH,
+    )
+    finish_lr: float | None = setting(
+        None,
+        "learning rate of --finish (default: a quarter of that of the last round)",
+        mark=Mark.OWN,
+        group=_TRAINING,
+        gt=0,
     )
     batch_size: int = setting(32, "samples a minibatch", mark=Mark.OWN, group=_TRAINING, ge=1)
 

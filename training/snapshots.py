@@ -8,7 +8,10 @@ from typing import Protocol
 from torch import Tensor
 
 from dpeer.exceptions import CheckpointError
+from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.device import host
 from dpeer.training.errors import describe
+from dpeer.training.predicted import Predicted
 from dpeer.training.store import State
 from dpeer.training.trainer import Trainer
 
@@ -63,3 +66,23 @@ class Snapshots:
                 # What its code has written to the model is not what was saved, and no base for a private release.
                 trainer.reattach()
                 state.put(trainer.module, trainer.body, trainer.head)
+
+    def of(self, model: Predicted) -> State:
+        """A copy of a model that predicts, on the host; other parts keep nothing of it."""
+        shared = self._trainer.body.count
+        buffers = {name: host(value) for name, value in (model.untrained or {}).items()}
+        return State(host(model.values[:shared]), host(model.values[shared:]), buffers)
+
+    def predicted(self, state: State, algorithm: Algorithm) -> Predicted:
+        """Undo `of`; what the trainer and the other parts hold is lost.
+
+        Raises:
+            CheckpointError: It is of another task or algorithm.
+        """
+        trainer = self._trainer
+        if not state.rest:
+            state.put(trainer.module, trainer.body, trainer.head)
+            return Predicted.now(trainer)
+        self.put(state)  # an older dpeer kept the whole state, by which the algorithm knows what predicts
+        with trainer.holding(algorithm.predictor(trainer), algorithm.untrained()):
+            return Predicted.now(trainer)

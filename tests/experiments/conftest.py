@@ -27,7 +27,7 @@ def write_cell(tmp_path: Path) -> Write:
     """Write a cell: `accuracy[rank][round]`, of what was trained half as much; 100 x (rank + 1) bytes a round.
 
     Who takes part in a round computes gradients for 60 samples in it, unless `samples(rank, round)` says otherwise;
-    where that is None the line is an older version's.
+    where that is None the line is an older version's. `kept[rank]` is the accuracy of a finished model.
     """
 
     def write(
@@ -42,6 +42,7 @@ def write_cell(tmp_path: Path) -> Write:
         metrics: Sequence[str] = ("accuracy",),
         counts: tuple[list[int], list[int]] | None = ([3, 1], [2, 2]),
         trains: bool = True,
+        kept: Sequence[float | None] | None = None,
     ) -> Path:
         folder, size, rounds = tmp_path / name, len(accuracy), len(accuracy[0])
         sent = 0
@@ -74,6 +75,8 @@ def write_cell(tmp_path: Path) -> Write:
                 "class_counts": counts and counts[0], "evaluated_class_counts": counts and counts[1],
                 **{key: lines[-1][key] for key in ("accuracy", "test_loss", "metrics")},
             }  # fmt: skip
+            if kept is not None:
+                peer |= {"kept_point": "finished", "accuracy_kept": kept[rank]}
             (own / "summary.json").write_text(json.dumps(peer))
         summary = {
             "size": size, "rounds": rounds, "algorithm": algorithm, "task": "mine", "status": "done",

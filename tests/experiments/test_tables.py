@@ -143,6 +143,28 @@ def test_the_json_has_the_figures_of_the_tables(rows: dict[str, list[Result]], r
     assert table["rows"]["dfedmdc"]["diverged_seeds"] == 1
 
 
+def test_what_is_kept_has_a_table_where_it_is_another_model(result: Made) -> None:
+    rows = {
+        "local": [result([[0.5, 0.6]] * 2)],
+        "dfedavgm:finish=all:1": [result([[0.5, 0.4], [0.3, 0.4]], kept=[0.75, 0.5])],
+        "ditto:finish=all:1": [result([[0.5, 0.4]] * 2, kept=[0.4, 0.4])],
+    }
+    assert [found[0].keeps_another for found in rows.values()] == [False, True, False]
+    table = accuracy_table("ring", "accuracy_kept", rows, "local", "local")
+    assert table.title == "ring: accuracy of the kept model"
+    assert table.columns == ["", "kept", "worst peer", "below local", "kept - local"]
+    assert "finished at home: dfedavgm:finish=all:1, ditto:finish=all:1; the others are not" in table.remarks
+    assert [row[1:4] for row in table.rows] == [
+        ["0.6000", "0.6000", "-"], ["0.6250", "0.5000", "50%"], ["0.4000", "0.4000", "100%"],
+    ]  # fmt: skip
+    experiment = load(None, {"size": 2, "rounds": 5}, {"algorithms": [*rows], "target": 0.5}, small=False)
+    (said,) = as_json(experiment, [(Condition({}), rows)])["tables"]
+    assert said["rows"]["dfedavgm:finish=all:1"]["accuracy_kept"]["mean"] == 0.625
+    assert "to_target" not in said["rows"]["local"]["accuracy_kept"], "a target is reached in rounds"
+    lines = csv_rows(rows, {}, [0], 2)
+    assert [line["accuracy_kept"] for line in lines] == [0.6, 0.6, 0.75, 0.5, 0.4, 0.4]
+
+
 def test_what_diverged_is_said(result: Made) -> None:
     good, bad = result([[0.5] * 2]), result([[0.5] * 2], lost=lambda rank, number: True)
     table = accuracy_table("ring", "accuracy", {"local": [good, good], "dfedmdc": [good, bad]}, "local", "dfedmdc")

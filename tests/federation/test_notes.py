@@ -49,7 +49,7 @@ def test_what_is_trained_and_with_which_values(notes: Start) -> None:
     assert [line.split(", ") for line in rest] == [
         [
             "body-lr 0.05", "lr-decay 0.995", "momentum 0.9", "grad-clip off", "body-epochs 5", "batch-size 32",
-            "head-lr 0.05", "head-epochs 1", "rho 0.05", "sam body",
+            "head-lr 0.05", "head-epochs 1", "rho 0.05", "sam body", "finish all:1 at rate 0.013",
         ]
     ]  # fmt: skip
 
@@ -66,7 +66,8 @@ def test_a_preset_is_spelled_out_with_its_remark(notes: Start) -> None:
     _, preset, *rest = notes("--preset", "paper-cifar", "--batch-size", 4)
     assert preset == (
         "preset paper-cifar: body-lr 0.1, head-lr 0.001, lr-decay 0.995, momentum 0.9, body-epochs 5, rho 0.7, "
-        "ditto-lambda 0.75, sparsity 0.5, finetune-epochs 5, grad-clip 0, head-epochs 1 (not its rounds, batch-size); "
+        "ditto-lambda 0.75, sparsity 0.5, finetune-epochs 5, grad-clip 0, finish none, "
+        "head-epochs 1 (not its rounds, batch-size); "
         f"{PRESETS['paper-cifar'].remark}"
     )
     used = values(rest)

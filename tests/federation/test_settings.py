@@ -41,6 +41,8 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "dp_min_honest": (3, PRIVATE | AVERAGED), "dp_adjacency": ("zero-out", PRIVATE),
     "sparsify": ("random:0.5", PRIVATE), "evaluate_every": (2, {}), "evaluate_on": ("validation", {"validation": 0.2}),
     "keep": ("best", {"validation": 0.2}),
+    "finish": ("head:2", {}),
+    "finish_lr": (0.01, {"finish": "all:1"}),
     "patience": (2, {"validation": 0.2, "keep": "best", "algorithm": "local"}),
     "out": (Path("elsewhere"), {}), "device": ("auto", {}), "amp": ("bf16", {}),
     "channels_last": (True, {}), "log_level": ("debug", {}), "wait": (5.0, {}), "dead_after": (5.0, {}),

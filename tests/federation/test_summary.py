@@ -240,3 +240,35 @@ def test_peers_without_other_metrics_have_no_second_table(tmp_path: Path) -> Non
     found = collect(tmp_path, 1, 1.0)
     assert found["metrics"] == found["metrics_mean"] == {}
     assert printed(found, tmp_path).count("rank ") == 1
+
+
+@pytest.mark.parametrize(("points", "said"), [
+    (("finished",) * 3, "after 4 rounds, finished at home:"), (("finished", "mixed", "mixed"), "1 of 3 finished at"),
+    (("mixed",) * 3, "after 4 rounds: accuracy"),
+])  # fmt: skip
+def test_it_is_said_how_many_are_finished_and_what_they_were_before(
+    points: tuple[str, ...], said: str, tmp_path: Path
+) -> None:
+    for rank, point in enumerate(points):
+        kept = {"kept_point": point, "accuracy_kept": 0.75 if point == "finished" else 0.5}
+        peer(tmp_path, rank, [0.0, 0.0], 0.0, **kept)
+    found = collect(tmp_path, 3, 1.0)
+    assert found["kept_point"] == [*points]
+    assert found["accuracy_kept_mean"] == pytest.approx(0.5 + 0.25 * points.count("finished") / 3)
+    text = printed(found, tmp_path, 100)
+    assert said in text
+    assert ("after the last mixing: mean accuracy 0.5000" in text) == ("finished" in points)
+
+
+def test_of_the_best_models_round_and_point_are_said(tmp_path: Path) -> None:
+    for rank, point in enumerate(("trained", "mixed", "finished")):
+        kept = {"kept_point": point, "kept_round": rank, "accuracy_kept": 0.75}
+        peer(tmp_path, rank, [0.0, 0.0], 0.0, settings={"keep": "best"}, **kept)
+    text = printed(collect(tmp_path, 3, 1.0), tmp_path)
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
+    assert [row[1:] for row in rows[:3]] == [
+        ["0.7500", "1, trained"],
+        ["0.7500", "2, mixed"],
+        ["0.7500", "3, finished"],
+    ]
+    assert "after the mixing of the kept rounds: mean accuracy 0.5000" in text

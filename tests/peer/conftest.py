@@ -28,6 +28,7 @@ class VectorLearner:
     """Body: a vector. A round's training: body <- 0.9 body + rank + 1. Mixing as in the product, in float64."""
 
     best_round = None
+    kept_point = "mixed"
     finite = True
     privacy = None
     gradients = 0
@@ -111,6 +112,9 @@ class VectorLearner:
     def finish(self, number):
         self.gradients += 5
         self.finished = number
+
+    def fine_tune(self, number):
+        return None
 
     def interrupt(self):
         self._stop.set()

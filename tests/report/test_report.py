@@ -22,8 +22,8 @@ from dpeer.report import classes
 from dpeer.report.style import log_ticks
 
 Command = Callable[..., Any]
-MIX = "accuracy after mixing (mean)"
-TRAINED = "accuracy after local training (mean)"
+MIX, KEPT = "after mixing (mean)", "accuracy: kept (mean)"
+TRAINED = "before mixing (mean)"
 WORST = "worst peer's accuracy"
 
 SECTIONS = [
@@ -214,7 +214,7 @@ def test_a_run_without_accuracies_is_judged_by_its_loss(dpeer: Command, make_run
     assert dpeer("report", "a").code == 0
     page = read_page()
     (line,) = page.results()
-    assert line["test loss after mixing (mean)"] == f"{fmean([1.0, 2.0, 3.0]):.4f}"
+    assert line["test loss: kept (mean)"] == line[MIX] == f"{fmean([1.0, 2.0, 3.0]):.4f}"
     assert line["worst peer's test loss"] == "3.0000 (rank 2)"
     assert TRAINED not in line
     assert "Test loss by round" in page.headings
@@ -426,6 +426,7 @@ def test_a_real_run(dpeer: Command, read_page: Any) -> None:
     (line,) = read_page().results()
     summary = json.loads(Path("real/summary.json").read_text())
     assert line[MIX] == f"{summary['accuracy_mean']:.4f}"
+    assert line[KEPT] == f"{summary['accuracy_kept_mean']:.4f}"
     assert line[TRAINED] == f"{summary['accuracy_trained_mean']:.4f}"
     assert line[WORST].startswith(f"{summary['accuracy_min']:.4f} (rank ")
     assert line["consensus distance"] == f"{summary['consensus_distance']:.4g}"

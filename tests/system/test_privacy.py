@@ -60,7 +60,9 @@ def test_the_best_models_summary_says_what_the_whole_run_has_spent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     is_best = ModelSelection.is_best  # noise decides which model is the best: here it is an early one
-    monkeypatch.setattr(ModelSelection, "is_best", lambda selection, number: number < 2 and is_best(selection, number))
+    monkeypatch.setattr(
+        ModelSelection, "is_best", lambda selection, number, point: number < 2 and is_best(selection, number, point)
+    )
     path = tmp_path / "small.py"
     path.write_text(path.read_text().replace("test=Data(", "validation=Data(rank, 9), test=Data("))
     options = ("--task", task, *schedule, "--size", SIZE, "--rounds", 5, "--keep", "best", "--body-lr", 2)

@@ -89,7 +89,7 @@ class Client:
             self.prior = np.log(counts)
         self.a = counts / SAMPLES
         outputs = CLASSES * (FEATURES + bias)
-        rng = np.random.default_rng(np.random.SeedSequence(SEED, spawn_key=(16,)))
+        rng = np.random.default_rng(np.random.SeedSequence(SEED, spawn_key=(17,)))
         shapes = {"u": (HIDDEN, CLASSES), "b": (HIDDEN,), "v": (outputs, HIDDEN), "c": (outputs,)}
         self.nu = {
             name: rng.uniform(-1, 1, shape) / np.sqrt(CLASSES if name in "ub" else HIDDEN)

@@ -338,7 +338,7 @@ def test_keep_best_needs_validation_data(make: Callable[..., TorchLearner]) -> N
         make(keep="best")
 
 
-def test_keep_best_writes_the_best_mixed_model(make_task: Make, tmp_path: Path) -> None:
+def test_keep_best_writes_the_best_model(make_task: Make, tmp_path: Path) -> None:
     task = make_task()
     task.validation = task.test
     learner = TorchLearner(task, "dfedmdc", H, rank=0, seed=0, keep="best")
@@ -346,13 +346,15 @@ def test_keep_best_writes_the_best_mixed_model(make_task: Make, tmp_path: Path) 
     for number in range(6):
         learner.train(number)
         learner.release(number)
-        learner.evaluate()  # before mixing: the trained model is not a candidate
+        losses.append(learner.evaluate().test_loss)
+        bodies.append(everything(learner))
         # Later rounds are made worse on purpose.
         learner.mix({}, {0: 1.0 if number < 3 else 5.0})
         losses.append(learner.evaluate().test_loss)
         bodies.append(everything(learner))
     best = int(np.argmin(losses))
-    assert learner.best_round == best < 5
+    assert (learner.best_round, learner.kept_point) == (best // 2, ("trained", "mixed")[best % 2])
+    assert learner.best_round != 5
     learner.write_model(tmp_path / "m")
     saved = torch.cat([t.reshape(-1) for _, t in sorted(load_file(tmp_path / "m").items())])
     order = sorted(name for name, _ in task.model.named_parameters())

@@ -131,6 +131,10 @@ class Algorithm(ABC):
         """The buffers of the model that predicts, by `Untrained.copies`; None where the trained model's do."""
         return None
 
+    def held(self) -> Tensor | None:
+        """Which parameters may be other than zero, shape (peer.model.count,), bool; None where all may."""
+        return None
+
     def at_home(self, peer: Trainer) -> int:
         """How many trained parameters stay on the peer."""
         return peer.head.count

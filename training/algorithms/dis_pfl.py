@@ -94,6 +94,10 @@ class DisPFL(Algorithm):
             peer.gradient(peer.model, next(peer.minibatches("screen", 1)))
         return peer.model.grad
 
+    def held(self) -> Tensor:
+        """The mask."""
+        return self._codec.held
+
     def plan(self, peer: Trainer) -> Mapping[str, Any]:
         """The number of rounds: how fast masks become stable depends on it."""
         return {"number of rounds, by which masks settle,": peer.hyperparameters.rounds}

@@ -25,7 +25,7 @@ _STATED = ("name", "shares", "mixed_uses_data", "draws")
 _SET = ("name", "summary", "paper", "draws")
 """What `Algorithm.__init_subclass__` gives every class where it does not say it."""
 
-CALLED = ("predictor", "untrained", "at_home", "codec", "state", "plan", "sit_out")
+CALLED = ("predictor", "untrained", "held", "at_home", "codec", "state", "plan", "sit_out")
 """Methods of an algorithm that are called in passing; `restore` has errors of its own."""
 
 _LATER = ("train", "mixed", "finish", "restore", *CALLED)

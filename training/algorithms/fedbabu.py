@@ -21,9 +21,8 @@ from torch import Tensor
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.options import from_setting
 from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.predicted import Predicted
 from dpeer.training.trainer import Trainer
-
-_BESIDE = "untrained/"
 
 
 class FedBABU(Algorithm):
@@ -47,8 +46,7 @@ class FedBABU(Algorithm):
 
     def __init__(self, options: Any = None) -> None:
         super().__init__(options)
-        self._tuned: Tensor | None = None
-        self._untrained: Mapping[str, Tensor] | None = None
+        self._tuned: Predicted | None = None
 
     def start(self, peer: Trainer) -> None:
         """Only note the model's size."""
@@ -65,38 +63,30 @@ class FedBABU(Algorithm):
         self._forget()
 
     def _forget(self) -> None:
-        self._tuned = self._untrained = None
+        self._tuned = None
 
     def finish(self, peer: Trainer) -> None:
         """Fine-tune a copy of the whole model."""
         h = peer.hyperparameters
         with peer.holding(peer.model.data.clone(), peer.untrained.copies()):
             peer.fit(peer.model, epochs=self.options.finetune_epochs, lr=h.body_lr, phase="finetune")
-            self._tuned, self._untrained = peer.model.data.clone(), peer.untrained.copies()
+            self._tuned = Predicted.now(peer)
 
     def predictor(self, peer: Trainer) -> Tensor | None:
         """The fine-tuned parameters, once there are any."""
-        return self._tuned
+        return None if self._tuned is None else self._tuned.values
 
     def untrained(self) -> Mapping[str, Tensor] | None:
         """The buffers of the fine-tuned model, once there are any."""
-        return self._untrained
+        return None if self._tuned is None else self._tuned.untrained
 
     def state(self) -> Mapping[str, Tensor]:
         """See `Algorithm.state`."""
-        if self._tuned is None:
-            return {}
-        return {"tuned": self._tuned} | {_BESIDE + name: value for name, value in (self._untrained or {}).items()}
+        return {} if self._tuned is None else self._tuned.state()
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """See `Algorithm.restore`."""
-        tuned = state.get("tuned")
-        if tuned is not None and tuned.shape != (self._count,):
-            raise ValueError(f"a model of {tuned.numel()} parameters")
-        self._tuned = tuned
-        # A checkpoint of an older dpeer has none of these: there the model's buffers are those of what was fine-tuned.
-        beside = {name.removeprefix(_BESIDE): value for name, value in state.items() if name.startswith(_BESIDE)}
-        self._untrained = beside or None
+        self._tuned = Predicted.from_state(state, self._count)
 
     def gradients(self, h: Hyperparameters) -> float:
         """See `Algorithm.gradients`; the fine-tuning in the end is not of a round."""

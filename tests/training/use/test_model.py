@@ -33,7 +33,7 @@ def task(rank, size, seed, width=5, **others):
 
 def outputs(learner: TorchLearner) -> Tensor:
     """What the learner's model gives for its test data, as it evaluates them."""
-    with learner._kept(), learner._predicting():
+    with learner._keeping.kept():
         found = dpeer.training.selection.predictions(learner._model, learner._selection._test)
     return found[0]
 
@@ -282,7 +282,7 @@ def test_of_a_run_that_keeps_the_best_model_the_card_is_about_that_one(leave: Le
     inputs, targets = learner._trainer.task.test.tensors
     np.savez(tmp_path / "test.npz", inputs=inputs.numpy(), targets=targets.numpy())
     assert card["metrics"] == dpeer.load_model(folder).evaluate(tmp_path / "test.npz")
-    with learner._predicting():
+    with learner._keeping.predicting():
         last = learner._selection.predictions()
     if learner.best_round != 4:
         assert measure(*last) != card["metrics"]

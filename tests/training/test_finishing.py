@@ -1,0 +1,321 @@
+"""Finishing at home, against the same steps written down once more in numpy and float64."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+from dpeer.exceptions import CheckpointError, ConfigurationError, Interrupted
+from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training.batches import batch_order
+
+Vector = NDArray[np.float64]
+MakeTask = Callable[..., Task]
+Gossip = Callable[..., None]
+SAMPLES, WIDTH, SEED = 22, 5, 3
+HEAD = slice(0, WIDTH + 1)
+"""The head's values stand before the body's, so that they are not the end of what an algorithm shares."""
+
+
+class Net(nn.Module):
+    """x . v + b + x . u, of which v and b are the head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.v = nn.Linear(WIDTH, 1)
+        self.u = nn.Linear(WIDTH, 1, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = (self.u(x) + self.v(x)).squeeze(1)
+        return out
+
+
+def half_square(outputs: Tensor, targets: Tensor) -> Tensor:
+    return 0.5 * ((outputs - targets) ** 2).mean()
+
+
+def data() -> tuple[Vector, Vector]:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(SAMPLES, WIDTH))
+    return x, x @ rng.normal(size=WIDTH) + 0.5
+
+
+def linear(algorithm: str, **changes: Any) -> TorchLearner:
+    torch.manual_seed(SEED)
+    x, y = data()
+    dataset = TensorDataset(torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32))
+    task = Task(model=Net(), head=("v",), train=dataset, test=dataset, loss=half_square)
+    h = Hyperparameters(**({"batch_size": 8, "lr_decay": 0.9, "body_epochs": 2} | changes))
+    return TorchLearner(task, algorithm, h, rank=2, seed=SEED)
+
+
+def predicted(learner: TorchLearner) -> Vector:
+    """What predicts, as one vector [v, b, u]."""
+    with learner._keeping.kept():
+        named = dict(learner._model.named_parameters())
+        parts = [named[name].detach().reshape(-1) for name in ("v.weight", "v.bias", "u.weight")]
+        return torch.cat(parts).double().numpy()
+
+
+def steps(
+    w: Vector, number: int, part: slice, epochs: int, lr: float, *, clip: float | None, momentum: float
+) -> Vector:
+    x, y = data()
+    x = np.hstack([x, np.ones((SAMPLES, 1)), x])
+    w, velocity = w.copy(), np.zeros_like(w[part])
+    for epoch in range(epochs):
+        order = batch_order(SAMPLES, SEED, 2, number, "finish", epoch).numpy()
+        for first in range(0, SAMPLES, 8):
+            rows = order[first : first + 8]
+            g = (x[rows].T @ (x[rows] @ w - y[rows]) / len(rows))[part]
+            if clip is not None:
+                g = g * min(1.0, clip / np.linalg.norm(g))
+            velocity = momentum * velocity + g
+            w[part] -= lr * velocity
+    return w
+
+
+CASES = {
+    "dfedmdc": ({"head_lr": 0.08}, 0.08),  # its head has a rate of its own
+    "dfedavgm": ({"head_lr": 0.08}, 0.03),
+    "local": ({"head_lr": 0.08}, 0.03),
+    "ditto": ({}, 0.03),
+    "fedbabu": ({}, 0.03),
+}
+
+
+@pytest.mark.parametrize("algorithm", CASES)
+@pytest.mark.parametrize("finish", ["head:3", "all:2"])
+@pytest.mark.parametrize("clip", [None, 0.2])
+def test_it_is_plain_steps_from_what_predicts(algorithm: str, finish: str, clip: float | None) -> None:
+    settings, head_lr = CASES[algorithm]
+    learner = linear(algorithm, rounds=2, finish=finish, grad_clip=clip, body_lr=0.03, **settings)
+    for number in range(2):
+        learner.train(number)
+        learner.release(number)
+        learner.mix({}, {2: 1.0})
+    learner.finish(1)
+    before, trains_on = predicted(learner), learner._trainer.model.data.clone()
+    gradients = learner.gradients
+    found = learner.fine_tune(1)
+    of_head = finish.startswith("head")
+    rate = 0.25 * 0.9 * (head_lr if of_head else 0.03)
+    epochs = int(finish[-1])
+    part = HEAD if of_head else slice(None)
+    expected = steps(before, 1, part, epochs, rate, clip=clip, momentum=0.9)
+    np.testing.assert_allclose(predicted(learner), expected, rtol=0, atol=2e-6)
+    assert np.abs(expected - before).max() > 1e-3
+    x, y = data()
+    x = np.hstack([x, np.ones((SAMPLES, 1)), x])
+    assert found is not None
+    assert found.test_loss == pytest.approx(0.5 * np.mean((x @ expected - y) ** 2), abs=1e-5)
+    assert learner.finish_rate == pytest.approx(rate)
+    assert learner.kept_point == "finished"
+    assert learner.gradients - gradients == epochs * SAMPLES
+    assert torch.equal(learner._trainer.model.data, trains_on), "the run can go on from what was mixed"
+    if of_head:
+        assert np.array_equal(predicted(learner)[WIDTH + 1 :], before[WIDTH + 1 :]), "the body keeps its bits"
+
+
+def test_a_rate_of_ones_own_is_taken_as_it_is() -> None:
+    learner = linear("dfedavgm", finish="all:1", finish_lr=0.02, lr_schedule="cosine", rounds=4, grad_clip=None)
+    for number in range(4):
+        learner.train(number)
+    before = predicted(learner)
+    learner.fine_tune(3)
+    assert learner.finish_rate == 0.02
+    expected = steps(before, 3, slice(None), 1, 0.02, clip=None, momentum=0.9)
+    np.testing.assert_allclose(predicted(learner), expected, rtol=0, atol=2e-6)
+
+
+def test_a_rate_of_ones_own_is_taken_where_the_schedule_has_come_to_nothing() -> None:
+    learner = linear("dfedavgm", finish="head:1", finish_lr=0.02, lr_decay=1e-300, rounds=3, grad_clip=None)
+    for number in range(3):
+        learner.train(number)
+    before = predicted(learner)
+    learner.fine_tune(2)
+    expected = steps(before, 2, HEAD, 1, 0.02, clip=None, momentum=0.9)
+    np.testing.assert_allclose(predicted(learner), expected, rtol=0, atol=2e-6)
+
+
+def test_an_ended_run_cannot_be_finished_in_another_way(make_task: MakeTask, tmp_path: Path) -> None:
+    def made(finish: str, rounds: int = 1) -> TorchLearner:
+        h = Hyperparameters(finish=finish, rounds=rounds)
+        return TorchLearner(make_task(), "dfedavgm", h, rank=0, seed=0)
+
+    ended = made("all:1")
+    ended.train(0)
+    ended.fine_tune(0)
+    ended.save(tmp_path)
+    made("all:1").load(tmp_path)
+    made("none", rounds=2).load(tmp_path)  # it goes on, and is finished later or not
+    with pytest.raises(
+        CheckpointError, match=r"finished with --finish all:1: give that, and not none, or more --rounds"
+    ):
+        made("none").load(tmp_path)
+    rest = json.loads((tmp_path / "learner.json").read_text())
+    del rest["finish"]
+    (tmp_path / "learner.json").write_text(json.dumps(rest))
+    made("none").load(tmp_path)  # of an older dpeer, which knew no such thing
+
+
+def test_nothing_is_done_where_nothing_is_asked(make_task: MakeTask) -> None:
+    learner = TorchLearner(make_task(), "dfedavgm", Hyperparameters(finish="none"), rank=0, seed=0)
+    learner.train(0)
+    assert learner.fine_tune(0) is None
+    assert learner.finish_rate is None
+    assert learner.kept_point == "trained"
+
+
+ALGORITHMS = [
+    "local", "dfedavgm", "dfedsam", "dfedmdc", "dfedsmdc", "dis-pfl", "fedper", "fedbabu", "ditto", "fedrod",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("finish", ["head:1", "all:1"])
+def test_no_neighbor_hears_of_it(algorithm: str, finish: str, make_task: MakeTask, gossip: Gossip) -> None:
+    """A run that goes on after it sends and evaluates what one without it does, to the bit."""
+    runs = []
+    for asked in (finish, "none"):
+        h = Hyperparameters(batch_size=16, body_epochs=1, finish=asked)
+        peers = [TorchLearner(make_task(rank, dropout=0.2), algorithm, h, rank=rank, seed=0) for rank in range(3)]
+        gossip(peers, 2)
+        tuned = [peer.fine_tune(1) for peer in peers]
+        assert all((one is None) == (asked == "none") for one in tuned)
+        gossip(peers, 1, start=2)
+        runs.append(peers)
+    for one, other in zip(*runs, strict=True):
+        assert torch.equal(one._trainer.model.data, other._trainer.model.data)
+        assert one.evaluate() == other.evaluate()
+        assert one.kept_point == other.kept_point == ("trained" if algorithm == "local" else "mixed")
+
+
+def test_a_sparse_model_stays_sparse(make_task: MakeTask, gossip: Gossip) -> None:
+    for finish in ("all:2", "head:2"):
+        h = Hyperparameters(batch_size=16, finish=finish, weight_decay=0.1)
+        peers = [TorchLearner(make_task(rank), "dis-pfl", h, rank=rank, seed=0) for rank in range(3)]
+        gossip(peers, 2)
+        for peer in peers:
+            held = peer.algorithm.held()
+            assert held is not None
+            assert 0 < held.sum() < len(held)
+            peer.fine_tune(1)
+            found = peer._finishing.found
+            assert found is not None
+            assert not found.values[~held].any()
+            assert (found.values != peer._trainer.model.data).any()
+
+
+def test_running_statistics_are_those_of_before_outside(make_task: MakeTask) -> None:
+    def made() -> TorchLearner:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 3)))
+        h = Hyperparameters(batch_size=16, finish="all:2")
+        return TorchLearner(make_task(model=model, head=("2",)), "dfedmdc", h, rank=0, seed=0)
+
+    learner = made()
+    learner.train(0)
+    outside = {name: value.clone() for name, value in learner._model.named_buffers()}
+    learner.fine_tune(0)
+    assert all(torch.equal(value, dict(learner._model.named_buffers())[name]) for name, value in outside.items())
+    with learner._keeping.kept():
+        inside = dict(learner._model.named_buffers())
+        assert not torch.equal(inside["2.0.running_mean"], outside["2.0.running_mean"])
+    assert learner.rows()[0] == learner.evaluate()
+
+
+@pytest.mark.parametrize("algorithm", ["dfedavgm", "fedbabu", "dis-pfl", "ditto"])
+@pytest.mark.parametrize("keep", ["last", "best"])
+def test_it_is_in_the_checkpoint(
+    algorithm: str, keep: Any, make_task: MakeTask, gossip: Gossip, tmp_path: Path
+) -> None:
+    def made() -> list[TorchLearner]:
+        h = Hyperparameters(batch_size=16, finish="all:2")
+        tasks = [make_task(rank) for rank in range(3)]
+        for task in tasks:
+            task.validation = make_task(7).test
+        return [TorchLearner(task, algorithm, h, rank=rank, seed=0, keep=keep) for rank, task in enumerate(tasks)]
+
+    first, second = made(), made()
+    gossip(first, 2, evaluate=True)
+    for one, other in zip(first, second, strict=True):
+        one.finish(1)
+        one.evaluate()
+        one.fine_tune(1)
+        folder = tmp_path / str(one._rank)
+        folder.mkdir()
+        one.save(folder)
+        other.load(folder)
+        assert (one.kept_point, one.best_round) == (other.kept_point, other.best_round)
+        for name, learner in (("one", one), ("other", other)):
+            learner.write_model(tmp_path / name)
+        assert (tmp_path / "one").read_bytes() == (tmp_path / "other").read_bytes()
+        assert one.rows()[0] == other.rows()[0]
+
+
+def test_an_interrupted_one_has_changed_nothing(make_task: MakeTask) -> None:
+    learner = TorchLearner(make_task(), "dfedavgm", Hyperparameters(finish="all:2"), rank=0, seed=0)
+    learner.train(0)
+    before = learner._trainer.model.data.clone()
+    learner.interrupt()
+    with pytest.raises(Interrupted):
+        learner.fine_tune(0)
+    assert torch.equal(learner._trainer.model.data, before)
+    assert learner.kept_point == "trained"
+
+
+def test_a_finished_model_that_is_not_finite_is_told(make_task: MakeTask) -> None:
+    h = Hyperparameters(finish="all:3", finish_lr=1e38, grad_clip=None)
+    learner = TorchLearner(make_task(), "dfedavgm", h, rank=0, seed=0)
+    learner.train(0)
+    assert learner.finite
+    learner.fine_tune(0)
+    assert not learner.finite
+
+
+def test_what_cannot_be_done_is_refused(make_task: MakeTask) -> None:
+    with pytest.raises(
+        ConfigurationError, match="--finish head:2: nothing of the task's head is trained; --finish all"
+    ):
+        TorchLearner(make_task(head=()), "dfedavgm", Hyperparameters(finish="head:2"), rank=0, seed=0)
+
+
+@pytest.mark.parametrize("point", ["trained", "mixed", "finished"])
+def test_the_best_model_may_be_of_each_point(
+    point: str, make_task: MakeTask, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Losses that are made up say which one is best; what is written is what the model was at that moment."""
+    task = make_task()
+    task.validation = task.test
+    learner = TorchLearner(task, "dfedavgm", Hyperparameters(finish="all:1"), rank=0, seed=0, keep="best")
+    order = [(number, when) for number in range(2) for when in ("trained", "mixed")] + [(1, "finished")]
+    best = (0, point) if point == "trained" else (1, point)
+    losses = iter([0.0 if one == best else 1.0 for one in order])
+    monkeypatch.setattr("dpeer.training.selection.mean_loss", lambda *_: next(losses))
+    values = {}
+    for number in range(2):
+        learner.train(number)
+        learner.release(number)
+        learner.evaluate()
+        values[number, "trained"] = learner._trainer.model.data.clone()
+        learner.mix({}, {0: 1.0 - 0.1 * number})
+        learner.evaluate()
+        values[number, "mixed"] = learner._trainer.model.data.clone()
+    learner.fine_tune(1)
+    assert learner._finishing.found is not None
+    values[1, "finished"] = learner._finishing.found.values
+    assert (learner.best_round, learner.kept_point) == best
+    learner.write_model(tmp_path / "m")
+    written = load_file(tmp_path / "m")
+    flat = torch.cat([written[name].reshape(-1) for name, *_ in learner._trainer.model.layout])
+    assert torch.equal(flat, values[best])
+    assert torch.equal(learner._trainer.model.data, values[1, "mixed"])
