@@ -52,6 +52,7 @@ def _flag(name: str) -> str:
 _CIFAR = {
     "rounds": 500, "body_lr": 0.1, "head_lr": 0.1, "lr_decay": 0.995, "momentum": 0.9, "body_epochs": 5,
     "batch_size": 128, "rho": 0.7, "ditto_lambda": 0.75, "sparsity": 0.5, "finetune_epochs": 5, "grad_clip": None,
+    "finish": "none",
 }  # fmt: skip
 _OWN_METHODS = {"dfedmdc": {"head_lr": 0.001}, "dfedsmdc": {"head_lr": 0.001}}
 _CIFAR_REMARK = (
@@ -63,7 +64,7 @@ _CIFAR_REMARK = (
 
 _DP = {
     "privacy": "client", "clip_norm": 0.2, "noise_multiplier": 0.95, "participation": 0.1, "body_lr": 0.1,
-    "lr_decay": 0.9995, "momentum": 0.5, "body_epochs": 30, "grad_clip": None,
+    "lr_decay": 0.9995, "momentum": 0.5, "body_epochs": 30, "grad_clip": None, "finish": "none",
 }  # fmt: skip
 _DP_CIFAR = {**_DP, "rounds": 300, "batch_size": 50}
 _DP_EMNIST = {**_DP, "rounds": 200, "batch_size": 32}
@@ -82,6 +83,7 @@ _AFTER = "the largest 40 % chosen after the noise (sound, and no less private)"
 _DP2 = {
     "rounds": 200, "privacy": "client", "clip_norm": 0.1, "participation": 0.05, "body_lr": 0.1, "head_lr": 0.005,
     "lr_decay": 0.99, "momentum": 0.7, "body_epochs": 2, "head_epochs": 2, "rho": 0.1, "grad_clip": None,
+    "finish": "none",
 }  # fmt: skip
 _DP2_FEMNIST = {**_DP2, "clip_norm": 0.2, "momentum": 0.3, "rho": 0.5}
 _DP2_REMARK = (
@@ -103,6 +105,7 @@ PRESETS: Mapping[str, Preset] = {
         {
             "algorithm": "dis-pfl", "body_lr": 0.1, "lr_decay": 0.998, "momentum": 0.0, "weight_decay": 5e-4,
             "body_epochs": 5, "batch_size": 128, "grad_clip": 10.0, "sparsity": 0.5, "prune_rate": 0.5,
+            "finish": "none",
         },
         "the defaults of DisPFL's published code; its scripts also start every peer from another mask and regrow at "
         "random, which is not done here",
@@ -111,13 +114,15 @@ PRESETS: Mapping[str, Preset] = {
         {
             "algorithm": "fedrep", "body_lr": 0.01, "head_lr": 0.01, "lr_decay": 1.0, "momentum": 0.5,
             "head_epochs": 10, "body_epochs": 5, "batch_size": 10, "grad_clip": None,
+            "finish": "none",
         },
-        "FedRep's published script for CIFAR-100; its additional head epochs after the last round are not made",
+        "FedRep's published script for CIFAR-100; its additional head epochs after the last round are made if you "
+        "give --finish head:E",
     ),
     "paper-fedbabu": Preset(
         {
             "algorithm": "fedbabu", "body_lr": 0.1, "lr_decay": 1.0, "momentum": 0.9, "body_epochs": 4,
-            "batch_size": 50, "finetune_epochs": 5, "grad_clip": None,
+            "batch_size": 50, "finetune_epochs": 5, "grad_clip": None, "finish": "none",
         },
         "FedBABU's published scripts with 80 rounds; its steps of the learning rate (x0.1 at half and three quarters "
         "of the run) cannot be had, so the rate is constant, and that of the fine-tuning too",

@@ -3,14 +3,12 @@
 import itertools
 import math
 import re
-import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dpeer.exceptions import UnknownName
 from dpeer.experiments.cells import Cell, make_cell
 from dpeer.experiments.experiment import Experiment, load
 from dpeer.federation.defaults import with_defaults
@@ -20,9 +18,7 @@ from dpeer.federation.settings import aside
 from dpeer.privacy.planning import drowning, noise_ratio
 from dpeer.sections import names
 from dpeer.topology.settings import GraphSettings
-from dpeer.training import ALGORITHMS, BUILTIN_TASKS, find_algorithm
-from dpeer.training.algorithms.options import about_options
-from dpeer.training.partitions import check_spec
+from dpeer.training import ALGORITHMS, find_algorithm
 
 ROOT = Path(__file__).parents[2]
 PAPERS = ROOT / "examples" / "papers"
@@ -36,31 +32,12 @@ Open = Callable[..., Experiment]
 
 @pytest.fixture
 def opened() -> Open:
-    """Read a file, without rows for which this version has no option; skipped where it lacks a task or division."""
+    """Read a file."""
 
     def read(name: str, *, small: bool = False) -> Experiment:
-        content = tomllib.loads(FILES[name].read_text())
-        if content["task"] not in BUILTIN_TASKS:
-            pytest.skip(f"there is no task {content['task']}")
-        if "pathological-sampled" in str(content) and not _sampled():
-            pytest.skip("there is no partition pathological-sampled")
-        compare = content["compare"] | (content["small"].get("compare", {}) if small else {})
-        rows = [row for row in compare["algorithms"] if not _missing(row)]
-        return load(FILES[name], {"task_options": {"data": "here"}}, {"algorithms": rows}, small=small)
+        return load(FILES[name], {"task_options": {"data": "here"}}, {}, small=small)
 
     return read
-
-
-def _sampled() -> bool:
-    try:
-        check_spec("pathological-sampled:2")
-    except UnknownName:
-        return False
-    return True
-
-
-def _missing(row: str) -> bool:
-    return ":personal=" in row and "personal" not in about_options(find_algorithm("fedrod"))
 
 
 def cells(found: Experiment, tmp_path: Path) -> Iterator[tuple[str, list[Cell]]]:
@@ -79,7 +56,7 @@ def effective(cell: Cell) -> dict[str, Any]:
         nothing |= {"weights"}  # those of metropolis are uniform there
     if settings.topology != "random-regular":
         nothing |= {"degree"}
-    hooks = {name: getattr(algorithm, name) for name in HOOKS}
+    hooks = {f"{name}()": getattr(algorithm, name) for name in HOOKS}
     return {name: value for name, value in settings.model_dump().items() if name not in nothing} | hooks
 
 
@@ -312,6 +289,7 @@ def test_the_divisions_and_radii_of_dp2_fedsam(opened: Open) -> None:
     divisions = [(one.values["size"], one.values["partition"]) for one in found.conditions]
     two, five = f"{FEW}:2", f"{FEW}:5"
     assert divisions == [(500, five), (1000, two), (1000, five), (1000, two)]
-    assert [row.label for row in found.variants] == ["fedavg", "fedsam", "dfedmdc", "dfedsmdc"]
+    tuned = ["fedavg", "fedavg:finish=all:2", "fedsam", "fedsam:finish=all:2"]
+    assert [row.label for row in found.variants] == [*tuned, "dfedmdc", "dfedsmdc"]
     shown = opened("dp2-fedsam/figures-6-and-7")
     assert [row.changes["rho"] for row in shown.variants if "rho" in row.changes] == [0.05, 0.1, 0.5, 1.0]

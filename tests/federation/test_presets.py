@@ -91,6 +91,12 @@ PRINTED: list[tuple[tuple[str, ...], str, Any, str]] = [
 
 OPEN = [
     ((*DFEDMDC, *DP, *DP2), "grad_clip", None, "not printed; dpeer's default would clip"),
+    (
+        (*DFEDMDC, *DP, *DP2),
+        "finish",
+        "none",
+        "no algorithm there trains on after the last mixing; dpeer's would",
+    ),
     (("dp-fedsam-topk", "dp-fedsam-topk-emnist"), "dp_adversary", "neighbor", "dpeer's own: sound with top-k only so"),
 ]
 """The same for values that no text prints, with the reason why they are there."""
