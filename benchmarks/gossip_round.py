@@ -64,6 +64,9 @@ class Idle(TorchLearner):
         """Nothing to evaluate."""
         return Evaluation(None, 0.0)
 
+    def fine_tune(self, number: int) -> None:
+        """Nothing to finish."""
+
 
 class Landing(Idle):
     """An idle learner that has pieces put together in a buffer, as quantized bodies and those on a GPU are."""
