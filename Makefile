@@ -18,7 +18,7 @@ check: lint
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 test: $(VENV)/tested
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: $(VENV)/linted
 	$(BIN)/ruff check .

@@ -306,6 +306,9 @@ NOT_RUN = {
     "python benchmarks/defaults.py --out defaults --data har=FILE.npz --data mnist=FILE.npz --data cifar10=DIR": (
         "takes an hour"
     ),
+    "python benchmarks/finish.py --out finish --data har=FILE.npz --data mnist=FILE.npz --data cifar10=DIR": (
+        "takes an hour"
+    ),
     "dpeer privacy audit --noise-multiplier 4 --rounds 9": "about a minute",
     ".venv/bin/python -m pytest tests/topology": "runs one folder",
     "pipx install '.[plot]'": "To have `dpeer` in every shell",
