@@ -196,10 +196,10 @@ def test_it_fits_80_columns(size: str, more: tuple[str, ...]) -> None:
 
 
 def test_every_graph_has_one_line() -> None:
-    lines = printed("--size", "100", *GIVEN, "--train-seconds", "2min").splitlines()
+    lines = printed("--size", "36", *GIVEN, "--train-seconds", "2min").splitlines()
     rule = next(number for number, line in enumerate(lines) if line.startswith("──"))
     rows = [line for line in lines[rule + 1 :] if line.endswith("B")]
-    assert len(rows) == len(parsed("--size", "100", *GIVEN)["ranking"])
+    assert len(rows) == len(parsed("--size", "36", *GIVEN)["ranking"])
     assert lines[rule + 1 + len(rows)].startswith("rounds:")
 
 

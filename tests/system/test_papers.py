@@ -114,7 +114,7 @@ def test_it_runs_small(name: str, data: Callable[[str], Path], dpeer_here: Calla
         fewer["body_epochs"] = 1
     drawn = {"train_samples": TRAIN, "test_samples": TEST}
     if "size" not in listed:
-        fewer |= {"size": 6, "degree": 4}
+        fewer |= {"size": 4, "degree": 2}
         drawn = {"train_samples": 250, "test_samples": 120}
     options = {"data": str(data(task)), **({} if task == "femnist" else drawn)}
     # All tables with the last row, by the command; then all rows in the first table.
