@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
 from pathlib import Path
@@ -28,6 +29,7 @@ import dpeer
 from dpeer.federation.assemble import assemble
 from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.files import rank_folder
+from dpeer.training.saved import REST
 
 ALGORITHMS = ("local", "dfedavgm", "dfedmdc", "dfedsmdc", "fedrod", "ditto", "fedbabu", "dis-pfl")
 WAYS = ("head:1", "head:5", "all:1", "all:5")
@@ -84,7 +86,7 @@ def measure(name: str, algorithm: str, seed: int, data: str | None, out: Path) -
     options = {"data": data, **SAMPLES.get(name, {})} if data else {}
     values = {
         "task": name, "task_options": options, "algorithm": algorithm, "seed": seed, "workers": 1, "validation": 0.1,
-        "keep": "best", "log_level": "error", "out": folder, **SETS[name],
+        "keep": "best", "finish": "none", "log_level": "error", "out": folder, **SETS[name],
     }  # fmt: skip
     settings = dpeer.Settings(**values)
     run = dpeer.run(settings, overwrite=True)
@@ -113,7 +115,12 @@ def _finished(settings: dpeer.Settings, rank: int) -> tuple[float, float]:
     learner = assemble(settings.of_rank(rank), rank, resume=True).learner
     checkpoint = learner_folder(rank_folder(settings.out, rank))
     assert checkpoint is not None
-    learner.load(checkpoint)
+    with tempfile.TemporaryDirectory(prefix="dpeer-benchmark-") as copied:
+        shutil.copytree(checkpoint, copied, dirs_exist_ok=True)
+        rest = json.loads((Path(copied) / REST).read_text())
+        del rest["finish"]  # a run that has ended is not resumed with another way to finish
+        (Path(copied) / REST).write_text(json.dumps(rest))
+        learner.load(Path(copied))
     after = learner.fine_tune(settings.rounds - 1)
     best, _ = learner.rows()
     assert after is not None
@@ -130,9 +137,7 @@ def _read(path: Path) -> dict[tuple[str, str, int], dict[str, float]]:
     if not path.exists():
         return {}
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    return {
-        (line.pop("set"), line.pop("algorithm"), line.pop("seed")): line for line in lines
-    }  # fmt: skip
+    return {(line.pop("set"), line.pop("algorithm"), line.pop("seed")): line for line in lines}
 
 
 def _print(name: str, algorithms: Sequence[str], found: Mapping[tuple[str, str, int], Mapping[str, float]]) -> None:

@@ -72,8 +72,8 @@ def notes(
     unused = {name for other in ALGORITHMS.values() for name in other.settings()} - {*algorithm.settings()}
     if not learner.shares:
         unused |= {"quantize", "wire_dtype"}
-    if settings.finish == "none":
-        unused.add("finish_lr")
+    if settings.finish == "none" and "finish_lr" in said:
+        lines.append(f"{_value('finish_lr', settings)} has no effect with finish none")
     no_effect = sorted(unused & {*said})
     return [*lines, *(f"{_value(name, settings)} has no effect with {settings.algorithm}" for name in no_effect)]
 

@@ -14,9 +14,10 @@ from dpeer.training.schema.schema import read_schema
 from dpeer.training.schema.sheet import read_sheet
 
 FIRST = 10
+"""Cells that are shown of each problem, unless all are wanted."""
+
 _LONGEST = 60
 """Of a longer cell only the beginning is shown."""
-"""Cells that are shown of each problem, unless all are wanted."""
 
 
 @click.command(short_help="List what does not fit a schema.")

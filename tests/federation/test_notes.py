@@ -62,6 +62,11 @@ def test_what_is_off_by_default_is_named_where_it_is_on(notes: Start) -> None:
     assert "grad-clip off" in values(notes("--grad-clip", 0))
 
 
+def test_a_rate_to_finish_with_means_nothing_where_nothing_is_finished(notes: Start) -> None:
+    assert "finish-lr 0.1 has no effect with finish none" in notes("--finish", "none", "--finish-lr", 0.1)
+    assert "finish all:1 at rate 0.1" in values(notes("--finish-lr", 0.1))
+
+
 def test_a_preset_is_spelled_out_with_its_remark(notes: Start) -> None:
     _, preset, *rest = notes("--preset", "paper-cifar", "--batch-size", 4)
     assert preset == (
