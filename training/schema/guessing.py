@@ -115,6 +115,9 @@ def _number(name: str, counts: Mapping[str, int], numbers: Mapping[str, float]) 
 _LEAST = 1e-9
 """Numbers whose spread is a smaller share of them are taken as spread by this much."""
 
+_SMALLEST = 1e-300
+"""No step is below this: 10 to the power of a smaller exponent has few digits, or is zero."""
+
 
 def outward(low: float, high: float) -> list[float]:
     """A range around numbers: rounded outward to one digit of their spread, and one step wider on each side.
@@ -123,7 +126,7 @@ def outward(low: float, high: float) -> list[float]:
     """
     # A step far below the numbers themselves would be lost in their last digits.
     spread = max(high - low, _LEAST * max(abs(low), abs(high))) if high > low else max(abs(high), 1.0)
-    step = 10.0 ** math.floor(math.log10(spread))
+    step = 10.0 ** math.floor(math.log10(max(spread, _SMALLEST)))
     digits = max(0, -math.floor(math.log10(step)))
     first = round((math.floor(low / step) - 1) * step, digits)
     last = round((math.ceil(high / step) + 1) * step, digits)

@@ -82,6 +82,7 @@ def test_rare_values_and_extremes_are_not_given_away() -> None:
 
 @given(st.floats(-1e30, 1e30), st.floats(-1e30, 1e30))
 @example(9.99999999999999e29, 1e30)
+@example(0.0, 5e-324)
 @example(-1e30, -9.99999999999999e29)
 def test_a_range_is_beyond_the_numbers(one: float, other: float) -> None:
     low, high = sorted((one, other))
