@@ -6,17 +6,18 @@ import asyncio
 import time
 
 from dpeer.peer import Limits, ZeroMQTransport, wire
-from dpeer.peer.transports import Link
+from dpeer.peer.pieces import cut
+from dpeer.peer.transports import Arrival, Link, Sent
 
 
 def pieces(nbytes: int) -> list[wire.Frames]:
     """The messages of a body of so many bytes, as a peer sends them."""
     body = wire.body(bytes(16), 0, 0, [bytearray(nbytes)])
-    return list(wire.cut(wire.encode(body), ZeroMQTransport.piece_bytes))
+    return list(cut(wire.encode(body), ZeroMQTransport.piece_bytes))
 
 
 class Neighborhood:
-    """Reads what comes as a session does, message by message, and sends at a rate when asked to.
+    """Reads what comes as a peer does, message by message, and sends at a rate when asked to.
 
     Args:
         transport: Listens; the neighbors dial and say anything.
@@ -49,13 +50,15 @@ class Neighborhood:
 
     async def _read(self) -> None:
         while True:
-            link, frames = await self._transport.receive()
+            event = await self._transport.receive()
+            if not isinstance(event, Arrival):
+                continue
+            link, frames = event
             if link not in self._links:
                 self._links[link] = []
                 if len(self._links) == self._neighbors:
                     self._everybody.set()
                 continue
-            assert frames is not None, "nobody was dialled"
             self.got += wire.size(frames)
             message = wire.decode(frames, self._limits)
             if isinstance(message, wire.Piece):
@@ -69,6 +72,8 @@ class Neighborhood:
             for message in self._messages:
                 for link in self._links:
                     await asyncio.sleep(max(0.0, due - time.perf_counter()))
-                    if not self._transport.send(link, message):
+                    while (sent := self._transport.send(link, message)) is Sent.FULL:  # noqa: ASYNC110
+                        await asyncio.sleep(0.001)
+                    if sent is Sent.GONE:
                         raise RuntimeError("a neighbor has gone")
                     due += wire.size(message) / rate / self._neighbors

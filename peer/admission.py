@@ -7,7 +7,6 @@ from dpeer.peer import handshake
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.learner import Learner
 from dpeer.peer.membership import Membership, Status
-from dpeer.peer.schedule import Schedule
 from dpeer.peer.wire import Hello, printable
 
 
@@ -18,21 +17,17 @@ class Admission:
         config: What must be equal on both sides.
         learner: Asked for manifest and digest.
         members: The neighbors, and which of them are there.
-        schedule: In which rounds bodies are exchanged with each.
         size: Number of peers in the federation.
 
     Attributes:
         apart: The neighbor that this peer cannot train with, and why, once it has met one; all later hellos say it.
     """
 
-    def __init__(
-        self, config: PeerConfig, learner: Learner, members: Membership, schedule: Schedule, size: int
-    ) -> None:
+    def __init__(self, config: PeerConfig, learner: Learner, members: Membership, size: int) -> None:
         self.apart: tuple[int, str] | None = None
         self._config = config
         self._learner = learner
         self._members = members
-        self._schedule = schedule
         self._size = size
 
     def hello(self, current_round: int, *, reply: bool) -> Hello:
@@ -65,7 +60,7 @@ class Admission:
             problem = f"rank: expected {dialled} at its address, found {hello.rank}: check the addresses"
         else:
             ours = self.hello(current_round, reply=False)
-            problem = handshake.mismatch(ours, hello, self._schedule, self._config.names) or ""
+            problem = handshake.mismatch(ours, hello, self._config.rounds, self._config.names) or ""
         problem = printable(problem)
         if problem and self._concerns_us(hello.rank, dialled):
             raise Refused(problem)

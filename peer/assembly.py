@@ -23,6 +23,7 @@ class Arriving:
         room: Memory that the bytes are copied to; None to keep the pieces as they came.
         pieces: The pieces that came, where there is no room.
         got: How many bytes have come.
+        since: Clock time at which the body was announced.
     """
 
     body: Body
@@ -31,17 +32,19 @@ class Arriving:
     room: memoryview | None
     pieces: list[Buffer] = field(default_factory=list)
     got: int = 0
+    since: float = 0.0
 
-    def put(self, data: Buffer) -> None:
+    def put(self, piece: Piece) -> None:
         """Take in the next piece."""
-        end = self.got + len(data)
-        if self.imprint is not None:
-            self.imprint.add(data)
-        elif self.room is not None:
-            self.room[self.got : end] = data
-        else:
-            self.pieces.append(data)
-        self.got = end
+        for data in piece.data:
+            end = self.got + len(data)
+            if self.imprint is not None:
+                self.imprint.add(data)
+            elif self.room is not None:
+                self.room[self.got : end] = data
+            else:
+                self.pieces.append(data)
+            self.got = end
 
     @property
     def wanted(self) -> bool:
@@ -72,13 +75,16 @@ class Assembly:
 
     Args:
         room: Gives memory for a body, which may be used again once nothing refers to it; None to keep the pieces.
+        least: How many bytes a piece has at least, unless it is the last one of its body: very short ones would cost
+            many times their bytes.
     """
 
-    def __init__(self, room: Callable[[], memoryview | None]) -> None:
+    def __init__(self, room: Callable[[], memoryview | None], least: int = 1) -> None:
         self._room = room
+        self._least = least
         self._arriving: dict[Link, Arriving] = {}
 
-    def begin(self, link: Link, body: Body, wire_bytes: int, *, wanted: bool) -> None:
+    def begin(self, link: Link, body: Body, wire_bytes: int, *, wanted: bool, now: float = 0.0) -> None:
         """Expect the pieces of a body that was announced on this link.
 
         Raises:
@@ -86,9 +92,9 @@ class Assembly:
         """
         earlier = self._arriving.get(link)
         if wanted:
-            self._arriving[link] = Arriving(body, wire_bytes, None, self._room())
+            self._arriving[link] = Arriving(body, wire_bytes, None, self._room(), since=now)
         else:
-            self._arriving[link] = Arriving(body, wire_bytes, Imprint(body.payload_bytes), None)
+            self._arriving[link] = Arriving(body, wire_bytes, Imprint(body.payload_bytes), None, since=now)
         if earlier is not None:
             raise ProtocolError("incomplete", f"{earlier.got} of {earlier.body.payload_bytes} bytes of a body came")
 
@@ -96,18 +102,26 @@ class Assembly:
         """Take in a piece; return the body that it belongs to.
 
         Raises:
-            ProtocolError: "stray": the piece is of no body that was announced, or is not the next one.
+            ProtocolError: "stray": the piece is of no body that was announced, or is not the next one. "short-piece":
+                it has too few bytes.
         """
         arriving = self._arriving.get(link)
         if arriving is None or piece.tag != arriving.body.tag:
             raise ProtocolError("stray", "a piece of a body that was not announced")
-        if piece.offset != arriving.got or piece.offset + len(piece.data) > arriving.body.payload_bytes:
+        end = piece.offset + piece.nbytes
+        if piece.offset != arriving.got or end > arriving.body.payload_bytes:
             # A piece that a broken connection had still under way may come late: that is no damage to this body.
             raise ProtocolError("stray", f"a piece at byte {piece.offset}, expected at {arriving.got}")
-        arriving.put(piece.data)
+        if piece.nbytes < self._least and end < arriving.body.payload_bytes:
+            raise ProtocolError("short-piece", f"{piece.nbytes} bytes in the middle of a body, expected {self._least}")
+        arriving.put(piece)
         if arriving.complete:
             del self._arriving[link]
         return arriving
+
+    def __len__(self) -> int:
+        """How many bodies are under way."""
+        return len(self._arriving)
 
     def forget(self, link: Link) -> None:
         """Drop the body that is under way on this link, because the link is broken or its peer has gone."""

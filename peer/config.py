@@ -59,6 +59,13 @@ class PeerConfig:
     """Seconds for which a peer that cannot train with a neighbor stays for those that it has not met yet, so that they
     learn it, too; longer than it takes them to dial again."""
 
+    deadline: float | None = None
+    """Seconds that a round waits for a neighbor that is there but does not send its body; None to wait for as long as
+    it takes. A deadline keeps a process that hangs from holding up everybody, and costs the bodies of slow ones."""
+
+    say_waiting: float = 30.0
+    """Seconds of waiting in a round after which a line says for whom; said again after twice that time, and so on."""
+
     liveness: LivenessConfig = field(default_factory=LivenessConfig)
 
     out: Path | None = None

@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import Any
 
 from dpeer.peer.naming import ABSENT, difference, first_difference, short
-from dpeer.peer.schedule import Schedule
 from dpeer.peer.wire import Hello
 
 Names = Mapping[str, Mapping[str, str]]
@@ -21,13 +20,13 @@ _ADVICE = {
 """By field, what to do where peers differ in it."""
 
 
-def mismatch(ours: Hello, theirs: Hello, schedule: Schedule, names: Names = MappingProxyType({})) -> str | None:
+def mismatch(ours: Hello, theirs: Hello, rounds: int, names: Names = MappingProxyType({})) -> str | None:
     """Why the two must not train together, naming the field and both values; None when they may.
 
     Args:
         ours: What this peer says of itself.
         theirs: What the other side says.
-        schedule: In which rounds the two exchange bodies.
+        rounds: How many rounds the run has.
         names: As in `PeerConfig`.
     """
     them = f"rank {theirs.rank}"
@@ -46,10 +45,10 @@ def mismatch(ours: Hello, theirs: Hello, schedule: Schedule, names: Names = Mapp
             "values, those of frozen parameters included; build the model first thing in the task factory, before "
             "touching data or random numbers"
         )
-    if not schedule.fits(ours.next_round, theirs.rank, theirs.next_round):
+    if theirs.next_round > rounds:
         return (
-            f"round: {ours.next_round} here, {theirs.next_round} at {them}: they are more than one round apart; "
-            "stop all peers together and resume each from its own folder"
+            f"round: {them} has completed {theirs.next_round} rounds, more than the {rounds} of this run: give "
+            "both the same --rounds"
         )
     return None
 
@@ -63,7 +62,7 @@ def in_short(ours: Hello, theirs: Hello) -> str:
         return f"{field} differs" if field in ours.fingerprint else "a setting differs that is not known here"
     if ours.manifest != theirs.manifest:
         return "the parameters of the body differ"
-    return "the initial body differs" if ours.digest != theirs.digest else "they are too many rounds apart"
+    return "the initial body differs" if ours.digest != theirs.digest else "it has run more rounds than there are"
 
 
 def _manifest_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any], them: str) -> str:

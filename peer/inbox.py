@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from dpeer.peer.imprint import imprint
@@ -53,7 +52,6 @@ class Inbox:
         self._different = different
         self._rounds: dict[int, dict[int, Received]] = {}
         self._firsts: dict[int, dict[int, _First]] = {}
-        self._changed = asyncio.Event()
 
     def wants(self, rank: int, number: int) -> bool:
         """Whether round `number`'s body of this rank is of use.
@@ -74,7 +72,6 @@ class Inbox:
         elif self.wants(rank, number):
             self._rounds.setdefault(number, {})[rank] = received
             self._firsts.setdefault(rank, {})[number] = _First(imprint(received.payload))
-            self.wake()
 
     def compare(self, rank: int, number: int, found: bytes) -> None:
         """Count a body that `wants` had no use for, if it is a second one; `found` is its imprint."""
@@ -98,31 +95,22 @@ class Inbox:
             for old in sorted(firsts)[:-_REMEMBERED]:
                 del firsts[old]
 
-    def wake(self) -> None:
-        """Have `collect` look again: a body came, or one that has not may no longer be awaited."""
-        self._changed.set()
+    def has(self, rank: int, number: int) -> bool:
+        """Whether round `number`'s body of this rank is here."""
+        return rank in self._rounds.get(number, {})
 
-    async def collect(self, number: int, ranks: tuple[int, ...], awaited: Callable[[int], bool]) -> dict[int, Received]:
-        """Round `number`'s bodies of the ranks, as soon as none of those that are not here is awaited any more.
+    def take(self, number: int, ranks: Iterable[int]) -> dict[int, Received]:
+        """Round `number`'s bodies of the ranks, as far as they are here, in rank order; from then on others are late.
 
         Bodies of the next round stay.
-
-        Args:
-            number: The round.
-            ranks: Whose bodies are wanted.
-            awaited: Whether a rank's body is still awaited.
-
-        Returns:
-            The bodies that came, by rank in rank order.
         """
-        while True:
-            self._changed.clear()
-            here = self._rounds.get(number, {})
-            if not any(rank not in here and awaited(rank) for rank in ranks):
-                self._rounds.pop(number, None)
-                self.earliest = number + 1
-                return {rank: here[rank] for rank in sorted(ranks) if rank in here}
-            await self._changed.wait()
+        here = self._rounds.pop(number, {})
+        self.earliest = number + 1
+        return {rank: here[rank] for rank in sorted(ranks) if rank in here}
+
+    def __len__(self) -> int:
+        """How many bodies are here."""
+        return sum(len(bodies) for bodies in self._rounds.values())
 
     def _first(self, rank: int, number: int) -> _First | None:
         return self._firsts.get(rank, {}).get(number)

@@ -34,13 +34,16 @@ class Neighbor:
         heard_at: Clock time of its last message.
         gone_at: Clock time of its goodbye.
         current_round: Its current round, as far as anything it ever said tells; it may be further by now.
-        mentioned: The highest round it mentioned since its last handshake; -1 if none. A body of an earlier round can
-            no longer arrive, because links keep order.
+        mentioned: The highest round it mentioned since its last handshake; at first the round before the one that it
+            named then. A body of an earlier round can no longer arrive, because links keep order.
         why_away: Why it is away, or was the last time: "silent for 15 s", or the reason of its goodbye.
         trouble: Why it is about to leave, if it has said that it cannot train with another peer; else empty.
+        trouble_dialling: Why it cannot be dialled at present; else empty.
         left_behind: Whether it was away, so that rounds may have gone on without it, and has not caught up since. (A
             neighbor that is merely slow is not left behind: it can be many rounds back where graphs change, and is
             waited for.)
+        overdue: Why a round has gone on without it although it is there (`--deadline`), until it has reached this
+            peer's current round; else empty.
     """
 
     rank: int
@@ -52,7 +55,9 @@ class Neighbor:
     mentioned: int = -1
     why_away: str = ""
     trouble: str = ""
+    trouble_dialling: str = ""
     left_behind: bool = False
+    overdue: str = ""
 
     @property
     def away(self) -> bool:
@@ -110,10 +115,18 @@ class Membership:
         neighbor.link = link
         neighbor.status = Status.ALIVE
         neighbor.heard_at = now
-        neighbor.mentioned = -1
+        # It still has the bodies of its current round and of the one before, and no others.
+        neighbor.mentioned = max(number - 1, -1)
         neighbor.trouble = ""
         self._reached(neighbor, number)
         return away
+
+    def parted(self, link: Link) -> Neighbor | None:
+        """Note that a link is broken; return the neighbor that spoke on it, which has none until it is back."""
+        neighbor = self._links.pop(link, None)
+        if neighbor is not None:
+            neighbor.link = None
+        return neighbor
 
     def heard(self, neighbor: Neighbor, number: int, now: float) -> bool:
         """Note that the neighbor mentioned a round; return whether it was dead."""
@@ -129,6 +142,8 @@ class Membership:
         neighbor.current_round = max(neighbor.current_round, number)
         if neighbor.status is Status.ALIVE and neighbor.current_round + 1 >= self.current_round:
             neighbor.left_behind = False
+        if neighbor.current_round >= self.current_round:
+            neighbor.overdue = ""
 
     def goodbye(self, neighbor: Neighbor, reason: str, now: float) -> None:
         """Note that the neighbor said goodbye."""
@@ -160,22 +175,26 @@ class Membership:
                 neighbor.status = Status.SUSPECT
         return died
 
+    def is_there(self, rank: int) -> bool:
+        """Whether the rank has shaken hands and is not away, as far as is known."""
+        return self._neighbors[rank].status in (Status.ALIVE, Status.SUSPECT)
+
     def reachable(self, rank: int) -> bool:
-        """Whether the rank has shaken hands and is not away, so that sending to it makes sense."""
-        neighbor = self._neighbors[rank]
-        return neighbor.link is not None and neighbor.status in (Status.ALIVE, Status.SUSPECT)
+        """Whether the rank is there and its link is not broken, so that sending to it makes sense."""
+        return self._neighbors[rank].link is not None and self.is_there(rank)
 
     def note_lost(self, rank: int) -> str | None:
-        """Note that a round has gone on without the rank: if it is away, it is lost.
+        """Note that a round has gone on without the rank: if it is away or overdue, it is lost.
 
         Returns:
-            Why it is away; None if it is not, or was lost for that very reason before.
+            Why it is; None if it is not, or was lost for that very reason before.
         """
         neighbor = self._neighbors[rank]
-        if not neighbor.away or self.lost.get(rank) == neighbor.why_away:
+        why = neighbor.why_away if neighbor.away else neighbor.overdue or None
+        if why is None or self.lost.get(rank) == why:
             return None
-        self.lost[rank] = neighbor.why_away
-        return neighbor.why_away
+        self.lost[rank] = why
+        return why
 
     def waited_for(self, rank: int, number: int, now: float) -> bool:
         """Whether round `number` should wait for this rank if it needs something of it.
@@ -189,7 +208,7 @@ class Membership:
         neighbor = self._neighbors[rank]
         if neighbor.status is Status.GONE:
             return neighbor.why_away == "stopped" and now - neighbor.gone_at < self._config.stop_grace
-        if neighbor.status is Status.DEAD:
+        if neighbor.status is Status.DEAD or neighbor.overdue:
             return False
         return not neighbor.left_behind or neighbor.current_round + 1 >= number
 

@@ -20,17 +20,13 @@ class Outbox:
     """Encoded bodies and their receivers, by round.
 
     Attributes:
-        piece_bytes: A body of more bytes is cut into several messages; None to cut none.
         frames: The encoded body.
-        messages: What the body travels as: its frames in one message, or cut into several.
         receivers: The ranks that the body is for.
         unsent: Those of them that it is still to be sent to.
         sent: Those that it was sent to.
     """
 
-    piece_bytes: int | None = None
     frames: dict[int, Frames] = field(default_factory=dict)
-    messages: dict[int, list[Frames]] = field(default_factory=dict)
     receivers: dict[int, tuple[int, ...]] = field(default_factory=dict)
     unsent: dict[int, set[int]] = field(default_factory=dict)
     sent: dict[int, set[int]] = field(default_factory=dict)
@@ -38,11 +34,10 @@ class Outbox:
     def add(self, number: int, frames: Frames, receivers: tuple[int, ...]) -> None:
         """Keep round `number`'s body, for these ranks; forget bodies that nobody can need any more."""
         self.frames[number] = frames
-        self.messages[number] = list(wire.cut(frames, self.piece_bytes))
         self.receivers[number] = receivers
         self.unsent[number], self.sent[number] = set(), set()
         for old in [kept for kept in self.frames if kept <= number - _KEEP]:
-            for table in (self.frames, self.messages, self.receivers, self.unsent, self.sent):
+            for table in (self.frames, self.receivers, self.unsent, self.sent):
                 del table[old]
 
     def ask(self, rank: int, current_round: int) -> None:

@@ -10,11 +10,13 @@ from typing import Any, Literal
 
 from dpeer.exceptions import AddressError, Interrupted
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.effects import Say
 from dpeer.peer.idle import Idle, IdleWork
 from dpeer.peer.learner import Learner
+from dpeer.peer.protocol import Core
+from dpeer.peer.pump import Pump
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.rounds import run_rounds
-from dpeer.peer.session import Session
 from dpeer.peer.transports import Transport
 from dpeer.peer.worker import Worker
 from dpeer.results.costs import cost
@@ -75,6 +77,10 @@ class Peer:
         on_sign: Called on the event loop with a sign that training goes wrong; it has been logged.
         watch: Looks for such signs; None for those that need to know nothing of the data.
         idle: What the peer does while it waits for its neighbors.
+        files: Keeps the peer's files; by default in the folder that `config` names.
+
+    Attributes:
+        core: What the peer decides, and what it knows of its neighbors.
     """
 
     def __init__(
@@ -92,6 +98,7 @@ class Peer:
         on_sign: Callable[[Sign], None] = lambda sign: None,
         watch: Watch | None = None,
         idle: IdleWork | None = None,
+        files: RankFolder | None = None,
     ) -> None:
         self.config = config
         self.neighbors = topology.connections(config.rank, config.rounds)
@@ -106,8 +113,10 @@ class Peer:
         self._watch = watch or Watch()
         self._start = 0
         self._reported = -1
-        self._session = Session(config, learner, transport, topology, log)
-        self._files = RankFolder(config, learner, self._session.gossip.outbox, self._session.members.lost, facts or {})
+        self.core = Core(config, learner, topology, transport.piece_bytes)
+        self._pump = Pump(self.core, transport, self._say, config.linger)
+        outbox, lost = self.core.exchange.outbox, self.core.members.lost
+        self._files = files or RankFolder(config, learner, outbox, lost, facts or {})
         self._stopping = asyncio.Event()
 
     async def listen(self) -> str | None:
@@ -142,19 +151,22 @@ class Peer:
         leaving: Literal["done", "stopped", "failed"] = "failed"
         try:
             await self._worker.write(self._files.begin)
-            self._session.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
+            self._pump.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
             leaving = await self._until_stopped(self._run())
             return await self._conclude(leaving)
         finally:
-            await self._session.close(leaving)
+            await self._pump.close(leaving)
 
     def stop(self) -> None:
         """Finish the current minibatch, discard the unfinished round, and leave. May be called more than once."""
         self._stopping.set()
         self._learner.interrupt()
 
+    def _say(self, said: Say) -> None:
+        self._log.log(_LEVELS[said.level], "%s", said.message)
+
     async def _run(self) -> None:
-        await self._idle.during(self._session.gather())
+        await self._idle.during(self._pump.meet())
         self._on_connected()
         if self.neighbors:
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
@@ -163,19 +175,20 @@ class Peer:
             self._start,
             self.config.rounds,
             self._learner,
-            self._session,
+            self._pump,
             self._worker,
             self._complete,
             self._idle,
             evaluate_every=self.config.evaluate_every,
         )
-        await self._idle.during(self._session.gossip.linger(self.config.rounds))
+        await self._idle.during(self._pump.linger())
 
     async def _until_stopped(self, run: Coroutine[Any, Any, None]) -> Literal["done", "stopped"]:
         running = asyncio.create_task(run)
         stopping = asyncio.create_task(self._stopping.wait())
         try:
-            await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            ends: set[asyncio.Future[Any]] = {running, stopping, self._pump.broken}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
             if not running.done():
@@ -185,6 +198,8 @@ class Peer:
             # A job on the worker goes on after its round was cancelled: a checkpoint is finished, not torn.
             late = await self._worker.drain()
         stopped = self._stopping.is_set()
+        if self._pump.broken.done():
+            self._pump.broken.result()
         for error in (outcome, late):
             if isinstance(error, BaseException) and not (stopped and isinstance(error, _EXPECTED_WHEN_STOPPED)):
                 raise error
@@ -204,13 +219,17 @@ class Peer:
         self._on_record(entry)
 
     async def _conclude(self, status: Literal["done", "stopped"]) -> Outcome:
-        last, lost = self._files.last, self._session.members.lost
+        last, lost = self._files.last, self.core.members.lost
         if last is not None and self._reported < last["round"]:
             self._report(last)  # stopped while it was being saved
-        dropped = self._session.rejections.counts + self._session.gossip.inbox.dropped
-        await self._worker.write(self._files.conclude, status, dropped, self._watch.given, self._watch.ruined)
+        dropped = self.core.rejections.counts + self.core.exchange.inbox.dropped
+        await self._worker.write(
+            self._files.conclude, status, dropped, self._watch.given, self._watch.ruined, self.core.left_behind
+        )
         return Outcome(status, self._files.completed, last, dict(lost), self._files.diverged)
 
+
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 _SHOWN = (
     ("loss", "train_loss"), ("accuracy", "accuracy"), ("trained", "accuracy_trained"),

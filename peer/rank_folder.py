@@ -130,7 +130,12 @@ class RankFolder:
         checkpoint.write(self._checkpoints, state, self._learner.save)
 
     def conclude(
-        self, status: str, dropped: Mapping[str, int], warnings: Sequence[str] = (), ruined: bool = False
+        self,
+        status: str,
+        dropped: Mapping[str, int],
+        warnings: Sequence[str] = (),
+        ruined: bool = False,
+        left_behind: int = 0,
     ) -> None:
         """Write the model, its card and the summary of the last completed round."""
         out = self._config.out
@@ -151,6 +156,7 @@ class RankFolder:
             "privacy": spent,
         }
         results |= {"lost": _by_name(self._lost), "dropped": dict(dropped), "warnings": list(warnings)}
+        results |= {"left_behind": left_behind}
         if card:
             write_json(out / CARD, make_card(self._facts, card, results))
         write_json(out / SUMMARY, self._facts | results)

@@ -1,31 +1,91 @@
-"""Messages that were dropped: counted by reason, logged once per link and reason."""
+"""Messages that were dropped: counted by reason, said once for each neighbor or stranger and reason. No I/O."""
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.transports import Link
 from dpeer.peer.wire import printable
 
-_REMEMBERED = 1024
+_STRANGERS = 256
+"""Links of strangers that are remembered, and lines that are said of them: anybody can open any number of links."""
+
+_ENOUGH = 100
+"""Messages of no use after which a stranger's are not even read for a while."""
+
+_PAUSE = 5.0
+"""Seconds of that."""
+
+
+@dataclass
+class _Stranger:
+    """What is remembered of somebody who sends what is of no use.
+
+    Attributes:
+        said: The reasons that have been said.
+        count: Messages since it was last left unread.
+        unread_until: Clock time until which its messages are not read.
+    """
+
+    said: set[str] = field(default_factory=set)
+    count: int = 0
+    unread_until: float = 0.0
 
 
 class Rejections:
     """Counts the messages that were dropped.
 
-    Strangers can open any number of links, so how much of them is remembered and logged is bounded.
+    Args:
+        say: Logs something; arguments as those of `Say`, fields as keywords.
+
+    Attributes:
+        counts: How many, by reason.
     """
 
-    def __init__(self, log: logging.Logger) -> None:
+    def __init__(self, say: Callable[..., None]) -> None:
         self.counts: Counter[str] = Counter()
-        self._log = log
-        self._logged: set[tuple[Link, str]] = set()
+        self._say = say
+        self._said: set[tuple[int, str]] = set()
+        self._said_of_strangers = 0
+        self._strangers: dict[Link, _Stranger] = {}
 
-    def count(self, link: Link, who: str, error: ProtocolError) -> None:
-        """Count a message from `who` on this link that was dropped, and log the first of each link and reason."""
+    def count(self, rank: int, who: str, error: ProtocolError) -> None:
+        """Count a neighbor's message that was dropped, and say so if it is the first for this reason."""
         self.counts[error.reason] += 1
-        if (link, error.reason) not in self._logged and len(self._logged) < _REMEMBERED:
-            self._logged.add((link, error.reason))
-            self._log.warning("dropped a message from %s: %s", who, printable(str(error)))
+        if (rank, error.reason) not in self._said:
+            self._said.add((rank, error.reason))
+            self._log(who, error, neighbor=rank)
+
+    def count_stranger(self, link: Link, error: ProtocolError) -> None:
+        """Count a message of somebody who is no neighbor, or none yet."""
+        self.counts[error.reason] += 1
+        if error.reason == "muted":
+            return
+        one = self._strangers.pop(link, None) or _Stranger()
+        self._strangers[link] = one  # the ones heard last are remembered
+        if len(self._strangers) > _STRANGERS:
+            del self._strangers[next(iter(self._strangers))]
+        one.count += 1
+        if error.reason in one.said:
+            return
+        one.said.add(error.reason)
+        self._said_of_strangers += 1
+        if self._said_of_strangers <= _STRANGERS:
+            last = "" if self._said_of_strangers < _STRANGERS else " (further ones are only counted)"
+            self._log("a stranger", error, last)
+
+    def muted(self, link: Link, now: float) -> bool:
+        """Whether a stranger on this link has sent so much of no use that it is not read for a while."""
+        one = self._strangers.get(link)
+        if one is None:
+            return False
+        if one.count >= _ENOUGH:
+            one.count, one.unread_until = 0, now + _PAUSE
+        return now < one.unread_until
+
+    def _log(self, who: str, error: ProtocolError, more: str = "", **fields: int) -> None:
+        message = f"dropped a message from {who}: {printable(str(error))}{more}"
+        self._say("warning", "dropped", message, reason=error.reason, **fields)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dpeer.peer.idle import Idle
 from dpeer.peer.inbox import Received
 from dpeer.peer.learner import Learner, Payload
-from dpeer.peer.session import Session
+from dpeer.peer.pump import Pump
 from dpeer.peer.stopwatch import Stopwatch
 from dpeer.peer.worker import Worker
 from dpeer.results.records import RoundRecord
@@ -21,7 +21,7 @@ async def run_rounds(
     start: int,
     rounds: int,
     learner: Learner,
-    session: Session,
+    pump: Pump,
     worker: Worker,
     complete: Complete,
     idle: Idle,
@@ -34,26 +34,29 @@ async def run_rounds(
     other are one job: a change between the two threads costs as much as sending some hundred kilobytes.
     """
     for number in range(start, rounds):
-        graph = session.gossip.begin(number)
+        graph, behind = pump.at(number), pump.behind(number)
+        pump.begin(number)
         last = number == rounds - 1
         computed = learner.gradients
         evaluating = (number + 1) % evaluate_every == 0 or last
         watch = Stopwatch()
 
-        trains = _train_and_release if graph.active else _sit_out
+        trains = _train_and_release if graph.active and not behind else _sit_out
         train_loss, payload, train_seconds = await worker.run(trains, learner, number, watch)
-        session.gossip.send(number, payload)
+        pump.send(number, payload)
         exchange_seconds = watch.lap()
         # The bodies are on their way while this runs.
         trained = await worker.run(learner.evaluate) if evaluating else None
         watch.lap()
-        received = await idle.during(session.gossip.collect(number))
+        received = await idle.during(pump.collect(number))
         exchange_seconds += watch.lap()
 
         refused = await worker.run(_mix, learner, received, graph.row if payload is not None else None)
         for neighbor, reason in refused.items():
-            session.left_out(neighbor, reason)
+            pump.left_out(neighbor, reason)
             del received[neighbor]
+        if payload is None:
+            received.clear()  # nothing was mixed
         mix_seconds = watch.lap()
 
         finished = await worker.run(learner.finish, number) if last else None
@@ -61,7 +64,7 @@ async def run_rounds(
         after = trained if unchanged or not evaluating else await worker.run(learner.evaluate)
         tuned = await worker.run(learner.fine_tune, number) if last else None
         watch.lap()
-        sent = await idle.during(session.gossip.settle(number))
+        sent = await idle.during(pump.settle(number))
         exchange_seconds += watch.lap()
         privacy = learner.privacy
         await complete(
@@ -79,7 +82,7 @@ async def run_rounds(
                 exchange_seconds=exchange_seconds,
                 mix_seconds=mix_seconds,
                 samples=learner.gradients - computed,
-                active=graph.active,
+                active=graph.active and not behind,
                 epsilon=privacy["epsilon"] if privacy else None,
                 delta=privacy["delta"] if privacy else None,
                 privacy=privacy,

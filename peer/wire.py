@@ -4,16 +4,18 @@ A message is one msgpack header frame followed by the raw buffers of a body, and
 
     [header] [buffer 0] [buffer 1] ...
 
-A large body travels as several messages: its header alone, then its buffers' bytes in order, cut into pieces:
+A large body travels as several messages: its header alone, then its buffers' bytes in order, cut into pieces
+(`dpeer.peer.pieces`):
 
-    [header]    [0xc1, tag, offset] [bytes]    [0xc1, tag, offset] [bytes] ...
+    [header]    [0xc1, tag, offset] [bytes] ...    [0xc1, tag, offset] [bytes] ...
 
-(0xc1 begins no msgpack value; the tag is a hash of the header.) So no message is long, the bytes of a body can be put
-in their place while others are on their way, and a neighbor on a slow line is heard all the while.
+(0xc1 begins no msgpack value; the tag is a hash of the header. Bytes of several buffers are several frames.) So no
+message is long, the bytes of a body can be put in their place while others are on their way, and a neighbor on a slow
+line is heard all the while.
 
-`encode` and `cut` are called once per message however many neighbors get it. `decode` trusts nothing: every limit is
-checked before anything is unpacked, and a message that does not fit raises `ProtocolError` with the reason under which
-it is counted. Nothing is ever unpickled.
+`encode` is called once per body however many neighbors get it. `decode` trusts nothing: every limit is checked before
+anything is unpacked, and a message that does not fit raises `ProtocolError` with the reason under which it is counted.
+Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -31,7 +33,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.learner import Buffer
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Version of everything in this module; peers of different versions refuse each other."""
 
 Frames = Sequence[Buffer]
@@ -101,6 +103,9 @@ class Heartbeat(_Message):
     kind: Literal["heartbeat"] = "heartbeat"
     federation: bytes
     round: _Round
+    pace: Annotated[int, Field(ge=0)] = 0
+    """How many bytes a piece for the sender should have at most, as fast as bodies came from the receiver so far; 0 if
+    none came yet."""
 
 
 class Goodbye(_Message):
@@ -118,16 +123,28 @@ class Refusal(_Message):
     reason: _Words
 
 
+class Unknown(_Message):
+    """Says that a message came on a link on which nobody has said hello, so that the receiver of this does so again."""
+
+    kind: Literal["unknown"] = "unknown"
+
+
 class Piece(NamedTuple):
     """Some bytes of the body that was announced last."""
 
     tag: bytes
     offset: int
     """Where the bytes begin in all buffers together."""
-    data: Buffer
+    data: tuple[Buffer, ...]
+    """The bytes, in order; of each buffer that they are from a part."""
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes there are."""
+        return sum(len(part) for part in self.data)
 
 
-Message = Hello | Body | Heartbeat | Goodbye | Refusal
+Message = Hello | Body | Heartbeat | Goodbye | Refusal | Unknown
 _HEADER: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
 _PIECE = struct.Struct("<c8sQ")
 _MARK = b"\xc1"
@@ -164,23 +181,13 @@ def body(federation: bytes, rank: int, number: int, buffers: Sequence[Buffer]) -
     return Body(federation=federation, rank=rank, round=number, sizes=sizes, buffers=tuple(buffers))
 
 
-def cut(frames: Frames, piece_bytes: int | None) -> Iterator[Frames]:
-    """The messages that a body travels as: one, or if its buffers have more than `piece_bytes`, a header and pieces."""
-    header, *buffers = frames
-    if piece_bytes is None or size(buffers) <= piece_bytes:
-        yield frames
-        return
-    yield [header]
-    offset, tag = 0, _tag(header)
-    for buffer in buffers:
-        whole = memoryview(buffer).cast("B")
-        for start in range(0, whole.nbytes, piece_bytes):
-            data = whole[start : start + piece_bytes]
-            yield [_PIECE.pack(_MARK, tag, offset), data]
-            offset += data.nbytes
+def piece(tag: bytes, offset: int, data: Frames) -> Frames:
+    """The message that carries these bytes of the body with this tag; arguments as in `Piece`."""
+    return [_PIECE.pack(_MARK, tag, offset), *data]
 
 
-def _tag(header: Buffer) -> bytes:
+def tag(header: Buffer) -> bytes:
+    """The mark of the pieces of the body with this header."""
     return hashlib.sha256(header).digest()[:8]
 
 
@@ -192,8 +199,8 @@ def decode(frames: Frames, limits: Limits) -> Message | Piece:
     """
     if not frames:
         raise ProtocolError("malformed", "no frames")
-    if len(frames) == 2 and frames[0][:1] == _MARK:
-        return _piece(*frames)
+    if len(frames) > 1 and frames[0][:1] == _MARK:
+        return _piece(frames[0], frames[1:], limits)
     lengths = [memoryview(frame).nbytes for frame in frames]
     if lengths[0] > limits.header_bytes:
         raise ProtocolError("oversized", f"header of {lengths[0]} bytes")
@@ -212,17 +219,22 @@ def decode(frames: Frames, limits: Limits) -> Message | Piece:
     if len(frames) == 1 and message.payload_bytes > 0:
         if len(message.sizes) > limits.buffers or message.payload_bytes > limits.payload_bytes:
             raise ProtocolError("oversized", f"{message.payload_bytes} bytes announced in {len(message.sizes)} buffers")
-        return message.model_copy(update={"buffers": None, "tag": _tag(frames[0])})
+        return message.model_copy(update={"buffers": None, "tag": tag(frames[0])})
     if message.sizes != lengths[1:]:
         raise ProtocolError("malformed", f"{len(frames) - 1} buffers are not as announced")
     return message.model_copy(update={"buffers": tuple(frames[1:])})
 
 
-def _piece(header: Buffer, data: Buffer) -> Piece:
-    if len(header) != _PIECE.size or not len(data):
-        raise ProtocolError("malformed", f"a piece of {len(header)} and {len(data)} bytes")
-    _, tag, offset = _PIECE.unpack(header)
-    return Piece(tag, offset, data)
+def _piece(header: Buffer, data: Frames, limits: Limits) -> Piece:
+    if len(data) > limits.buffers:
+        raise ProtocolError("oversized", f"a piece of {len(data)} buffers")
+    lengths = [memoryview(part).nbytes for part in data]
+    if len(header) != _PIECE.size or not all(lengths):
+        raise ProtocolError("malformed", f"a piece of {len(header)} and {sum(lengths)} bytes")
+    if sum(lengths) > limits.payload_bytes:
+        raise ProtocolError("oversized", f"a piece of {sum(lengths)} bytes, at most {limits.payload_bytes}")
+    _, mark, offset = _PIECE.unpack(header)
+    return Piece(mark, offset, tuple(data))
 
 
 def size(frames: Frames) -> int:

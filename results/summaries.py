@@ -77,6 +77,8 @@ class PeerSummary(Summary):
     """What the kept model was measured by at the end, by name; intervals are in its card."""
     lost: Mapping[str, Any] = said(table_or_empty)
     """By the rank of a neighbor that rounds had to go on without, why."""
+    left_behind: int | None = said(whole)
+    """How many rounds this peer sat out because the others had gone past them; None in files of an older version."""
     training_samples: int | None = said(whole)
     class_counts: tuple[int, ...] | None = said(by_class)
     """Training samples by class; None where the task has no classes."""

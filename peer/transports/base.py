@@ -2,25 +2,65 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Hashable
 from typing import NamedTuple, Protocol
 
 from dpeer.peer.wire import Frames
 
 Link = Hashable
-"""One direction-less connection to a peer, as long as it lasts. After a reconnect the other side may be a new link."""
+"""One direction-less connection to a peer. A dialled one stays the same when it is established again; for the listener
+that is a new link."""
 
 
 class Arrival(NamedTuple):
-    """A message that came on a link, or the news that a dialled link is there."""
+    """A whole message came on a link. A link that was not dialled is known from its first message on."""
 
     link: Link
-    frames: Frames | None
-    """A whole message, or None when a dialled link has just been established, again or for the first time."""
+    frames: Frames
+
+
+class Opened(NamedTuple):
+    """A dialled link has been established, again or for the first time."""
+
+    link: Link
+
+
+class Broken(NamedTuple):
+    """A link's connection is broken; messages may be lost. The transport tries to establish a dialled one again."""
+
+    link: Link
+
+
+class Room(NamedTuple):
+    """A link that was full may take messages again."""
+
+    link: Link
+
+
+class Unreachable(NamedTuple):
+    """A dialled link cannot be established at present, because its name cannot be resolved."""
+
+    link: Link
+    reason: str
+
+
+Event = Arrival | Opened | Broken | Room | Unreachable
+
+
+class Sent(enum.Enum):
+    """What became of a message."""
+
+    TAKEN = "taken"  # it is on its way
+    FULL = "full"  # the other side does not keep up; to be tried again after a `Room`
+    GONE = "gone"  # the link is not there (any more)
 
 
 class Transport(Protocol):
-    """Moves whole messages, in order per link, each at most once; a broken link may lose messages."""
+    """Moves whole messages, in order per link, each at most once; a broken link may lose messages.
+
+    How many messages a link takes before the other side has read them is bounded.
+    """
 
     @property
     def piece_bytes(self) -> int | None:
@@ -34,13 +74,22 @@ class Transport(Protocol):
         """
 
     def dial(self, address: str) -> Link:
-        """Connect to a listener, again and again until it is there and whenever the connection breaks."""
+        """Connect to a listener, again and again until it is there and whenever the connection breaks.
 
-    def send(self, link: Link, frames: Frames) -> bool:
-        """Queue a message without waiting; False when the link is not there (any more). Buffers must not change."""
+        This returns at once; a name is resolved elsewhere.
 
-    async def receive(self) -> Arrival:
-        """The next arrival of any link."""
+        Raises:
+            AddressError: this is no address.
+        """
+
+    def drop(self, link: Link) -> None:
+        """Give up a dialled link for good; what has not been sent is lost."""
+
+    def send(self, link: Link, frames: Frames) -> Sent:
+        """Send a message without waiting. Buffers must not change."""
+
+    async def receive(self) -> Event:
+        """What happens next on any link; links that have something have their turns."""
 
     async def close(self, linger: float) -> None:
-        """Deliver the queued messages, for at most `linger` seconds, and close every connection."""
+        """Deliver the messages that were taken, for at most `linger` seconds, and close every connection."""

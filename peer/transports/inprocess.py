@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import Counter
 from dataclasses import dataclass, field
 
 from dpeer.exceptions import AddressError
-from dpeer.peer.transports.base import Arrival, Link
+from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Opened, Room, Sent
 from dpeer.peer.wire import Frames
+
+_UNREAD = 16
+"""How many messages of a link may wait for `receive` before its sender has to wait."""
 
 
 @dataclass
@@ -32,8 +36,11 @@ class InProcessTransport:
 
     def __init__(self, network: Network) -> None:
         self._network = network
-        self._arrivals: asyncio.Queue[Arrival] = asyncio.Queue()
+        self._events: asyncio.Queue[Event] = asyncio.Queue()
         self._far: dict[Link, tuple[InProcessTransport, Link]] = {}
+        self._unread: Counter[Link] = Counter()
+        self._full: set[Link] = set()
+        self._breaking: set[Link] = set()
         self._address: str | None = None
 
     async def listen(self, address: str) -> str:
@@ -58,28 +65,57 @@ class InProcessTransport:
             listener._establish(self, link)
         return link
 
+    def drop(self, link: Link) -> None:
+        """Take the link away from both ends, or from those that wait for a listener."""
+        for waiting in self._network.waiting.values():
+            if (self, link) in waiting:
+                waiting.remove((self, link))
+        if link in self._far:
+            transport, far = self._far.pop(link)
+            transport._part(far)
+
     def _establish(self, dialler: InProcessTransport, link: Link) -> None:
         near: Link = next(self._network.links)
         self._far[near] = (dialler, link)
         dialler._far[link] = (self, near)
-        dialler._arrivals.put_nowait(Arrival(link, None))
+        dialler._events.put_nowait(Opened(link))
 
-    def send(self, link: Link, frames: Frames) -> bool:
+    def _part(self, link: Link) -> None:
+        self._far.pop(link, None)
+        self._breaking.add(link)
+        self._events.put_nowait(Broken(link))
+
+    def send(self, link: Link, frames: Frames) -> Sent:
         """Hand the frames over; the receiver sees the very same buffers."""
+        if link in self._breaking:
+            return Sent.FULL  # what has arrived is read first, then the end of the link
         if link not in self._far:
-            return False
+            return Sent.GONE
         transport, far = self._far[link]
-        transport._arrivals.put_nowait(Arrival(far, frames))
-        return True
+        if transport._unread[far] >= _UNREAD:
+            transport._full.add(far)
+            return Sent.FULL
+        transport._unread[far] += 1
+        transport._events.put_nowait(Arrival(far, frames))
+        return Sent.TAKEN
 
-    async def receive(self) -> Arrival:
-        """The next arrival of any link."""
-        return await self._arrivals.get()
+    async def receive(self) -> Event:
+        """What happens next, in the order in which it happened."""
+        event = await self._events.get()
+        if isinstance(event, Broken):
+            self._breaking.discard(event.link)
+        if isinstance(event, Arrival):
+            self._unread[event.link] -= 1
+            if event.link in self._full and event.link in self._far:
+                self._full.discard(event.link)
+                transport, far = self._far[event.link]
+                transport._events.put_nowait(Room(far))
+        return event
 
     async def close(self, linger: float) -> None:
         """Leave the network. Messages that were sent are already in the receivers' queues."""
         for transport, far in self._far.values():
-            transport._far.pop(far, None)
+            transport._part(far)
         self._far.clear()
         if self._address is not None:
             self._network.listeners.pop(self._address, None)

@@ -22,16 +22,24 @@ class Reader:
         socket: The socket; nobody else reads it.
         handle: Called with each message.
         room: Whether another message may be taken. When this becomes true again, `look_soon` has to be called.
+        emptied: Called when the socket has no further message at present.
+        signalled: Called when something happened to the socket, such as that it can be written to again.
     """
 
     def __init__(
-        self, socket: zmq.Socket[bytes], handle: Callable[[list[zmq.Frame]], None], room: Callable[[], bool]
+        self,
+        socket: zmq.Socket[bytes],
+        handle: Callable[[list[zmq.Frame]], None],
+        room: Callable[[], bool] = lambda: True,
+        emptied: Callable[[], None] = lambda: None,
+        signalled: Callable[[], None] = lambda: None,
     ) -> None:
         self._socket, self._handle, self._room = socket, handle, room
+        self._emptied, self._signalled = emptied, signalled
         self._loop = asyncio.get_running_loop()
         self._descriptor = int(socket.getsockopt(zmq.FD))
         self._due: asyncio.Handle | None = None
-        self._loop.add_reader(self._descriptor, self._look)
+        self._loop.add_reader(self._descriptor, self._signal)
         self.look_soon()
 
     def look_soon(self) -> None:
@@ -45,6 +53,15 @@ class Reader:
         if self._due is not None:
             self._due.cancel()
 
+    def read_rest(self) -> None:
+        """Read all that is there, whether there is room or not."""
+        while (message := self._receive()) is not None:
+            self._handle(message)
+
+    def _signal(self) -> None:
+        self._signalled()
+        self._look()
+
     def _look(self) -> None:
         if self._due is not None:
             self._due.cancel()
@@ -52,11 +69,18 @@ class Reader:
         for _ in range(_AT_ONCE):
             if not self._room():
                 return
-            try:
-                message = [self._socket.recv(zmq.NOBLOCK, copy=False)]
-            except zmq.Again:
+            message = self._receive()
+            if message is None:
+                self._emptied()
                 return
-            while message[-1].more:
-                message.append(self._socket.recv(zmq.NOBLOCK, copy=False))
             self._handle(message)
         self.look_soon()
+
+    def _receive(self) -> list[zmq.Frame] | None:
+        try:
+            message = [self._socket.recv(zmq.NOBLOCK, copy=False)]
+        except zmq.Again:
+            return None
+        while message[-1].more:
+            message.append(self._socket.recv(zmq.NOBLOCK, copy=False))
+        return message

@@ -1,8 +1,8 @@
 """ZeroMQ over tcp:// and ipc://: a ROUTER that listens, a DEALER for each dialled address.
 
 DEALERs are anonymous: the ROUTER names each connection itself, so nobody can take over another's name; who speaks is
-settled by the handshake above. A reconnect is a new link for the listener and an `Arrival` without frames for the
-dialler.
+settled by the handshake above. A connection that breaks gets a new DEALER: the old one would send what was queued for
+the old connection.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections import deque
 from collections.abc import Callable
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from dpeer.exceptions import AddressError
-from dpeer.peer.transports.base import Arrival, Link
+from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Room, Sent
+from dpeer.peer.transports.line import Line
 from dpeer.peer.transports.reader import Reader
 from dpeer.peer.wire import Frames, Limits
 
@@ -30,7 +30,13 @@ _ADVICE = {
 }
 
 _UNREAD = 8
-"""How many messages may wait for `receive`, and in each connection's queue, before its sender has to wait."""
+"""How many messages may wait for `receive`, in each socket's queue here and in each connection's queues in libzmq,
+before their sender has to wait."""
+
+_RETRY = 0.001
+_SELDOM = 0.02
+"""Seconds after which a full link is tried again, at first and at most: libzmq's word that there is room can get lost
+in other calls on the same socket."""
 
 
 class ZeroMQTransport:
@@ -40,24 +46,31 @@ class ZeroMQTransport:
         limits: The longest frames. libzmq drops a connection on which a longer one is announced, before it takes memory
             for it. (How many frames a message has is known only when it is complete: until connections are
             authenticated, anybody who reaches the port can make libzmq hold a message of many frames.)
+        give_up: Seconds after which a connection breaks whose other end confirms nothing.
     """
 
     piece_bytes = _PIECE
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, give_up: float = 15.0) -> None:
         self._limits = limits
+        self._give_up = give_up
         self._context = zmq.Context()
         self._router: zmq.Socket[bytes] | None = None
-        self._dealers: list[zmq.Socket[bytes]] = []
-        self._monitors: list[zmq.Socket[bytes]] = []
+        self._lines: dict[Link, Line] = {}
+        self._dialled = 0
         self._readers: dict[zmq.Socket[bytes], Reader] = {}
-        self._arrivals: deque[Arrival] = deque()
+        self._queues: dict[Link, deque[Event]] = {}
+        self._turns: deque[Link] = deque()
         self._something = asyncio.Event()
-        self._up: set[Link] = set()
+        self._full: dict[Link, None] = {}
+        self._lost: dict[Link, None] = {}
+        self._closed = False
+        self._retry: asyncio.TimerHandle | None = None
+        self._pause = _RETRY
 
     async def listen(self, address: str) -> str:
         """Bind a ROUTER. Port 0 takes a free port."""
-        self._router = self._socket(zmq.ROUTER, address)
+        self._router = self.socket(zmq.ROUTER, address)
         # Without this a message to a link that is gone would vanish silently.
         self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         try:
@@ -65,106 +78,166 @@ class ZeroMQTransport:
         except zmq.ZMQError as error:
             advice = _ADVICE.get(error.errno or 0, f"cannot be bound: {error.strerror}")
             raise AddressError(f"address {address!r} {advice}") from error
-        self._read(self._router, lambda parts: self._arrived(Arrival(parts[0].bytes, _buffers(parts[1:]))))
+        router = self._router
+        self.read(
+            router, router, lambda parts: self.push(router, Arrival(parts[0].bytes, _buffers(parts[1:]))), self._emptied
+        )
         bound: str = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
         return bound
 
     def dial(self, address: str) -> Link:
-        """Connect a DEALER; libzmq redials by itself."""
-        dealer = self._socket(zmq.DEALER, address)
-        dealer.setsockopt(zmq.RECONNECT_IVL, 100)
-        dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 2000)
-        monitor = dealer.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
-        self._dealers.append(dealer)
-        self._monitors.append(monitor)
-        link: Link = len(self._dealers) - 1
-        try:
-            dealer.connect(address)
-        except zmq.ZMQError as error:
-            raise AddressError(
-                f"address {address!r} cannot be dialled: {error.strerror}; expected tcp://HOST:PORT or ipc:///PATH"
-            ) from error
-        self._read(monitor, lambda parts: self._happened(link, parts))
-        self._read(dealer, lambda parts: self._arrived(Arrival(link, _buffers(parts))))
+        """Connect a DEALER."""
+        link: Link = self._dialled
+        self._dialled += 1
+        self._lines[link] = Line(self, link, address)
+        self._lines[link].connect()
         return link
 
-    def send(self, link: Link, frames: Frames) -> bool:
+    def drop(self, link: Link) -> None:
+        """Close the link's DEALER."""
+        line = self._lines.pop(link, None)
+        if line is not None:
+            line.close()
+            self._queues.pop(link, None)
+            self._full.pop(link, None)
+
+    def send(self, link: Link, frames: Frames) -> Sent:
         """Queue a message on the link's socket; libzmq's I/O thread sends it, large frames without a copy."""
         if isinstance(link, bytes):
             socket, parts = self._router, [link, *frames]
         else:
-            # What a broken connection would queue is re-sent after the next handshake, by those who know what is still
-            # needed. (ZMQ_IMMEDIATE would do this, but drops what has arrived and was not read when a peer leaves.)
-            if link not in self._up:
-                return False
-            assert isinstance(link, int)
-            socket, parts = self._dealers[link], list(frames)
+            line = self._lines.get(link)
+            if line is None:
+                return Sent.GONE
+            if not line.up:
+                return Sent.FULL  # what has arrived is read first, then the core is told that the link is broken
+            socket, parts = line.socket, list(frames)
         if socket is None or socket.closed:
-            return False
+            return Sent.GONE
+        if link in self._lost:
+            return Sent.FULL
         try:
             socket.send_multipart(parts, zmq.NOBLOCK, copy=False)
+        except zmq.Again:
+            self._full[link] = None
+            self._retry_later()
+            return Sent.FULL
         except zmq.ZMQError:
-            return False
+            if socket is not self._router:
+                return Sent.GONE
+            self._lost[link] = None  # what has arrived from it may not be read yet
+            return Sent.FULL
         finally:
             self._readers[socket].look_soon()
-        return True
+        self._pause = _RETRY
+        return Sent.TAKEN
 
-    async def receive(self) -> Arrival:
-        """The next arrival of any link."""
-        while not self._arrivals:
-            self._something.clear()
-            await self._something.wait()
-        arrival = self._arrivals.popleft()
-        if len(self._arrivals) == _UNREAD - 1:
-            for reader in self._readers.values():
-                reader.look_soon()
-        return arrival
+    async def receive(self) -> Event:
+        """What happens next; the sockets have their turns."""
+        while True:
+            while not self._turns:
+                self._something.clear()
+                await self._something.wait()
+            key = self._turns.popleft()
+            queue = self._queues.get(key)
+            if queue:
+                break
+        event = queue.popleft()
+        if queue:
+            self._turns.append(key)
+        if len(queue) == _UNREAD - 1:
+            line = self._lines.get(key)
+            socket = self._router if line is None else line.socket
+            if socket in self._readers:
+                self._readers[socket].look_soon()
+        return event
 
     async def close(self, linger: float) -> None:
         """Stop receiving, flush for at most `linger` seconds, close every socket; again does nothing."""
-        if self._context.closed:
+        if self._closed:
             return
-        for reader in self._readers.values():
-            reader.stop()
-        sockets = [*self._dealers, *([self._router] if self._router is not None else [])]
-        for dealer, monitor in zip(self._dealers, self._monitors, strict=True):
-            dealer.disable_monitor()
-            monitor.close(linger=0)
-        for socket in sockets:
-            socket.close(linger=int(linger * 1000))
+        self._closed = True
+        if self._retry is not None:
+            self._retry.cancel()
+        for line in self._lines.values():
+            line.close(linger)
+        if self._router is not None:
+            self.forget(self._router, linger)
         # term() waits for the flush; the event loop (other peers of this process, say) must not.
         await asyncio.to_thread(self._context.term)
 
-    def _socket(self, kind: int, address: str) -> zmq.Socket[bytes]:
+    # -- for lines ---------------------------------------------------------------------------------------------
+
+    def socket(self, kind: int, address: str) -> zmq.Socket[bytes]:
+        """A socket that is set up for this address."""
         socket: zmq.Socket[bytes] = self._context.socket(kind)
         socket.setsockopt(zmq.IPV6, "[" in address)
         socket.setsockopt(
             zmq.MAXMSGSIZE, max(self._limits.header_bytes, min(self.piece_bytes, self._limits.payload_bytes))
         )
         socket.setsockopt(zmq.LINGER, 0)
-        # A sender never has more than two bodies and a few small messages under way, in frames that are not copied, and
-        # none of them may be dropped. A receiver that does not keep up makes TCP, and so the sender, wait.
-        socket.setsockopt(zmq.SNDHWM, 0)
+        # A receiver that does not keep up makes TCP, then libzmq, then the core's lane wait, each with a bound.
+        socket.setsockopt(zmq.SNDHWM, _UNREAD)
         socket.setsockopt(zmq.RCVHWM, _UNREAD)
         # Dead hosts are noticed by the transport too (a pulled cable leaves the TCP connection open for hours).
         socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
         socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 30)
+        socket.setsockopt(zmq.TCP_MAXRT, int(self._give_up * 1000))
         return socket
 
-    def _read(self, socket: zmq.Socket[bytes], handle: Callable[[list[zmq.Frame]], None]) -> None:
-        self._readers[socket] = Reader(socket, handle, lambda: len(self._arrivals) < _UNREAD)
+    def read(
+        self,
+        key: Link,
+        socket: zmq.Socket[bytes],
+        handle: Callable[[list[zmq.Frame]], None],
+        emptied: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Read a socket as long as the queue of this key is short."""
+        queue = self._queues.setdefault(key, deque())
+        self._readers[socket] = Reader(socket, handle, lambda: len(queue) < _UNREAD, emptied, self._try_again)
 
-    def _arrived(self, arrival: Arrival) -> None:
-        self._arrivals.append(arrival)
+    def watch(self, monitor: zmq.Socket[bytes], handle: Callable[[list[zmq.Frame]], None]) -> None:
+        """Read all that a monitor says."""
+        self._readers[monitor] = Reader(monitor, handle)
+
+    def push(self, key: Link, event: Event) -> None:
+        """Add what has happened to a queue."""
+        queue = self._queues.setdefault(key, deque())
+        queue.append(event)
+        if len(queue) == 1:
+            self._turns.append(key)
         self._something.set()
 
-    def _happened(self, link: Link, parts: list[zmq.Frame]) -> None:
-        event = parse_monitor_message([part.bytes for part in parts])["event"]
-        if event == zmq.EVENT_DISCONNECTED:
-            self._up.discard(link)
-        else:
-            self._up.add(link)
-            self._arrived(Arrival(link, None))
+    def read_rest(self, socket: zmq.Socket[bytes]) -> None:
+        """Read all that is there of a socket that is about to be closed."""
+        self._readers[socket].read_rest()
+
+    def forget(self, socket: zmq.Socket[bytes], linger: float = 0) -> None:
+        """Read a socket no more, and close it."""
+        if socket in self._readers:
+            self._readers.pop(socket).stop()
+        socket.close(linger=int(linger * 1000))
+
+    # -- links that are full or gone ---------------------------------------------------------------------------
+
+    def _emptied(self) -> None:
+        """Nothing waits in the ROUTER: links that are gone have nothing left to say, and full ones may have room."""
+        for link in self._lost:
+            self.push(self._router, Broken(link))
+        self._lost.clear()
+
+    def _retry_later(self) -> None:
+        if self._retry is None:
+            self._retry = asyncio.get_running_loop().call_later(self._pause, self._try_again)
+            self._pause = min(2 * self._pause, _SELDOM)
+
+    def _try_again(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        full, self._full = list(self._full), {}
+        for link in full:
+            self.push(self._router if isinstance(link, bytes) else link, Room(link))
 
 
 def _buffers(parts: list[zmq.Frame]) -> Frames:

@@ -319,6 +319,31 @@ def kind(request):
     return request.param
 
 
+def fall_silent(peer):
+    """From now on the peer neither hears nor says anything, as after kill -9."""
+    peer._pump._reading.cancel()
+    peer.core.next_tick = lambda now: float("inf")
+    peer.core.outgoing = lambda link: None
+    peer._pump._set_timer()
+
+
+@pytest.fixture
+def silence():
+    return fall_silent
+
+
+@pytest.fixture
+def kill():
+    """End a peer that is being served without a goodbye: (peer, its transport, its task)."""
+
+    async def end(peer, transport, task):
+        peer._pump.close = lambda reason: transport.close(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    return end
+
+
 async def eventually(condition, seconds=100.0):
     """Poll for a condition that no event announces."""
     async with asyncio.timeout(seconds):

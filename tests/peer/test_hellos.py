@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from dpeer.peer import Limits, LivenessConfig, Network, ZeroMQTransport, wire
+from dpeer.peer.transports import Arrival, Opened, Sent
 from dpeer.topology import build
 
 LATE = LivenessConfig(heartbeat=0.01, suspect_after=1000, dead_after=2000)
@@ -25,7 +26,7 @@ async def stand_in(kind, federation):
             self.beats, self.got = 0, asyncio.Queue()
 
         async def begin(self):
-            members = self.peer._session.members
+            members = self.peer.core.members
             tick = members.tick
 
             def counted(now):
@@ -41,12 +42,12 @@ async def stand_in(kind, federation):
         async def _read(self):
             while True:
                 arrival = await self.transport.receive()
-                if arrival.frames is not None:
+                if isinstance(arrival, Arrival):
                     self.link = arrival.link
                     await self.got.put(wire.decode(arrival.frames, wire.Limits(payload_bytes=10_000)))
 
         def say(self, message):
-            assert self.transport.send(self.link, wire.encode(message))
+            assert self.transport.send(self.link, wire.encode(message)) is Sent.TAKEN
 
         def hello(self, *, reply=True):
             return wire.Hello(
@@ -98,11 +99,11 @@ async def test_a_hello_that_is_never_answered_is_said_again(stand_in):
 async def test_who_was_turned_away_asks_again_with_the_next_beat(stand_in, until):
     """Its earlier connection may be taken for alive for a moment."""
     other = await stand_in(LATE)
-    session = other.peer._session
+    pump = other.peer._pump
     assert (await other.got.get()).kind == "hello"
     other.say(other.hello())
-    await until(lambda: not session.members.missing())
-    session._handle((other.peer._session.members[1].link, None))  # established anew
+    await until(lambda: not pump.core.members.missing())
+    pump._do(pump._tell(Opened(pump.core.members[1].link), pump._now()))  # established anew
     while (await other.got.get()).kind != "hello":
         pass
     other.say(wire.Refusal(rank=1, reason="another process already takes part as rank 0"))

@@ -38,10 +38,10 @@ async def test_bodies_follow_the_recursion(federation, kind, name, size, fractio
     assert all(outcome.status == "done" for outcome in found.values()), found
     np.testing.assert_allclose(ours.bodies(), recursion(topology, drawn, ROUNDS), rtol=1e-12)
     for peer in ours.peers.values():
-        assert not peer._session.rejections.counts
+        assert not peer.core.rejections.counts
         # With heartbeats, a handshake that is answered late is asked for again, which brings a body twice.
-        assert set(peer._session.gossip.inbox.dropped) <= ({"duplicate"} if liveness.heartbeat else set())
-        assert peer._session.members.lost == {}
+        assert set(peer.core.exchange.inbox.dropped) <= ({"duplicate"} if liveness.heartbeat else set())
+        assert peer.core.members.lost == {}
 
 
 async def test_who_sits_out_neither_trains_nor_exchanges_and_says_so(federation, kind, tmp_path):

@@ -3,12 +3,15 @@
 import asyncio
 import json
 import threading
+from collections import deque
 
 import numpy as np
 import pytest
 
 from dpeer.exceptions import Interrupted
-from dpeer.peer import LivenessConfig, ZeroMQTransport, wire
+from dpeer.peer import InProcessTransport, LivenessConfig, ZeroMQTransport, wire
+from dpeer.peer.pieces import cut
+from dpeer.peer.transports import Opened, Sent
 from dpeer.topology import build
 
 PATIENT = LivenessConfig(heartbeat=0.05, suspect_after=60.0, dead_after=120.0, stop_grace=0.3)
@@ -65,19 +68,33 @@ class Fake:
     def __init__(self, transport, manifest, width, cut):
         self.transport, self.manifest, self.width, self.cut = transport, manifest, width, cut
         self.federation = wire.federation_id(FINGERPRINT)
+        self._waiting, self._sending = deque(), None
 
     async def dial(self, address, next_round):
         """Connect and shake hands."""
         self.link = self.transport.dial(address)
-        while (await self.transport.receive()).frames is not None:
+        while not isinstance(await self.transport.receive(), Opened):
             pass
         self.say(wire.Hello(
             rank=1, next_round=next_round, fingerprint=FINGERPRINT, manifest=self.manifest, digest="same"
         ))  # fmt: skip
 
     def say(self, message):
-        for frames in wire.cut(wire.encode(message), self.cut):
-            assert self.transport.send(self.link, frames)
+        for frames in cut(wire.encode(message), self.cut):
+            self.put(frames)
+
+    def put(self, frames):
+        """Send a message after those before it, as soon as there is room."""
+        self._waiting.append(frames)
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send())
+
+    async def _send(self):
+        while self._waiting:
+            if self.transport.send(self.link, self._waiting[0]) is Sent.TAKEN:
+                self._waiting.popleft()
+            else:
+                await asyncio.sleep(0.001)
 
     def send(self, number, value):
         """A body of that value throughout."""
@@ -93,8 +110,8 @@ class Case:
     def __init__(self, ours, width, cut, until):
         self.ours, self.width, self.cut, self._until = ours, width, cut, until
         self.learner, self.peer = ours.learners[0], ours.peers[0]
-        self.session = self.peer._session
-        self.inbox = self.session.gossip.inbox
+        self.core = self.peer.core
+        self.inbox = self.core.exchange.inbox
 
     async def begin(self):
         self.address = await self.peer.listen()
@@ -114,7 +131,7 @@ class Case:
     async def lost(self, fake):
         """The fake is no more, and rank 0's transport knows it."""
         await fake.transport.close(0)
-        await self._until(lambda: not self.session._speaker.still_there(self.session.members[1]), 120)
+        await self._until(lambda: self.core.members[1].link is None, 120)
 
     async def dropped(self, **counts):
         """Exactly this is dropped, as soon as so many were."""
@@ -135,8 +152,8 @@ class Case:
         first = PAIR.weights[0] @ [1.0, 7.0]
         last = PAIR.weights[0] @ [0.9 * first + 1.0, second]
         np.testing.assert_allclose(self.learner.body, np.full(self.width, last), rtol=1e-12)
-        assert not self.session.rejections.counts
-        assert not self.session._assembly._arriving
+        assert not self.core.rejections.counts
+        assert not len(self.core.assembly)
         return outcome
 
 
@@ -145,14 +162,17 @@ def said(ours, rank):
 
 
 @pytest.fixture(params=[(5, None), (50, 64), (20_000, None), (20_000, 2**14 + 1)], ids=lambda p: f"{p[0]} in {p[1]}")
-def case(request, federation, kind, gated, until, tmp_path):
+def case(request, federation, kind, gated, until, tmp_path, monkeypatch):
     """Of small and large bodies, in one message and in pieces."""
-    width, cut = request.param
+    width, piece_bytes = request.param
+    for transport in (ZeroMQTransport, InProcessTransport):
+        if piece_bytes is not None:
+            monkeypatch.setattr(transport, "piece_bytes", piece_bytes)
 
     def make(*at):
         change = {rank: {"learner": gated(rank, width, at=at)} for rank in (0, 1)}
         ours = federation(kind, PAIR, rounds=ROUNDS, liveness=PATIENT, wait=120.0, change=change, out=tmp_path)
-        return Case(ours, width, cut, until)
+        return Case(ours, width, piece_bytes, until)
 
     return make
 
@@ -174,7 +194,7 @@ async def test_a_second_different_body_is_said_once_and_counted_and_the_first_is
     for value in (1e6, np.nan, 7.0, 1e6):
         fake.send(0, value)
     await case.dropped(different=3, duplicate=2)
-    assert (case.session.members.current_round, case.inbox.earliest) == {
+    assert (case.core.members.current_round, case.inbox.earliest) == {
         ("train", 0): (0, 0), ("mix", 0): (0, 1), ("train", 1): (1, 1)
     }[at]  # fmt: skip
     (warning,) = case.warnings
@@ -227,10 +247,10 @@ async def test_a_second_body_that_does_not_come_whole_is_not_judged(case):
     fake = await case.fake()
     fake.send(0, 7.0)
     other = wire.encode(wire.body(fake.federation, 1, 0, [np.full(case.width, 8.0).tobytes()]))
-    *most, _ = wire.cut(other, case.cut)
+    *most, _ = cut(other, case.cut)
     for frames in most:
-        fake.transport.send(fake.link, frames)
-    await case._until(lambda: case.session._assembly._arriving, 120)
+        fake.put(frames)
+    await case._until(lambda: len(case.core.assembly), 120)
     await case.lost(fake)
     fake = await case.fake()
     fake.send(0, 7.0)
@@ -241,7 +261,7 @@ async def test_a_second_body_that_does_not_come_whole_is_not_judged(case):
 
 @pytest.mark.parametrize("noise", [0.0, 0.5], ids=["same", "other"])
 async def test_a_peer_that_trains_a_round_again_with_other_noise_is_found_out(
-    federation, gated, until, tmp_path, noise
+    federation, gated, until, tmp_path, noise, kill
 ):
     """A whole peer, killed after round 3 was sent and before it was saved."""
     topology, at = build("ring", 4), ("mix", 3)
@@ -251,12 +271,10 @@ async def test_a_peer_that_trains_a_round_again_with_other_noise_is_found_out(
     others = asyncio.create_task(ours.serve(addresses, [0, 1, 2]))
     killed = asyncio.create_task(ours.peers[3].serve(addresses))
     await until(ours.learners[3].waiting.is_set, 120)
-    neighbors = [ours.peers[rank]._session for rank in (0, 2)]
-    await until(lambda: all(3 in session.gossip.inbox._firsts[3] for session in neighbors), 120)
-    ours.peers[3]._session.close = lambda reason: ours.transports[3].close(0)  # no goodbye
-    killed.cancel()
-    await asyncio.gather(killed, return_exceptions=True)
-    await until(lambda: not any(session._speaker.still_there(session.members[3]) for session in neighbors), 120)
+    neighbors = [ours.peers[rank].core for rank in (0, 2)]
+    await until(lambda: all(3 in core.exchange.inbox._firsts[3] for core in neighbors), 120)
+    await kill(ours.peers[3], ours.transports[3], killed)
+    await until(lambda: all(core.members[3].link is None for core in neighbors), 120)
     ours.add(3, out=tmp_path, resume=True, listen=addresses[3], wait=120.0, learner=gated(3, noise=noise))
     await ours.peers[3].listen()
     outcome = await ours.peers[3].serve(addresses)
@@ -264,6 +282,6 @@ async def test_a_peer_that_trains_a_round_again_with_other_noise_is_found_out(
     assert [outcome.completed_rounds for outcome in (await others).values()] == [6, 6, 6]
     assert [len(said(ours, rank)) for rank in range(4)] == ([1, 0, 1, 0] if noise else [0, 0, 0, 0])
     assert all("rank 3" in line and "round 3" in line for line in said(ours, 0) + said(ours, 2))
-    assert [ours.peers[rank]._session.gossip.inbox.dropped["different"] for rank in range(4)] == [
+    assert [ours.peers[rank].core.exchange.inbox.dropped["different"] for rank in range(4)] == [
         len(said(ours, rank)) for rank in range(4)
     ]

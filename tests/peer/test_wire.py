@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer import wire
+from dpeer.peer.pieces import cut
 
 FEDERATION = b"f" * 16
 LIMITS = wire.Limits(header_bytes=10_000, payload_bytes=100, buffers=3)
@@ -149,7 +150,7 @@ def content(length, seed=0):
 def travelled(buffers, piece_bytes, limits=ROOMY):
     """What decoding makes of each message that a body is cut into."""
     frames = wire.encode(wire.body(FEDERATION, 2, 5, buffers))
-    return [wire.decode(message, limits) for message in wire.cut(frames, piece_bytes)]
+    return [wire.decode(message, limits) for message in cut(frames, piece_bytes)]
 
 
 def put_together(announced, pieces):
@@ -158,7 +159,7 @@ def put_together(announced, pieces):
     for piece in pieces:
         assert isinstance(piece, wire.Piece)
         assert piece.tag == announced.tag
-        for index, byte in enumerate(bytes(piece.data)):
+        for index, byte in enumerate(b"".join(piece.data)):
             room[piece.offset + index] = byte
             times[piece.offset + index] += 1
     assert set(times) <= {1}
@@ -178,7 +179,8 @@ def test_what_is_cut_can_be_put_together(lengths, as_views):
         return
     assert first.buffers is None
     assert [piece.offset for piece in rest] == sorted(piece.offset for piece in rest)
-    assert max(len(piece.data) for piece in rest) <= PIECE
+    assert max(piece.nbytes for piece in rest) <= PIECE
+    assert {piece.nbytes for piece in rest[:-1]} <= {PIECE}, "only the last one may be shorter"
     assert put_together(first, rest) == contents
 
 
@@ -195,7 +197,7 @@ def test_any_piece_size_gives_the_same_buffers(contents, piece_bytes):
 def test_pieces_are_parts_of_the_buffers_themselves():
     buffer = bytearray(3 * PIECE)
     frames = wire.encode(wire.body(FEDERATION, 0, 0, [buffer]))
-    pieces = [data for _, data in list(wire.cut(frames, PIECE))[1:]]
+    pieces = [data for _, data in list(cut(frames, PIECE))[1:]]
     buffer[PIECE] = 255
     assert [bytes(one)[0] for one in pieces] == [0, 255, 0]
 
@@ -203,7 +205,7 @@ def test_pieces_are_parts_of_the_buffers_themselves():
 @pytest.mark.parametrize("length", [0, 1, 5_000])
 def test_without_a_piece_size_nothing_is_cut(length):
     frames = wire.encode(wire.body(FEDERATION, 2, 5, [content(length), b"end"]))
-    (only,) = wire.cut(frames, None)
+    (only,) = cut(frames, None)
     assert only is frames
     assert wire.decode(only, ROOMY).buffers == (content(length), b"end")
 
@@ -213,7 +215,7 @@ def test_bodies_have_tags_of_their_own():
     tags = set()
     for federation, rank, number in sets:
         frames = wire.encode(wire.body(federation, rank, number, [content(2 * PIECE)]))
-        announced, *pieces = [wire.decode(message, ROOMY) for message in wire.cut(frames, PIECE)]
+        announced, *pieces = [wire.decode(message, ROOMY) for message in cut(frames, PIECE)]
         assert {announced.tag} == {piece.tag for piece in pieces}
         tags.add(announced.tag)
     assert len(tags) == len(sets)
@@ -223,10 +225,15 @@ def a_piece(tag=b"t" * 8, offset=3, data=b"data"):
     return [b"\xc1" + tag + offset.to_bytes(8, "little"), data]
 
 
+def test_a_piece_may_have_the_bytes_of_several_buffers():
+    found = wire.decode([*a_piece(), b"more"], LIMITS)
+    assert (found.data, found.nbytes) == ((b"data", b"more"), 8)
+
+
 def test_a_piece_says_where_it_belongs():
     for kind in (bytes, memoryview):
         found = wire.decode([kind(frame) for frame in a_piece()], LIMITS)
-        assert (found.tag, found.offset, bytes(found.data)) == (b"t" * 8, 3, b"data")
+        assert (found.tag, found.offset, b"".join(found.data)) == (b"t" * 8, 3, b"data")
     assert wire.decode(a_piece(offset=2**64 - 1), LIMITS).offset == 2**64 - 1
 
 
@@ -239,7 +246,6 @@ def test_a_piece_says_where_it_belongs():
         [b"\xc1", b"data"],
         [b"\xc1" * 20_000, b"data"],
         a_piece()[:1],
-        [*a_piece(), b"more"],
         [*a_piece(), b""],
         [b"\xc2" + a_piece()[0][1:], b"data"],
         [header(sizes=[-4])],
@@ -285,13 +291,13 @@ def test_random_bytes_after_a_pieces_mark_are_a_piece_or_refused(noise, frames):
         assert error.reason == "malformed"  # noqa: PT017
     else:
         assert len(noise) == 16
-        (data,) = frames
-        assert found == wire.Piece(noise[:8], int.from_bytes(noise[8:], "little"), data)
-        assert data
+        assert found == wire.Piece(noise[:8], int.from_bytes(noise[8:], "little"), tuple(frames))
+        assert frames
+        assert all(frames)
 
 
 def test_a_buffer_of_wide_items_is_cut_by_bytes():
     buffer = memoryview(array.array("f", range(40)))
-    _, *pieces = wire.cut(wire.encode(wire.body(FEDERATION, 0, 0, [buffer])), 32)
+    _, *pieces = cut(wire.encode(wire.body(FEDERATION, 0, 0, [buffer])), 32)
     assert [len(data) for _, data in pieces] == [32] * 5
     assert b"".join(data for _, data in pieces) == buffer.tobytes()

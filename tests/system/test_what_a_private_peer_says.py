@@ -11,6 +11,7 @@ from typing import Any
 import msgpack
 import pytest
 
+from dpeer.peer.transports.base import Sent
 from dpeer.peer.transports.inprocess import InProcessTransport
 
 pytestmark = pytest.mark.slow
@@ -26,7 +27,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     found: list[tuple[Any, ...]] = []
     send = InProcessTransport.send
 
-    def listening(transport: InProcessTransport, link: Any, frames: Any) -> bool:
+    def listening(transport: InProcessTransport, link: Any, frames: Any) -> Sent:
         header, *buffers = (bytes(frame) for frame in frames)
         if msgpack.unpackb(header)["rank"] == 0:
             found.append((header, *map(len, buffers)))
@@ -75,10 +76,11 @@ def check_alike(first: dict[str, set[tuple[Any, ...]]], second: dict[str, set[tu
              for (header,) in found.get(kind, ())]  # fmt: skip
     federation = msgpack.unpackb(next(iter(first["body"]))[0])["federation"]
     for fields in small:
-        expected = {"round"} if fields["kind"] == "heartbeat" else {"reason"}
+        expected = {"round", "pace"} if fields["kind"] == "heartbeat" else {"reason"}
         assert set(fields) == {"rank", "kind", "federation"} | expected
         assert fields["federation"] == federation
         assert fields.get("round", 0) in range(3)
+        assert fields.get("pace", 0) == 0
         assert fields.get("reason", "done") == "done"
 
 

@@ -1,0 +1,82 @@
+"""The links that this peer has dialled: which rank is behind each, and when to say hello or to dial again. No I/O."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpeer.peer.transports import Link
+
+_LONGEST = 60.0
+"""Seconds between two attempts to dial a rank that stays silent, at most."""
+
+
+@dataclass
+class Dialled:
+    """A link that this peer has dialled.
+
+    Attributes:
+        rank: Who should answer.
+        since: Clock time at which it was dialled.
+        patience: Seconds of silence after which the rank is dialled again.
+        unanswered: Clock time at which the hello is repeated, because no answer has come since the link was
+            established; infinity while it is not established; None once it was answered.
+    """
+
+    rank: int
+    since: float
+    patience: float
+    unanswered: float | None = math.inf
+
+
+class Dialling:
+    """All of them.
+
+    A connection can die without a word, for example because a box on the way that translates addresses has forgotten
+    it, and the operating system may take a quarter of an hour to notice. And a rank's name may stand for another
+    address by now. So a rank that has been silent for long is dialled anew.
+
+    Args:
+        patience: Seconds of silence after which a rank is dialled again, the first time.
+    """
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._links: dict[Link, Dialled] = {}
+        self._waits: dict[int, float] = {}
+
+    def add(self, rank: int, link: Link, now: float) -> None:
+        """Note that the rank is dialled on this link."""
+        self._links[link] = Dialled(rank, now, self._waits.get(rank, self._patience))
+
+    def get(self, link: Link) -> Dialled | None:
+        """The link, if this peer has dialled it."""
+        return self._links.get(link)
+
+    def all(self) -> list[tuple[Link, Dialled]]:
+        """All links."""
+        return list(self._links.items())
+
+    def answered(self, link: Link) -> None:
+        """Note that the other side has said hello."""
+        if link in self._links:
+            self._links[link].unanswered = None
+
+    def welcome(self, rank: int) -> None:
+        """Note that the rank takes part: the next silence is judged like the first one."""
+        self._waits.pop(rank, None)
+
+    def overdue(self, link: Link, heard_at: float, now: float) -> bool:
+        """Whether the rank behind this link should be dialled anew; the link is forgotten then.
+
+        Args:
+            link: A link that was dialled.
+            heard_at: Clock time of the rank's last message.
+            now: Clock time.
+        """
+        one = self._links[link]
+        if now - max(one.since, heard_at) < one.patience:
+            return False
+        self._waits[one.rank] = min(2 * one.patience, max(_LONGEST, self._patience))
+        del self._links[link]
+        return True

@@ -1,0 +1,245 @@
+"""What a peer's round loop waits for, and for whom: neighbors at the start, bodies, the end of a round. No I/O."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from dpeer.exceptions import PeersMissing, Refused
+from dpeer.peer.admission import Admission
+from dpeer.peer.config import PeerConfig
+from dpeer.peer.effects import Deliver, Effect, Fail, Wake
+from dpeer.peer.exchange import Exchange
+from dpeer.peer.membership import Membership
+
+_SOON = 0.001
+"""Seconds after a time at which something ends, so that it has ended whatever the rounding."""
+
+
+@dataclass
+class _Wait:
+    """What is waited for at present.
+
+    Attributes:
+        kind: The neighbors, a round's bodies, its end, or those who need this peer after its last round.
+        number: The round.
+        since: Clock time at which it began.
+        say_at: Clock time at which is said for whom.
+        pause: Seconds from then until it is said again.
+    """
+
+    kind: Literal["meet", "collect", "settle", "linger"]
+    number: int
+    since: float
+    say_at: float
+    pause: float
+
+
+class Waiting:
+    """Knows what the round loop waits for, and when it has come.
+
+    Args:
+        config: Says how long.
+        members: The neighbors.
+        exchange: The bodies.
+        admission: Knows whether this peer is about to leave.
+        say: Logs something; arguments as those of `Say`, fields as keywords.
+
+    Attributes:
+        met: The neighbors that have said hello, whatever came of it.
+        left_behind: How many rounds this peer has sat out because the others had gone past them.
+        began: Whether all neighbors have been there, so that rounds have begun.
+    """
+
+    def __init__(
+        self,
+        config: PeerConfig,
+        members: Membership,
+        exchange: Exchange,
+        admission: Admission,
+        say: Callable[..., None],
+    ) -> None:
+        self.met: set[int] = set()
+        self.left_behind = 0
+        self._config = config
+        self._members = members
+        self._exchange = exchange
+        self._admission = admission
+        self._say = say
+        self._wait: _Wait | None = None
+        self.began = False
+        self._refusal: Refused | None = None
+        self._leave_at = 0.0
+        self._since: int | None = None
+
+    # -- what is waited for ------------------------------------------------------------------------------------
+
+    def meet(self, now: float) -> None:
+        """Wait for all neighbors."""
+        self._wait = _Wait("meet", 0, now, now + self._config.remind_every, self._config.remind_every)
+
+    def collect(self, number: int, now: float) -> None:
+        """Wait for round `number`'s bodies."""
+        self._wait = self._patient("collect", number, now)
+
+    def settle(self, number: int, now: float) -> None:
+        """Wait until round `number` may be completed."""
+        self._wait = self._patient("settle", number, now)
+
+    def linger(self, now: float) -> None:
+        """Wait until nobody needs this peer any more."""
+        self._wait = self._patient("linger", self._config.rounds, now)
+
+    def over(self) -> None:
+        """Wait for nothing."""
+        self._wait = None
+
+    def refuse(self, refusal: Refused, now: float) -> bool:
+        """Do not begin, for this reason; returns whether that is still possible and was not decided before."""
+        if self.began or self._refusal is not None:
+            return False
+        self._refusal = refusal
+        self._leave_at = now + self._config.farewell
+        return True
+
+    def behind(self, number: int, now: float) -> bool:
+        """Whether the others have gone past round `number` without this peer; says so."""
+        if self._exchange.behind(number, now, catching_up=self._since is not None):
+            if self._since is None:
+                self._since = number
+                self._say(
+                    "warning",
+                    "left-behind",
+                    f"the others went on without this peer (was it asleep, cut off or restarted?): from round "
+                    f"{number + 1} on it neither trains nor sends until it has caught up",
+                    round=number,
+                )
+            self.left_behind += 1
+            return True
+        if self._since is not None:
+            rounds = "round" if number == self._since + 1 else f"rounds {self._since + 1} to"
+            self._say("info", "caught-up", f"sat out {rounds} {number}, and goes on with the others", round=number)
+            self._since = None
+        return False
+
+    # -- whether it has come -----------------------------------------------------------------------------------
+
+    def look(self, now: float) -> list[Effect]:
+        """The effect that ends the wait, if there is one."""
+        wait = self._wait
+        if wait is None:
+            return []
+        if wait.kind == "meet":
+            return self._look_for_neighbors(wait, now)
+        if self._config.deadline is not None and now >= wait.since + self._config.deadline:
+            self._go_on_without(self._ranks(wait, now), wait)
+        ranks = self._ranks(wait, now)
+        if ranks:
+            self._say_for_whom(wait, ranks, now)
+            return []
+        self._wait = None
+        if wait.kind == "collect":
+            return [self._deliver(wait.number)]
+        return [Wake(self._exchange.outbox.bytes_sent(wait.number) if wait.kind == "settle" else 0)]
+
+    def ranks(self, now: float) -> list[int]:
+        """For whom the round loop waits at present."""
+        return [] if self._wait is None else self._ranks(self._wait, now)
+
+    def next_look(self, now: float) -> float:
+        """The clock time at which `look` may give something although nothing has happened; infinity for never."""
+        wait = self._wait
+        if wait is None:
+            return math.inf
+        times = [wait.say_at]
+        if wait.kind == "meet":
+            times.append(wait.since + self._config.wait)
+            if self._refusal is not None:
+                times.append(self._leave_at)
+            return min(times)
+        if self._config.deadline is not None and now < wait.since + self._config.deadline:
+            times.append(wait.since + self._config.deadline)
+        grace = self._config.liveness.stop_grace + _SOON
+        times += [one.gone_at + grace for one in self._members.all() if now < one.gone_at + grace and one.away]
+        return min(times)
+
+    def _patient(self, kind: Literal["collect", "settle", "linger"], number: int, now: float) -> _Wait:
+        return _Wait(kind, number, now, now + self._config.say_waiting, self._config.say_waiting)
+
+    def _ranks(self, wait: _Wait, now: float) -> list[int]:
+        match wait.kind:
+            case "meet":
+                return self._members.missing()
+            case "collect":
+                return self._exchange.awaited(wait.number, now)
+            case "settle":
+                return self._exchange.unsettled(wait.number, now)
+            case "linger":
+                return self._exchange.unfinished(wait.number, now)
+
+    def _deliver(self, number: int) -> Deliver:
+        in_neighbors = self._exchange.at(number).in_neighbors
+        bodies = self._exchange.inbox.take(number, in_neighbors)
+        for rank in sorted(set(in_neighbors) - bodies.keys()):
+            if reason := self._members.note_lost(rank):
+                self._say(
+                    "warning",
+                    "lost",
+                    f"lost rank {rank} ({reason}): its weight goes to the diagonal",
+                    neighbor=rank,
+                    round=number,
+                    reason=reason,
+                )
+        return Deliver(number, bodies)
+
+    def _look_for_neighbors(self, wait: _Wait, now: float) -> list[Effect]:
+        everybody = {neighbor.rank for neighbor in self._members.all()}
+        if self._refusal is not None:
+            if self._admission.apart and not self.met >= everybody and now < self._leave_at:
+                return []
+            self._wait = None
+            return [Fail(self._refusal)]
+        if not self._members.missing():
+            self._wait, self.began = None, True
+            return [Wake()]
+        if now >= wait.since + self._config.wait:
+            self._wait = None
+            return [Fail(PeersMissing(
+                f"{self._missing()} did not appear within {self._config.wait:g} s (--wait): "
+                "start them, and check the addresses and that all use the same settings"
+            ))]  # fmt: skip
+        if now >= wait.say_at:
+            wait.say_at = now + wait.pause
+            self._say("info", "waiting", f"waiting for {self._missing()}", neighbors=self._members.missing())
+        return []
+
+    def _missing(self) -> str:
+        missing = [self._members[rank] for rank in self._members.missing()]
+        listed = [f"{one.rank} ({why})" if (why := one.trouble or one.trouble_dialling) else f"{one.rank}"
+                  for one in missing]  # fmt: skip
+        return f"rank{'s' if len(listed) != 1 else ''} {', '.join(listed)}"
+
+    def _say_for_whom(self, wait: _Wait, ranks: list[int], now: float) -> None:
+        if now < wait.say_at:
+            return
+        wait.pause *= 2
+        wait.say_at = now + wait.pause
+        where = [f"rank {rank} (in round {min(self._members[rank].current_round, self._config.rounds - 1) + 1})"
+                 for rank in ranks]  # fmt: skip
+        self._say(
+            "info",
+            "waiting",
+            f"round {min(wait.number, self._config.rounds - 1) + 1} has been waiting for {', '.join(where)} for "
+            f"{now - wait.since:.0f} s, which is there, and slow or hanging (--deadline SECONDS: go on without it)",
+            neighbors=ranks,
+            round=wait.number,
+        )
+
+    def _go_on_without(self, ranks: list[int], wait: _Wait) -> None:
+        """Wait no longer for neighbors that are there: the deadline is over."""
+        for rank in ranks:
+            neighbor = self._members[rank]
+            if not neighbor.away:
+                neighbor.overdue = f"sent nothing within {self._config.deadline:g} s (--deadline)"
