@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,6 +37,7 @@ from torch.utils.data import TensorDataset
 from dpeer.federation.heap import freeze_heap, keep_heap
 from dpeer.peer import Limits, Peer, PeerConfig, ZeroMQTransport
 from dpeer.peer import Worker as TensorThread
+from dpeer.peer.logs import peer_logger
 from dpeer.topology import build
 from dpeer.training import Task, TorchLearner
 from dpeer.training.evaluation import Evaluation
@@ -116,7 +116,7 @@ async def _peer(rank: int, case: Case, introduce: Introduce, address: str) -> Fi
         learner,
         transport,
         TensorThread(ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,))),
-        logging.getLogger("dpeer-benchmark"),
+        peer_logger(rank, None, "warning"),
         on_record=lambda record: laps.lap(),
     )
     addresses = introduce(await peer.listen())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,6 +15,7 @@ from gossip_round import idle
 from dpeer.cores import own_cores
 from dpeer.federation.heap import keep_heap
 from dpeer.peer import LivenessConfig, Network, Peer, PeerConfig, Worker
+from dpeer.peer.logs import peer_logger
 from dpeer.topology import build
 
 
@@ -55,7 +55,7 @@ async def _federation(case: Case, size: int) -> Figures:
             idle(rank, case.parameters),
             network.transport(),
             Worker(executor, disk),
-            logging.getLogger("dpeer-benchmark"),
+            peer_logger(rank, None, "warning"),
             on_record=record,
         )
         for rank in range(size)

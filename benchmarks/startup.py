@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import multiprocessing
 import subprocess
 import sys
@@ -136,7 +135,6 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    logging.disable()
     result = measure(arguments.peers, arguments.parameters, arguments.repeats)
     say(result, as_json=arguments.json)
 

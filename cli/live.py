@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress import (
     BarColumn,
@@ -22,15 +22,17 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from dpeer.cli.terminal import Terminal
 from dpeer.cli.view import PlainLines, Printer
 from dpeer.results.units import decimals, size
 
 _BAD = ("failed", "stopped")
 
 
-def open_view(console: Console, size: int, rounds: int, title: str) -> LiveTable | PlainLines:
-    """The view that suits the console."""
-    return LiveTable(console, size, rounds, title) if console.is_terminal else PlainLines(console, size, rounds, title)
+def open_view(terminal: Terminal, size: int, rounds: int, title: str) -> LiveTable | PlainLines:
+    """The view that suits what stderr is."""
+    kind = LiveTable if terminal.console.is_terminal else PlainLines
+    return kind(terminal, size, rounds, title)
 
 
 @dataclass
@@ -51,10 +53,11 @@ class _Row:
 
 
 class LiveTable(Printer, AbstractContextManager["LiveTable"]):
-    """A table that is redrawn in place."""
+    """A table that is redrawn in place, on threads of its own."""
 
-    def __init__(self, console: Console, size: int, rounds: int, title: str) -> None:
-        super().__init__(console)
+    def __init__(self, terminal: Terminal, size: int, rounds: int, title: str) -> None:
+        super().__init__(terminal)
+        console = self._console = terminal.console
         self._rows = [_Row() for _ in range(size)]
         self._rounds = rounds
         self._title = title
@@ -64,13 +67,14 @@ class LiveTable(Printer, AbstractContextManager["LiveTable"]):
         self._live = Live(get_renderable=self._shown, console=console, refresh_per_second=4, vertical_overflow="crop")
 
     def __enter__(self) -> Self:
-        self._live.__enter__()
+        self._terminal.run(self._live.start)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._live.__exit__(kind, error, trace)
+        self._terminal.run(self._live.stop)
+        self._terminal.flush()
 
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
         """Show the round."""

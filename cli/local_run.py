@@ -13,6 +13,7 @@ from rich.console import Console
 from dpeer.cli.interrupts import ended_at_once
 from dpeer.cli.live import LiveTable, open_view
 from dpeer.cli.summary_table import show
+from dpeer.cli.terminal import Terminal
 from dpeer.cli.view import PlainLines
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
@@ -41,7 +42,6 @@ def local_run(
     """
     settings = config.load(federation, flags)
     check_own_data(settings)
-    view = _opened(Console(stderr=True))
     if baseline is not None:
         with ended_at_once():
             from dpeer.training import find_algorithm
@@ -51,21 +51,39 @@ def local_run(
             raise ConfigurationError(
                 f"--baseline {baseline} is what the run itself trains with; name another algorithm"
             )
-    if elsewhere := [rank for rank, own in settings.rank.items() if own.out is not None]:
-        click.echo(
-            f"out in [rank.{elsewhere[0]}] is for dpeer start; here all peers write to {settings.out}/rank-R", err=True
+    with Terminal() as terminal:
+        if elsewhere := [rank for rank, own in settings.rank.items() if own.out is not None]:
+            terminal.say(
+                f"out in [rank.{elsewhere[0]}] is for dpeer start; here all peers write to {settings.out}/rank-R"
+            )
+        if file := config.source(federation):
+            terminal.say(f"settings from {file}")
+        return _run(
+            mode, settings, terminal, baseline, resume=resume, overwrite=overwrite, new_data=new_data, as_json=as_json
         )
-    if file := config.source(federation):
-        click.echo(f"settings from {file}", err=True)
+
+
+def _run(
+    mode: Mode,
+    settings: Settings,
+    terminal: Terminal,
+    baseline: str | None,
+    *,
+    resume: bool,
+    overwrite: bool,
+    new_data: bool,
+    as_json: bool,
+) -> int:
+    view = _opened(terminal)
     with ended_at_once():
         result = run_federation(settings, mode, resume=resume, overwrite=overwrite, new_data=new_data, open_view=view)
     if result.failure is not None:
-        click.echo(f"dpeer: {result.failure}", err=True)
+        terminal.say(f"dpeer: {result.failure}")
     if not result.summary:
-        click.echo("dpeer: stopped before the first round", err=True)
+        terminal.say("dpeer: stopped before the first round")
         return 0
     if result.summary["status"] != "done" and result.failure is None:
-        click.echo(f"dpeer: stopped; --resume goes on; files in {settings.out}", err=True)
+        terminal.say(f"dpeer: stopped; --resume goes on; files in {settings.out}")
         return 0
     compared = error = None
     summary = result.summary
@@ -79,6 +97,7 @@ def local_run(
                 summary = add_comparison(settings.out, other.out, baseline, summary)
         except DpeerError as failed:
             error = failed  # the run's own results are shown all the same
+    terminal.flush()  # before what goes to stdout
     if as_json:
         click.echo(json.dumps(finite(summary | {"baseline": compared}), allow_nan=False))
     else:
@@ -90,11 +109,11 @@ def local_run(
     return result.exit_code
 
 
-def _opened(console: Console) -> OpenView:
-    """Open the view of a run on the console, under a line that says what is run."""
+def _opened(terminal: Terminal) -> OpenView:
+    """Open the view of a run on the terminal, under a line that says what is run."""
 
     def open_(settings: Settings, mode: Mode) -> LiveTable | PlainLines:
         title = f"{mode}: {settings.size} peers, {settings.topology}, {settings.algorithm} on {settings.task}"
-        return open_view(console, settings.size, settings.rounds, title)
+        return open_view(terminal, settings.size, settings.rounds, title)
 
     return open_

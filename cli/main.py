@@ -102,5 +102,7 @@ def _hint(error: click.ClickException) -> str:
 def _end(message: str, code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    click.echo(f"dpeer: {' '.join(message.split())}", err=True)
+    from dpeer.cli.terminal import say  # rich: not for commands that end well without it
+
+    say(f"dpeer: {message}")
     return code

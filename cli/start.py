@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import re
 import socket
@@ -13,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 
 from dpeer.cli.bar import Bar
 from dpeer.cli.grouping import GroupedCommand, GroupedOption
 from dpeer.cli.interrupts import ended_at_once
 from dpeer.cli.options import json_option, run_options
+from dpeer.cli.terminal import Terminal
 from dpeer.cores import own_cores
 from dpeer.exceptions import ConfigurationError, Diverged
 from dpeer.federation import addresses, config, folders
@@ -74,55 +73,54 @@ def start(
         own = own.model_copy(update={"threads": max(1, len(own_cores()) // settings.size)})
     folders.check(own.out, [number], size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data)
 
-    click.echo(_first_line(settings, config.source(federation), number, listen), err=True)
-    if settings.insecure:
-        click.echo("WARNING: --insecure: anybody who reaches the port can read and alter what is exchanged", err=True)
+    with Terminal() as terminal:
+        terminal.say(_first_line(settings, config.source(federation), number, listen))
+        if settings.insecure:
+            terminal.say("WARNING: --insecure: anybody who reaches the port can read and alter what is exchanged")
+        for neighbor, address in to_dial.items():
+            if host := addresses.unresolvable(address):
+                terminal.say(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again")
 
-    for neighbor, address in to_dial.items():
-        if host := addresses.unresolvable(address):
-            click.echo(f"WARNING: rank.{neighbor}.address: host {host!r} cannot be resolved, trying again", err=True)
+        with ended_at_once():
+            from dpeer.federation.serving import Stopper, serve  # torch is imported only now: mistakes show at once
 
-    with ended_at_once():
-        from dpeer.federation.serving import Stopper, serve  # torch is imported only now: mistakes above show at once
+        bar = Bar(terminal, own.rounds)
 
-    bar = Bar(Console(stderr=True), own.rounds)
-    bar.handler.setFormatter(logging.Formatter(f"%(asctime)s rank {number} %(levelname)s: %(message)s", "%H:%M:%S"))
+        async def meet(bound: str | None) -> Mapping[int, str]:
+            return everyone
 
-    async def meet(bound: str | None) -> Mapping[int, str]:
-        return everyone
+        def report(event: Mapping[str, Any]) -> None:
+            if event["kind"] == "connected":
+                bar.begin()
+            elif event["kind"] == "record":
+                bar.completed(event["entry"]["round"] + 1)
 
-    def report(event: Mapping[str, Any]) -> None:
-        if event["kind"] == "connected":
-            bar.begin()
-        elif event["kind"] == "record":
-            bar.completed(event["entry"]["round"] + 1)
-
-    async def run() -> Outcome | None:
-        stopper = Stopper()
-        stopper.install()
-        with bar:
+        async def run() -> Outcome | None:
+            stopper = Stopper()
+            stopper.install()
             return await serve(
                 own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, new_data=new_data,
-                handler=bar.handler, report=report,
+                sink=terminal.log, report=report,
             )  # fmt: skip
 
-    with ended_at_once():
-        outcome = asyncio.run(run())
-    return _ended(outcome, own, number, as_json=as_json)
+        with ended_at_once(), bar:
+            outcome = asyncio.run(run())
+        return _ended(outcome, own, number, terminal, as_json=as_json)
 
 
-def _ended(outcome: Outcome | None, own: Settings, rank: int, *, as_json: bool) -> int:
+def _ended(outcome: Outcome | None, own: Settings, rank: int, terminal: Terminal, *, as_json: bool) -> int:
     """Say how the peer's run ended; returns the exit code."""
     folder = rank_folder(own.out, rank)
-    click.echo(_last_line(outcome, own.rounds, folder), err=True)
+    terminal.say(_last_line(outcome, own.rounds, folder))
     if outcome is None:
         return 0
     summary = read_object(folder / SUMMARY)
     if outcome.status == "done":
         worth = worth_of(summary.get("worth"))
         for line in [] if worth is None else ending(worth):
-            click.echo(f"dpeer: {line}", err=True)
+            terminal.say(f"dpeer: {line}")
     if as_json:
+        terminal.flush()
         click.echo(json.dumps(summary, allow_nan=False))
     if outcome.diverged and outcome.status == "done":
         raise Diverged([rank], str(folder))

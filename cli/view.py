@@ -9,8 +9,7 @@ from statistics import fmean
 from types import TracebackType
 from typing import Any, Self
 
-from rich.console import Console
-
+from dpeer.cli.terminal import Terminal
 from dpeer.results.signs import Sign
 from dpeer.results.units import decimals, size
 
@@ -26,35 +25,32 @@ _TOLD = 8
 
 
 class Printer:
-    """The lines that both views print."""
+    """The lines that both views print. The peers never wait for whoever reads them."""
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
         self._signs: dict[str, list[int]] = {}
 
     def notes(self, notes: Sequence[str]) -> None:
         """Print the notes."""
         for note in notes:
-            self._print(f"rank 0: {note}")
+            self._terminal.offer(f"rank 0: {note}")
 
     def sign(self, rank: int, sign: Sign) -> None:
         """Say that a peer's training goes wrong: in full of the first peer, and in a word of the others."""
         seen = self._signs.setdefault(sign.kind, [])
         seen.append(rank)
         if len(seen) == 1:
-            self._print(f"rank {rank}: {sign.text}")
+            self._terminal.offer(f"rank {rank}: {sign.text}")
         elif len(seen) <= _TOLD:
-            self._print(f"rank {rank}: {_SHORT[sign.kind]}, like rank {seen[0]}")
-
-    def _print(self, text: str) -> None:
-        self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+            self._terminal.offer(f"rank {rank}: {_SHORT[sign.kind]}, like rank {seen[0]}")
 
 
 class PlainLines(Printer, AbstractContextManager["PlainLines"]):
     """A line whenever all peers have completed a round."""
 
-    def __init__(self, console: Console, size: int, rounds: int, title: str) -> None:
-        super().__init__(console)
+    def __init__(self, terminal: Terminal, size: int, rounds: int, title: str) -> None:
+        super().__init__(terminal)
         self._size = size
         self._rounds = rounds
         self._title = title
@@ -63,13 +59,13 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
         self._first: tuple[int, float] | None = None  # a round, and when it was printed
 
     def __enter__(self) -> Self:
-        self._print(self._title)
+        self._terminal.offer(self._title)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        return None
+        self._terminal.flush()
 
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
         """Note the round; print it when everybody has completed it."""
@@ -79,7 +75,7 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
     def status(self, rank: int, status: str) -> None:
         """Print how the peer ended if that is news."""
         if status != "done":
-            self._print(f"rank {rank} {status}")
+            self._terminal.offer(f"rank {rank} {status}")
         self._gone.add(rank)
         self._flush()
 
@@ -99,7 +95,7 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
                 parts.append(f"missed {', '.join(map(str, lost))}")
             if left := self._left(number):
                 parts.append(left)
-            self._print(", ".join(parts))
+            self._terminal.offer(", ".join(parts))
 
     def _left(self, number: int) -> str:
         """The time that the rest of the run will take, as text; empty if it is too early or too short to say."""

@@ -1,28 +1,46 @@
-"""JSON messages between `dpeer cluster` and the processes it started."""
+"""JSON messages between `dpeer cluster` and the processes it started. Neither end ever waits for the other."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from multiprocessing.connection import Connection
+import socket
 from typing import Any
+
+MOST = 2**20
+"""Bytes that may wait before `offer` refuses more: some hundred rounds' records."""
 
 
 class Channel:
-    """One end of a pipe, on the event loop. Messages are JSON: not even our own processes are unpickled."""
+    """One end of a pair of sockets, on the event loop. Messages are JSON: not even our own processes are unpickled.
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    What the other end does not take, because it was stopped or is busy, waits here.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        end.setblocking(False)
+        self._end = end
+        self._loop = asyncio.get_running_loop()
         self._messages: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
-        self._open = True
-        asyncio.get_running_loop().add_reader(connection.fileno(), self._read)
+        self._read, self._unsent = bytearray(), bytearray()
+        self._listening = self._talking = True
+        self._all_sent = asyncio.Event()
+        self._all_sent.set()
+        self._loop.add_reader(end, self._take)
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send a message; nothing happens when the other end is gone."""
-        try:
-            self._connection.send_bytes(json.dumps(message).encode())
-        except OSError:
-            self._end()
+        """Send a message, as soon as the other end takes it; nothing happens when that one is gone."""
+        if self._talking:
+            self._unsent += json.dumps(message).encode() + b"\n"
+            self._all_sent.clear()
+            self._give()
+
+    def offer(self, message: dict[str, Any]) -> bool:
+        """Send a message that may be dropped, unless too much is waiting already; return whether it was sent."""
+        if len(self._unsent) >= MOST:
+            return False
+        self.send(message)
+        return True
 
     async def receive(self) -> dict[str, Any] | None:
         """The next message; None when the other end is gone, now and ever after."""
@@ -31,19 +49,51 @@ class Channel:
             self._messages.put_nowait(None)
         return message
 
+    async def sent(self) -> None:
+        """Wait until the other end has taken everything, or is gone."""
+        await self._all_sent.wait()
+
     def close(self) -> None:
         """Let go of this end."""
-        self._end()
-        self._connection.close()
+        self._end_listening()
+        self._end_talking()
+        self._end.close()
 
-    def _read(self) -> None:
+    def _give(self) -> None:
         try:
-            self._messages.put_nowait(json.loads(self._connection.recv_bytes()))
-        except (OSError, EOFError):
-            self._end()
+            while self._unsent:
+                del self._unsent[: self._end.send(self._unsent)]
+        except BlockingIOError:
+            self._loop.add_writer(self._end, self._give)
+        except OSError:
+            self._end_talking()  # it may still have said why it has gone
+        else:
+            self._loop.remove_writer(self._end)
+            self._all_sent.set()
 
-    def _end(self) -> None:
-        if self._open:
-            self._open = False
-            asyncio.get_running_loop().remove_reader(self._connection.fileno())
+    def _take(self) -> None:
+        try:
+            came = self._end.recv(2**16)
+        except BlockingIOError:
+            return
+        except OSError:
+            came = b""
+        if not came:
+            self._end_listening()
+            return
+        *whole, self._read = (self._read + came).split(b"\n")
+        for message in whole:
+            self._messages.put_nowait(json.loads(message))
+
+    def _end_listening(self) -> None:
+        if self._listening:
+            self._listening = False
+            self._loop.remove_reader(self._end)
             self._messages.put_nowait(None)
+
+    def _end_talking(self) -> None:
+        if self._talking:
+            self._talking = False
+            self._loop.remove_writer(self._end)
+            self._unsent.clear()
+            self._all_sent.set()

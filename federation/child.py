@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import traceback
 from collections.abc import Mapping
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ def main(
     rank: int,
     resume: bool,
     new_data: bool,
-    connection: Connection,
+    end: socket.socket,
     environment: Mapping[str, str],
 ) -> None:
     """Run one rank; exits with the code that `dpeer start` would.
@@ -54,7 +54,7 @@ def main(
         rank: Which peer.
         resume: Continue from the checkpoint.
         new_data: The data are others than those of earlier runs in the folder.
-        connection: The pipe to the launcher.
+        end: Of the pair of sockets whose other end the launcher has.
         environment: The launcher's environment variables, as they are now.
     """
     global _is_peer
@@ -68,13 +68,14 @@ def main(
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     settings = Settings.model_validate(values)
     _redirect_output(rank_folder(settings.out, rank) / "output.txt")
-    raise SystemExit(asyncio.run(_run(settings, rank, resume, new_data, connection)))
+    raise SystemExit(asyncio.run(_run(settings, rank, resume, new_data, end)))
 
 
-async def _run(settings: Settings, rank: int, resume: bool, new_data: bool, connection: Connection) -> int:
+async def _run(settings: Settings, rank: int, resume: bool, new_data: bool, end: socket.socket) -> int:
     from dpeer.federation.serving import Stopper, serve  # torch; the launcher, which imports this module, does without
 
-    channel = Channel(connection)
+    channel = Channel(end)
+    reports = _Reports(channel)
     stopper = Stopper()
     told: asyncio.Future[Mapping[int, str]] = asyncio.get_running_loop().create_future()
     listening = asyncio.create_task(_listen(channel, told, stopper))
@@ -92,19 +93,45 @@ async def _run(settings: Settings, rank: int, resume: bool, new_data: bool, conn
             stopper=stopper,
             resume=resume,
             new_data=new_data,
-            report=channel.send,
+            report=reports.tell,
         )
-        channel.send({"kind": "end", "status": outcome.status if outcome else "stopped"})
+        reports.end({"kind": "end", "status": outcome.status if outcome else "stopped"})
     except DpeerError as error:
-        channel.send({"kind": "error", "message": str(error), "traceback": traceback.format_exc()})
+        reports.end({"kind": "error", "message": str(error), "traceback": traceback.format_exc()})
         return error.exit_code
     except Exception as error:
         message = f"{type(error).__name__}: {error}; see log.jsonl"
-        channel.send({"kind": "error", "message": message, "traceback": traceback.format_exc()})
+        reports.end({"kind": "error", "message": message, "traceback": traceback.format_exc()})
         return 1
     finally:
+        await channel.sent()  # the launcher may have been stopped: it hears of the end when it goes on
         listening.cancel()
+        channel.close()
     return 0
+
+
+class _Reports:
+    """Tells the launcher what happens, without ever waiting for it.
+
+    What waits is bounded: records beyond that are dropped here. The launcher sees which rounds it lacks by the next
+    record or by the end, and reads them from metrics.jsonl.
+    """
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._completed: int | None = None
+
+    def tell(self, event: dict[str, Any]) -> None:
+        """Tell an event; only a record may be dropped."""
+        if event["kind"] != "record":
+            self._channel.send(event)
+            return
+        self._completed = event["entry"]["round"] + 1
+        self._channel.offer(event)
+
+    def end(self, event: dict[str, Any]) -> None:
+        """Tell how the run has ended, and how many rounds there are records of."""
+        self._channel.send({**event, "completed": self._completed})
 
 
 async def _listen(channel: Channel, told: asyncio.Future[Mapping[int, str]], stopper: Stopper) -> None:

@@ -14,7 +14,7 @@ from dpeer.exceptions import CheckpointError, OutputError
 from dpeer.peer import checkpoint
 from dpeer.peer.schedule import cut_off
 from dpeer.privacy.history import FOLDER, releases_in
-from dpeer.results.files import CARD, CARD_PAGE, METRICS, MODEL, PREPARATION, SUMMARY, rank_folder, write_json
+from dpeer.results.files import CARD, CARD_PAGE, LOG, METRICS, MODEL, PREPARATION, SUMMARY, rank_folder, write_json
 from dpeer.results.reading import read_object
 from dpeer.topology import Graphs
 
@@ -24,7 +24,7 @@ _OURS = (
     MODEL,
     CARD,
     CARD_PAGE,
-    "log.jsonl",
+    LOG,
     "output.txt",
     "partition.json",
     PREPARATION,

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
+from typing import Any
 
 from dpeer.federation import child, forking
 from dpeer.federation.channel import Channel
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
+from dpeer.results.files import rank_folder
+from dpeer.results.reading import read_entries
 from dpeer.results.signs import Sign
 
 
@@ -29,6 +33,8 @@ class Member:
     error: str | None = None
     traceback: str = ""
     exit_code: int | None = None
+    next_round: int | None = None
+    """The round after that of the last record."""
 
 
 class Launcher:
@@ -87,7 +93,7 @@ class Launcher:
     async def _start(self, context: ForkServerContext | SpawnContext, rank: int) -> Member:
         own = self._settings.of_rank(rank)
         own = own.model_copy(update={"threads": own.threads or 1, "out": self._settings.out, "rank": {}})
-        ours, theirs = context.Pipe()
+        ours, theirs = socket.socketpair()
         # The fork server's environment is that of the first run of this process.
         arguments = (own.model_dump(exclude_unset=True), rank, self._resume, self._new_data, theirs, dict(os.environ))
         process = context.Process(target=child.main, args=arguments, name=f"dpeer-rank-{rank}")
@@ -117,16 +123,32 @@ class Launcher:
                     if self.connected:
                         self._view.notes(self._members[0].notes)
                 case "record":
-                    self._view.record(member.rank, message["entry"])
+                    await self._catch_up(member, message["entry"]["round"])
+                    self._record(member, message["entry"])
                 case "sign":
                     self._view.sign(member.rank, Sign(**message["sign"]))
                 case "end":
+                    await self._catch_up(member, message["completed"])
                     member.status = message["status"]
                 case "error":
+                    await self._catch_up(member, message["completed"])
                     member.error, member.traceback = message["message"], message["traceback"]
         await asyncio.to_thread(member.process.join)
         member.channel.close()
         self._conclude(member)
+
+    async def _catch_up(self, member: Member, completed: int | None) -> None:
+        """Take from metrics.jsonl the records that the peer has not sent because this process had stopped reading."""
+        first = member.next_round
+        if first is None or completed is None or first >= completed:
+            return
+        for entry in await asyncio.to_thread(read_entries, rank_folder(self._settings.out, member.rank)):
+            if first <= entry["round"] < completed:
+                self._record(member, entry)
+
+    def _record(self, member: Member, entry: dict[str, Any]) -> None:
+        member.next_round = entry["round"] + 1
+        self._view.record(member.rank, entry)
 
     def _conclude(self, member: Member) -> None:
         code = member.process.exitcode or 0

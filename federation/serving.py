@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,8 +20,8 @@ from dpeer.federation.heap import freeze_heap, keep_heap
 from dpeer.federation.settings import Settings
 from dpeer.federation.worth import conclude_worth
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
-from dpeer.peer.logs import close_logger, peer_logger
-from dpeer.results.files import rank_folder
+from dpeer.peer.logs import PeerLog, Sink, peer_logger
+from dpeer.results.files import LOG, rank_folder
 from dpeer.training import find_algorithm, forget
 from dpeer.training.algorithms.own import check_source
 
@@ -73,7 +72,7 @@ async def serve(
     stopper: Stopper,
     resume: bool,
     new_data: bool = False,
-    handler: logging.Handler | None = None,
+    sink: Sink | None = None,
     report: Report = lambda event: None,
 ) -> Outcome | None:
     """Assemble a peer, connect it and run its rounds; None if it was stopped before it had connected.
@@ -86,14 +85,14 @@ async def serve(
         stopper: Asks the peer to stop.
         resume: Continue from the checkpoint.
         new_data: The data are others than those of earlier runs in the folder.
-        handler: Where log lines go besides log.jsonl.
+        sink: Where log lines go besides log.jsonl; what ends the peer is left to the caller.
         report: Is told what happens on the way.
 
     Raises:
         DpeerError: as documented in dpeer.exceptions; it has been logged.
     """
     out = rank_folder(settings.out, rank)
-    log = peer_logger(rank, out / "log.jsonl", settings.log_level, *([handler] if handler else []))
+    log = peer_logger(rank, out / LOG, settings.log_level, *([sink] if sink else []))
     keep_heap()
     executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
     try:
@@ -103,19 +102,19 @@ async def serve(
                 new_data=new_data, report=report,
             )  # fmt: skip
     except Exception as error:
-        if handler is not None:
-            log.removeHandler(handler)  # whoever called prints it
-        log.error("%s", error, exc_info=not isinstance(error, DpeerError) or settings.log_level == "debug")
+        log.to_file_only()  # whoever called prints it
+        traceback = not isinstance(error, DpeerError) or settings.log_level == "debug"
+        log.error("run-failed", message=str(error), reason=type(error).__name__, exc_info=traceback)
         raise
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
-        close_logger(log)
+        log.close()
 
 
 async def _serve(
     settings: Settings,
     rank: int,
-    log: logging.Logger,
+    log: PeerLog,
     worker: Worker,
     *,
     listen: str | None,
@@ -133,7 +132,7 @@ async def _serve(
     save_preparation(out, parts.preparation, resume=resume)
     save_partition(out, parts.indices, resume=resume)
     for note in parts.notes:
-        log.info("%s", note)
+        log.info("note", message=note)
     report({"kind": "notes", "notes": parts.notes})
     config = PeerConfig(
         rank=rank,
@@ -163,7 +162,7 @@ async def _serve(
         await worker.run(parts.alone.take_up, resume=resume)
     bound = await peer.listen()
     if bound is not None:
-        log.info("listening at %s", bound)
+        log.info("listening", message=f"listening at {bound}", address=bound)
     addresses = await _unless_stopped(meet(bound), stopper)
     if addresses is None:
         await transport.close(0)
@@ -172,7 +171,7 @@ async def _serve(
     if outcome.status == "done":
         await worker.run(
             conclude_worth, out, parts.learner, parts.alone, parts.facts, stopper.requested.is_set,
-            lambda line: log.info("%s", line), diverged=outcome.diverged,
+            lambda line: log.info("worth", message=line), diverged=outcome.diverged,
         )  # fmt: skip
     return outcome
 

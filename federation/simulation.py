@@ -24,8 +24,8 @@ from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
 from dpeer.federation.worth import conclude_worth
 from dpeer.peer import LivenessConfig, Network, Outcome, Peer, PeerConfig, Worker
-from dpeer.peer.logs import close_logger, peer_logger
-from dpeer.results.files import DISAGREEMENT, rank_folder
+from dpeer.peer.logs import PeerLog, peer_logger
+from dpeer.results.files import DISAGREEMENT, LOG, rank_folder
 from dpeer.training import forget
 from dpeer.training.randomness import undisturbed
 
@@ -68,7 +68,7 @@ class Simulation:
         )
         keep_heap()
         network = Network()
-        logs = []
+        logs: list[PeerLog] = []
         resources = ExitStack()
         resources.enter_context(undisturbed())  # the script that has called draws on as if nothing had been
         try:
@@ -77,7 +77,7 @@ class Simulation:
                     return []
                 own = self._settings.of_rank(rank).model_copy(update={"out": self._settings.out})
                 resources.enter_context(held(rank_folder(own.out, rank)))
-                log = peer_logger(rank, rank_folder(own.out, rank) / "log.jsonl", own.log_level)
+                log = peer_logger(rank, rank_folder(own.out, rank) / LOG, own.log_level)
                 logs.append(log)
                 self._peers.append(await self._peer(own, rank, network, Worker(executor, disk), log))
             forget()
@@ -99,7 +99,7 @@ class Simulation:
             executor.shutdown(wait=True, cancel_futures=True)
             disk.shutdown(wait=True, cancel_futures=True)
             for log in logs:
-                close_logger(log)
+                log.close()
             forget()  # files that could not be used are read anew when they have been mended
             resources.close()
 
@@ -120,12 +120,12 @@ class Simulation:
             await self._conclude[peer.config.rank](outcome)
         return outcome
 
-    async def _peer(self, own: Settings, rank: int, network: Network, worker: Worker, log: Any) -> Peer:
+    async def _peer(self, own: Settings, rank: int, network: Network, worker: Worker, log: PeerLog) -> Peer:
         parts = await _blaming(rank, worker.run(assemble, own, rank, resume=self._resume, new_data=self._new_data))
         save_preparation(rank_folder(own.out, rank), parts.preparation, resume=self._resume)
         save_partition(rank_folder(own.out, rank), parts.indices, resume=self._resume)
         for note in parts.notes:
-            log.info("%s", note)
+            log.info("note", message=note)
         if rank == 0:
             self._notes = parts.notes
         learner = parts.learner
@@ -134,7 +134,7 @@ class Simulation:
             await worker.run(parts.alone.take_up, resume=self._resume)
         self._conclude[rank] = lambda outcome: worker.run(
             conclude_worth, rank_folder(own.out, rank), learner, parts.alone, parts.facts, lambda: self._stopping,
-            lambda line: log.info("%s", line), diverged=outcome.diverged,
+            lambda line: log.info("worth", message=line), diverged=outcome.diverged,
         )  # fmt: skip
         config = PeerConfig(
             rank=rank,

@@ -1,50 +1,174 @@
-"""A peer's log: log.jsonl in its rank's folder, and any other handlers."""
+"""A peer's log: events with fields, to log.jsonl in its rank's folder and to other sinks, and never in its way.
+
+    log.warning("neighbor-dead", message="rank 3 is silent for 15 s: rounds go on without it", neighbor=3)
+
+The event is a short word for programs that never changes, the message a whole sentence for people, which says what to
+do about a warning. docs/running.md lists the events.
+"""
 
 from __future__ import annotations
 
 import json
-import logging
-import sys
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
+from structlog import BoundLoggerBase
+from structlog.processors import ExceptionRenderer, TimeStamper, add_log_level
+from structlog.typing import EventDict, Processor
+
+from dpeer.peer.outlet import Outlet
+from dpeer.results.files import finite
+
+Entry = Mapping[str, Any]
+"""What was logged: time (Unix seconds), level, event, message, rank, further fields, traceback where there is one."""
+
+Sink = Callable[[Entry], bool]
+"""Takes what is logged, at once and wherever it is logged; returns False for what it has to drop."""
+
+_LEVELS = ("debug", "info", "warning", "error")
+
+_FIRST = ("time", "level", "event", "message", "rank")
+
+_FILES = Outlet("log files")
+"""One thread writes the files of all the peers of this process."""
 
 
-class JsonFormatter(logging.Formatter):
-    """log.jsonl: one object a line."""
+class PeerLog(BoundLoggerBase):
+    """A structlog logger of one peer's own, with its rank bound; nothing of it is known to other loggers."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        """Time (Unix seconds), level, message and, where there is one, the traceback."""
-        entry = {
-            "time": round(record.created, 3),
-            "level": record.levelname.lower(),
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            entry["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(entry)
+    def debug(self, event: str, *, message: str, **fields: Any) -> None:
+        """Log what helps to find a mistake."""
+        self._log("debug", event, message, fields)
+
+    def info(self, event: str, *, message: str, **fields: Any) -> None:
+        """Log how it goes."""
+        self._log("info", event, message, fields)
+
+    def warning(self, event: str, *, message: str, **fields: Any) -> None:
+        """Log what may need somebody: who, why, and what to do."""
+        self._log("warning", event, message, fields)
+
+    def error(self, event: str, *, message: str, **fields: Any) -> None:
+        """Log why the peer ends; `exc_info=True` adds the traceback."""
+        self._log("error", event, message, fields)
+
+    @property
+    def dropped(self) -> int:
+        """How many lines were not written so far: an outlet was full, or a disk."""
+        lines: _Lines = self._logger
+        return lines.dropped
+
+    def to_file_only(self) -> None:
+        """From now on log to log.jsonl alone: the caller says the rest."""
+        lines: _Lines = self._logger
+        lines.sinks = ()
+
+    def close(self) -> None:
+        """Write what is on its way to the file, and close it."""
+        lines: _Lines = self._logger
+        lines.close()
+
+    def _log(self, level: str, event: str, message: str, fields: dict[str, Any]) -> None:
+        lines: _Lines = self._logger
+        if _LEVELS.index(level) >= lines.level:
+            _, entry = self._process_event(level, event, {"message": message, **fields})
+            lines.take(entry)
 
 
-class _File(logging.FileHandler):
-    """A log that does not fill the terminal with tracebacks when its disk is full: whoever trains says so."""
+class _Lines:
+    """What a peer's logger wraps: hands each entry to the file and to the sinks."""
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - logging's name
-        """Say nothing of a line that cannot be written."""
-        if not isinstance(sys.exception(), OSError):
-            super().handleError(record)
+    def __init__(self, file: _File | None, level: str, sinks: tuple[Sink, ...]) -> None:
+        self.level, self.sinks = _LEVELS.index(level), sinks
+        self._file = file
+        self._dropped = 0
+
+    @property
+    def dropped(self) -> int:
+        """Lines that some sink has not taken, or the disk."""
+        return self._dropped + (self._file.failed if self._file else 0)
+
+    def take(self, entry: Entry) -> None:
+        """Hand an entry on."""
+        if self._file and not _FILES.put(self._file, _line(entry)):
+            self._dropped += 1
+        self._dropped += sum(not sink(entry) for sink in self.sinks)
+
+    def close(self) -> None:
+        """Write what is on its way to the file, and close it."""
+        if self._file:
+            _FILES.close()
+            self._file.close()
 
 
-def peer_logger(rank: int, path: Path | None, level: str, *handlers: logging.Handler) -> logging.Logger:
-    """A logger of this peer's own (many peers can share a process); close it with `close_logger`."""
-    logger = logging.Logger(f"dpeer.rank-{rank}", level.upper())
-    if path:
-        file = _File(path)
-        file.setFormatter(JsonFormatter())
-        logger.addHandler(file)
-    for handler in handlers:
-        logger.addHandler(handler)
-    return logger
+class _File:
+    """log.jsonl, written on the outlet's thread. That a disk is full is said by whoever trains, not by the log."""
+
+    def __init__(self, path: Path, rank: int) -> None:
+        self.failed = 0
+        self._file = path.open("ab", buffering=0)
+        self._rank = rank
+        self._missing = 0  # lines of `failed` that the file does not say are missing
+        self._torn = False
+
+    def write(self, line: str) -> None:
+        """Append a line, after one that says how many could not be written if there are any."""
+        if self._missing and self._append(self._gap(self._missing, "the disk was full, or could not be written to")):
+            self._missing = 0
+        if self._missing or not self._append(line):
+            self.failed += 1
+            self._missing += 1
+
+    def skipped(self, lines: int) -> None:
+        """Say that lines were dropped because the disk was too slow for them."""
+        self.write(self._gap(lines, "the disk was too slow for them: log less (--log-level)"))
+
+    def close(self) -> None:
+        """Close the file, with a last word on what is missing."""
+        if self._missing:
+            self._append(self._gap(self._missing, "the disk was full, or could not be written to"))
+        self._file.close()
+
+    def _append(self, line: str) -> bool:
+        whole = f"{line}\n".encode()
+        left = memoryview(b"\n" + whole if self._torn else whole)
+        try:
+            while left:
+                left = left[self._file.write(left) :]
+                self._torn = 0 < len(left) < len(whole)
+        except OSError:
+            return False
+        return True
+
+    def _gap(self, lines: int, why: str) -> str:
+        named = "1 line is" if lines == 1 else f"{lines} lines are"
+        message = f"{named} missing here: {why}"
+        entry = {"time": round(time.time(), 3), "level": "warning", "event": "log-dropped", "message": message}
+        return _line({**entry, "rank": self._rank, "lines": lines})
 
 
-def close_logger(logger: logging.Logger) -> None:
-    """Close the files behind a logger."""
-    for handler in logger.handlers:
-        handler.close()
+def peer_logger(rank: int, path: Path | None, level: str, *sinks: Sink) -> PeerLog:
+    """A logger of this peer's own (many peers can share a process); end it with its `close`.
+
+    Args:
+        rank: The peer.
+        path: Its log.jsonl, which is appended to; None for none.
+        level: debug, info, warning or error: what is less is not logged.
+        sinks: Where entries go besides.
+    """
+    lines = _Lines(None if path is None else _File(path, rank), level, sinks)
+    processors: list[Processor] = [add_log_level, TimeStamper(fmt=None, key="time"), ExceptionRenderer(), _in_order]
+    return PeerLog(lines, processors, {"rank": rank})
+
+
+def _in_order(logger: Any, method: str, event: EventDict) -> EventDict:
+    """What every line has comes first, a traceback last."""
+    event["time"] = round(event["time"], 3)
+    traceback = {"traceback": event.pop("exception")} if "exception" in event else {}
+    return {key: event[key] for key in _FIRST} | {key: event[key] for key in event if key not in _FIRST} | traceback
+
+
+def _line(entry: Entry) -> str:
+    return json.dumps(finite(entry), default=str)

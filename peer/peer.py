@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -13,6 +12,7 @@ from dpeer.peer.config import PeerConfig
 from dpeer.peer.effects import Say
 from dpeer.peer.idle import Idle, IdleWork
 from dpeer.peer.learner import Learner
+from dpeer.peer.logs import PeerLog
 from dpeer.peer.protocol import Core
 from dpeer.peer.pump import Pump
 from dpeer.peer.rank_folder import RankFolder
@@ -90,7 +90,7 @@ class Peer:
         learner: Learner,
         transport: Transport,
         worker: Worker,
-        log: logging.Logger,
+        log: PeerLog,
         *,
         facts: Mapping[str, Any] | None = None,
         on_record: Callable[[dict[str, Any]], None] = lambda record: None,
@@ -133,7 +133,7 @@ class Peer:
             self._start = await self._worker.run(self._files.take_up)
             self._reported = self._start - 1
             if self._start:
-                self._log.info("resuming at round %d", self._start)
+                self._log.info("resuming", message=f"resuming at round {self._start + 1}", round=self._start)
             if self.config.listen is None or not self.neighbors:
                 return None
             return await self._transport.listen(self.config.listen)
@@ -163,14 +163,16 @@ class Peer:
         self._learner.interrupt()
 
     def _say(self, said: Say) -> None:
-        self._log.log(_LEVELS[said.level], "%s", said.message)
+        log = {"debug": self._log.debug, "info": self._log.info, "warning": self._log.warning}[said.level]
+        log(said.event, message=said.message, **said.fields)
 
     async def _run(self) -> None:
         await self._idle.during(self._pump.meet())
         self._on_connected()
         if self.neighbors:
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
-            self._log.info("connected to %d %s; starting with round %d", len(self.neighbors), named, self._start + 1)
+            message = f"connected to {len(self.neighbors)} {named}; starting with round {self._start + 1}"
+            self._log.info("connected", message=message, neighbors=self.neighbors, round=self._start)
         await run_rounds(
             self._start,
             self.config.rounds,
@@ -209,9 +211,9 @@ class Peer:
         entry = record.as_dict()
         await self._worker.write(self._files.complete, entry)
         self._report(entry)
-        self._log.info("%s", _line(entry, self.config.rounds))
+        self._log.info("round", message=_line(entry, self.config.rounds), round=entry["round"])
         for sign in self._watch.look(entry):
-            self._log.warning("%s", sign.text)
+            self._log.warning("training-warning", message=sign.text, round=entry["round"], reason=sign.kind)
             self._on_sign(sign)
 
     def _report(self, entry: dict[str, Any]) -> None:
@@ -224,12 +226,16 @@ class Peer:
             self._report(last)  # stopped while it was being saved
         dropped = self.core.rejections.counts + self.core.exchange.inbox.dropped
         await self._worker.write(
-            self._files.conclude, status, dropped, self._watch.given, self._watch.ruined, self.core.left_behind
+            self._files.conclude,
+            status,
+            dropped,
+            self._watch.given,
+            self._watch.ruined,
+            self.core.left_behind,
+            self._log.dropped,
         )
         return Outcome(status, self._files.completed, last, dict(lost), self._files.diverged)
 
-
-_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 _SHOWN = (
     ("loss", "train_loss"), ("accuracy", "accuracy"), ("trained", "accuracy_trained"),

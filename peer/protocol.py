@@ -123,7 +123,7 @@ class Core:
         except ProtocolError as error:
             self._drop(link, error)
         except Exception as error:  # one bad message must never end the peer
-            self._say("debug", "unhandled", "a message could not be handled", traceback=traceback.format_exc())
+            self._say("debug", "message-unhandled", "a message could not be handled", traceback=traceback.format_exc())
             self._drop(link, ProtocolError("unhandled", type(error).__name__))
         return self._after(now)
 
@@ -133,7 +133,7 @@ class Core:
         if one is not None and self.members[one.rank].trouble_dialling != reason:
             self.members[one.rank].trouble_dialling = reason
             self._say(
-                "warning", "unreachable", f"rank {one.rank} cannot be dialled: {reason}; trying again",
+                "warning", "neighbor-unreachable", f"rank {one.rank} cannot be dialled: {reason}; trying again",
                 neighbor=one.rank, reason=reason,
             )  # fmt: skip
         return self._after(now)
@@ -197,7 +197,7 @@ class Core:
     def left_out(self, rank: int, reason: str, now: float) -> list[Effect]:
         """Count a body that arrived whole but must not be mixed."""
         error = ProtocolError(reason, "its weight goes to the diagonal this round")
-        self.rejections.count(rank, f"rank {rank}", error)
+        self.rejections.count(rank, error)
         return self._after(now)
 
     def waited_for(self, now: float) -> list[int]:
@@ -354,7 +354,7 @@ class Core:
             self._part(neighbor.link)
         here = self.members.current_round
         if self.members.greet(neighbor.rank, link, number, now):
-            self._say("info", "back", f"rank {neighbor.rank} is back", neighbor=neighbor.rank, round=number)
+            self._say_back(neighbor)
         self._dialling.welcome(neighbor.rank)
         self._refused_since.pop(neighbor.rank, None)
         neighbor.trouble_dialling = ""
@@ -407,7 +407,8 @@ class Core:
     def _on_trouble(self, neighbor: Neighbor, trouble: str) -> None:
         if neighbor.trouble != trouble:
             self._say(
-                "warning", "neighbor-parts", f"rank {neighbor.rank} says that {trouble}",
+                "warning", "neighbor-trouble",
+                f"rank {neighbor.rank} says that {trouble}; start these two again with settings that agree",
                 neighbor=neighbor.rank, reason=trouble,
             )  # fmt: skip
         neighbor.trouble = trouble
@@ -420,26 +421,36 @@ class Core:
         if reason == "done":
             neighbor.current_round = max(neighbor.current_round, self._config.rounds)
             return
-        what = "was stopped" if reason == "stopped" else "failed (its own log says why)"
-        then = "rounds go on without it until it is resumed" if self._waiting.began else "it has to be started again"
+        grace = self._config.liveness.stop_grace
+        why = {
+            "stopped": "was stopped: rounds go on without it; to resume all together, stop this peer within "
+            f"{grace:g} s, too",
+            "failed": "failed: its own log.jsonl says why; rounds that have begun go on without it",
+        }[reason]
         self._say(
-            "warning", "neighbor-left", f"rank {neighbor.rank} {what}: {then}",
-            neighbor=neighbor.rank, reason=reason,
+            "warning", "neighbor-gone", f"rank {neighbor.rank} {why}", neighbor=neighbor.rank, reason=reason
         )  # fmt: skip
 
     def _heard(self, neighbor: Neighbor, number: int, now: float) -> None:
         if self.members.heard(neighbor, number, now):
-            self._say("info", "back", f"rank {neighbor.rank} is back", neighbor=neighbor.rank, round=number)
+            self._say_back(neighbor)
             # While it was dead nothing was sent to it, and it may have taken us for dead, too: new hellos make both
             # sides send again what the other lacks.
             self._hello(neighbor.link, reply=False)
+
+    def _say_back(self, neighbor: Neighbor) -> None:
+        self._say(
+            "info", "neighbor-back",
+            f"rank {neighbor.rank} is back: it is used again once it has caught up; nothing has to be done",
+            neighbor=neighbor.rank, round=self.members.current_round,
+        )  # fmt: skip
 
     def _drop(self, link: Link, error: ProtocolError) -> None:
         neighbor = self.members.by_link(link)
         if neighbor is None:
             self.rejections.count_stranger(link, error)
         else:
-            self.rejections.count(neighbor.rank, f"rank {neighbor.rank}", error)
+            self.rejections.count(neighbor.rank, error)
 
     def _second_body(self, rank: int, number: int) -> None:
         self._say(
@@ -506,9 +517,9 @@ class Core:
     def _on_death(self, dead: Neighbor) -> None:
         self._say(
             "warning", "neighbor-dead",
-            f"rank {dead.rank} is {dead.why_away}: rounds go on without it; if it should be there, look at its log and "
-            "at the network between",
-            neighbor=dead.rank, round=self.members.current_round, reason="silent",
+            f"rank {dead.rank} is {dead.why_away}: rounds go on without it; see whether its process, its host and the "
+            "network are well (--dead-after says how long is too long)",
+            neighbor=dead.rank, round=self.members.current_round, reason=dead.why_away,
         )  # fmt: skip
         self.assembly.forget(dead.link)
         lane = self.lanes.get(dead.link)

@@ -218,7 +218,7 @@ class Pump:
             self._break(error)
 
     def _break(self, error: Exception) -> None:
-        text = f"the connections of this peer failed: {type(error).__name__}: {error}"
-        self._log(Say("warning", "failed", text, {"traceback": traceback.format_exc()}))
+        text = f"the connections of this peer failed, so it ends: {type(error).__name__}: {error}"
+        self._log(Say("warning", "connections-failed", text, {"traceback": traceback.format_exc()}))
         if not self.broken.done():
             self.broken.set_exception(error)

@@ -136,6 +136,7 @@ class RankFolder:
         warnings: Sequence[str] = (),
         ruined: bool = False,
         left_behind: int = 0,
+        log_dropped: int = 0,
     ) -> None:
         """Write the model, its card and the summary of the last completed round."""
         out = self._config.out
@@ -157,6 +158,7 @@ class RankFolder:
         }
         results |= {"lost": _by_name(self._lost), "dropped": dict(dropped), "warnings": list(warnings)}
         results |= {"left_behind": left_behind}
+        results["log_dropped"] = log_dropped
         if card:
             write_json(out / CARD, make_card(self._facts, card, results))
         write_json(out / SUMMARY, self._facts | results)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dpeer.exceptions import ProtocolError
@@ -35,6 +35,19 @@ class _Stranger:
     unread_until: float = 0.0
 
 
+_OTHERS = "see who dials this peer's address: it takes part in another run, or with other settings"
+_VERSIONS = "see that both sides run the same version of dpeer, and that nobody else reaches this peer's port"
+_ITS_LOG = "see that peer's own log.jsonl"
+
+_ADVICE: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("stranger", "other-federation", "not-a-neighbor", "mismatch", "wrong-rank", "rank-taken"), _OTHERS
+    ),
+    **dict.fromkeys(("malformed", "oversized", "incomplete", "stray", "short-piece", "unhandled"), _VERSIONS),
+}
+"""What to do, by reason; the other reasons are of bodies that arrived whole."""
+
+
 class Rejections:
     """Counts the messages that were dropped.
 
@@ -52,12 +65,12 @@ class Rejections:
         self._said_of_strangers = 0
         self._strangers: dict[Link, _Stranger] = {}
 
-    def count(self, rank: int, who: str, error: ProtocolError) -> None:
+    def count(self, rank: int, error: ProtocolError) -> None:
         """Count a neighbor's message that was dropped, and say so if it is the first for this reason."""
         self.counts[error.reason] += 1
         if (rank, error.reason) not in self._said:
             self._said.add((rank, error.reason))
-            self._log(who, error, neighbor=rank)
+            self._log(f"rank {rank}", error, neighbor=rank)
 
     def count_stranger(self, link: Link, error: ProtocolError) -> None:
         """Count a message of somebody who is no neighbor, or none yet."""
@@ -87,5 +100,6 @@ class Rejections:
         return now < one.unread_until
 
     def _log(self, who: str, error: ProtocolError, more: str = "", **fields: int) -> None:
-        message = f"dropped a message from {who}: {printable(str(error))}{more}"
-        self._say("warning", "dropped", message, reason=error.reason, **fields)
+        advice = _ADVICE.get(error.reason, _ITS_LOG)
+        message = f"dropped a message from {who}: {printable(str(error))}; {advice}{more}"
+        self._say("warning", "message-dropped", message, reason=error.reason, **fields)

@@ -186,8 +186,9 @@ class Waiting:
             if reason := self._members.note_lost(rank):
                 self._say(
                     "warning",
-                    "lost",
-                    f"lost rank {rank} ({reason}): its weight goes to the diagonal",
+                    "neighbor-lost",
+                    f"lost rank {rank} ({reason}): its weight goes to the diagonal, and rounds go on without it; "
+                    "nothing has to be done here",
                     neighbor=rank,
                     round=number,
                     reason=reason,

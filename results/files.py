@@ -14,6 +14,9 @@ SUMMARY = "summary.json"
 METRICS = "metrics.jsonl"
 """In a rank's folder: a line for each round."""
 
+LOG = "log.jsonl"
+"""In a rank's folder: what happened, a line each."""
+
 MODEL = "model.safetensors"
 """In a rank's folder: the model that predicts."""
 

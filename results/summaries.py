@@ -90,6 +90,8 @@ class PeerSummary(Summary):
     """What this peer has from joining; None where nothing was measured."""
     warnings: tuple[str, ...] = said(texts)
     """What the log has warned of, by kind."""
+    log_dropped: int | None = said(whole)
+    """Lines that the log did not write: nobody read them, or the disk was full; None in files of an older version."""
     evaluated_class_counts: tuple[int, ...] | None = said(by_class)
     """The same of what was evaluated."""
 

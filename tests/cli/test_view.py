@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from dpeer.cli.live import LiveTable, missed, open_view
+from dpeer.cli.terminal import Terminal
 from dpeer.cli.view import PlainLines
 from dpeer.results.signs import Sign
 from dpeer.results.units import decimals, size
@@ -18,13 +19,14 @@ def entry(number: int, **changes: Any) -> dict[str, Any]:
     return {"round": number} | common | changes
 
 
-def console(*, terminal: bool, height: int = 25) -> Console:
-    return Console(file=io.StringIO(), force_terminal=terminal, width=80, height=height, color_system=None)
+def console(*, terminal: bool, height: int = 25) -> Terminal:
+    return Terminal(Console(file=io.StringIO(), force_terminal=terminal, width=80, height=height, color_system=None))
 
 
-def lines(of: Console) -> list[str]:
-    assert isinstance(of.file, io.StringIO)
-    return of.file.getvalue().splitlines()
+def lines(of: Terminal) -> list[str]:
+    assert of.flush()
+    assert isinstance(of.console.file, io.StringIO)
+    return of.console.file.getvalue().splitlines()
 
 
 def test_a_terminal_gets_the_table_and_a_file_the_lines() -> None:
@@ -86,7 +88,7 @@ def test_the_bar_counts_rounds_of_all_peers_also_those_before_a_resume() -> None
     view = LiveTable(out, 2, 10, "title")
     view.record(0, entry(6))
     view.record(1, entry(5))
-    out.print(view._shown())
+    out.console.print(view._shown())
     assert "65%" in lines(out)[-1]
 
 
@@ -94,9 +96,9 @@ def test_rows_that_do_not_fit_are_counted_and_failures_shown_first() -> None:
     out = console(terminal=True)
     view = LiveTable(out, 100, 5, "title")
     view.status(90, "failed")
-    out.print(view._table())
+    out.console.print(view._table())
     printed = lines(out)
-    assert len(printed) <= out.height
+    assert len(printed) <= out.console.height
     assert any(line.split("│")[1].strip() == "90" for line in printed if "│" in line)
     shown = sum(line.split("│")[1].strip().isdigit() for line in printed if "│" in line)
     assert any(f"{100 - shown} more" in line for line in printed)
@@ -118,9 +120,9 @@ def test_the_table_fits_the_terminal_and_ends_with_all_peers(peers: int) -> None
         view.record(rank, entry(998, bytes_sent=123_456_789, accuracy=rank / peers, missed=[8, 9]))
         view.record(rank, entry(999, bytes_sent=123_456_789, accuracy=None, missed=[8, 9]))
     view.status(1, "failed")
-    out.print(view._table())
+    out.console.print(view._table())
     printed = lines(out)
-    assert len(printed) <= out.height
+    assert len(printed) <= out.console.height
     assert max(map(len, printed)) <= 80
     assert not any("…" in line for line in printed)
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed if "│" in line]
@@ -135,7 +137,7 @@ def test_the_table_before_anything_was_reported() -> None:
     out = console(terminal=True)
     with LiveTable(out, 2, 5, "title") as view:
         pass
-    out.print(view._table())
+    out.console.print(view._table())
     assert any(line.count(" - ") == 4 and "starting" in line for line in lines(out))
 
 

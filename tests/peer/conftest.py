@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import json
-import logging
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +13,7 @@ import pytest
 
 from dpeer.exceptions import Interrupted
 from dpeer.peer import Limits, LivenessConfig, Network, Peer, PeerConfig, Worker, ZeroMQTransport
+from dpeer.peer.logs import peer_logger
 from dpeer.topology import Neighborhood, Row
 
 
@@ -132,6 +132,16 @@ class VectorLearner:
         return {"metrics": {"values": {"auroc": {"value": 0.5}}}}
 
 
+def capturing_logger(rank, messages):
+    """A peer's log whose messages are put in a list."""
+
+    def sink(entry):
+        messages.append(entry["message"])
+        return True
+
+    return peer_logger(rank, None, "debug", sink)
+
+
 class Federation:
     """Peers with vector learners on one transport, all on this event loop."""
 
@@ -169,10 +179,7 @@ class Federation:
             out=folder,
             resume=resume,
         )
-        log = logging.Logger(f"rank-{rank}")
-        handler = logging.Handler()
-        handler.emit = lambda record: self.logs[rank].append(record.getMessage())
-        log.addHandler(handler)
+        log = capturing_logger(rank, self.logs[rank])
         self.learners[rank], self.transports[rank] = learner, transport
         self.opened.append(transport)
         self.peers[rank] = Peer(config, self.topology, learner, transport, Worker(self.executor), log)

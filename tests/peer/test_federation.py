@@ -18,10 +18,13 @@ from dpeer.topology import build
 
 RING = build("ring", 4)
 
+AGAIN = "start these two again with settings that agree"
+
 
 def has_failed(ours, rank):
     """The line in which rank 3 says that the rank has failed, once there is one."""
-    return next((line for line in ours.logs[3] if line.startswith(f"rank {rank} failed (its own log says why)")), None)
+    begins = f"rank {rank} failed: its own log.jsonl says why"
+    return next((line for line in ours.logs[3] if line.startswith(begins)), None)
 
 
 def outcomes(found, status="done"):
@@ -256,7 +259,7 @@ async def test_the_other_neighbors_are_told_with_whom_a_peer_cannot_train(federa
     assert "body_lr: 0.1234 here, 0.05 at rank" in str(refused)
     for rank in (0, 2):
         assert "body_lr: 0.05 here, 0.1234 at rank 1" in str(found[rank])
-        told = f"rank {rank} says that it cannot train with rank 1: body_lr differs"
+        told = f"rank {rank} says that it cannot train with rank 1: body_lr differs; " + AGAIN
         assert ours.logs[3].count(told) == 1
         assert ours.logs[3].index(told) < ours.logs[3].index(has_failed(ours, rank))
     apart = [message for message in said if message.get("apart_from") is not None]

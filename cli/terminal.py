@@ -1,0 +1,123 @@
+"""stderr while peers run: whoever prints never waits for a reader, who may have pressed Ctrl-S or left `less` open."""
+
+from __future__ import annotations
+
+import io
+import select
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from datetime import datetime
+from functools import partial
+from types import TracebackType
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from dpeer.peer.logs import Entry
+from dpeer.peer.outlet import Outlet
+from dpeer.peer.wire import printable
+
+PATIENCE = 5.0
+"""Seconds that a command waits at its end for somebody to read what it has printed."""
+
+_MOST = 1000
+
+_STYLES = {"DEBUG": "dim", "WARNING": "yellow", "ERROR": "bold red"}
+
+
+class Terminal(AbstractContextManager["Terminal"]):
+    """Prints lines on a thread of its own, in order; of those on offer that nobody reads a thousand are kept.
+
+    Args:
+        console: Where to; stderr if None.
+        patience: Seconds to wait for a reader at the end.
+
+    Attributes:
+        console: For what redraws itself, on a thread of its own.
+    """
+
+    def __init__(self, console: Console | None = None, patience: float = PATIENCE) -> None:
+        self.console = console or Console(file=_unlocked(sys.stderr))
+        self._outlet = Outlet("terminal", _MOST)
+        self._patience = patience
+        self._streams = sys.stdout, sys.stderr
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._check(self._outlet.close(self._patience))
+
+    def say(self, text: str) -> None:
+        """Print one of the few lines that must not be lost, whatever anybody has put into the text."""
+        self._outlet.run(partial(self.write, Text(one_line(text))))
+
+    def offer(self, text: str) -> None:
+        """Print one of many lines, unless too many wait already to be read."""
+        self._outlet.put(self, Text(one_line(text)))
+
+    def log(self, entry: Entry) -> bool:
+        """Print what a peer has logged: a `Sink`."""
+        level = entry["level"].upper()
+        line = Text(f"{datetime.fromtimestamp(entry['time']):%H:%M:%S} rank {entry['rank']} ")
+        line.append(level, _STYLES.get(level))
+        line.append(f": {one_line(entry['message'])}")
+        return self._outlet.put(self, line)
+
+    def run(self, job: Callable[[], None]) -> None:
+        """Have something that draws begin or end, after the lines so far."""
+        self._outlet.run(job)
+
+    def flush(self) -> bool:
+        """Wait until all is printed, but not long for somebody who does not read; return whether it is."""
+        return self._check(self._outlet.flush(self._patience))
+
+    def _check(self, printed: bool) -> bool:
+        if not printed:  # what draws, and has put itself in their place, will not end by itself
+            sys.stdout, sys.stderr = self._streams
+        return printed
+
+    def write(self, line: Text) -> None:
+        """Print a line now, on the outlet's thread."""
+        self.console.print(line, soft_wrap=True)
+
+    def skipped(self, lines: int) -> None:
+        """Say on the outlet's thread how much is missing here."""
+        named = "1 line was" if lines == 1 else f"{lines} lines were"
+        self.write(Text(f"({named} not printed here, because nobody read; the run's files have it all)"))
+
+
+def say(*lines: str) -> None:
+    """Print lines on stderr; returns after a while even if nobody reads, so that a command ends."""
+    with Terminal() as terminal:
+        for line in lines:
+            terminal.say(line)
+
+
+def one_line(text: str) -> str:
+    """A text of whatever origin as one line without control characters, which a terminal would obey."""
+    return printable(" ".join(text.split()))
+
+
+def _unlocked(stream: TextIO) -> TextIO:
+    """The same file without a lock: at its end Python waits for a thread that waits in `sys.stderr`, which has one."""
+    try:
+        raw: Any = _Whole(stream.fileno(), "w", closefd=False)
+    except (AttributeError, OSError, ValueError):
+        return stream  # a notebook's, or a test's: no file of the system
+    return io.TextIOWrapper(raw, stream.encoding, "backslashreplace", write_through=True)
+
+
+class _Whole(io.FileIO):
+    """A file whose `write` writes everything, as a buffered one's does, also where others made it non-blocking."""
+
+    def write(self, data: Any) -> int:
+        left = memoryview(data).cast("B")
+        while left:
+            written = super().write(left)
+            if written is None:
+                select.select([], [self], [])
+            else:
+                left = left[written:]
+        return len(data)

@@ -1,0 +1,117 @@
+"""A thread that writes what others hand over, so that none of them waits for a disk, or for somebody to read."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+MOST = 10_000
+"""Lines that wait in an outlet at most: a few megabytes."""
+
+
+class Target(Protocol):
+    """Where an outlet writes lines, on its thread."""
+
+    def write(self, line: Any) -> None:
+        """Write a line; may take as long as it takes."""
+
+    def skipped(self, lines: int) -> None:
+        """Say that so many lines are missing here."""
+
+
+@dataclass
+class _Gap:
+    """Stands in the queue where lines of a target are missing."""
+
+    target: Target
+    lines: int = 0
+
+
+class Outlet:
+    """A bounded queue of lines to any number of targets, and the thread that empties it.
+
+    A full queue takes no lines until half of it is written, so that what is missing is missing in one piece. The thread
+    is there from the first line on and until `close`; a line after that starts another one.
+
+    Args:
+        name: The thread's.
+        most: How many lines may wait.
+    """
+
+    def __init__(self, name: str, most: int = MOST) -> None:
+        self._name, self._most = name, most
+        self._items: deque[Callable[[], None] | _Gap] = deque()
+        self._gaps: dict[Target, _Gap] = {}
+        self._full = self._ending = False
+        self._thread: threading.Thread | None = None
+        self._changed = threading.Condition()
+
+    def put(self, target: Target, line: Any) -> bool:
+        """Hand over a line; returns at once, and False if the queue is full and the line is dropped."""
+        with self._changed:
+            waiting = len(self._items)
+            self._full = waiting >= self._most or (self._full and waiting > self._most // 2)
+            if self._full:
+                if target not in self._gaps:
+                    self._gaps[target] = _Gap(target)
+                    self._items.append(self._gaps[target])
+                self._gaps[target].lines += 1
+                return False
+            self._gaps.clear()
+            self._add(partial(target.write, line))
+            return True
+
+    def run(self, job: Callable[[], None]) -> None:
+        """Have a job done after the lines so far; it is never dropped."""
+        with self._changed:
+            self._add(job)
+
+    def flush(self, patience: float | None = None) -> bool:
+        """Wait until what was handed over is written, at most so many seconds if a number is given.
+
+        Returns:
+            Whether it is.
+        """
+        done = threading.Event()
+        with self._changed:
+            if self._thread is None and not self._items:
+                return True
+            self._add(done.set)
+        return done.wait(patience)
+
+    def close(self, patience: float | None = None) -> bool:
+        """Do as `flush` does, and end the thread once nothing waits; it never keeps the process from ending."""
+        with self._changed:
+            self._ending = self._thread is not None
+        return self.flush(patience)
+
+    def _add(self, job: Callable[[], None]) -> None:
+        self._items.append(job)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._empty, name=self._name, daemon=True)
+            self._thread.start()
+        self._changed.notify()
+
+    def _empty(self) -> None:
+        while (job := self._next()) is not None:
+            with contextlib.suppress(Exception):  # a line that cannot be written must not keep the next from trying
+                job()
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._changed:
+            while not self._items:
+                if self._ending:
+                    self._thread, self._ending = None, False
+                    return None
+                self._changed.wait()
+            item = self._items.popleft()
+            if not isinstance(item, _Gap):
+                return item
+            if self._gaps.get(item.target) is item:
+                del self._gaps[item.target]  # what is dropped from here on is another gap
+            return partial(item.target.skipped, item.lines)

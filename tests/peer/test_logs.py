@@ -1,0 +1,220 @@
+"""A peer's log: what its lines say, and that it is in nobody's way."""
+
+import ast
+import errno
+import json
+import logging
+import re
+import threading
+from pathlib import Path
+
+import pytest
+import structlog
+
+from dpeer.peer import logs
+from dpeer.peer.logs import peer_logger
+from dpeer.peer.outlet import Outlet
+from dpeer.topology import build
+
+ROOT = Path(__file__).parents[2]
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def collecting(entries):
+    def sink(entry):
+        entries.append(dict(entry))
+        return True
+
+    return sink
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "log.jsonl"
+
+
+def test_a_line_has_its_fields_in_order_and_a_sink_gets_the_same(path):
+    got = []
+    log = peer_logger(2, path, "info", collecting(got))
+    log.bind(round=7).warning("neighbor-dead", message="rank 3 is silent\nfor long", neighbor=3, share=float("nan"))
+    log.close()
+    (line,) = lines(path)
+    assert list(line) == ["time", "level", "event", "message", "rank", "round", "neighbor", "share"]
+    assert {key: line[key] for key in line if key != "time"} == {
+        "level": "warning", "event": "neighbor-dead", "message": "rank 3 is silent\nfor long", "rank": 2, "round": 7,
+        "neighbor": 3, "share": None,
+    }  # fmt: skip
+    assert line["time"] == got[0]["time"] == pytest.approx(logs.time.time(), abs=600)
+    assert got[0]["neighbor"] == 3
+    assert path.read_bytes().count(b"\n") == 1
+
+
+def test_a_traceback_comes_last(path):
+    log = peer_logger(0, path, "info")
+    try:
+        raise ValueError("what went wrong")
+    except ValueError:
+        log.error("run-failed", message="it failed", exc_info=True, reason="ValueError")
+    log.error("run-failed", message="it failed", exc_info=False)
+    log.close()
+    with_one, without = lines(path)
+    assert list(with_one)[-1] == "traceback"
+    assert with_one["traceback"].endswith("ValueError: what went wrong")
+    assert "traceback" not in without
+
+
+@pytest.mark.parametrize(("level", "logged"), [("debug", 4), ("info", 3), ("warning", 2), ("error", 1)])
+def test_what_is_below_the_level_is_not_logged(path, level, logged):
+    log = peer_logger(0, path, level)
+    for name in ("debug", "info", "warning", "error"):
+        getattr(log, name)("an-event", message=name)
+    log.close()
+    assert [line["level"] for line in lines(path)] == ["debug", "info", "warning", "error"][-logged:]
+
+
+def test_nothing_of_it_is_global_and_peers_share_one_thread(tmp_path):
+    before = [*logging.getLogger().handlers]
+    peers = [peer_logger(rank, tmp_path / f"{rank}.jsonl", "debug") for rank in range(100)]
+    running = set(threading.enumerate())
+    for rank, log in enumerate(peers):
+        log.info("an-event", message=f"of {rank}")
+    assert len(set(threading.enumerate()) - running) == 1
+    for log in peers:
+        log.close()
+    for rank in range(100):
+        assert [line["message"] for line in lines(tmp_path / f"{rank}.jsonl")] == [f"of {rank}"]
+    assert not structlog.is_configured()
+    assert logging.getLogger().handlers == before
+
+
+def test_after_an_error_that_others_print_only_the_file_is_told(path):
+    got = []
+    log = peer_logger(0, path, "info", collecting(got))
+    log.to_file_only()
+    log.error("run-failed", message="it failed")
+    log.close()
+    assert got == []
+    assert len(lines(path)) == 1
+
+
+def test_what_a_sink_drops_is_counted_and_does_not_hold_up_the_file(path):
+    log = peer_logger(0, path, "info", lambda entry: False)
+    for number in range(3):
+        log.info("an-event", message=str(number))
+    assert log.dropped == 3
+    log.close()
+    assert [line["message"] for line in lines(path)] == ["0", "1", "2"]
+
+
+def test_a_disk_that_cannot_keep_up_is_not_waited_for_and_the_file_says_what_is_missing(path, monkeypatch):
+    monkeypatch.setattr(logs, "_FILES", Outlet("slow files", most=5))
+    log = peer_logger(4, path, "info")
+    go_on, waits = threading.Event(), threading.Event()
+
+    def wait():
+        waits.set()
+        go_on.wait(60)
+
+    logs._FILES.run(wait)
+    assert waits.wait(60)
+    for number in range(8):
+        log.info("an-event", message=str(number))
+    assert log.dropped == 3
+    go_on.set()
+    log.close()
+    *written, gap = lines(path)
+    assert [line["message"] for line in written] == [*"01234"]
+    assert (gap["event"], gap["rank"], gap["lines"]) == ("log-dropped", 4, 3)
+    assert gap["message"].startswith("3 lines are missing here: the disk was too slow")
+
+
+class Full:
+    """A file on a disk that has so many bytes left."""
+
+    def __init__(self, file, left):
+        self.file, self.left = file, left
+
+    def write(self, data):
+        taken = min(self.left, len(data))
+        if not taken:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.left -= taken
+        return self.file.write(data[:taken])
+
+    def close(self):
+        self.file.close()
+
+
+def test_a_full_disk_raises_nothing_and_is_said_when_there_is_room_again(path, capfd):
+    log = peer_logger(0, path, "info")
+    file = log._logger._file
+    log.info("an-event", message="before")
+    logs._FILES.flush()
+    full = file._file = Full(file._file, left=10)
+    for number in range(3):
+        log.info("an-event", message=f"lost {number}")
+    logs._FILES.flush()
+    assert log.dropped == 3
+    full.left = 10**6
+    log.info("an-event", message="after")
+    log.close()
+    before, torn, gap, after = path.read_text().splitlines()
+    assert len(torn) == 10
+    assert json.loads(before)["message"] == "before"
+    assert json.loads(gap)["lines"] == 3
+    assert json.loads(after)["message"] == "after"
+    assert capfd.readouterr() == ("", "")
+
+
+def events():
+    """Every event that the product logs: the first argument of calls such as `log.info("connected", message=...)`."""
+    found = {"log-dropped"}
+    for package in ("peer", "federation"):
+        for path in (ROOT / package).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                match node:
+                    case ast.Call(
+                        func=ast.Attribute(attr="debug" | "info" | "warning" | "error", value=of),
+                        args=[ast.Constant(value=str(event))],
+                    ) if ast.unparse(of) in ("log", "self._log"):
+                        assert any(word.arg == "message" for word in node.keywords), (path, event)
+                        found.add(event)
+                    case ast.Call(
+                        func=ast.Attribute(attr="_say") | ast.Name(id="Say"),
+                        args=[ast.Constant(), ast.Constant(value=str(event)), _, *_],
+                    ):  # what the core says
+                        found.add(event)
+    return found
+
+
+def test_the_page_lists_every_event_and_no_other():
+    page = (ROOT / "docs" / "running.md").read_text()
+    section = page.partition("\n| what `event` may be |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", section, re.MULTILINE)) == events()
+    assert len(events()) > 12
+
+
+def test_no_room_uses_the_standard_librarys_logging_or_configures_structlog():
+    for package in ("peer", "federation", "cli"):
+        for path in (ROOT / package).rglob("*.py"):
+            text = path.read_text()
+            assert not re.search(r"^\s*(import logging|from logging)", text, re.MULTILINE), path
+            assert "structlog.configure" not in text, path
+
+
+async def test_the_summary_counts_what_the_log_dropped(federation, tmp_path):
+    ours = federation("inprocess", build("ring", 2), rounds=2, out=tmp_path)
+    got = []
+
+    def full(entry):
+        got.append(entry["event"])
+        return False
+
+    ours.peers[1]._log._logger.sinks = (full,)
+    await ours.run()
+    dropped = [json.loads((tmp_path / f"rank-{rank}" / "summary.json").read_text())["log_dropped"] for rank in (0, 1)]
+    assert dropped == [0, len(got)]
+    assert got.count("round") == 2
