@@ -1,11 +1,12 @@
 """A round of gossip without training, beside a ring of raw sockets that does the same sends, receives and sums.
 
-    python benchmarks/gossip_round.py [--peers 4] [--parameters 11173962] [--repeats 5] [--rounds 15] [--json]
+    python benchmarks/gossip_round.py [--peers 4] [--parameters 11173962] [--repeats 5] [--rounds 15] [--train 0.5]
+                                      [--out FOLDER] [--json]
 
-The peers are whole ones (round loop, session, transport, inbox, codec and mixing; no files), each in a process of its
-own with one torch thread; their learner's training does nothing. Every repetition runs all contestants one after the
-other; a round's time is the elapsed time of the slowest process over its rounds. Medians of the repetitions, and a
-ratio's own median: of two contestants of the same repetition.
+The peers are whole ones (round loop, session, transport, inbox, codec and mixing; no files if nothing else is said),
+each in a process of its own with one torch thread; their learner's training does nothing. Every repetition runs all
+contestants one after the other; a round's time is the elapsed time of the slowest process over its rounds. Medians of
+the repetitions, and a ratio's own median: of two contestants of the same repetition.
 
     dpeer           over tcp://; `ratio` and `cpu_ratio` are over the raw ring
     dpeer_ipc       over ipc://; `ipc_ratio` is over the raw TCP ring
@@ -13,6 +14,15 @@ ratio's own median: of two contestants of the same repetition.
     pickle          send_pyobj and recv_pyobj; `pickle_ratio` is its time over dpeer's
     pickle_mallopt  the same with the heap kept
     gloo            isend and irecv; `gloo_ratio` is its time over the raw ring's: below 1, the baseline is wrong
+    saving          dpeer with files: a checkpoint in every round, on the disk that `--out` is on; `saving_ratio` is its
+                    time over dpeer's
+    trained         dpeer with `--train` seconds of training in every round, in which the processor has nothing to do,
+                    as where a GPU trains
+    trained_saving  the same with a checkpoint in every round; `trained_saving_ratio` is its time over that of `trained`
+    computed        dpeer with as many seconds of the processor's time of arithmetic in every round, on one thread
+    computed_saving the same with a checkpoint in every round; `computed_saving_ratio` likewise
+
+Of `trained` to `computed_saving` only what `--only` names is measured, and of `saving`, too.
 """
 
 from __future__ import annotations
@@ -21,10 +31,12 @@ import argparse
 import asyncio
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -36,7 +48,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.federation.heap import freeze_heap, keep_heap
 from dpeer.peer import Limits, Peer, PeerConfig, ZeroMQTransport
-from dpeer.peer import Worker as TensorThread
+from dpeer.peer import Worker as Threads
 from dpeer.peer.logs import peer_logger
 from dpeer.topology import build
 from dpeer.training import Task, TorchLearner
@@ -53,12 +65,24 @@ class Vector(nn.Module):
         self.body = nn.Parameter(torch.rand(count))
         self.head = nn.Parameter(torch.zeros(1))
 
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """An output of one class, for the card of the model that files are kept of."""
+        return inputs * self.head
+
 
 class Idle(TorchLearner):
-    """A learner with nothing to learn: it releases, checks and mixes as any other."""
+    """A learner with nothing to learn: it releases, checks, mixes and saves itself as any other."""
+
+    sleeps = computes = 0.0
+    """Seconds that a round's training takes: in which the thread waits, and of the processor's time."""
 
     def train(self, number: int) -> None:
-        """Nothing."""
+        """Nothing but to let time go by."""
+        time.sleep(self.sleeps)
+        end = time.thread_time() + self.computes
+        matrix = torch.ones(128, 128)
+        while time.thread_time() < end:
+            torch.mm(matrix, matrix)
 
     def evaluate(self) -> Evaluation:
         """Nothing to evaluate."""
@@ -80,12 +104,13 @@ def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
     """Whole peers.
 
     Options: `listen`, "tcp" or "ipc"; `topology` and `degree`, of the graph from which the case's neighbors are;
-    `piece_bytes`, of the transport; `lands`, to copy pieces into a pooled buffer before they are mixed.
+    `piece_bytes`, of the transport; `lands`, to copy pieces into a pooled buffer before they are mixed; `sleeps` and
+    `computes`, of the learner; `saves`, to keep files, in a folder in `out`.
     """
     keep_heap()
     freeze_heap()
-    with _address(case.options.get("listen", "tcp")) as address:
-        return asyncio.run(_peer(rank, case, introduce, address))
+    with _address(case.options.get("listen", "tcp")) as address, _folder(case.options) as folder:
+        return asyncio.run(_peer(rank, case, introduce, address, folder))
 
 
 @contextmanager
@@ -98,8 +123,19 @@ def _address(kind: str) -> Iterator[str]:
         yield f"ipc://{folder}/socket"
 
 
-async def _peer(rank: int, case: Case, introduce: Introduce, address: str) -> Figures:
+@contextmanager
+def _folder(options: Mapping[str, Any]) -> Iterator[Path | None]:
+    """Where a peer keeps files: a new folder; None where it keeps none."""
+    if not options.get("saves"):
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="dpeer-bench-", dir=options.get("out")) as folder:
+        yield Path(folder)
+
+
+async def _peer(rank: int, case: Case, introduce: Introduce, address: str, folder: Path | None) -> Figures:
     learner = (Landing if case.options.get("lands") else Idle)(task(case.parameters), "dfedmdc", rank=rank, seed=0)
+    learner.sleeps, learner.computes = case.options.get("sleeps", 0.0), case.options.get("computes", 0.0)
     graph = build(case.options.get("topology", "ring"), case.size, degree=case.options.get("degree", 4))
     transport = ZeroMQTransport(Limits(payload_bytes=learner.payload_bytes))
     transport.piece_bytes = case.options.get("piece_bytes", transport.piece_bytes)
@@ -111,11 +147,12 @@ async def _peer(rank: int, case: Case, introduce: Introduce, address: str) -> Fi
             listen=address,
             fingerprint={},
             evaluate_every=10**9,
+            out=folder,
         ),
         graph,
         learner,
         transport,
-        TensorThread(ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,))),
+        Threads(*(ThreadPoolExecutor(1, initializer=torch.set_num_threads, initargs=(1,)) for _ in range(2))),
         peer_logger(rank, None, "warning"),
         on_record=lambda record: laps.lap(),
     )
@@ -155,8 +192,18 @@ VARIANTS: dict[str, tuple[Worker, dict[str, Any]]] = {
     "pieces_16_mib": (peers, {"piece_bytes": 2**24}),
     "one_message": (peers, {"piece_bytes": 2**30}),
     "landing": (peers, {"lands": True}),
+    "saving": (peers, {"saves": True}),
 }
 """What else a peer might do; measured only where it is named."""
+
+
+def trained(seconds: float) -> dict[str, tuple[Worker, dict[str, Any]]]:
+    """Peers that train for so long in every round; measured only where they are named."""
+    return {
+        f"{name}{ending}": (peers, {way: seconds, "saves": bool(ending)})
+        for name, way in (("trained", "sleeps"), ("computed", "computes"))
+        for ending in ("", "_saving")
+    }
 
 
 def measure(
@@ -187,6 +234,9 @@ _RATIOS = {
     "pickle_ratio": ("pickle", "dpeer"),
     "pickle_mallopt_ratio": ("pickle_mallopt", "dpeer"),
     "gloo_ratio": ("gloo", "raw"),
+    "saving_ratio": ("saving", "dpeer"),
+    "trained_saving_ratio": ("trained_saving", "trained"),
+    "computed_saving_ratio": ("computed_saving", "computed"),
 }
 
 
@@ -223,11 +273,16 @@ def main() -> None:
     parser.add_argument("--parameters", type=int, default=RESNET18)
     parser.add_argument("--rounds", type=int, default=15, help="that count, in each repetition")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", nargs="*", choices=[*CONTESTANTS, *VARIANTS], default=list(CONTESTANTS))
+    named = CONTESTANTS | VARIANTS
+    parser.add_argument("--train", type=float, default=0.5, help="seconds of training in a round, where there is any")
+    parser.add_argument("--out", type=Path, help="a folder on the disk that files are kept on (default: the system's)")
+    parser.add_argument("--only", nargs="*", choices=[*named, *trained(0)], default=list(CONTESTANTS))
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    case = Case(arguments.peers, arguments.parameters, arguments.rounds, ring(arguments.peers), {})
-    found = measure(case, arguments.repeats, {name: (CONTESTANTS | VARIANTS)[name] for name in arguments.only})
+    options = {"out": arguments.out}
+    case = Case(arguments.peers, arguments.parameters, arguments.rounds, ring(arguments.peers), options)
+    named |= trained(arguments.train)
+    found = measure(case, arguments.repeats, {name: named[name] for name in arguments.only})
     result = {"peers": arguments.peers, "parameters": arguments.parameters, **figures(found)}
     if result.get("gloo_ratio", 1.0) < 1:
         print("warning: gloo beats the raw ring: the raw ring is the wrong baseline", file=sys.stderr)

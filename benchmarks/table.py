@@ -56,6 +56,9 @@ def rows(repeats: int) -> Iterator[Row]:
     """All rows, as they are measured."""
     for peers, parameters, target in ((4, LARGE, 1.25), (8, LARGE, 1.25), (4, MIDDLE, 1.5)):
         yield from _gossip(peers, parameters, target, repeats)
+    found = _run("gossip_round", "--repeats", repeats, "--only", "trained", "trained_saving")
+    ours, without = f"{found['trained_saving_ms']:.0f} ms", f"{found['trained_ms']:.0f} ms, without checkpoints"
+    yield Row("a round with a checkpoint, 0.5 s of training", ours, without, found["trained_saving_ratio"], 1.3)
     found = _run("startup", "--repeats", repeats)
     imports = f"{found['import_torch_ms']:.0f} ms, import torch"
     yield Row("peer ready, after the first", f"{found['ready_ms']:.0f} ms", imports, found["ready_ms"], 150, "ms")

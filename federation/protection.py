@@ -87,7 +87,9 @@ def protect(
                 "or start over with --overwrite"
             )
         return None
-    ledger = Ledger(folder, asdict(guarantee), resume=resume, data=data, new_data=new_data)
+    # Between two checkpoints, and one that is made while the checkpoint after it is written.
+    keep = settings.checkpoint_every + 1
+    ledger = Ledger(folder, asdict(guarantee), resume=resume, data=data, new_data=new_data, keep=keep)
     sparsifier = Sparsifier.parse(settings.sparsify)
     protection = Protection(guarantee, ledger, settings.target_epsilon, sparsifier, receivers)
     if protection.ledger.releases == 0 and protection.ledger.earlier and not protection.may_release:

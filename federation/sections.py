@@ -36,6 +36,13 @@ class MeasureSettings(Section):
         group=_RUN,
         ge=1,
     )
+    checkpoint_every: int = setting(
+        1,
+        "save in the first, every n-th and the last round, and when stopped: less to write, more lost by a crash",
+        mark=Mark.ASIDE,
+        group=_RUN,
+        ge=1,
+    )
     out: Path = setting(
         Path("dpeer-run"),
         "folder for results, each rank's in rank-R of it",

@@ -95,10 +95,11 @@ async def serve(
     log = peer_logger(rank, out / LOG, settings.log_level, *([sink] if sink else []))
     keep_heap()
     executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
+    disk = ThreadPoolExecutor(1, "disk", initializer=_limit_threads, initargs=(1,))
     try:
         with naming(out), held(out):
             return await _serve(
-                settings, rank, log, Worker(executor), listen=listen, meet=meet, stopper=stopper, resume=resume,
+                settings, rank, log, Worker(executor, disk), listen=listen, meet=meet, stopper=stopper, resume=resume,
                 new_data=new_data, report=report,
             )  # fmt: skip
     except Exception as error:
@@ -107,7 +108,8 @@ async def serve(
         log.error("run-failed", message=str(error), reason=type(error).__name__, exc_info=traceback)
         raise
     finally:
-        executor.shutdown(wait=False, cancel_futures=True)
+        for threads in (executor, disk):
+            threads.shutdown(wait=False, cancel_futures=True)
         log.close()
 
 
@@ -142,6 +144,7 @@ async def _serve(
         names=parts.names,
         formerly=FORMERLY,
         evaluate_every=settings.evaluate_every,
+        checkpoint_every=settings.checkpoint_every,
         wait=settings.wait,
         liveness=_liveness(settings.dead_after),
         out=out,

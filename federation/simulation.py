@@ -144,6 +144,7 @@ class Simulation:
             names=parts.names,
             formerly=FORMERLY,
             evaluate_every=own.evaluate_every,
+            checkpoint_every=own.checkpoint_every,
             wait=own.wait,
             # Peers of one process cannot be lost one by one.
             liveness=LivenessConfig(heartbeat=0),
@@ -152,14 +153,14 @@ class Simulation:
         )
         return Peer(
             config, parts.topology, parts.learner, network.transport(), worker, log,
-            facts=parts.facts, on_record=lambda entry: self._record(rank, entry), idle=parts.alone,
-            watch=parts.watch, on_sign=lambda sign: self._view.sign(rank, sign),
+            facts=parts.facts, on_record=lambda entry: self._view.record(rank, entry), idle=parts.alone,
+            on_completed=lambda number: self._measure(rank, number), watch=parts.watch,
+            on_sign=lambda sign: self._view.sign(rank, sign),
         )  # fmt: skip
 
-    def _record(self, rank: int, entry: dict[str, Any]) -> None:
+    def _measure(self, rank: int, number: int) -> None:
         assert self._disagreement is not None, "made before the peers begin"
-        self._disagreement.record(rank, entry["round"])
-        self._view.record(rank, entry)
+        self._disagreement.record(rank, number)
 
 
 async def _blaming(rank: int, run: Awaitable[T]) -> T:

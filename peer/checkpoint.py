@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -20,7 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError
+from dpeer.peer.learner import SaveCopy
 from dpeer.peer.wire import Frames
+from dpeer.results.files import flush
 
 FOLDER = "checkpoint"
 """In a rank's folder: its checkpoints."""
@@ -47,29 +48,34 @@ class State:
     """Bookkeeping that goes on, such as which neighbors were lost; plain JSON values."""
 
 
-def write(folder: Path, state: State, save_learner: Callable[[Path], None]) -> None:
+def write(folder: Path, state: State, save_learner: SaveCopy) -> None:
     """Write the checkpoint of round `state.next_round - 1` and drop older ones."""
     final = folder / f"{_PREFIX}{state.next_round - 1:08d}"
     draft = folder / f".{final.name}.tmp"
     shutil.rmtree(draft, ignore_errors=True)
+    if not folder.exists():
+        folder.mkdir(parents=True)
+        flush(folder.parent)
     (draft / _LEARNER).mkdir(parents=True)
     save_learner(draft / _LEARNER)
+    saved = [path for path in (draft / _LEARNER).rglob("*") if path.is_file()]
+    hashes = {path.relative_to(draft).as_posix(): _digest(path) for path in saved}
     for index, frame in enumerate(state.released or ()):
+        hashes[f"released-{index}.bin"] = hashlib.sha256(frame).hexdigest()  # in memory: a file is read once more
         (draft / f"released-{index}.bin").write_bytes(frame)
-    files = sorted(path for path in draft.rglob("*") if path.is_file())
     described = {
         "next_round": state.next_round,
         "fingerprint": dict(state.fingerprint),
         "receivers": list(state.receivers),
         "released_frames": None if state.released is None else len(state.released),
         "extra": dict(state.extra or {}),
-        "sha256": {path.relative_to(draft).as_posix(): _digest(path) for path in files},
+        "sha256": hashes,
     }
     (draft / STATE).write_text(json.dumps(described))
-    for path in [*files, draft / STATE, draft / _LEARNER, draft]:
-        _flush(path)
+    for path in [*(draft / name for name in hashes), draft / STATE, draft / _LEARNER, draft]:
+        flush(path)
     draft.rename(final)
-    _flush(folder)
+    flush(folder)
     for old in folder.glob(f"{_PREFIX}*"):
         if old != final:
             shutil.rmtree(old, ignore_errors=True)
@@ -133,11 +139,3 @@ def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _flush(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

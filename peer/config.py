@@ -46,6 +46,10 @@ class PeerConfig:
     evaluate_every: int = 1
     """Evaluate in every n-th round; the last one always. Evaluation runs twice a round: before and after mixing."""
 
+    checkpoint_every: int = 1
+    """Write a checkpoint after the first round and after every n-th one; after the last one and when stopped always.
+    With more than 1 there is less to write; a process that is killed loses up to n rounds."""
+
     wait: float = 300.0
     """Seconds to wait for all neighbors before the first round."""
 

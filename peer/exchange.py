@@ -83,9 +83,10 @@ class Exchange:
         """Put the bodies for all receivers that are ready in their lanes."""
         for number, rank in self.outbox.pending():
             neighbor = self._members[rank]
-            if neighbor.current_round > number + 1:
-                self.outbox.unsent[number].discard(rank)  # it went on without this one
-            elif self._members.reachable(rank) and neighbor.current_round >= number - 1:
+            there = neighbor.current_round
+            if there > number and not self._schedule.fits(number, rank, there):
+                self.outbox.unsent[number].discard(rank)  # it went on without this peer
+            elif self._members.reachable(rank) and there >= number - 1:
                 self.outbox.unsent[number].discard(rank)
                 self.outbox.sent[number].add(rank)
                 self._lanes.add_body(neighbor.link, number, self.outbox.frames[number])

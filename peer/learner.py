@@ -15,6 +15,9 @@ Buffer = bytes | bytearray | memoryview
 Payload = Sequence[Buffer]
 """One released body as it travels: buffers that must never change after `Learner.release` returned them."""
 
+SaveCopy = Callable[[Path], None]
+"""Writes a copy of a learner into an existing, empty folder. Any thread may call it, whatever the learner does now."""
+
 
 class Evaluation(Protocol):
     """How well the model that predicts does on this peer's own test data."""
@@ -36,8 +39,8 @@ class Learner(Protocol):
     """Model, data and algorithm of one peer.
 
     All methods but `interrupt` and `room` are called from one worker thread, one at a time, in the order of the round
-    loop: train, release, evaluate, mix, (in the last round) finish, evaluate, (in the last round) fine_tune, save. In a
-    round that the peer sits out `sit_out` takes the place of train, release and mix.
+    loop: train, release, evaluate, mix, (in the last round) finish, evaluate, (in the last round) fine_tune, copied. In
+    a round that the peer sits out `sit_out` takes the place of train, release and mix.
     """
 
     @property
@@ -130,11 +133,11 @@ class Learner(Protocol):
     def interrupt(self) -> None:
         """Ask `train` to stop after the current minibatch. The only method that any thread may call."""
 
-    def save(self, directory: Path) -> None:
-        """Write everything that a resumed run needs of the learner into an existing, empty folder."""
+    def copied(self) -> SaveCopy:
+        """Copy everything that a resumed run needs of the learner, as it is now. The copy before is needed no more."""
 
     def load(self, directory: Path) -> None:
-        """Take up the state that `save` left in the folder."""
+        """Take up the state that a copy has left in the folder."""
 
     def write_model(self, path: Path) -> None:
         """Write the model that predicts to a safetensors file under the model's own state names."""

@@ -17,10 +17,10 @@ from dpeer.peer.protocol import Core
 from dpeer.peer.pump import Pump
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.rounds import run_rounds
+from dpeer.peer.saver import Saver
 from dpeer.peer.transports import Transport
 from dpeer.peer.worker import Worker
 from dpeer.results.costs import cost
-from dpeer.results.records import RoundRecord
 from dpeer.results.signs import Sign, Watch
 from dpeer.topology import Graphs
 
@@ -72,7 +72,9 @@ class Peer:
         worker: Where tensor work and disk work run.
         log: Where lines go.
         facts: What summary.json says about the run besides its results.
-        on_record: Called on the event loop with every line of metrics.jsonl.
+        on_record: Called on the event loop with every line of metrics.jsonl, when that is on disk; the learner may be
+            in the next round then.
+        on_completed: Called on the event loop with every round that is complete, before the learner begins the next.
         on_connected: Called on the event loop when all neighbors are there and rounds begin.
         on_sign: Called on the event loop with a sign that training goes wrong; it has been logged.
         watch: Looks for such signs; None for those that need to know nothing of the data.
@@ -94,6 +96,7 @@ class Peer:
         *,
         facts: Mapping[str, Any] | None = None,
         on_record: Callable[[dict[str, Any]], None] = lambda record: None,
+        on_completed: Callable[[int], None] = lambda number: None,
         on_connected: Callable[[], None] = lambda: None,
         on_sign: Callable[[Sign], None] = lambda sign: None,
         watch: Watch | None = None,
@@ -112,11 +115,11 @@ class Peer:
         self._on_sign = on_sign
         self._watch = watch or Watch()
         self._start = 0
-        self._reported = -1
         self.core = Core(config, learner, topology, transport.piece_bytes)
         self._pump = Pump(self.core, transport, self._say, config.linger)
         outbox, lost = self.core.exchange.outbox, self.core.members.lost
         self._files = files or RankFolder(config, learner, outbox, lost, facts or {})
+        self._saver = Saver(self._files, worker, on_completed, self._report)
         self._stopping = asyncio.Event()
 
     async def listen(self) -> str | None:
@@ -131,7 +134,7 @@ class Peer:
         """
         try:
             self._start = await self._worker.run(self._files.take_up)
-            self._reported = self._start - 1
+            self._saver.begin(self._start)
             if self._start:
                 self._log.info("resuming", message=f"resuming at round {self._start + 1}", round=self._start)
             if self.config.listen is None or not self.neighbors:
@@ -179,7 +182,7 @@ class Peer:
             self._learner,
             self._pump,
             self._worker,
-            self._complete,
+            self._saver,
             self._idle,
             evaluate_every=self.config.evaluate_every,
         )
@@ -198,34 +201,26 @@ class Peer:
                 running.cancel()
             outcome = (await asyncio.gather(running, return_exceptions=True))[0]
             # A job on the worker goes on after its round was cancelled: a checkpoint is finished, not torn.
-            late = await self._worker.drain()
+            late = [await self._worker.drain(), await self._saver.close()]
         stopped = self._stopping.is_set()
         if self._pump.broken.done():
             self._pump.broken.result()
-        for error in (outcome, late):
+        for error in (outcome, *late):
             if isinstance(error, BaseException) and not (stopped and isinstance(error, _EXPECTED_WHEN_STOPPED)):
                 raise error
         return "done" if self._files.completed == self.config.rounds else "stopped"
 
-    async def _complete(self, record: RoundRecord) -> None:
-        entry = record.as_dict()
-        await self._worker.write(self._files.complete, entry)
-        self._report(entry)
+    def _report(self, entry: dict[str, Any]) -> None:
+        self._on_record(entry)
         self._log.info("round", message=_line(entry, self.config.rounds), round=entry["round"])
         for sign in self._watch.look(entry):
             self._log.warning("training-warning", message=sign.text, round=entry["round"], reason=sign.kind)
             self._on_sign(sign)
 
-    def _report(self, entry: dict[str, Any]) -> None:
-        self._reported = entry["round"]
-        self._on_record(entry)
-
     async def _conclude(self, status: Literal["done", "stopped"]) -> Outcome:
         last, lost = self._files.last, self.core.members.lost
-        if last is not None and self._reported < last["round"]:
-            self._report(last)  # stopped while it was being saved
         dropped = self.core.rejections.counts + self.core.exchange.inbox.dropped
-        await self._worker.write(
+        await self._worker.run(
             self._files.conclude,
             status,
             dropped,

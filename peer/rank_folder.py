@@ -1,6 +1,6 @@
 """The files of a peer's run: checkpoint, metrics.jsonl, model and summary, kept in step with each other.
 
-Everything here blocks on the disk: the peer calls it on its worker.
+Nearly everything here blocks on the disk: the peer calls it on its worker.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError
 from dpeer.peer import checkpoint, wire
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.learner import Learner
+from dpeer.peer.learner import Learner, SaveCopy
 from dpeer.peer.naming import difference
 from dpeer.peer.outbox import Outbox
 from dpeer.peer.wire import Frames
@@ -22,6 +23,18 @@ from dpeer.results.card import make_card, measured
 from dpeer.results.files import CARD, CARD_PAGE, METRICS, MODEL, SUMMARY, count_lines, write_json
 from dpeer.results.metrics import MetricsFile
 from dpeer.results.records import has_diverged
+
+
+@dataclass
+class _Completed:
+    """The last completed round, as long as a checkpoint of it may still be written."""
+
+    entry: dict[str, Any]
+    state: checkpoint.State
+    save_learner: SaveCopy | None
+    """None where no files are kept."""
+    noted: bool = False
+    """Whether its line is in metrics.jsonl."""
 
 
 class RankFolder:
@@ -50,13 +63,19 @@ class RankFolder:
         self._facts = dict(facts)
         self.diverged = False
         self._metrics = MetricsFile(None, 0)
+        self._completed: _Completed | None = None
         self._earlier_seconds = 0.0
         self._began = time.monotonic()
 
     @property
     def last(self) -> dict[str, Any] | None:
         """The last completed round's line of metrics.jsonl."""
-        return self._metrics.last
+        return self._metrics.last if self._completed is None else self._completed.entry
+
+    @property
+    def kept(self) -> bool:
+        """Whether there is a folder at all."""
+        return self._config.out is not None
 
     @property
     def completed(self) -> int:
@@ -114,11 +133,8 @@ class RankFolder:
         self._metrics.rewrite()
 
     def complete(self, entry: dict[str, Any]) -> None:
-        """Complete a round on disk: append its line to metrics.jsonl, then write the checkpoint."""
-        # The line goes first: a line without its checkpoint is dropped on resume, the other way round it is damage.
-        self._metrics.append(entry)
-        if self._checkpoints is None:
-            return
+        """Complete a round in memory, with a copy of the learner; nothing is written. The round before is saved."""
+        self._completed = None  # first, so that there is one copy at a time
         number = entry["round"]
         state = checkpoint.State(
             next_round=number + 1,
@@ -127,7 +143,36 @@ class RankFolder:
             released=self._outbox.frames.get(number),
             extra={"seconds": self._seconds(), "lost": _by_name(self._lost)},
         )
-        checkpoint.write(self._checkpoints, state, self._learner.save)
+        self._completed = _Completed(entry, state, self._learner.copied() if self.kept else None)
+
+    def save(self, *, now: bool = False) -> None:
+        """Put the last completed round on disk: its line of metrics.jsonl, then the checkpoint, if it is due.
+
+        It reads the copy alone, so the learner may train meanwhile.
+
+        Args:
+            now: Whether it is due whatever the round.
+        """
+        completed = self._completed
+        if completed is None:
+            return
+        # The line goes first: a line without its checkpoint is dropped on resume, the other way round it is damage.
+        if not completed.noted:
+            self._metrics.append(completed.entry)
+            completed.noted = True
+        if not (now or self._due(completed.entry["round"])):
+            return
+        if self._checkpoints is not None and completed.save_learner is not None:
+            self._metrics.flush()
+            checkpoint.write(self._checkpoints, completed.state, completed.save_learner)
+        self._completed = None
+
+    def _due(self, number: int) -> bool:
+        """Whether there is a checkpoint after this round.
+
+        After the first one always: without a checkpoint lines of several rounds are damage.
+        """
+        return number == 0 or (number + 1) % self._config.checkpoint_every == 0 or number + 1 == self._config.rounds
 
     def conclude(
         self,

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 
 from dpeer.peer.idle import Idle
 from dpeer.peer.inbox import Received
 from dpeer.peer.learner import Learner, Payload
 from dpeer.peer.pump import Pump
+from dpeer.peer.saver import Saver
 from dpeer.peer.stopwatch import Stopwatch
 from dpeer.peer.worker import Worker
 from dpeer.results.records import RoundRecord
 from dpeer.topology import Row
-
-Complete = Callable[[RoundRecord], Awaitable[None]]
-"""Completes a round on disk: its line of metrics.jsonl, then the checkpoint."""
 
 
 async def run_rounds(
@@ -23,7 +22,7 @@ async def run_rounds(
     learner: Learner,
     pump: Pump,
     worker: Worker,
-    complete: Complete,
+    saver: Saver,
     idle: Idle,
     *,
     evaluate_every: int = 1,
@@ -32,10 +31,12 @@ async def run_rounds(
 
     Every call into the learner runs on the worker, so the event loop keeps answering heartbeats. Calls that follow each
     other are one job: a change between the two threads costs as much as sending some hundred kilobytes.
+
+    A round is saved while the next one trains. Until then nothing leaves that says that this peer has reached the next.
     """
     for number in range(start, rounds):
         graph, behind = pump.at(number), pump.behind(number)
-        pump.begin(number)
+        saver.once_saved(partial(pump.begin, number))
         last = number == rounds - 1
         computed = learner.gradients
         evaluating = (number + 1) % evaluate_every == 0 or last
@@ -43,11 +44,12 @@ async def run_rounds(
 
         trains = _train_and_release if graph.active and not behind else _sit_out
         train_loss, payload, train_seconds = await worker.run(trains, learner, number, watch)
-        pump.send(number, payload)
+        saver.once_saved(partial(pump.send, number, payload))
         exchange_seconds = watch.lap()
         # The bodies are on their way while this runs.
         trained = await worker.run(learner.evaluate) if evaluating else None
         watch.lap()
+        await idle.during(saver.saved())
         received = await idle.during(pump.collect(number))
         exchange_seconds += watch.lap()
 
@@ -67,7 +69,7 @@ async def run_rounds(
         sent = await idle.during(pump.settle(number))
         exchange_seconds += watch.lap()
         privacy = learner.privacy
-        await complete(
+        await saver.complete(
             RoundRecord.evaluated(
                 after,
                 trained,
@@ -88,6 +90,7 @@ async def run_rounds(
                 privacy=privacy,
             )
         )
+    await idle.during(saver.saved())
 
 
 def _train_and_release(learner: Learner, number: int, watch: Stopwatch) -> tuple[float | None, Payload | None, float]:

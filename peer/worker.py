@@ -12,19 +12,19 @@ T = TypeVar("T")
 
 
 class Worker:
-    """Runs one peer's jobs on an executor, one at a time because each is awaited.
+    """Runs one peer's jobs: on an executor one at a time, because each is awaited, and one beside that for the disk.
 
     Args:
         executor: A daemon owns a single thread, so that thread-local and CUDA-stream state persist; peers of a
             simulation share as many threads as there are cores.
-        disk: Runs the jobs that wait for the disk; `executor` does if None. With another one, a peer of a simulation
-            can train while another one's checkpoint is flushed.
+        disk: Runs the jobs that wait for the disk; `executor` does if None. With another one, a peer can train while
+            its last round's checkpoint is flushed.
     """
 
     def __init__(self, executor: Executor, disk: Executor | None = None) -> None:
         self._executor = executor
         self._disk = disk or executor
-        self._job: asyncio.Future[Any] | None = None
+        self._jobs: dict[Executor, asyncio.Future[Any]] = {}
 
     async def run(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the job and return what it returns. Cancelling the wait does not stop a job that has begun."""
@@ -36,12 +36,10 @@ class Worker:
 
     async def _run(self, executor: Executor, job: Callable[[], T]) -> T:
         future = asyncio.wrap_future(executor.submit(job))
-        self._job = future
+        self._jobs[executor] = future
         return await asyncio.shield(future)
 
     async def drain(self) -> BaseException | None:
-        """Wait for the job that a cancelled `run` left behind; returns what it raised."""
-        if self._job is None:
-            return None
-        outcome = (await asyncio.gather(self._job, return_exceptions=True))[0]
-        return outcome if isinstance(outcome, BaseException) else None
+        """Wait for the jobs that a cancelled `run` or `write` left behind; returns what one of them raised."""
+        outcomes = await asyncio.gather(*self._jobs.values(), return_exceptions=True)
+        return next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)

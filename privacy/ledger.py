@@ -32,6 +32,7 @@ class Ledger:
         resume: Whether the run continues the one of the ledger that is there.
         data: SHA-256 (hex) of the peer's data; None where nobody knows.
         new_data: Whether the data are others than those of earlier runs in the folder, which then do not count.
+        keep: Of how many releases the bytes are kept: as many as there can be after the last checkpoint.
 
     Attributes:
         earlier: What runs before this one have released on the same data, oldest first.
@@ -50,8 +51,9 @@ class Ledger:
         resume: bool,
         data: str | None = None,
         new_data: bool = False,
+        keep: int = 2,
     ) -> None:
-        self._folder, self._mechanism = folder, dict(mechanism)
+        self._folder, self._mechanism, self._keeps = folder, dict(mechanism), keep
         found = self._resumed(data) if resume and self._path.exists() else None
         # One without releases may be of another mechanism, or torn: it is begun anew.
         self._begun = bool(found and found.rounds)
@@ -87,7 +89,7 @@ class Ledger:
 
     def last(self) -> bytes | None:
         """The bytes of the latest release of which they are there."""
-        payloads = (self.released(number) for number in sorted(self._rounds, reverse=True)[:2])
+        payloads = (self.released(number) for number in sorted(self._rounds, reverse=True)[: self._keeps])
         return next((payload for payload in payloads if payload is not None), None)
 
     def charge(self, number: int, make: Callable[[], bytes], to: Sequence[int] = ()) -> bytes:
@@ -125,14 +127,11 @@ class Ledger:
             os.fsync(file.fileno())
         draft.rename(final)
         ledger_file.flush(self._folder)
+        # Those before can still be asked for by a run that resumes some rounds earlier.
+        kept = {self._payload(other) for other in sorted(self._rounds)[-self._keeps :]}
         for old in self._folder.glob("released-*.bin"):
-            # The one before can still be asked for by a run that resumes a round earlier.
-            if old != final and old != self._payload(self._before(number)):
+            if old not in kept:
                 old.unlink(missing_ok=True)
-
-    def _before(self, number: int) -> int:
-        earlier = [other for other in self._rounds if other < number]
-        return max(earlier, default=number)
 
     def _payload(self, number: int) -> Path:
         return self._folder / f"released-{number:08d}.bin"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -78,10 +79,21 @@ def read_rows(folder: Path) -> tuple[str, list[float]] | None:
 
 
 def replace(path: Path, content: str) -> None:
-    """Write a file so that readers see the old content or the new, never a part."""
+    """Write a file so that readers see the old content or the new, never a part; after a power loss, too."""
     draft = path.with_name(f".{path.name}.tmp")
     draft.write_text(content)
+    flush(draft)  # else its name can be on disk before its content is
     draft.replace(path)
+    flush(path.parent)
+
+
+def flush(path: Path) -> None:
+    """Flush a file's content to disk, or of a folder the names of what is in it."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def parse(text: str) -> dict[str, Any] | None:

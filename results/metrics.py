@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
-from dpeer.results.files import lines_of, parse, replace
+from dpeer.results.files import flush, lines_of, parse, replace
 from dpeer.results.lines import Line
 
 
@@ -32,19 +31,22 @@ class MetricsFile:
                 self._count(entry)
 
     def rewrite(self) -> None:
-        """Drop the lines that do not count from the file."""
+        """Drop the lines that do not count from the file, which is made if there is none."""
         if self._path:
             replace(self._path, "".join(f"{line}\n" for line in self._kept))
         self._kept = []
 
     def append(self, entry: dict[str, Any]) -> None:
-        """Add a round's line."""
+        """Add a round's line; after a power loss it may be missing until `flush` was called."""
         self._count(entry)
         if self._path:
             with self._path.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
-                file.flush()
-                os.fsync(file.fileno())  # the checkpoint that follows must not be ahead of it
+
+    def flush(self) -> None:
+        """Flush the lines to disk: the checkpoint that follows must not be ahead of them."""
+        if self._path:
+            flush(self._path)
 
     def entry(self, number: int) -> dict[str, Any] | None:
         """The line of a round, from the file."""

@@ -15,7 +15,7 @@ from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.schedules import ends_with_the_run
 from dpeer.training.selection import POINTS, ModelSelection, Point
 from dpeer.training.snapshots import Snapshots
-from dpeer.training.store import State
+from dpeer.training.store import Copied, State
 from dpeer.training.trainer import Trainer
 
 _FORMAT = 1
@@ -43,6 +43,7 @@ class Checkpoints:
         self._algorithm, self._trainer, self._snapshots = algorithm, trainer, snapshots
         self._name = facts_of(type(algorithm)).name
         self._selection, self._protection = selection, protection
+        self._room: State | None = None
 
     @property
     def _options(self) -> dict[str, Any]:
@@ -68,15 +69,16 @@ class Checkpoints:
             **self._algorithm.plan(trainer),
         }
 
-    def take(self) -> tuple[dict[str, State], dict[str, Any]]:
-        """Everything that a resumed run needs: tensors, and plain JSON values; for `store.save`."""
+    def take(self) -> Copied:
+        """Copy everything that a resumed run needs: tensors, and plain JSON values. An earlier copy is overwritten."""
         best = self._selection.best
-        states = {"last": self._snapshots.take()} | ({} if best is None else {"best": self._snapshots.of(best)})
+        self._room = self._snapshots.take(self._room)
+        states = {"last": self._room} | ({} if best is None else {"best": self._snapshots.of(best)})
         rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self._selection.best_round}
         rest |= {"best_point": self._selection.best_point, "finish": self._trainer.hyperparameters.finish}
         rest |= {"best_loss": self._selection.best_loss if best is not None else None, "worse": self._selection.worse}
         rest |= {"releases": None if self._protection is None else self._protection.ledger.releases}
-        return states, self._identity | rest
+        return Copied(states, self._identity | rest)
 
     def load(self, directory: Path) -> None:
         """Take up the state that `save` left in the folder.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy import Protection, Unprotected
-from dpeer.training import store
 from dpeer.training.algorithms import Algorithm, find_algorithm
 from dpeer.training.algorithms.facts import Facts, facts_of
 from dpeer.training.algorithms.own import blamed, extras_of, is_built_in, new_algorithm
@@ -277,15 +276,22 @@ class TorchLearner(Description):
 
     # Files.
 
+    def copied(self) -> Callable[[Path], None]:
+        """Copy everything that a resumed run needs. The copy before must be needed no more: its memory is used again.
+
+        Returns:
+            Writes the copy into an existing, empty folder, whatever the learner does meanwhile. Any thread may call it.
+        """
+        with self._drawing(Purpose.SAVE, self._trainer.number):
+            return self._checkpoints.take().save
+
     def save(self, directory: Path) -> None:
         """Write everything that a resumed run needs, into an existing, empty folder.
 
         Raises:
             OSError: The folder cannot be written.
         """
-        with self._drawing(Purpose.SAVE, self._trainer.number):
-            states, rest = self._checkpoints.take()
-        store.save(directory, states, rest)
+        self.copied()(directory)
 
     def load(self, directory: Path) -> None:
         """Take up the state that `save` left in the folder; the learner is as it was then, to the bit.

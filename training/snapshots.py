@@ -9,7 +9,7 @@ from torch import Tensor
 
 from dpeer.exceptions import CheckpointError
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.device import host
+from dpeer.training.device import CPU, host
 from dpeer.training.errors import describe
 from dpeer.training.predicted import Predicted
 from dpeer.training.store import State
@@ -37,11 +37,11 @@ class Snapshots:
     def __init__(self, trainer: Trainer, parts: Mapping[str, Stateful]) -> None:
         self._trainer, self._parts = trainer, parts
 
-    def take(self) -> State:
-        """A copy of the state as it is."""
+    def take(self, room: State | None = None) -> State:
+        """A copy of the state as it is; in the memory of an earlier one, if that is needed no more."""
         rest = {f"{part}/{name}": t for part, owner in self._parts.items() for name, t in owner.state().items()}
         trainer = self._trainer
-        return State.of(trainer.module, trainer.body, trainer.head, trainer.untrained.still, rest)
+        return State.of(trainer.module, trainer.body, trainer.head, trainer.untrained.still, rest, room)
 
     def put(self, state: State) -> None:
         """Put a copy back.
@@ -68,10 +68,11 @@ class Snapshots:
                 state.put(trainer.module, trainer.body, trainer.head)
 
     def of(self, model: Predicted) -> State:
-        """A copy of a model that predicts, on the host; other parts keep nothing of it."""
+        """A model that predicts, on the host: its own values where they are there, since they never change."""
         shared = self._trainer.body.count
         buffers = {name: host(value) for name, value in (model.untrained or {}).items()}
-        return State(host(model.values[:shared]), host(model.values[shared:]), buffers)
+        values = model.values.to(CPU)
+        return State(values[:shared], values[shared:], buffers)
 
     def predicted(self, state: State, algorithm: Algorithm) -> Predicted:
         """Undo `of`; what the trainer and the other parts hold is lost.

@@ -54,12 +54,23 @@ class State:
 
     @classmethod
     def of(
-        cls, model: nn.Module, body: Flat, head: Flat, still: Mapping[str, Mark], rest: Mapping[str, Tensor]
+        cls,
+        model: nn.Module,
+        body: Flat,
+        head: Flat,
+        still: Mapping[str, Mark],
+        rest: Mapping[str, Tensor],
+        room: State | None = None,
     ) -> State:
-        """Copy the state of a model whose frozen parameters had these marks in the beginning."""
+        """Copy the state of a model whose frozen parameters had these marks in the beginning.
+
+        The copy lies in the memory of another one, `room`, as far as that has the same tensors.
+        """
         changed = {name: p for name, p in frozen(model, body, head).items() if still.get(name) != mark(p)}
-        buffers = {name: host(value) for name, value in {**dict(model.named_buffers()), **changed}.items()}
-        return cls(host(body.data), host(head.data), buffers, {name: host(value) for name, value in rest.items()})
+        buffers = {**dict(model.named_buffers()), **changed}
+        named = _named("", body.data, head.data, buffers, rest)
+        there = {} if room is None else room.tensors("")
+        return cls.from_tensors("", {name: _copied(tensor, there.get(name)) for name, tensor in named.items()})
 
     def put(self, model: nn.Module, body: Flat, head: Flat) -> None:
         """Give a model of the same shape this state, but for `rest`.
@@ -90,9 +101,7 @@ class State:
 
     def tensors(self, prefix: str) -> dict[str, Tensor]:
         """The state as named tensors."""
-        named = {body_key(prefix): self.body, f"{prefix}/head": self.head}
-        named |= {f"{prefix}/buffer/{name}": buffer for name, buffer in self.buffers.items()}
-        return named | {f"{prefix}/rest/{name}": value for name, value in self.rest.items()}
+        return _named(prefix, self.body, self.head, self.buffers, self.rest)
 
     @classmethod
     def from_tensors(cls, prefix: str, tensors: Mapping[str, Tensor]) -> State:
@@ -108,18 +117,55 @@ class State:
         return cls(tensors[body_key(prefix)], tensors[f"{prefix}/head"], buffers, rest)
 
 
+def _named(
+    prefix: str, body: Tensor, head: Tensor, buffers: Mapping[str, Tensor], rest: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The parts of a state as named tensors."""
+    named = {body_key(prefix): body, f"{prefix}/head": head}
+    named |= {f"{prefix}/buffer/{name}": buffer for name, buffer in buffers.items()}
+    return named | {f"{prefix}/rest/{name}": value for name, value in rest.items()}
+
+
+def _copied(tensor: Tensor, room: Tensor | None) -> Tensor:
+    """A copy on the host, in `room` if that is like it: fresh memory takes several times as long as the copy."""
+    if room is None or (room.shape, room.dtype) != (tensor.shape, tensor.dtype):
+        return host(tensor)
+    with torch.no_grad():
+        return room.copy_(tensor)
+
+
+class Copied:
+    """States and JSON values as they were when this was made, for any thread to write.
+
+    Args:
+        states: By name; copies that nobody changes.
+        rest: May change afterwards.
+    """
+
+    def __init__(self, states: Mapping[str, State], rest: Mapping[str, Any]) -> None:
+        self._states = dict(states)
+        self._rest = json.dumps({**rest, "states": list(states)}) + "\n"
+
+    def save(self, directory: Path) -> None:
+        """Write them into an existing folder.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        tensors: dict[str, Tensor] = {}
+        for prefix, state in self._states.items():
+            tensors |= state.tensors(prefix)
+        save_file(tensors, directory / TENSORS)
+        (directory / REST).write_text(self._rest, encoding="utf-8")
+
+
 def save(directory: Path, states: Mapping[str, State], rest: Mapping[str, Any]) -> None:
     """Write states and JSON values into an existing folder.
 
     Raises:
         OSError: The folder cannot be written.
     """
-    tensors: dict[str, Tensor] = {}
-    for prefix, state in states.items():
-        tensors |= state.tensors(prefix)
-    rest = {**rest, "states": list(states)}
-    save_file(tensors, directory / TENSORS)
-    (directory / REST).write_text(json.dumps(rest) + "\n", encoding="utf-8")
+    Copied(states, rest).save(directory)
 
 
 def load(

@@ -40,7 +40,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "clip_norm": (2.0, PRIVATE), "delta": (1e-6, PRIVATE), "dp_adversary": ("neighbor", PRIVATE | AVERAGED),
     "dp_min_honest": (3, PRIVATE | AVERAGED), "dp_adjacency": ("zero-out", PRIVATE),
     "sparsify": ("random:0.5", PRIVATE), "evaluate_every": (2, {}), "evaluate_on": ("validation", {"validation": 0.2}),
-    "keep": ("best", {"validation": 0.2}),
+    "checkpoint_every": (2, {}), "keep": ("best", {"validation": 0.2}),
     "finish": ("head:2", {}),
     "finish_lr": (0.01, {"finish": "all:1"}),
     "patience": (2, {"validation": 0.2, "keep": "best", "algorithm": "local"}),

@@ -119,8 +119,9 @@ class VectorLearner:
     def interrupt(self):
         self._stop.set()
 
-    def save(self, directory):
-        (directory / "body.json").write_text(json.dumps(self.body.tolist()))
+    def copied(self):
+        said = json.dumps(self.body.tolist())
+        return lambda directory: (directory / "body.json").write_text(said)
 
     def load(self, directory):
         self.body = np.array(json.loads((directory / "body.json").read_text()))
@@ -149,7 +150,7 @@ class Federation:
         self.kind, self.topology, self.rounds = kind, topology, rounds
         self.network = Network()
         self.logs = {rank: [] for rank in range(topology.size)}
-        self.executor = ThreadPoolExecutor(topology.size)
+        self.executor, self.disk = ThreadPoolExecutor(topology.size), ThreadPoolExecutor(topology.size)
         self.learners, self.peers, self.transports, self.made, self.opened = {}, {}, {}, [], []
         default = LivenessConfig(heartbeat=0.05, suspect_after=0.3, dead_after=1.0, stop_grace=0.3)
         self.liveness = liveness or default
@@ -157,8 +158,9 @@ class Federation:
             self.add(rank, out=out, resume=resume, wait=wait, **(change or {}).get(rank, {}))
 
     def add(
-        self, rank, *, out=None, resume=False, wait=20.0, learner=None, fingerprint=None, listen=None, farewell=100.0
-    ):
+        self, rank, *, out=None, resume=False, wait=20.0, learner=None, fingerprint=None, listen=None, farewell=100.0,
+        checkpoint_every=1,
+    ):  # fmt: skip
         learner = learner or VectorLearner(rank)
         self.made.append(learner)
         folder = out / f"rank-{rank}" if out else None
@@ -178,11 +180,12 @@ class Federation:
             liveness=self.liveness,
             out=folder,
             resume=resume,
+            checkpoint_every=checkpoint_every,
         )
         log = capturing_logger(rank, self.logs[rank])
         self.learners[rank], self.transports[rank] = learner, transport
         self.opened.append(transport)
-        self.peers[rank] = Peer(config, self.topology, learner, transport, Worker(self.executor), log)
+        self.peers[rank] = Peer(config, self.topology, learner, transport, Worker(self.executor, self.disk), log)
 
     async def listen(self):
         self.addresses = {rank: await peer.listen() for rank, peer in self.peers.items()}
@@ -296,7 +299,8 @@ async def federation():
             learner.go.set()
         for transport in one.opened:  # a context that is only forgotten waits for its sockets for ever
             await transport.close(0)
-        one.executor.shutdown(wait=True)
+        for threads in (one.executor, one.disk):
+            threads.shutdown(wait=True)
 
 
 @pytest.fixture

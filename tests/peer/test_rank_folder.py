@@ -8,6 +8,7 @@ import pytest
 from dpeer.exceptions import CheckpointError
 from dpeer.peer import wire
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.learner import SaveCopy
 from dpeer.peer.outbox import Outbox
 from dpeer.peer.rank_folder import RankFolder
 
@@ -19,7 +20,8 @@ class Silent:
 
     def start_over(self) -> None: ...
 
-    def save(self, directory: Path) -> None: ...
+    def copied(self) -> SaveCopy:
+        return lambda directory: None
 
     def load(self, directory: Path) -> None: ...
 
@@ -44,6 +46,7 @@ def test_what_is_in_the_checkpoint_alone_is_compared(more: dict[str, Any], said:
     first.take_up()
     first.begin()
     first.complete({"round": 0})
+    first.save()
     second = folder(tmp_path, OURS, resume=True)
     if said is None:
         assert second.take_up() == 1
@@ -60,6 +63,7 @@ def test_a_body_that_is_sent_again_is_of_the_federation_as_it_is_resumed(tmp_pat
     sent = wire.encode(wire.body(wire.federation_id(OURS | {"rounds": 3}), 0, 0, [b"12345678", b"abc"]))
     first._outbox.add(0, sent, (1,))
     first.complete({"round": 0})
+    first.save()
     second = folder(tmp_path, OURS, resume=True)
     second.take_up()
     found = wire.decode([bytes(frame) for frame in second._outbox.frames[0]], wire.Limits(payload_bytes=100))

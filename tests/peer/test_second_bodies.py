@@ -127,6 +127,7 @@ class Case:
 
     async def at_the_gate(self):
         await self._until(self.learner.waiting.is_set, 120)
+        await self.peer._saver.saved()
 
     async def lost(self, fake):
         """The fake is no more, and rank 0's transport knows it."""

@@ -94,6 +94,16 @@ def test_the_last_bytes_stay_and_older_ones_go(tmp_path):
     assert len(list(tmp_path.glob("released-*"))) <= 2
 
 
+def test_as_many_bytes_stay_as_a_run_may_have_to_send_again(tmp_path):
+    ledger = Ledger(tmp_path, M, resume=False, keep=4)
+    for number in (0, 1, 3, 4, 7, 8):
+        ledger.charge(number, lambda n=number: bytes([n]))
+    again = Ledger(tmp_path, M, resume=True, keep=4)
+    assert [number for number in range(9) if again.released(number) == bytes([number])] == [3, 4, 7, 8]
+    again.charge(9, lambda: b"next")
+    assert sorted(path.name[-6:] for path in tmp_path.glob("released-*")) == ["04.bin", "07.bin", "08.bin", "09.bin"]
+
+
 def test_a_new_run_puts_the_ledger_of_an_earlier_one_aside(tmp_path):
     for run in range(3):
         ledger = Ledger(tmp_path, M, resume=False)

@@ -1,5 +1,6 @@
 """What an algorithm of a user's own keeps, plans and draws outside of its rounds."""
 
+import json
 import random
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -62,11 +63,13 @@ def test_a_plan_has_keys_of_its_own(key: str, make_task: Make, tmp_path: Path) -
         saved(learner(make_task(), Taking), tmp_path / "saved")
 
 
-def test_the_keys_that_are_taken_are_those_of_the_file(make_task: Make) -> None:
-    from dpeer.training.saved import RESERVED
+def test_the_keys_that_are_taken_are_those_of_the_file(make_task: Make, tmp_path: Path) -> None:
+    from dpeer.training.saved import RESERVED, REST
 
-    _, rest = learner(make_task(), Plain)._checkpoints.take()
-    assert {*rest, "states"} - {"number of rounds, with which the cosine schedule ends,"} == RESERVED
+    learner(make_task(), Plain).save(tmp_path)
+    assert {*json.loads((tmp_path / REST).read_text())} - {
+        "number of rounds, with which the cosine schedule ends,"
+    } == RESERVED
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
-"""What a learner saved, read without torch."""
+"""What a learner saved: the copy that is written, and reading it without torch."""
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,8 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import CheckpointError
-from dpeer.training import store
-from dpeer.training.saved import saved_body
+from dpeer.training import Task, TorchLearner, store
+from dpeer.training.saved import REST, TENSORS, saved_body
 
 
 def save(folder: Path, body: Tensor) -> None:
@@ -54,3 +55,27 @@ def test_reading_it_needs_no_torch(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(tmp_path / "learner")], capture_output=True, text=True, check=True
     )
     assert found.stdout.split() == ["8.0", "False"]
+
+
+def test_a_copy_stays_as_it_is_while_the_learner_goes_on_and_the_next_has_its_memory(
+    make_task: Callable[..., Task], tmp_path: Path
+) -> None:
+    ours = TorchLearner(make_task(), "ditto", rank=0, seed=1)
+    copies = []
+    for number in range(2):
+        ours.train(number)
+        expected = tmp_path / f"expected-{number}"
+        expected.mkdir()
+        ours.save(expected)
+        save, last = ours.copied(), ours._checkpoints._room
+        assert last is not None
+        ours.train(number + 1)
+        found = tmp_path / f"found-{number}"
+        found.mkdir()
+        save(found)
+        for name in (TENSORS, REST):
+            assert (found / name).read_bytes() == (expected / name).read_bytes()
+        assert not torch.equal(last.body, ours.body)
+        copies.append({name: tensor.data_ptr() for name, tensor in last.tensors("").items()})
+        ours.load(found)
+    assert copies[0] == copies[1]

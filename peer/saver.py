@@ -1,0 +1,109 @@
+"""Puts completed rounds on disk while the next one trains, and holds back what must not leave before that."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from dpeer.peer.rank_folder import RankFolder
+from dpeer.peer.worker import Worker
+from dpeer.results.records import RoundRecord
+
+
+class Saver:
+    """Completes rounds: a copy is made in memory, then written beside the next round.
+
+    Args:
+        files: The peer's; they make the copy and write it.
+        worker: Where both is done: the copy on the thread that trains, the writing on the one for the disk.
+        on_completed: Called with the round, on the event loop, when it is complete and the next has not begun.
+        on_saved: Called with the round's line of metrics.jsonl, on the event loop, when that is written and so is the
+            checkpoint, if there is one after this round.
+    """
+
+    def __init__(
+        self,
+        files: RankFolder,
+        worker: Worker,
+        on_completed: Callable[[int], None],
+        on_saved: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._files, self._worker = files, worker
+        self._on_completed, self._on_saved = on_completed, on_saved
+        self._completed = self._saved = -1
+        self._writing: asyncio.Task[None] | None = None
+        self._held_back: list[Callable[[], None]] = []
+
+    def begin(self, number: int) -> None:
+        """Begin with round `number`: those before it are saved."""
+        self._completed = self._saved = number - 1
+
+    async def complete(self, record: RoundRecord) -> None:
+        """Complete a round; when this returns the learner may go on, and the round is being written.
+
+        The round before must be saved (`saved`), so there is one copy at a time.
+        """
+        entry = record.as_dict()
+        if not self._files.kept:
+            self._files.complete(entry)
+            self._files.save()
+            self._note(entry)
+            return
+        await self._worker.run(self._files.complete, entry)
+        self._note_completed(entry)
+        self._writing = asyncio.create_task(self._write(entry))
+
+    def once_saved(self, call: Callable[[], None]) -> None:
+        """Call once all completed rounds are saved: now, if they are."""
+        if self._writing is None:
+            call()
+        else:
+            self._held_back.append(call)
+
+    async def saved(self) -> None:
+        """Wait until all completed rounds are saved, and what was held back is called.
+
+        Raises:
+            OSError: The disk refused; nothing that was held back is called.
+        """
+        if self._writing is not None:
+            await asyncio.shield(self._writing)
+
+    async def close(self) -> BaseException | None:
+        """When no round is running any more: wait for what is being written, and write what is not on disk yet.
+
+        That is a checkpoint of the last completed round, if there is none. What is held back never leaves.
+
+        Returns:
+            What went wrong, if it did: then nothing more is written.
+        """
+        self._held_back.clear()
+        try:
+            await self.saved()
+            if self._files.kept:
+                await self._worker.write(self._files.save, now=True)
+        except Exception as error:
+            return error
+        if (last := self._files.last) is not None:
+            self._note(last)  # stopped while it was completed
+        return None
+
+    async def _write(self, entry: dict[str, Any]) -> None:
+        await self._worker.write(self._files.save)
+        self._note(entry)
+        self._writing = None
+        for call in self._held_back:
+            call()
+        self._held_back.clear()
+
+    def _note(self, entry: dict[str, Any]) -> None:
+        self._note_completed(entry)
+        if self._saved < entry["round"]:
+            self._saved = entry["round"]
+            self._on_saved(entry)
+
+    def _note_completed(self, entry: dict[str, Any]) -> None:
+        if self._completed < entry["round"]:
+            self._completed = entry["round"]
+            self._on_completed(entry["round"])
