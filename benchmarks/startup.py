@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,25 +29,9 @@ from fleet import say, unshared_mb
 
 from dpeer.federation import forking, launcher
 from dpeer.federation.settings import Settings
-from dpeer.results.signs import Sign
+from dpeer.federation.view import Silent
 
 MIB = 2**20
-
-
-class Silent:
-    """Shows nothing of a federation."""
-
-    def record(self, rank: int, entry: Mapping[str, Any]) -> None:
-        """Nothing."""
-
-    def status(self, rank: int, status: str) -> None:
-        """Nothing."""
-
-    def sign(self, rank: int, sign: Sign) -> None:
-        """Nothing."""
-
-    def notes(self, notes: Sequence[str]) -> None:
-        """Nothing."""
 
 
 def task(rank: int, size: int, seed: int, *, parameters: int) -> Any:

@@ -14,7 +14,7 @@ import json
 import shutil
 import sys
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -23,9 +23,9 @@ import numpy as np
 
 from dpeer.federation.settings import Settings
 from dpeer.federation.simulation import Simulation
+from dpeer.federation.view import Silent
 from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.files import rank_folder
-from dpeer.results.signs import Sign
 from dpeer.training.saved import saved_body
 
 TOPOLOGIES = (
@@ -47,7 +47,7 @@ STYLES = {
 }
 
 
-class Watch:
+class Watch(Silent):
     """A view that looks at all peers' bodies after every round."""
 
     def __init__(self, out: Path, size: int) -> None:
@@ -72,15 +72,6 @@ class Watch:
                 "disagreement": float(np.sqrt(distances.mean())),
                 "bytes_sent": fmean(entry["bytes_sent"] for entry in entries),
             })  # fmt: skip
-
-    def status(self, rank: int, status: str) -> None:
-        """Nothing to show."""
-
-    def sign(self, rank: int, sign: Sign) -> None:
-        """Nothing to show."""
-
-    def notes(self, notes: Sequence[str]) -> None:
-        """Nothing to show."""
 
 
 def main() -> None:

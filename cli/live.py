@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -84,6 +84,10 @@ class LiveTable(Printer, AbstractContextManager["LiveTable"]):
     def status(self, rank: int, status: str) -> None:
         """Show how the peer ended."""
         self._rows[rank].status = status
+
+    def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
+        """Show for whom the peer waits, until it has completed the round."""
+        self._rows[rank].status = f"waits for {', '.join(map(str, neighbors))}"
 
     def _shown(self) -> Group:
         return Group(self._table(), self._progress)

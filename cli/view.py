@@ -56,6 +56,7 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
         self._title = title
         self._entries: dict[int, dict[int, Mapping[str, Any]]] = {}
         self._gone: set[int] = set()
+        self._waited_for: set[int] = set()
         self._first: tuple[int, float] | None = None  # a round, and when it was printed
 
     def __enter__(self) -> Self:
@@ -78,6 +79,13 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
             self._terminal.offer(f"rank {rank} {status}")
         self._gone.add(rank)
         self._flush()
+
+    def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
+        """Print for whom the peer waits; once for each of them, whoever waits."""
+        if news := [neighbor for neighbor in neighbors if neighbor not in self._waited_for]:
+            self._waited_for.update(news)
+            named = f"rank{'s' if len(news) > 1 else ''} {', '.join(map(str, news))}"
+            self._terminal.offer(f"rank {rank} has been waiting for {named} for a while")
 
     def _flush(self) -> None:
         for number in sorted(self._entries):

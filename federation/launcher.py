@@ -125,6 +125,8 @@ class Launcher:
                 case "record":
                     await self._catch_up(member, message["entry"]["round"])
                     self._record(member, message["entry"])
+                case "waiting":
+                    self._view.waiting(member.rank, message["neighbors"])
                 case "sign":
                     self._view.sign(member.rank, Sign(**message["sign"]))
                 case "end":

@@ -110,6 +110,13 @@ class HostSettings(Section):
         mark=Mark.ASIDE,
         group=_HOST,
     )
+    deadline: Seconds | None = setting(
+        None,
+        "seconds that a round waits for a neighbor that is there and sends nothing; then it goes on without (default: "
+        "as long as it takes)",
+        mark=Mark.ASIDE,
+        group=_HOST,
+    )
     threads: int | None = setting(
         None,
         "torch threads (default: all cores; their share if all peers are on this host)",

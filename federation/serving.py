@@ -27,7 +27,7 @@ from dpeer.training.algorithms.own import check_source
 
 Report = Callable[[dict[str, Any]], None]
 """Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}},
-{"kind": "sign", "sign": {...}} (`dpeer.results.signs.Sign`)."""
+{"kind": "sign", "sign": {...}} (`dpeer.results.signs.Sign`), {"kind": "waiting", "neighbors": [...]}."""
 
 Meet = Callable[[str | None], Awaitable[Mapping[int, str]]]
 """Called with the address at which this peer listens; returns the addresses of all peers, by rank."""
@@ -146,16 +146,18 @@ async def _serve(
         evaluate_every=settings.evaluate_every,
         checkpoint_every=settings.checkpoint_every,
         wait=settings.wait,
+        deadline=settings.deadline,
         liveness=_liveness(settings.dead_after),
         out=out,
         resume=resume,
     )
-    transport = ZeroMQTransport(Limits(payload_bytes=parts.learner.payload_bytes))
+    transport = ZeroMQTransport(Limits(payload_bytes=parts.learner.payload_bytes), settings.dead_after)
     peer = Peer(
         config, parts.topology, parts.learner, transport, worker, log,
         facts=parts.facts,
         on_record=lambda entry: report({"kind": "record", "entry": entry}),
         on_connected=lambda: report({"kind": "connected"}),
+        on_waiting=lambda neighbors: report({"kind": "waiting", "neighbors": list(neighbors)}),
         on_sign=lambda sign: report({"kind": "sign", "sign": vars(sign)}),
         watch=parts.watch,
         idle=parts.alone,

@@ -156,6 +156,7 @@ class Simulation:
             facts=parts.facts, on_record=lambda entry: self._view.record(rank, entry), idle=parts.alone,
             on_completed=lambda number: self._measure(rank, number), watch=parts.watch,
             on_sign=lambda sign: self._view.sign(rank, sign),
+            on_waiting=lambda neighbors: self._view.waiting(rank, neighbors),
         )  # fmt: skip
 
     def _measure(self, rank: int, number: int) -> None:

@@ -22,6 +22,9 @@ class View(Protocol):
     def sign(self, rank: int, sign: Sign) -> None:
         """Take note of a sign that a peer's training goes wrong; each of a peer's kinds comes once."""
 
+    def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
+        """Take note that a peer's round has been waiting for neighbors for a while, although they are there."""
+
     def notes(self, notes: Sequence[str]) -> None:
         """Take rank 0's notes to the user, before it starts."""
 
@@ -42,6 +45,9 @@ class Silent(AbstractContextManager["Silent"]):
 
     def sign(self, rank: int, sign: Sign) -> None:
         """See `View.sign`."""
+
+    def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
+        """See `View.waiting`."""
 
     def notes(self, notes: Sequence[str]) -> None:
         """See `View.notes`."""

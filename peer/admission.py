@@ -21,10 +21,12 @@ class Admission:
 
     Attributes:
         apart: The neighbor that this peer cannot train with, and why, once it has met one; all later hellos say it.
+        start: The first round of this process; None before it is known.
     """
 
     def __init__(self, config: PeerConfig, learner: Learner, members: Membership, size: int) -> None:
         self.apart: tuple[int, str] | None = None
+        self.start: int | None = None
         self._config = config
         self._learner = learner
         self._members = members
@@ -42,6 +44,7 @@ class Admission:
             digest=self._learner.digest,
             apart_from=apart_from,
             apart_because=apart_because,
+            running=self.start is not None and current_round >= self.start + 2,
         )
 
     def judge(self, hello: Hello, current_round: int, dialled: int | None) -> None:

@@ -42,8 +42,9 @@ class Neighbor:
         left_behind: Whether it was away, so that rounds may have gone on without it, and has not caught up since. (A
             neighbor that is merely slow is not left behind: it can be many rounds back where graphs change, and is
             waited for.)
-        overdue: Why a round has gone on without it although it is there (`--deadline`), until it has reached this
-            peer's current round; else empty.
+        overdue: Why a round has gone on without it although it is there (`--deadline`), until it has gone past that
+            round and reached this peer's current one; else empty.
+        overdue_in: That round.
     """
 
     rank: int
@@ -58,6 +59,7 @@ class Neighbor:
     trouble_dialling: str = ""
     left_behind: bool = False
     overdue: str = ""
+    overdue_in: int = -1
 
     @property
     def away(self) -> bool:
@@ -101,6 +103,12 @@ class Membership:
             or (neighbor.status is Status.GONE and neighbor.why_away != "done")
         ]
 
+    def give_up(self, rank: int) -> None:
+        """Take a neighbor that has not appeared for dead: the others do without it."""
+        neighbor = self._neighbors[rank]
+        neighbor.status, neighbor.left_behind, neighbor.trouble = Status.DEAD, True, ""
+        neighbor.why_away = neighbor.why_away or "did not appear"
+
     def by_link(self, link: Link) -> Neighbor | None:
         """The neighbor that completed a handshake on this link; None if nobody did."""
         return self._links.get(link)
@@ -142,7 +150,7 @@ class Membership:
         neighbor.current_round = max(neighbor.current_round, number)
         if neighbor.status is Status.ALIVE and neighbor.current_round + 1 >= self.current_round:
             neighbor.left_behind = False
-        if neighbor.current_round >= self.current_round:
+        if neighbor.current_round >= max(self.current_round, neighbor.overdue_in + 1):
             neighbor.overdue = ""
 
     def goodbye(self, neighbor: Neighbor, reason: str, now: float) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -76,6 +76,7 @@ class Peer:
             in the next round then.
         on_completed: Called on the event loop with every round that is complete, before the learner begins the next.
         on_connected: Called on the event loop when all neighbors are there and rounds begin.
+        on_waiting: Called on the event loop with the neighbors for which a round has been waiting for a while.
         on_sign: Called on the event loop with a sign that training goes wrong; it has been logged.
         watch: Looks for such signs; None for those that need to know nothing of the data.
         idle: What the peer does while it waits for its neighbors.
@@ -98,6 +99,7 @@ class Peer:
         on_record: Callable[[dict[str, Any]], None] = lambda record: None,
         on_completed: Callable[[int], None] = lambda number: None,
         on_connected: Callable[[], None] = lambda: None,
+        on_waiting: Callable[[Sequence[int]], None] = lambda neighbors: None,
         on_sign: Callable[[Sign], None] = lambda sign: None,
         watch: Watch | None = None,
         idle: IdleWork | None = None,
@@ -112,6 +114,7 @@ class Peer:
         self._log = log
         self._on_record = on_record
         self._on_connected = on_connected
+        self._on_waiting = on_waiting
         self._on_sign = on_sign
         self._watch = watch or Watch()
         self._start = 0
@@ -168,6 +171,8 @@ class Peer:
     def _say(self, said: Say) -> None:
         log = {"debug": self._log.debug, "info": self._log.info, "warning": self._log.warning}[said.level]
         log(said.event, message=said.message, **said.fields)
+        if said.event == "waiting" and "round" in said.fields:
+            self._on_waiting(said.fields["neighbors"])
 
     async def _run(self) -> None:
         await self._idle.during(self._pump.meet())

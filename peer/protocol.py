@@ -89,7 +89,7 @@ class Core:
 
     def open(self, dialled: list[int], number: int, now: float) -> list[Effect]:
         """Begin: dial these neighbors; `number` is the first round that will be run."""
-        self.members.current_round = number
+        self.members.current_round = self._admission.start = number
         self.exchange.inbox.open(number)
         self._effects += [Dial(rank) for rank in dialled]
         if self._config.liveness.heartbeat > 0:
@@ -323,6 +323,8 @@ class Core:
             self._on_trouble(neighbor, f"it cannot train with rank {hello.apart_from}: {hello.apart_because}")
         if hello.apart_from is not None or self._admission.apart:  # one of the two is about to leave
             return
+        if hello.running:
+            self._waiting.join(now)
         self._welcome(neighbor, link, hello.next_round, now)
 
     def _contends(self, link: Link, hello: wire.Hello, now: float) -> bool:

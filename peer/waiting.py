@@ -72,6 +72,7 @@ class Waiting:
         self.began = False
         self._refusal: Refused | None = None
         self._leave_at = 0.0
+        self._give_up_at = math.inf
         self._since: int | None = None
 
     # -- what is waited for ------------------------------------------------------------------------------------
@@ -91,6 +92,14 @@ class Waiting:
     def linger(self, now: float) -> None:
         """Wait until nobody needs this peer any more."""
         self._wait = self._patient("linger", self._config.rounds, now)
+
+    def join(self, now: float) -> None:
+        """Wait no longer than it takes for silence to be death: a neighbor has run rounds without this peer.
+
+        When a whole federation is resumed nobody can complete a round before its neighbors are there, so nobody has.
+        """
+        if not self.began:
+            self._give_up_at = min(self._give_up_at, now + self._config.liveness.dead_after)
 
     def over(self) -> None:
         """Wait for nothing."""
@@ -155,7 +164,7 @@ class Waiting:
             return math.inf
         times = [wait.say_at]
         if wait.kind == "meet":
-            times.append(wait.since + self._config.wait)
+            times += [wait.since + self._config.wait, self._give_up_at]
             if self._refusal is not None:
                 times.append(self._leave_at)
             return min(times)
@@ -202,6 +211,9 @@ class Waiting:
                 return []
             self._wait = None
             return [Fail(self._refusal)]
+        if now >= self._give_up_at:
+            for rank in self._members.missing():
+                self._members.give_up(rank)
         if not self._members.missing():
             self._wait, self.began = None, True
             return [Wake()]
@@ -244,3 +256,4 @@ class Waiting:
             neighbor = self._members[rank]
             if not neighbor.away:
                 neighbor.overdue = f"sent nothing within {self._config.deadline:g} s (--deadline)"
+                neighbor.overdue_in = neighbor.current_round

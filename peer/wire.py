@@ -77,6 +77,9 @@ class Hello(_Message):
     """A neighbor that the sender cannot train with, so that it is about to leave; earlier versions do not say it, and
     do not read it either."""
     apart_because: _Words = ""
+    running: bool = False
+    """Whether the sender has completed two rounds since its process began, so that the federation is running: a peer
+    that joins it need not wait for neighbors that the others do without. Earlier versions do not say it."""
 
 
 class Body(_Message):

@@ -46,6 +46,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "patience": (2, {"validation": 0.2, "keep": "best", "algorithm": "local"}),
     "out": (Path("elsewhere"), {}), "device": ("auto", {}), "amp": ("bf16", {}),
     "channels_last": (True, {}), "log_level": ("debug", {}), "wait": (5.0, {}), "dead_after": (5.0, {}),
+    "deadline": (60.0, {}),
     "threads": (1, {}), "base_port": (7000, {}), "insecure": (True, {}), "workers": (1, {}),
     "alone": ("always", {}), "alone_share": (0.5, {}),
 }  # fmt: skip
