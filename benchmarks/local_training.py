@@ -1,6 +1,6 @@
 """What a peer's local training costs beside a plain PyTorch loop of the same steps, and a SAM step beside an SGD step.
 
-    python benchmarks/local_training.py [--repeats 15] [--json]
+    python benchmarks/local_training.py [--repeats 15] [--samples 180] [--json]
 
 DFedMDC's round (head epochs, then body epochs) through `Learner.train`, against a loop that anyone would write:
 torch.optim.SGD, the same minibatches, the part that is not trained frozen. The SAM and SGD steps are both the
@@ -53,12 +53,14 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--samples", type=int, default=180, help="train on so many images at most")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     cases = {"digits CNN, 8x8": (DigitsNet, (1, 8, 8), 180), "CNN, 32x32": (ImageNet32, (3, 32, 32), 128)}
     results = []
-    for name, (model, shape, samples) in cases.items():
+    for name, (model, shape, most) in cases.items():
+        samples = min(most, arguments.samples)
         results.append(_local_training(name, model, shape, samples, arguments.repeats))
         results.append(_sam(name, model, shape, samples, arguments.repeats))
     if arguments.json:

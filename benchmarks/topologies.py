@@ -81,6 +81,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--size", type=int, default=16)
     parser.add_argument("--algorithm", default="dfedsmdc")
+    parser.add_argument("--body-epochs", type=int, default=5)
     parser.add_argument("--partition", default="dirichlet:0.3")
     parser.add_argument("--out", type=Path, default=Path("dpeer-run-topologies"))
     parser.add_argument("--figure", type=Path, default=Path("topologies-digits.png"))
@@ -97,7 +98,8 @@ def main() -> None:
 
 
 def _cell(arguments: argparse.Namespace, topology: str, seed: int) -> list[dict[str, float]]:
-    name = f"{arguments.algorithm}-{arguments.partition}-{arguments.size}-{arguments.rounds}-{topology}-{seed}"
+    epochs = "" if arguments.body_epochs == 5 else f"-{arguments.body_epochs}"
+    name = f"{arguments.algorithm}{epochs}-{arguments.partition}-{arguments.size}-{arguments.rounds}-{topology}-{seed}"
     result, out = arguments.out / f"{name}.json", arguments.out / name
     if not result.exists():
         print(f"running {topology}, seed {seed}", file=sys.stderr)
@@ -105,6 +107,7 @@ def _cell(arguments: argparse.Namespace, topology: str, seed: int) -> list[dict[
         settings = Settings(
             size=arguments.size, topology=topology, rounds=arguments.rounds, seed=seed, graph_seed=seed, out=out,
             algorithm=arguments.algorithm, partition=arguments.partition, log_level="warning",
+            body_epochs=arguments.body_epochs,
             grad_clip=None,  # as when the table of docs/topologies.md was made
         )  # fmt: skip
         watch = Watch(out, arguments.size)

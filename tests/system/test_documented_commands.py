@@ -200,6 +200,11 @@ VISITS_WEIGHTED = f"{VISITS} --class-weights balanced"
 
 TABLES = "python examples/tables.py visits first-week/tables"
 HOSPITALS = "dpeer cluster --federation examples/eight-hospitals.toml"
+PREDICTED = (
+    "dpeer predict --run first-week/run/rank-3 --input first-week/tables/new-3.csv "
+    "--output first-week/predictions-3.csv"
+)
+REPORTED = "dpeer report first-week/run"
 PROPOSED = "dpeer schema init first-week/tables/site-0.csv --target outcome --out first-week/schema.toml"
 
 FAST = {
@@ -247,10 +252,10 @@ SLOW = {
         f"{TRAINS} --size 8 --base-port PORT", after=(TABLES,)
     ),
     HOSPITALS: Small(TRAINS, after=(TABLES,)),
-    "dpeer predict --run first-week/run/rank-3 --input first-week/tables/new-3.csv "
-    "--output first-week/predictions-3.csv": Small(after=(TABLES, HOSPITALS)),
-    "dpeer report first-week/run": Small(after=(TABLES, HOSPITALS)),
-    "dpeer card --run first-week/run/rank-3": Small(after=(TABLES, HOSPITALS)),
+    # One run of eight peers, for all that is done with it.
+    PREDICTED: Small(),
+    REPORTED: Small(),
+    "dpeer card --run first-week/run/rank-3": Small(after=(TABLES, HOSPITALS, PREDICTED, REPORTED)),
     "dpeer cluster --size 8": Small(f"{TRAINS} --size 2"),
     "dpeer cluster --size 16 --topology one-peer-exponential": Small(f"{TRAINS} --size 4"),
     "dpeer cluster --size 4 --topology ring --task my_task.py:task --task-option data=/data": Small(
@@ -283,11 +288,11 @@ SLOW = {
         "--out privacy.svg", after=(HAR, CIFAR)
     ),
     "dpeer topology plot --topology ring,exponential,one-peer-exponential --size 16 --out topologies.png": Small(),
-    "python benchmarks/local_training.py --repeats 31": Small("--repeats 2"),
+    "python benchmarks/local_training.py --repeats 31": Small("--repeats 2 --samples 33"),
     "python benchmarks/simulate.py": Small("--model cnn --samples 20 --size 2 --rounds 1 --repetitions 1"),
     "python benchmarks/steady.py": Small("--peers 2 --parameters 1000 --rounds 8"),
     "python benchmarks/privacy.py": Small("--model digits --samples 10 --repetitions 1"),
-    "python benchmarks/topologies.py": Small("--seeds 0-0 --rounds 1 --size 6"),
+    "python benchmarks/topologies.py": Small("--seeds 0-0 --rounds 1 --size 6 --body-epochs 1"),
 }
 
 SMALL = FAST | SLOW
