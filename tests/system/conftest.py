@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -268,6 +269,23 @@ def dpeer(tmp_path: Path, processes: list[Process]) -> Callable[..., Process]:
 def dpeer_command(dpeer: Callable[..., Process]) -> Callable[..., Process]:
     """Start `dpeer ARGUMENTS` in tmp_path as a shell starts it; whatever it starts is of its session."""
     return partial(dpeer, program=COMMAND)
+
+
+@pytest.fixture
+def forked(tmp_path: Path) -> Callable[[], list[int]]:
+    """Which processes live that `dpeer` has forked for the test, and those that they have forked in turn (Linux)."""
+
+    def find() -> list[int]:
+        server = forkserver._forkserver._forkserver_pid
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+                if int(parent) == server and state not in "ZX" and (entry / "cwd").readlink() == tmp_path:
+                    found.append(int(entry.name))
+        return found
+
+    return find
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """`--privacy client` in whole federations, killed and gone on with."""
 
+import contextlib
 import json
 import os
 import random
@@ -98,7 +99,7 @@ def test_all_neighbors_get_the_same_bytes_which_are_those_of_the_ledger(
 
 @pytest.mark.timeout(600)
 def test_killed_again_and_again_a_cluster_never_sends_what_is_not_charged_nor_charges_a_round_twice(
-    task: str, schedule: tuple[str, ...], dpeer_command: Callable[..., Any],
+    task: str, schedule: tuple[str, ...], dpeer: Callable[..., Any], forked: Callable[[], list[int]],
     rounds_done: Callable[..., int], until: Callable[..., Any], tmp_path: Path,
 ) -> None:  # fmt: skip
     draw = random.Random(3)
@@ -109,16 +110,18 @@ def test_killed_again_and_again_a_cluster_never_sends_what_is_not_charged_nor_ch
     )  # fmt: skip
     folders = [tmp_path / "run" / f"rank-{rank}" for rank in range(SIZE)]
     for life in range(4):
-        run = dpeer_command(*command, *(("--resume",) if life else ()))
+        run = dpeer(*command, *(("--resume",) if life else ()))
         aim = rounds_done("run") + draw.randint(1, 2)
         until(lambda aim=aim, run=run: rounds_done("run") >= aim or run.code is not None)
-        os.killpg(run.pid, signal.SIGKILL)
+        for pid in {run.pid, *forked()}:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         run.wait()
-        until(lambda run=run: not run.offspring())
+        until(lambda: not forked())
         heard = {(other, entry["round"]) for folder in folders for entry in lines(folder) for other in entry["heard"]}
         for rank, folder in enumerate(folders):
             assert {number for other, number in heard if other == rank} <= set(charged(folder))
-    dpeer_command(*command, "--resume").succeed(200)
+    dpeer(*command, "--resume").succeed(200)
     for folder in folders:
         assert sorted(charged(folder)) == list(range(rounds)), "each round once"
         entry = lines(folder)[-1]
