@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import random
 import signal
 import subprocess
@@ -159,18 +160,28 @@ def test_a_damaged_ledger_is_an_error_that_names_the_file(tmp_path, content):
         Ledger(tmp_path, M, resume=True)
 
 
-LIFE = """
+LIVES = """
 import os, sys
 from pathlib import Path
 from dpeer.privacy import Ledger
 
-ledger = Ledger(Path(sys.argv[1]), {"noise_multiplier": 2.0, "clip_norm": 0.5}, resume=True)
-start = int(sys.argv[2])
-for number in range(start, start + 10_000):
-    sent = ledger.released(number) if ledger.charged(number) else ledger.charge(number, lambda: os.urandom(2000))
-    if sent is not None:  # "sent": somebody else has it now
-        os.write(1, f"{number} {sent.hex()}\\n".encode())
+def live(start):
+    ledger = Ledger(Path(sys.argv[1]), {"noise_multiplier": 2.0, "clip_norm": 0.5}, resume=True)
+    for number in range(start, start + 10_000):
+        sent = ledger.released(number) if ledger.charged(number) else ledger.charge(number, lambda: os.urandom(2000))
+        if sent is not None:  # "sent": somebody else has it now
+            os.write(1, f"{number} {sent.hex()}\\n".encode())
+
+for line in sys.stdin:
+    life = os.fork()
+    if not life:
+        os.write(1, f"{os.getpid()}\\n".encode())
+        live(int(line))
+        os._exit(0)
+    os.waitpid(life, 0)
+    os.write(1, b"ended\\n")
 """
+"""A process of its own for each life, with the modules in memory. (A write so short is whole or not there.)"""
 
 
 @pytest.mark.slow
@@ -180,20 +191,22 @@ def test_killed_at_any_moment_nothing_sent_is_uncharged_or_sent_again_with_other
     draw = random.Random(7)
     folder, seen, start = tmp_path / "privacy", {}, 0
     silent = 0
-    for _ in range(20):
-        process = subprocess.Popen([sys.executable, "-c", LIFE, str(folder), str(start)], stdout=subprocess.PIPE)
-        lines = [process.stdout.readline() for _ in range(draw.randrange(1, 8))]
-        process.send_signal(signal.SIGKILL)
-        rest, _ = process.communicate()
-        whole = [line for line in b"".join([*lines, rest]).decode().split("\n")[:-1] if line]
-        for line in whole:
-            number, sent = line.split()
-            assert seen.setdefault(int(number), sent) == sent, "a round was sent twice with different noise"
-        charged = set(rounds(folder)) if (folder / "ledger.jsonl").read_text().endswith("\n") else None
-        ledger = Ledger(folder, M, resume=True)
-        charged = charged or set(rounds(folder))
-        assert set(seen) <= charged, "something was sent that is not charged"
-        silent += sum(number not in seen for number in charged)
-        start = max(seen)  # where a checkpoint of the round before would go on
-        assert ledger.released(start) is not None, "the bytes that were sent can be sent again"
+    with subprocess.Popen(
+        [sys.executable, "-c", LIVES, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as lives:
+        for _ in range(20):
+            print(start, file=lives.stdin)
+            life = int(lives.stdout.readline())
+            lines = [lives.stdout.readline() for _ in range(draw.randrange(1, 8))]
+            os.kill(life, signal.SIGKILL)
+            for line in [*lines, *iter(lives.stdout.readline, "ended\n")]:
+                number, sent = line.split()
+                assert seen.setdefault(int(number), sent) == sent, "a round was sent twice with different noise"
+            charged = set(rounds(folder)) if (folder / "ledger.jsonl").read_text().endswith("\n") else None
+            ledger = Ledger(folder, M, resume=True)
+            charged = charged or set(rounds(folder))
+            assert set(seen) <= charged, "something was sent that is not charged"
+            silent += sum(number not in seen for number in charged)
+            start = max(seen)  # where a checkpoint of the round before would go on
+            assert ledger.released(start) is not None, "the bytes that were sent can be sent again"
     assert len(seen) > 20
