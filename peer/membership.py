@@ -126,6 +126,8 @@ class Membership:
         # It still has the bodies of its current round and of the one before, and no others.
         neighbor.mentioned = max(number - 1, -1)
         neighbor.trouble = ""
+        # It may be a process that was restarted and has lost rounds: it is where it says, not where it was.
+        neighbor.current_round = number
         self._reached(neighbor, number)
         return away
 

@@ -48,6 +48,12 @@ def test_what_it_said_of_another_holds_until_it_shakes_hands_again(members):
     assert members[4].trouble == ""
 
 
+def test_a_process_that_was_restarted_is_where_it_says_and_not_where_it_was(members):
+    members.heard(members[2], 7, 1.0)
+    members.greet(2, "link-3", number=4, now=2.0)
+    assert members[2].current_round == 4
+
+
 def test_the_unseen_are_not_declared_dead(members):
     assert all(rank == 2 for _, rank in run_clock(members, 0, 100))
 
