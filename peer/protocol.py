@@ -80,7 +80,7 @@ class Core:
         self._dialling = Dialling(max(config.liveness.dead_after, 1.0))
         self._waiting = Waiting(config, self.members, self.exchange, self._admission, self._say)
         self._contenders: dict[int, tuple[Link, wire.Hello, float]] = {}
-        self._refused_since: dict[int, float] = {}
+        self._refused: dict[int, tuple[float, float]] = {}
         self._asked: dict[Link, float] = {}
         self._beat_at: float | None = None
         self._effects: list[Effect] = []
@@ -358,7 +358,7 @@ class Core:
         if self.members.greet(neighbor.rank, link, number, now):
             self._say_back(neighbor)
         self._dialling.welcome(neighbor.rank)
-        self._refused_since.pop(neighbor.rank, None)
+        self._refused.pop(neighbor.rank, None)
         neighbor.trouble_dialling = ""
         if number < here and not self._schedule.fits(here, neighbor.rank, number):
             neighbor.left_behind = True  # and is not waited for until it has caught up
@@ -379,9 +379,13 @@ class Core:
         if dialled is None or dialled.rank != refusal.rank:
             raise ProtocolError("stranger", "a refusal from somebody who was not asked")
         dialled.unanswered = now  # later it may be another answer: ask with the next beat
-        # A process that was restarted at once is taken for a second one until the end of the first has shown.
-        since = self._refused_since.setdefault(refusal.rank, now)
-        if self.members.missing() and now - since >= 2 * self._config.liveness.suspect_after:
+        # A process that was restarted at once is taken for a second one until the end of the first has shown. A
+        # neighbor that was silent in between, because it stood still itself, has not looked for that long.
+        patience = self._config.liveness.suspect_after
+        since, last = self._refused.get(refusal.rank, (now, now))
+        since = now if now - last >= patience else since
+        self._refused[refusal.rank] = since, now
+        if self.members.missing() and now - since >= 2 * patience:
             self._waiting.refuse(Refused(f"rank {refusal.rank} says: {refusal.reason}"), now)
 
     def _on_unknown(self, link: Link, neighbor: Neighbor | None, unknown: wire.Unknown, now: float) -> None:

@@ -157,3 +157,24 @@ def test_silent_neighbors_are_dialled_again_less_and_less_often(driven):
             dialled += [second] if effect.rank == 1 else []
     assert dialled == [15, 45, 105, 165, 225, 285, 345]
     assert [effect.link for effect in peer.of(Close) if "1" in effect.link][:2] == ["link-1", "link-1-15"]
+
+
+def refused(peer, seconds, every=1):
+    """Rank 1 says again and again that another process has the rank; after how many seconds the peer gives up."""
+    for second in range(0, seconds, every):
+        peer.hear(1, wire.Refusal(rank=1, reason="another process already takes part as rank 0"))
+        if peer.of(Fail):
+            return second
+        peer.wait(every)
+    return None
+
+
+def test_a_second_process_gives_up_once_the_first_has_had_time_to_be_missed(driven):
+    assert refused(driven(start=4), 60) == 10
+
+
+def test_refusals_with_a_long_silence_between_them_end_nothing(driven):
+    peer = driven(start=4)
+    assert refused(peer, 15, every=7) is None
+    peer.hello(1, 4)
+    assert peer.core.members[1].status is Status.ALIVE
