@@ -1,0 +1,243 @@
+"""Virtual time: whole peers, unmodified, in one thread, on a clock that jumps from one timer to the next.
+
+Nobody waits in earnest, so ten minutes of silence cost nothing; and since nothing happens at the same time as anything
+else, whoever draws delays and faults from a seed gets the same run from it every time.
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(main())
+
+Whatever runs there must ask the loop for the time. `time.monotonic` goes its own way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import selectors
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
+from typing import Any, ParamSpec, Protocol, TypeVar, TypeVarTuple
+
+from dpeer.peer.worker import Worker
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+Job = Callable[..., Any]
+
+_CURRENT: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock stands still while anything is ready, and else jumps to the next timer.
+
+    Where no timer is set either, it waits in earnest: for another thread or a socket. While there are timers nothing
+    outside the loop is waited for.
+    """
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        super().__init__(_Jumping(self._pass))
+
+    def time(self) -> float:
+        """The virtual seconds since the loop was made."""
+        return self._now
+
+    def _pass(self, seconds: float) -> None:
+        self._now += seconds
+
+    def call_soon(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        """As any loop does, but what belongs to a frozen process is called only after its thaw."""
+        process = _process(context)
+        if process is None:
+            return super().call_soon(callback, *args, context=context)
+        context = contextvars.copy_context() if context is None else context
+        step = _Step(process, context, callback, args)
+        step.handle = handle = super().call_soon(step, context=context)
+        return handle
+
+    def call_at(
+        self, when: float, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        """As any loop does, but what belongs to a frozen process is called only after its thaw."""
+        process = _process(context)
+        if process is None:
+            return super().call_at(when, callback, *args, context=context)
+        context = contextvars.copy_context() if context is None else context
+        step = _Step(process, context, callback, args)
+        step.handle = handle = super().call_at(when, step, context=context)
+        return handle
+
+
+class _Jumping(selectors.DefaultSelector):
+    """Instead of waiting for as long as it is told, says how long it would have waited."""
+
+    def __init__(self, passed: Callable[[float], None]) -> None:
+        super().__init__()
+        self._passed = passed
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        """What is ready now. Time passes only if nothing is; while callbacks wait nobody looks at sockets."""
+        if timeout is None:
+            return super().select(None)
+        if timeout <= 0:
+            return []
+        found = super().select(0)
+        if not found:
+            self._passed(timeout)
+        return found
+
+
+class Process:
+    """What one peer's process would be: all that its coroutines do can be stopped in the middle, or take longer.
+
+    Attributes:
+        slowness: How many times as long as usual its jobs take.
+        dead: Whether it was killed: nothing that it does has any effect on others or on its files.
+        on_thaw: Called when it may go on.
+    """
+
+    def __init__(self) -> None:
+        self.slowness = 1.0
+        self.dead = False
+        self.on_thaw: list[Callable[[], None]] = []
+        self._freezes = 0
+        self._parked: list[_Step] = []
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it stands still."""
+        return self._freezes > 0
+
+    def freeze(self) -> None:
+        """Have it stand still, as SIGSTOP does: its time passes, and nothing is done in it. Freezes add up."""
+        self._freezes += 1
+
+    def thaw(self) -> None:
+        """End one freeze. When the last one is over, what was due in the meantime is done, in order."""
+        self._freezes = max(self._freezes - 1, 0)
+        if not self.frozen:
+            self._go_on()
+
+    def slow(self, times: float) -> None:
+        """Have its jobs take so many times as long as now."""
+        self.slowness *= times
+
+    def kill(self) -> None:
+        """Note its death. Its coroutines are to be cancelled; until they have ended, they only seem to do things."""
+        self.dead = True
+        self._freezes = 0
+        self._go_on()
+
+    def _go_on(self) -> None:
+        parked, self._parked = self._parked, []
+        for step in parked:
+            step.go_on()
+        for call in self.on_thaw:
+            call()
+
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Run a coroutine, and all that it starts, as a part of this process."""
+        context = contextvars.copy_context()
+        context.run(_CURRENT.set, self)
+        return asyncio.get_running_loop().create_task(coroutine, context=context)
+
+    def park(self, step: _Step) -> None:
+        """Keep a step for the thaw."""
+        self._parked.append(step)
+
+
+def _process(context: contextvars.Context | None) -> Process | None:
+    return _CURRENT.get() if context is None else context.get(_CURRENT)
+
+
+class _Step:
+    """A callback of a process, to be called in a context."""
+
+    __slots__ = ("_args", "_callback", "_context", "_process", "handle")
+
+    def __init__(
+        self, process: Process, context: contextvars.Context, callback: Callable[..., object], args: tuple[Any, ...]
+    ) -> None:
+        self._process, self._context, self._callback, self._args = process, context, callback, args
+        self.handle: asyncio.Handle
+        """What the loop gave for it, by which it may still be cancelled after it was put off."""
+
+    def __call__(self) -> None:
+        if self._process.frozen:
+            self._process.park(self)
+        elif not self.handle.cancelled():
+            self._callback(*self._args)
+
+    def go_on(self) -> None:
+        """Have the loop call it once more."""
+        asyncio.get_running_loop().call_soon(self, context=self._context)
+
+
+class Costs(Protocol):
+    """How many virtual seconds a job takes."""
+
+    def before(self, job: Job) -> float:
+        """From its start until it has had its effect."""
+
+    def after(self, job: Job) -> float:
+        """From then until it returns; asked when it has had its effect."""
+
+
+class VirtualWorker(Worker):
+    """A `Worker` whose jobs take virtual time; more of it where their process is slow.
+
+    Args:
+        process: Whose jobs they are. The jobs of one that is dead have no effect.
+        costs: How long a job takes.
+        pool: Where jobs really run: each is handed over at its virtual start, and waited for when its effect is due. So
+            the jobs of several peers run beside each other, and yet all happens in the same order every time. None to
+            run each on the loop's own thread when its effect is due.
+    """
+
+    def __init__(self, process: Process, costs: Costs, pool: Executor | None = None) -> None:
+        self._process = process
+        self._costs = costs
+        self._pool = pool
+        self._left: dict[str, asyncio.Future[Any]] = {}
+
+    async def run(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run the job and return what it returns. Cancelling the wait does not take back what a job has begun."""
+        return await self._take("run", job, lambda: job(*args, **kwargs))
+
+    async def write(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `run`, and beside what that is doing."""
+        return await self._take("write", job, lambda: job(*args, **kwargs))
+
+    async def drain(self) -> BaseException | None:
+        """Wait for the jobs that a cancelled `run` or `write` left behind; returns what one of them raised."""
+        outcomes = await asyncio.gather(*self._left.values(), return_exceptions=True)
+        return next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
+
+    async def _take(self, kind: str, job: Job, call: Callable[[], T]) -> T:
+        before = self._costs.before(job)
+        self._left.pop(kind, None)
+        if self._pool is None and before <= 0:
+            return await self._finish(job, call)
+        running = asyncio.ensure_future(self._begin(job, before, call))
+        self._left[kind] = running
+        return await asyncio.shield(running)
+
+    async def _begin(self, job: Job, before: float, call: Callable[[], T]) -> T:
+        submitted = self._pool.submit(call) if self._pool else None
+        await self._spend(before)
+        return await self._finish(job, call if submitted is None else submitted.result)
+
+    async def _finish(self, job: Job, call: Callable[[], T]) -> T:
+        if self._process.dead:
+            raise asyncio.CancelledError
+        try:
+            return call()
+        finally:
+            await self._spend(self._costs.after(job))
+
+    async def _spend(self, seconds: float) -> None:
+        await asyncio.sleep(seconds * self._process.slowness)
