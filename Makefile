@@ -7,7 +7,7 @@ DEMO ?= dpeer-demo
 # The tests start hundreds of processes: where bytecode is not kept, each of them compiles dpeer again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test lowest lint bench clean
+.PHONY: demo check test soak lowest lint bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/dpeer cluster --size 8 --topology ring --task digits --algorithm dfedsmdc --baseline local --overwrite --out $(DEMO)
@@ -19,6 +19,10 @@ check: lint
 
 test: $(VENV)/tested
 	$(BIN)/python -m pytest -n 3 --dist worksteal
+
+# Ten thousand schedules of accidents; SEEDS="500 20000" plays 500 from seed 20000 on.
+soak: $(VENV)/tested
+	$(BIN)/python -m tests.world $(SEEDS)
 
 lint: $(VENV)/linted
 	$(BIN)/ruff check .

@@ -303,6 +303,7 @@ NOT_RUN = {
     "dpeer schema check first-week/tables/site-3.csv --schema first-week/schema.toml": "exit code 2",
     "python benchmarks/first_week.py --out weeks": "about ten minutes",
     "make test": "the whole test suite",
+    "make soak": "ten thousand",
     "make check": "the tests",
     "make lint": "`ruff check`",
     "make lowest": "the tests",

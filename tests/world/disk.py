@@ -1,0 +1,84 @@
+"""What a rank's disk would hold, kept in memory: copies that nothing changes any more."""
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class Saved:
+    """A checkpoint."""
+
+    next_round: int
+    learner: dict[str, Any]
+    receivers: tuple[int, ...]
+    released: list[bytes] | None
+    lost: dict[int, str]
+    entry: dict[str, Any]
+
+
+@dataclass
+class Disk:
+    """One rank's, which outlives its processes.
+
+    Attributes:
+        saved: The checkpoint, if there is one.
+        ledger: Round and incarnation of every release that was charged.
+    """
+
+    saved: Saved | None = None
+    ledger: list[tuple[int, int]] = field(default_factory=list)
+
+
+class Files:
+    """In place of a `RankFolder`. Its owner hands over `outbox` and `lost` of the peer's core."""
+
+    diverged = False
+    kept = True
+
+    def __init__(self, disk, config, learner):
+        self._disk, self._config, self._learner = disk, config, learner
+        self._completed = None
+        self.outbox = self.lost = None
+        self.last = None
+
+    @property
+    def completed(self):
+        return 0 if self.last is None else self.last["round"] + 1
+
+    def take_up(self):
+        saved = self._disk.saved if self._config.resume else None
+        if saved is None:
+            return 0
+        self.last = dict(saved.entry)
+        self._learner.take(copy.deepcopy(saved.learner))
+        if saved.released is not None:
+            self.outbox.add(saved.next_round - 1, list(saved.released), saved.receivers)
+        self.lost.update(saved.lost)
+        return saved.next_round
+
+    def begin(self):
+        if not self._config.resume:
+            self._learner.start_over()
+
+    def complete(self, entry):
+        number = entry["round"]
+        frames = self.outbox.frames.get(number)
+        self.last = dict(entry)
+        self._completed = Saved(
+            next_round=number + 1,
+            learner=copy.deepcopy(self._learner.state()),
+            receivers=tuple(self.outbox.receivers.get(number, ())),
+            released=None if frames is None else [bytes(frame) for frame in frames],
+            lost=dict(self.lost),
+            entry=dict(entry),
+        )
+
+    def save(self, *, now=False):
+        number = self.completed
+        due = now or number % self._config.checkpoint_every == 0 or number in (1, self._config.rounds)
+        if self._completed is not None and due:
+            self._disk.saved, self._completed = self._completed, None
+
+    def conclude(self, status, *rest):
+        pass

@@ -1,0 +1,186 @@
+"""What must be true in every scenario, and what where faults are too short for anybody to be taken for dead."""
+
+import functools
+import itertools
+import math
+
+from dpeer.exceptions import PeersMissing
+from tests.world.learner import mixed, trained
+from tests.world.scenario import CHANGING
+
+_OVERHEAD = 5.0
+"""Seconds of silence that a broken connection costs besides: a notice, dialling, and a hello with its answer."""
+
+_PATIENCE = 9.0
+"""Seconds of silence, all in all, by which nobody is taken for dead: a beat and a look are still to come."""
+
+_RECOVERY = 45.0
+"""Seconds after a fault in which both ends find out that they do not hear each other, one after the other, and meet."""
+
+_KNOWN = 2.5
+"""Seconds after which a neighbor knows which round a peer has reached: a heartbeat, and its way."""
+
+
+def limit(scenario):
+    """Virtual seconds within which everybody has finished.
+
+    After the last fault silent neighbors are found dead, dialled again, and caught up with; slow ones work off what
+    they have begun.
+    """
+    times = dict.fromkeys(range(scenario.size), 1.0)
+    for fault in scenario.faults:
+        if fault.what == "slow":
+            times[fault.ranks[0]] *= fault.times
+    slow = sum(3 * factor * scenario.pace for factor in times.values() if factor > 1)
+    return scenario.over_at + slow + 150 + 4 * scenario.rounds * scenario.pace
+
+
+@functools.lru_cache(maxsize=256)
+def troubles(scenario):
+    """For each pair of ranks, from when to when one may not hear the other, and whether bodies may be lost for good."""
+    found = {pair: [] for pair in itertools.permutations(range(scenario.size), 2)}
+    together = stopped_together(scenario)
+    for fault in scenario.faults:
+        match fault.what:
+            case "slow":
+                continue
+            case "cut" | "stall" | "vanish":
+                pairs = {fault.ranks, fault.ranks[::-1]}
+            case "part":
+                pairs = {pair for pair in found if (pair[0] in fault.ranks) != (pair[1] in fault.ranks)}
+            case _:
+                pairs = {pair for pair in found if set(pair) & set(fault.ranks)}
+        end = fault.at + fault.seconds + _OVERHEAD * (fault.what in ("cut", "crash", "power"))
+        lost = fault.what in ("vanish", "power") or (fault.what == "stop" and not together)
+        lost |= fault.what == "crash" and scenario.checkpoint_every > 1  # and so are rounds
+        for pair in pairs:
+            found[pair].append((fault.at, end, lost))
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def stopped_together(scenario):
+    """Whether all that ever happens is that all peers are stopped, within the grace that they give each other."""
+    times = [fault.at for fault in scenario.faults]
+    ranks = sorted(rank for fault in scenario.faults for rank in fault.ranks)
+    stopped = bool(times) and all(fault.what == "stop" for fault in scenario.faults)
+    return stopped and ranks == list(range(scenario.size)) and max(times) - min(times) <= 1.0
+
+
+@functools.lru_cache(maxsize=4096)
+def mild(scenario, one, other):
+    """Whether nothing may be lost between two ranks, because neither ever takes the other one for dead."""
+    total, covered = 0.0, 0.0
+    for start, end, lost in sorted(troubles(scenario)[one, other]):
+        if lost:
+            return False
+        total += max(0.0, end - max(start, covered))
+        covered = max(covered, end)
+    return total < _PATIENCE
+
+
+def undisturbed(scenario, one, other, start, end):
+    """Whether two ranks could hear each other all the time from `start` to `end`."""
+    return all(end < begun or start > over + _RECOVERY for begun, over, _ in troubles(scenario)[one, other])
+
+
+def in_vain(world, life, number):
+    """Whether a peer knows that nobody can use its body of a round any more, and that it gets none.
+
+    Where graphs change somebody may be far ahead because it needed nothing in between.
+    """
+    if world.scenario.topology in CHANGING or world.scenario.participation < 1:
+        return False
+    graph, core = world.graphs.at(number, life.rank), life.peer.core
+    near = {*graph.in_neighbors, *graph.out_neighbors}
+    return (
+        near
+        and all(core.members[rank].current_round > number + 1 for rank in near)
+        and not any(core.exchange.inbox.has(rank, number) for rank in near)
+    )
+
+
+def memory(world, life):
+    """A peer keeps two bodies of its own, two of each neighbor, and no more waiting to be written."""
+    if life.peer is None:
+        return
+    core, neighbors = life.peer.core, len(life.peer.neighbors)
+    exchange = core.exchange
+    for name, count, most in (
+        ("bodies of its own", len(exchange.outbox.frames), 2),
+        ("bodies of neighbors", len(exchange.inbox), 2 * neighbors),
+        ("bodies to be written", len(core.lanes), 2 * neighbors),
+    ):
+        if count > most:
+            world.fail(f"rank {life.rank} keeps {count} {name}, more than {most}")
+
+
+def at_the_end(world):
+    """Everybody that lives has finished, has heard whom it could hear, and has the model that it must have."""
+    scenario = world.scenario
+    ended = {life.rank for life in world.present if life.process.dead}
+    for life in world.present:
+        _ended_well(world, life, ended)
+    for (rank, number), heard in world.used.items():
+        for sender in world.graphs.at(number, rank).in_neighbors:
+            if sender not in heard and _must_have_heard(world, rank, number, sender):
+                world.fail(f"rank {rank} mixed round {number} without rank {sender}, to which it was connected")
+    if all(mild(scenario, *pair) for pair in itertools.combinations(range(scenario.size), 2)):
+        world.check(not world.sat_out, f"rank and round {sorted(world.sat_out)[:1]} were sat out without a reason")
+        bodies = reference(world.graphs, scenario.rounds)
+        for life in world.present:
+            found = world.disks[life.rank].saved
+            same = found is not None and found.learner["body"] == bodies[life.rank]
+            world.check(same, f"rank {life.rank} has not the bits of a run without faults")
+    for life in (life for lives in world.lives for life in lives if life.peer is not None):
+        dropped = life.peer.core.rejections.counts + life.peer.core.exchange.inbox.dropped
+        for reason in ("unhandled", "malformed", "early", "wrong-rank", "mismatch", "oversized"):
+            world.check(not dropped[reason], f"rank {life.rank} dropped {dropped[reason]} messages: {reason}")
+
+
+def _must_have_heard(world, rank, number, sender):
+    """Whether a body that a rank did not mix must have come: it was released, and the two were connected."""
+    if not any(key[:2] == (sender, number) for key in world.released):
+        return False
+    if isinstance(world.present[sender].outcome, PeersMissing):  # it said goodbye before it began its rounds again
+        return False
+    if mild(world.scenario, sender, rank):
+        return True
+    # Who was away is waited for again from when it is known to have reached the round before.
+    reached, needed = world.began.get((sender, number - 1), math.inf), world.ended[rank, number]
+    since = min(reached, world.began.get((rank, number - 1), math.inf))
+    caught_up = reached + _KNOWN <= world.began[rank, number]
+    return caught_up and undisturbed(world.scenario, sender, rank, since, needed)
+
+
+def _ended_well(world, life, ended):
+    if life.rank in ended:
+        return
+    outcome = life.outcome
+    if isinstance(outcome, PeersMissing):
+        # Nobody can start with neighbors that have left or never come.
+        left = [one.rank for one in world.present if one.process.dead or getattr(one.outcome, "status", "") == "done"]
+        near = set(life.peer.neighbors)
+        world.check(near & set(left), f"rank {life.rank} found nobody: {outcome}")
+    elif isinstance(outcome, BaseException) or outcome is None:
+        world.fail(f"rank {life.rank} ended with {outcome!r}")
+    else:
+        world.check(outcome.status == "done", f"rank {life.rank} is {outcome.status}")
+        rounds = world.scenario.rounds
+        world.check(outcome.completed_rounds == rounds, f"rank {life.rank} completed {outcome.completed_rounds} rounds")
+        saved = world.disks[life.rank].saved
+        world.check(saved is not None and saved.next_round == rounds, f"rank {life.rank} has not saved its last round")
+
+
+@functools.cache
+def reference(graphs, rounds):
+    """Everybody's body after all rounds without faults."""
+    bodies = dict.fromkeys(range(graphs.size), (0.0, 0.0))
+    for number in range(rounds):
+        seen = {rank: graphs.at(number, rank) for rank in bodies}
+        released = {rank: trained(body, rank, number) for rank, body in bodies.items() if seen[rank].active}
+        after = dict(bodies)
+        for rank in released:
+            after[rank] = mixed(released, dict(seen[rank].row))
+        bodies = after
+    return bodies

@@ -1,0 +1,116 @@
+"""A learner whose bodies say whose they are, and that looks at every body before it is mixed."""
+
+import struct
+from dataclasses import dataclass, field
+
+from dpeer.exceptions import Interrupted
+
+_BODY = struct.Struct("<qqqdd")
+
+
+@dataclass
+class Found:
+    accuracy: float | None = None
+    test_loss: float | None = None
+    metrics: dict = field(default_factory=dict)
+
+
+def trained(body, rank, number):
+    """A round's training."""
+    return tuple(0.9 * value + rank + 1 + 0.1 * number * (index + 1) for index, value in enumerate(body))
+
+
+def mixed(bodies, row):
+    """The weighted sum, in rank order."""
+    total = (0.0, 0.0)
+    for rank in sorted(row):
+        total = tuple(sum_ + row[rank] * value for sum_, value in zip(total, bodies[rank], strict=True))
+    return total
+
+
+class WorldLearner:
+    """Body: two numbers. What travels says rank, round and incarnation, too."""
+
+    best_round = None
+    kept_point = "mixed"
+    finite = True
+    privacy = None
+    digest = "same"
+    gradients = 0
+    payload_bytes = _BODY.size
+    manifest = {"parameters": [{"name": "w", "shape": [2], "offset": 0}]}  # noqa: RUF012
+
+    def __init__(self, world, life):
+        self._world, self._life = world, life
+        self.rank = life.rank
+        self.body = (0.0, 0.0)
+        self.next = 0
+        self._stop = False
+
+    # -- what is kept ----
+
+    def state(self):
+        return {"body": self.body, "next": self.next}
+
+    def take(self, state):
+        self.body, self.next = state["body"], state["next"]
+
+    def start_over(self):
+        pass
+
+    # -- a round ----
+
+    def train(self, number):
+        if self._stop:
+            raise Interrupted("between two minibatches")
+        self._world.begins(self._life, number, self.next, trains=True)
+        self._life.costs.owe(self._world.times.uniform(0.6, 1.4) * self._world.scenario.pace)
+        self.body = trained(self.body, self.rank, number)
+        return float(self.body[0])
+
+    def release(self, number):
+        incarnation = self._life.incarnation
+        payload = _BODY.pack(self.rank, number, incarnation, *self.body)
+        self._world.disks[self.rank].ledger.append((number, incarnation))
+        self._world.released[self.rank, number, incarnation] = payload
+        self._own = self.body
+        self.releasing = number
+        return [memoryview(payload)]
+
+    def evaluate(self):
+        return Found()
+
+    def mix_sound(self, received, weigh):
+        bodies = {self.rank: self._own}
+        for rank, payload in received.items():
+            raw = b"".join(bytes(part) for part in payload)
+            self._world.mixes(self._life, self.releasing, rank, raw, _BODY.unpack(raw)[:3])
+            bodies[rank] = _BODY.unpack(raw)[3:]
+        row = dict(weigh(received))
+        self._world.check(row.keys() == bodies.keys(), f"rank {self.rank} mixes {row} of {sorted(bodies)}")
+        self._world.check(abs(sum(row.values()) - 1) < 1e-12, f"rank {self.rank}'s row {row} does not sum to one")
+        self.body = mixed(bodies, row)
+        self._world.mixed(self._life, self.releasing, sorted(received))
+        self.next = self.releasing + 1
+        return {}
+
+    def sit_out(self, number):
+        self._world.begins(self._life, number, self.next, trains=False)
+        self._life.costs.owe(0.001)
+        self._world.sits_out(self._life, number)
+        self.next = number + 1
+
+    def finish(self, number):
+        return None
+
+    def fine_tune(self, number):
+        return None
+
+    def interrupt(self):
+        self._stop = True
+
+    def room(self):
+        return memoryview(bytearray(self.payload_bytes))
+
+    def card(self):
+        return {}

@@ -1,0 +1,132 @@
+"""What is played: a federation, its network and the accidents it has. Everything follows from these values."""
+
+import functools
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from dpeer.exceptions import TopologyError
+from dpeer.peer.faults import KINDS, Fault, draw
+from dpeer.peer.transports.lines import Conditions
+from dpeer.topology import Graphs, Neighborhood, Participation, Row, build
+
+SCHEDULES = 1000
+"""So many are played by the test suite, those of the first seeds."""
+
+STATIC = ("ring", "star", "full", "grid", "exponential-directed", "one-way")
+CHANGING = ("one-peer-exponential", "random-matching")
+MILD = ("cut", "stall", "freeze", "slow", "crash", "part")
+"""What nothing is lost by, if it is over before anybody is taken for dead."""
+
+
+LONG = ("vanish", "vanish", "power", "part", "freeze")
+"""By what neighbors are taken for dead, and after which they must find each other again."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A run that can be played again: `World(scenario).run()`. Its `repr` is code."""
+
+    seed: int
+    topology: str
+    size: int
+    rounds: int
+    participation: float = 1.0
+    hidden: tuple[int, ...] = ()
+    """Ranks without an address, which only dial."""
+    pace: float = 1.0
+    """About how many seconds a round's training takes."""
+    checkpoint_every: int = 1
+    conditions: Conditions = field(default_factory=Conditions)
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def graphs(self) -> Graphs:
+        return graphs(self.topology, self.size, self.participation)
+
+    @property
+    def over_at(self) -> float:
+        """When the last fault that ends has ended."""
+        ends = [fault.at + (fault.seconds if fault.seconds < math.inf else 0) for fault in self.faults]
+        return max(ends, default=0.0)
+
+
+@dataclass(frozen=True)
+class OneWay:
+    """A ring on which everyone sends to the next one only: who is ahead learns of those behind by heartbeats alone."""
+
+    size: int
+
+    def at(self, number: int, rank: int) -> Neighborhood:
+        before, after = (rank - 1) % self.size, (rank + 1) % self.size
+        return Neighborhood(rank, Row(rank, {rank: 0.5, before: 0.5}), (before,), (after,))
+
+    def connections(self, rank: int, rounds: int) -> tuple[int, ...]:
+        return tuple(sorted({(rank - 1) % self.size, (rank + 1) % self.size}))
+
+
+@functools.cache
+def graphs(name: str, size: int, participation: float) -> Graphs:
+    whole = OneWay(size) if name == "one-way" else build(name, size, graph_seed=size)
+    return whole if participation == 1.0 else Participation(whole, participation, 3)
+
+
+def generate(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    rng = random.Random(seed)
+    size, rounds = min(rng.randint(3, 12), rng.randint(3, 12)), rng.randint(4, 8)
+    topology = rng.choice(STATIC if rng.random() < 0.75 else CHANGING)
+    participation = 1.0 if rng.random() < 0.9 else 0.6
+    try:
+        found = graphs(topology, size, participation)
+    except TopologyError:  # not of this size
+        topology, found = "ring", graphs("ring", size, participation)
+    conditions = Conditions(
+        latency=(0.001, rng.choice((0.002, 0.05, 0.8))),
+        capacity=rng.choice((2, 4, 16)),
+        piece_bytes=rng.choice((None, 16)),
+        redial=(0.1, rng.choice((0.5, 2.0))),
+        notice=(0.0, rng.choice((0.0, 1.0))),
+        listener_told=rng.choice((0.0, 0.5, 1.0)),
+        flushed=rng.choice((0.0, 0.5)),
+    )
+    hidden = tuple(rank for rank in range(size) if rng.random() < 0.1)
+    if any(set(hidden) & set(found.connections(rank, rounds)) for rank in hidden):
+        hidden = ()  # of two neighbors one must have an address
+    pace = 10.0 if rng.random() < 0.05 else 1.0
+    edges = [(rank, other) for rank in range(size) for other in found.connections(rank, rounds)]
+    kind, some = rng.random(), rng.sample(KINDS, rng.randint(1, 5))
+    count = rng.choice((1, 1, 2, 2, 3, 4, 6))
+    if kind < 0.04:
+        faults = []
+    elif kind < 0.11:  # early ones, in rounds so long that everybody meets again before the end
+        rounds, pace = 8, 10.0
+        faults = draw(rng, size, 2 * pace, min(count, 3), LONG, edges)
+    elif kind < 0.2:
+        faults = _together(rng, size, 1.3 * rounds * pace)
+    elif kind < 0.5:  # short ones, after which all must be as if they had not been
+        faults = [_short(rng, fault) for fault in draw(rng, size, 1.3 * rounds * pace, count, MILD, edges)]
+    else:
+        faults = draw(rng, size, 1.3 * rounds * min(pace, 2.0) + 4, count, some, edges)
+    if len(faults) > 1 and rng.random() < 0.3:
+        faults = _close(rng, faults)
+    every = 1 if rng.random() < 0.85 else 3
+    return Scenario(seed, topology, size, rounds, participation, hidden, pace, every, conditions, tuple(faults))
+
+
+def _short(rng: random.Random, fault: Fault) -> Fault:
+    seconds = fault.seconds if fault.what == "slow" else round(rng.uniform(0.0, 4.0), 3)
+    return replace(fault, seconds=min(seconds, 40.0))
+
+
+def _close(rng: random.Random, faults: Sequence[Fault]) -> list[Fault]:
+    """The same, but soon after each other."""
+    first = faults[0].at
+    return [replace(fault, at=round(first + rng.uniform(0, 2), 3)) for fault in faults]
+
+
+def _together(rng: random.Random, size: int, seconds: float) -> list[Fault]:
+    """The whole federation is stopped or killed, and resumed."""
+    what, at, lasts = rng.choice(("stop", "crash")), rng.uniform(1, seconds), rng.uniform(2, 4)
+    return [Fault(what, (rank,), round(at + rng.uniform(0, 1), 3), round(lasts, 3)) for rank in range(size)]

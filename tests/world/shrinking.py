@@ -1,0 +1,82 @@
+"""Makes a scenario that fails smaller, as long as it fails.
+
+What a seed draws after a fault changes when the fault is left out, so this tries; it need not end at the smallest.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from dpeer.peer.transports.lines import Conditions
+from tests.world.scenario import Scenario
+from tests.world.world import World
+
+
+def why(scenario: Scenario) -> str | None:
+    """What is wrong in a scenario; None if nothing is."""
+    try:
+        World(scenario).run()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def shrink(scenario: Scenario, fails: Callable[[Scenario], object] = why, tries: int = 150) -> Scenario:
+    """The smallest scenario found that fails, too.
+
+    Args:
+        scenario: One that fails.
+        fails: Whether another one does.
+        tries: How many are played at most.
+    """
+    seen = {scenario}
+    smaller = True
+    while smaller:
+        smaller = False
+        for candidate in _simpler(scenario):
+            if candidate in seen:
+                continue
+            if len(seen) > tries:
+                return scenario
+            seen.add(candidate)
+            if fails(candidate):
+                scenario, smaller = candidate, True
+                break
+    return scenario
+
+
+def _simpler(scenario: Scenario) -> Iterator[Scenario]:
+    faults = scenario.faults
+    half = len(faults) // 2
+    for kept in (faults[:half], faults[half:], *(faults[:i] + faults[i + 1 :] for i in range(len(faults)))):
+        yield replace(scenario, faults=kept)
+    yield replace(scenario, hidden=())
+    yield replace(scenario, participation=1.0)
+    plain = Conditions()
+    for name in ("latency", "capacity", "piece_bytes", "redial", "notice", "listener_told", "flushed"):
+        yield replace(scenario, conditions=replace(scenario.conditions, **{name: getattr(plain, name)}))
+    highest = max((rank for fault in faults for rank in fault.ranks), default=0)
+    if scenario.topology in ("ring", "full", "star", "one-way") and scenario.size > max(3, highest + 1):
+        yield replace(scenario, size=scenario.size - 1, hidden=())
+    if scenario.rounds > 1:
+        yield replace(scenario, rounds=scenario.rounds - 1)
+    for index, fault in enumerate(faults):
+        for name in ("at", "seconds"):
+            value = getattr(fault, name)
+            if value < float("inf") and value != round(value):
+                rounder = replace(fault, **{name: float(round(value))})
+                yield replace(scenario, faults=(*faults[:index], rounder, *faults[index + 1 :]))
+
+
+def report(seed: int, problem: str, scenario: Scenario) -> str:
+    """What to say of a seed that fails: what is wrong, and a smaller scenario as code that plays it again."""
+    small = shrink(scenario)
+    return (
+        f"seed {seed}: {problem}\n\nshrunk to {len(small.faults)} of {len(scenario.faults)} faults, which gives\n"
+        f"{why(small)}\n\nto play it again:\n\n"
+        "from math import inf\n"
+        "from dpeer.peer.faults import Fault\n"
+        "from dpeer.peer.transports.lines import Conditions\n"
+        "from tests.world.scenario import Scenario\n"
+        "from tests.world.world import World\n\n"
+        f"World({small!r}, talk=True).tell()\n"
+    )

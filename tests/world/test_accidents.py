@@ -1,0 +1,72 @@
+"""A thousand schedules of accidents, and a few runs whose end is known."""
+
+import pytest
+
+from dpeer.peer.faults import Fault
+from tests.world.scenario import SCHEDULES, Scenario, generate
+from tests.world.shrinking import report, shrink, why
+from tests.world.world import World
+
+CHUNKS = 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_nothing_goes_wrong_in(chunk):
+    """A seed that fails is shrunk, and printed as code that plays it again. `make soak` has ten times as many."""
+    for seed in range(chunk, SCHEDULES, CHUNKS):
+        scenario = generate(seed)
+        problem = why(scenario)
+        if problem:
+            pytest.fail(report(seed, problem, scenario))
+
+
+@pytest.mark.parametrize("topology", ["ring", "one-way", "one-peer-exponential"])
+def test_without_faults_all_bits_are_known(topology):
+    world = World(Scenario(3, topology, 4, 4)).run()  # compares them
+    assert all(life.outcome.status == "done" for life in world.present)
+    assert len(world.used) == 16
+
+
+@pytest.mark.parametrize("seed", [5, 11])
+def test_a_schedule_happens_again_to_the_byte(seed):
+    def trace():
+        return World(generate(seed), trace=True).run().trace.hexdigest()
+
+    assert trace() == trace()
+
+
+def test_a_silent_neighbor_is_gone_on_without_and_taken_back():
+    """The power fails at rank 2 for half a minute, and the others go on; then it sits out, and takes part again."""
+    world = World(Scenario(1, "ring", 4, 8, pace=5.0, faults=(Fault("power", (2,), 12.0, 30.0),)))
+    world.run()
+    missed = [number for number in range(8) if 2 not in world.used.get((1, number), ())]
+    assert missed
+    assert any((2, number) in world.sat_out for number in missed)
+    assert 2 in world.used[1, 7]
+    assert world.present[2].outcome.status == "done"
+
+
+def test_who_is_wrong_is_said_and_the_schedule_is_shrunk(monkeypatch):
+    """With a rule broken that only one of four faults can show, that one is left."""
+    faults = (
+        Fault("slow", (1,), 1.0, 3.0, times=3.0),
+        Fault("freeze", (0,), 1.5, 1.0),
+        Fault("crash", (2,), 7.345, 1.5),
+        Fault("stall", (0, 1), 3.0, 1.0),
+    )
+    scenario = Scenario(2, "ring", 6, 8, faults=faults)
+    assert why(scenario) is None
+    monkeypatch.setattr("tests.world.disk.Files.take_up", lambda self: 0)
+    problem = why(scenario)
+    assert "rank 2" in problem
+    small = shrink(scenario)
+    assert [fault.what for fault in small.faults] == ["crash"]
+    assert small.size < 6
+    said = report(2, problem, scenario)
+    assert "shrunk to 1 of 4 faults" in said
+    code = said[said.index("from math") : said.index(", talk=True")] + ")"
+    played = {}
+    exec(code.replace("World(", "world = World("), played)
+    with pytest.raises(AssertionError, match="rank 2"):
+        played["world"].run()

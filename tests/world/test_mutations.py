@@ -1,0 +1,221 @@
+"""Rules that are broken on purpose: the schedules find each."""
+
+import asyncio
+
+import pytest
+
+from dpeer.peer import pump
+from dpeer.peer.dialling import Dialling
+from dpeer.peer.exchange import Exchange
+from dpeer.peer.inbox import Inbox
+from dpeer.peer.lanes import Lane
+from dpeer.peer.membership import Membership, Status
+from dpeer.peer.outbox import Outbox
+from dpeer.peer.protocol import Core
+from dpeer.peer.saver import Saver
+from dpeer.topology import Row
+from tests.world.disk import Files
+from tests.world.learner import WorldLearner
+from tests.world.scenario import SCHEDULES, generate
+from tests.world.shrinking import why
+
+
+def wait_for_nobody(patch):
+    patch.setattr(Exchange, "awaited", lambda self, number, now: [])
+
+
+def settle_too_early(patch):
+    patch.setattr(Exchange, "unsettled", lambda self, number, now: [])
+
+
+def leave_at_once(patch):
+    patch.setattr(Exchange, "unfinished", lambda self, rounds, now: [])
+
+
+def resend_nothing(patch):
+    patch.setattr(Outbox, "ask", lambda self, rank, current_round: None)
+    patch.setattr(Exchange, "parted", lambda self, rank, unfinished: None)
+
+
+def resend_only_the_newest(patch):
+    def ask(self, rank, current_round):
+        number = max(self.receivers, default=-1)
+        if number >= current_round and rank in self.receivers[number]:
+            self.unsent[number].add(rank)
+
+    patch.setattr(Outbox, "ask", ask)
+
+
+def send_too_early(patch):
+    patch.setattr(Membership, "heard", _claiming(Membership.heard, 1))
+
+
+def _claiming(heard, more):
+    return lambda self, neighbor, number, now: heard(self, neighbor, number + more, now)
+
+
+def beat_before_the_bodies(patch):
+    choose = Lane._choose
+
+    def hasty(self):
+        if self._beat is not None:
+            heartbeat, self._beat = self._beat, None
+            return heartbeat()
+        return choose(self)
+
+    patch.setattr(Lane, "_choose", hasty)
+
+
+def keep_stale_bodies(patch):
+    def take(self, number, ranks):
+        here = {**self._rounds.get(number - 1, {}), **self._rounds.get(number, {})}
+        self.earliest = number + 1
+        return {rank: here[rank] for rank in sorted(ranks) if rank in here}
+
+    patch.setattr(Inbox, "take", take)
+    patch.setattr(Inbox, "open", lambda self, number: setattr(self, "earliest", number))
+
+
+def keep_every_body(patch):
+    add = Outbox.add
+
+    def hoard(self, number, frames, receivers):
+        kept = [dict(table) for table in (self.frames, self.receivers, self.unsent, self.sent)]
+        add(self, number, frames, receivers)
+        for table, old in zip((self.frames, self.receivers, self.unsent, self.sent), kept, strict=True):
+            table.update({key: value for key, value in old.items() if key not in table})
+
+    patch.setattr(Outbox, "add", hoard)
+
+
+def mix_twice(patch):
+    mix = WorldLearner.mix_sound
+
+    def again(self, received, weigh):
+        mix(self, received, weigh)
+        return mix(self, received, weigh)
+
+    patch.setattr(WorldLearner, "mix_sound", again)
+
+
+def charge_late(patch):
+    release = WorldLearner.release
+
+    def late(self, number):
+        payload = release(self, number)
+        ledger = self._world.disks[self.rank].ledger
+        line = ledger.pop()
+        asyncio.get_running_loop().call_later(2, ledger.append, line)
+        return payload
+
+    patch.setattr(WorldLearner, "release", late)
+
+
+def never_dial_again(patch):
+    patch.setattr(Dialling, "overdue", lambda self, link, heard_at, now: False)
+
+
+def never_take_anybody_for_dead(patch):
+    patch.setattr(Membership, "tick", lambda self, now: [])
+
+
+def never_sit_out(patch):
+    patch.setattr(pump.Pump, "behind", lambda self, number: False)
+
+
+def never_come_back(patch):
+    greet, heard = Membership.greet, Membership.heard
+
+    def unforgiving_greet(self, rank, link, number, now):
+        return False if self[rank].away else greet(self, rank, link, number, now)
+
+    def unforgiving_heard(self, neighbor, number, now):
+        return False if neighbor.away else heard(self, neighbor, number, now)
+
+    patch.setattr(Membership, "greet", unforgiving_greet)
+    patch.setattr(Membership, "heard", unforgiving_heard)
+
+
+def show_no_grace(patch):
+    waited_for = Membership.waited_for
+
+    def hard(self, rank, number, now):
+        return self[rank].status is not Status.GONE and waited_for(self, rank, number, now)
+
+    patch.setattr(Membership, "waited_for", hard)
+
+
+def give_up_when_refused(patch):
+    on_refusal = Core._on_refusal
+
+    def at_once(self, link, refusal, now):
+        self._refused[refusal.rank] = now - 1000.0, now
+        on_refusal(self, link, refusal, now)
+
+    patch.setattr(Core, "_on_refusal", at_once)
+
+
+def forget_the_last_release(patch):
+    take_up = Files.take_up
+
+    def forgetful(self):
+        if self._disk.saved is not None:
+            self._disk.saved.released = None
+        return take_up(self)
+
+    patch.setattr(Files, "take_up", forgetful)
+
+
+def go_on_before_it_is_saved(patch):
+    patch.setattr(Saver, "once_saved", lambda self, call: call())
+
+
+def mix_with_the_whole_row(patch):
+    patch.setattr(Row, "restricted_to", lambda self, received: self)
+
+
+def send_to_everybody(patch):
+    release = Exchange.release
+
+    def generous(self, number, payload):
+        release(self, number, payload)
+        if payload is not None:
+            everybody = tuple(one.rank for one in self._members.all())
+            self.outbox.receivers[number] = everybody
+            self.outbox.unsent[number].update(set(everybody) - self.outbox.sent[number])
+            self.deliver()
+
+    patch.setattr(Exchange, "release", generous)
+
+
+BREACHES = {
+    wait_for_nobody: 1,
+    settle_too_early: 39,
+    leave_at_once: 38,
+    resend_nothing: 36,
+    resend_only_the_newest: 36,
+    send_too_early: 1,
+    beat_before_the_bodies: 28,
+    keep_stale_bodies: 1,
+    keep_every_body: 1,
+    mix_twice: 1,
+    charge_late: 1,
+    never_dial_again: 7,
+    never_take_anybody_for_dead: 1,
+    never_sit_out: 28,
+    never_come_back: 7,
+    show_no_grace: 4,
+    give_up_when_refused: 1,
+    forget_the_last_release: 53,
+    go_on_before_it_is_saved: 36,
+    mix_with_the_whole_row: 2,
+    send_to_everybody: 1,
+}
+"""Rules, and after how many schedules the breach was found when this was written; any change to a scenario moves it."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("breach", BREACHES, ids=lambda breach: breach.__name__)
+def test_a_breach_is_found(breach, monkeypatch):
+    breach(monkeypatch)
+    assert any(why(generate(seed)) for seed in range(SCHEDULES))

@@ -1,0 +1,281 @@
+"""A federation of whole peers in virtual time, on a network that has accidents; and what must be true all the while."""
+
+import asyncio
+import contextlib
+import hashlib
+import random
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+
+from dpeer.peer import LivenessConfig, Peer, PeerConfig
+from dpeer.peer.director import Director
+from dpeer.peer.logs import peer_logger
+from dpeer.peer.transports.faulty import FaultyNetwork, FaultyTransport
+from dpeer.peer.virtual import Process, VirtualLoop, VirtualWorker
+from tests.world import invariants
+from tests.world.disk import Disk, Files
+from tests.world.learner import WorldLearner
+from tests.world.scenario import Scenario
+
+LIVENESS = LivenessConfig(heartbeat=1.0, suspect_after=5.0, dead_after=15.0, stop_grace=2.0)
+WAIT = 60.0
+
+
+class Violation(AssertionError):  # noqa: N818 - reads as what happened
+    """Something happened that must never happen."""
+
+
+class Costs:
+    """Jobs take what they owe; what is saved is on disk some time after the round has ended."""
+
+    def __init__(self, rng):
+        self._rng = rng
+        self._owed = 0.0
+
+    def owe(self, seconds):
+        self._owed += seconds
+
+    def before(self, job):
+        return self._rng.choice((0.0, 0.02, 0.2, 2.0)) if getattr(job, "__func__", None) is Files.save else 0.0
+
+    def after(self, job):
+        owed, self._owed = self._owed, 0.0
+        return owed
+
+
+@dataclass(eq=False)
+class Life:
+    """A rank's process, from its start to its end."""
+
+    rank: int
+    incarnation: int
+    process: Process
+    costs: Costs
+    transport: FaultyTransport | None = None
+    peer: Peer | None = None
+    files: Files | None = None
+    task: Any = None
+    outcome: Any = None
+    stopped: bool = False
+    began: list[int] = field(default_factory=list)
+
+
+class World:
+    """Plays a scenario. `run` raises `Violation` with what is wrong first."""
+
+    def __init__(self, scenario: Scenario, *, trace: bool = False, talk: bool = False):
+        self.scenario = scenario
+        self.size = scenario.size
+        self.graphs = scenario.graphs
+        self.times = random.Random(scenario.seed + 1)
+        self.network = FaultyNetwork(random.Random(scenario.seed), scenario.conditions, self._sent)
+        self.director = Director(self, scenario.faults)
+        self.disks = [Disk() for _ in range(self.size)]
+        self.lives: list[list[Life]] = [[] for _ in range(self.size)]
+        self.released: dict[tuple[int, int, int], bytes] = {}
+        self.used: dict[tuple[int, int], list[int]] = {}
+        self.began: dict[tuple[int, int], float] = {}
+        self.ended: dict[tuple[int, int], float] = {}
+        self._mixed: set[tuple[Life, int]] = set()
+        self.sat_out: set[tuple[int, int]] = set()
+        self.violations: list[str] = []
+        self.said: deque[str] | None = deque(maxlen=2000) if talk else None
+        self.trace = hashlib.sha256() if trace else None
+        self.addresses = {rank: f"sim://{rank}" for rank in range(self.size) if rank not in scenario.hidden}
+
+    # -- running -------------------------------------------------------------------------------------------
+
+    def run(self):
+        """Play the scenario to its end."""
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            runner.get_loop().set_exception_handler(self._unhandled)
+            runner.run(self._play())
+        return self
+
+    def tell(self):
+        """Play the scenario, and print what everybody says, and what is wrong."""
+        with contextlib.suppress(Violation):
+            self.run()
+        print(*self.said or (), *self.violations, sep="\n")
+
+    async def _play(self):
+        self.loop = asyncio.get_running_loop()
+        limit = invariants.limit(self.scenario)
+        self.director.start()
+        for rank in range(self.size):
+            self._begin(rank, resume=False)
+        try:
+            async with asyncio.timeout(limit):
+                await asyncio.sleep(self.scenario.over_at + 0.001)
+                while running := [life.task for lives in self.lives for life in lives if not life.task.done()]:
+                    await asyncio.wait(running)  # which, unlike a gathering, ends none of them
+        except TimeoutError:
+            late = [f"{life.rank} (round {life.began[-1:]})" for life in self.present if not life.task.done()]
+            self.fail(f"still at it after {limit:.0f} s: ranks {', '.join(late)}")
+        invariants.at_the_end(self)
+        for lives in self.lives:
+            for life in lives:
+                life.task.cancel()
+        await asyncio.gather(*(life.task for lives in self.lives for life in lives), return_exceptions=True)
+        if self.violations:
+            raise Violation(self.violations[0])
+
+    @property
+    def present(self):
+        """Each rank's last life."""
+        return [lives[-1] for lives in self.lives]
+
+    def _begin(self, rank, *, resume):
+        life = Life(rank, len(self.lives[rank]), Process(), Costs(self.times))
+        life.transport = self.network.transport(rank, life.process)
+        life.task = life.process.start(self._live(life, resume))
+        self.lives[rank].append(life)
+
+    async def _live(self, life, resume):
+        config = PeerConfig(
+            rank=life.rank,
+            rounds=self.scenario.rounds,
+            listen=self.addresses.get(life.rank),
+            fingerprint={"size": self.size},
+            evaluate_every=100,
+            checkpoint_every=self.scenario.checkpoint_every,
+            wait=WAIT,
+            remind_every=1000.0,
+            linger=1.0,
+            liveness=LIVENESS,
+            resume=resume,
+            say_waiting=1000.0,
+        )
+        learner = WorldLearner(self, life)
+        worker = VirtualWorker(life.process, life.costs)
+        try:
+            life.peer = self._peer(life, config, learner, worker)
+            await life.peer.listen()
+            life.outcome = await life.peer.serve(self.addresses)
+        except Exception as error:
+            life.outcome = error
+        finally:
+            if not life.process.dead:
+                life.transport.end(notice=True)
+
+    # -- what the director wants ---------------------------------------------------------------------------
+
+    def process(self, rank):
+        return self.lives[rank][-1].process
+
+    def kill(self, rank, *, notice):
+        life = self.lives[rank][-1]
+        if not life.task.done():
+            life.process.kill()
+            life.transport.end(notice=notice)
+            life.task.cancel()
+
+    def stop(self, rank):
+        life = self.lives[rank][-1]
+        if not life.task.done() and life.peer is not None:
+            life.stopped = True
+            life.peer.stop()
+
+    def restart(self, rank):
+        life = self.lives[rank][-1]
+        if life.process.dead:
+            self._begin(rank, resume=True)
+        elif invariants.stopped_together(self.scenario):
+            life.stopped = True
+            for one in self.present:
+                one.task.add_done_callback(lambda _: self._go_on_together())
+        elif life.stopped:
+            life.task.add_done_callback(lambda _: self._go_on(life))
+
+    def _go_on(self, life):
+        if getattr(life.outcome, "status", None) == "stopped" and self.lives[life.rank][-1] is life:
+            self._begin(life.rank, resume=True)
+
+    def _go_on_together(self):
+        """Resume all, once all have ended; those too that had just finished: others may need their bodies."""
+        if all(life.task.done() and life.stopped and life.incarnation == 0 for life in self.present):
+            for rank in range(self.size):
+                self._begin(rank, resume=True)
+
+    # -- what happens --------------------------------------------------------------------------------------
+
+    def fail(self, text):
+        now = self.loop.time()
+        self.violations.append(f"{now:.3f} s: {text}")
+
+    def check(self, true, text):
+        if not true:
+            self.fail(text)
+
+    def say(self, rank, text):
+        if self.said is not None:
+            self.said.append(f"{self.loop.time():9.3f} rank {rank}: {text}")
+
+    def begins(self, life, number, due, *, trains):
+        """A round begins, which must be the one after the last one, here or in the checkpoint."""
+        self.check(number == due, f"rank {life.rank} begins round {number} where {due} is due")
+        life.began.append(number)
+        self.began[life.rank, number] = self.loop.time()
+        self.say(life.rank, f"begins round {number}" if trains else f"sits out round {number}")
+        if trains and invariants.in_vain(self, life, number):
+            self.fail(f"rank {life.rank} trains in round {number}, which it knows to be over for all its neighbors")
+        self.director.begun(life.rank, number)
+
+    def mixes(self, life, number, rank, raw, said):
+        """A body is mixed: it must be what that rank released in that round, and of a neighbor's."""
+        self.check(
+            said[:2] == (rank, number), f"rank {life.rank} mixes in round {number} for rank {rank} a body {said}"
+        )
+        self.check(self.released.get(said) == raw, f"rank {life.rank} mixes what nobody released: {said}")
+        senders = self.graphs.at(number, life.rank).in_neighbors
+        self.check(
+            rank in senders, f"rank {life.rank} mixes rank {rank}, from which it hears nothing in round {number}"
+        )
+
+    def mixed(self, life, number, ranks):
+        self.say(life.rank, f"mixes round {number} with {ranks}")
+        self.check((life, number) not in self._mixed, f"rank {life.rank} mixes round {number} twice")
+        self._mixed.add((life, number))
+        self.ended[life.rank, number] = self.loop.time()
+        self.used[life.rank, number] = ranks
+        self.sat_out.discard((life.rank, number))
+
+    def sits_out(self, life, number):
+        if self.graphs.at(number, life.rank).active:
+            self.sat_out.add((life.rank, number))
+
+    def _sent(self, source, target, frames):
+        life = self.lives[source][-1]
+        if self.trace is not None:
+            self.trace.update(repr((self.loop.time(), source, target, [bytes(frame) for frame in frames])).encode())
+        header = bytes(frames[0])
+        if b"body" in header and header[:1] != b"\xc1":  # which begins a piece
+            fields = msgpack.unpackb(header)
+            charged = {number for number, _ in self.disks[source].ledger}
+            self.check(fields["rank"] == source, f"rank {source} sends a body of rank {fields['rank']}")
+            self.check(fields["round"] in charged, f"rank {source} sends a body that was not charged: {fields}")
+            receivers = self.graphs.at(fields["round"], source).out_neighbors
+            self.check(target in receivers, f"rank {source} sends round {fields['round']} to {target}, not {receivers}")
+            invariants.memory(self, life)
+
+    def _unhandled(self, loop, context):
+        self.violations.append(f"unhandled: {context.get('message')}: {context.get('exception')!r}")
+
+    def _peer(self, life, config, learner, worker):
+        """The real thing, on a network, a disk and a clock that are not."""
+        life.files = Files(self.disks[life.rank], config, learner)
+        peer = Peer(
+            config, self.graphs, learner, life.transport, worker, self._log(life.rank), files=life.files
+        )  # fmt: skip
+        life.files.outbox, life.files.lost = peer.core.exchange.outbox, peer.core.members.lost
+        return peer
+
+    def _log(self, rank):
+        def say(entry):
+            self.say(rank, entry["message"])
+            return True
+
+        return peer_logger(rank, None, "error" if self.said is None else "debug", say)
