@@ -4,9 +4,7 @@ import pytest
 
 from dpeer.peer.handshake import mismatch
 from dpeer.peer.naming import difference
-from dpeer.peer.schedule import Schedule
 from dpeer.peer.wire import Hello
-from dpeer.topology import build
 
 NAMES = {"h1": "age", "h2": "blood group", "h3": "weight"}
 HERE = {"h1": "a", "h2": "b", "h3": "c"}
@@ -44,11 +42,8 @@ def test_a_handshake_says_it_and_what_to_do():
     def hello(rank, schema):
         return Hello(rank=rank, next_round=0, fingerprint={"size": 2, "schema": schema}, manifest={}, digest="")
 
-    schedule = Schedule(build("ring", 2), 0, 10)
     theirs = hello(1, {**HERE, "h1": "x"})
-    said = mismatch(hello(0, HERE), theirs, schedule, {"schema": NAMES})
+    said = mismatch(hello(0, HERE), theirs, 10, {"schema": NAMES})
     assert said == "schema: 'age' is not defined alike here and at rank 1: use the same schema.toml on both"
-    assert mismatch(hello(0, HERE), hello(1, HERE), schedule, {"schema": NAMES}) is None
-    assert "schema: not set here, 3 of them at rank 1" in mismatch(
-        hello(0, None), hello(1, HERE), schedule, {"schema": {}}
-    )
+    assert mismatch(hello(0, HERE), hello(1, HERE), 10, {"schema": NAMES}) is None
+    assert "schema: not set here, 3 of them at rank 1" in mismatch(hello(0, None), hello(1, HERE), 10, {"schema": {}})
