@@ -23,11 +23,17 @@ _AGAIN = 0.1
 _SELDOM = 5.0
 """Seconds after which is tried again, at first and at most, to connect where that has just failed."""
 
+_WATCHED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED
+
+_NEXT = 1.0
+"""The same at most where a name stands for several addresses, of which the next one is tried."""
+
 
 class Line:
     """Connects, notices that the connection breaks, and connects again.
 
-    As long as nobody listens, libzmq tries again by itself.
+    As long as nobody listens, libzmq tries again by itself; of a name that stands for several addresses the next one is
+    tried, because often only one of them is right.
 
     Args:
         transport: Makes sockets and takes what happens.
@@ -52,7 +58,7 @@ class Line:
         self._resolving: asyncio.Task[None] | None = None
         self._later: asyncio.TimerHandle | None = None
         self._pause = _AGAIN
-        self._attempt = 0
+        self._several = False
 
     def connect(self) -> None:
         """Begin to connect; a name is resolved first."""
@@ -72,25 +78,31 @@ class Line:
         self._close(linger)
 
     async def _resolve(self, host: str, port: int) -> None:
-        while True:
-            try:
-                self._attempt += 1
-                found = await resolve(host, port, self._attempt - 1)
-            except OSError as error:
-                reason = f"its name {host!r} cannot be resolved ({error.strerror or error})"
-                self._transport.push(self._link, Unreachable(self._link, reason))
-                await asyncio.sleep(self._pause)
-                self._pause = min(2 * self._pause, _SELDOM)
-            else:
-                break
-        self._open(found)
+        try:
+            found = await resolve(host, port)
+            self._several = len(found) > 1
+            failures = self._transport.failures
+            failures[self._address] += 1  # until it has succeeded
+            self._open(found[(failures[self._address] - 1) % len(found)])
+        except OSError as error:
+            self._fail(f"its name {host!r} cannot be resolved ({error.strerror or error})")
+        except AddressError as error:
+            self._fail(str(error))
+
+    def _fail(self, reason: str) -> None:
+        self._transport.push(self._link, Unreachable(self._link, reason))
+        self._try_again(_SELDOM)
 
     def _open(self, address: str) -> None:
         transport, link = self._transport, self._link
-        dealer = transport.socket(zmq.DEALER, address)
+        try:
+            dealer = transport.socket(zmq.DEALER, address)
+        except zmq.ZMQError as error:  # too many open files, say
+            self._fail(f"no socket can be opened: {error.strerror}")
+            return
         dealer.setsockopt(zmq.RECONNECT_IVL, 100)
         dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 2000)
-        monitor = dealer.get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
+        monitor = dealer.get_monitor_socket(_WATCHED)
         self.socket, self._monitor = dealer, monitor
         transport.watch(monitor, self._happened)
         transport.read(link, dealer, self._came)
@@ -109,12 +121,18 @@ class Line:
 
     def _happened(self, parts: list[zmq.Frame]) -> None:
         event = parse_monitor_message([part.bytes for part in parts])["event"]
-        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED and not self.up and self._later is None:
+        if self._later is not None:
+            return
+        if event == zmq.EVENT_HANDSHAKE_SUCCEEDED and not self.up:
             self.up = True
+            self._transport.failures[self._address] -= 1
             self._transport.push(self._link, Opened(self._link))
-        elif event == zmq.EVENT_DISCONNECTED and self._later is None:
+        elif event == zmq.EVENT_DISCONNECTED:
             self.up = False
             self._later = self._loop.call_later(_FLUSHED, self._part)
+        elif event == zmq.EVENT_CONNECT_RETRIED and self._several and not self.up:
+            self._close(0)
+            self._try_again(_NEXT)
 
     def _part(self) -> None:
         """The connection is broken: read what is left, say so, and connect anew."""
@@ -122,12 +140,18 @@ class Line:
         self._transport.read_rest(self.socket)
         self._close(0)
         self._transport.push(self._link, Broken(self._link))
+        self._try_again(_SELDOM)
+
+    def _try_again(self, seldom: float) -> None:
         self._later = self._loop.call_later(self._pause, self._again)
-        self._pause = min(2 * self._pause, _SELDOM)
+        self._pause = min(2 * self._pause, seldom)
 
     def _again(self) -> None:
         self._later = None
-        self.connect()
+        try:
+            self.connect()
+        except AddressError as error:
+            self._fail(str(error))
 
     def _close(self, linger: float) -> None:
         self.up = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import re
 import socket
@@ -41,8 +42,8 @@ def endpoint(host: str, port: int) -> str:
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 
 
-async def resolve(host: str, port: int, attempt: int) -> str:
-    """The endpoint that a name stands for; with several, another one at each attempt.
+async def resolve(host: str, port: int) -> list[str]:
+    """The endpoints that a name stands for, the one to be tried first in front.
 
     The operating system's resolver can take minutes, and cannot be interrupted: it runs on a thread that nobody waits
     for, not even the end of the process.
@@ -61,7 +62,7 @@ async def resolve(host: str, port: int, attempt: int) -> str:
             outcome = error
         except UnicodeError as error:
             outcome = OSError(f"not a host name: {error}")
-        if not loop.is_closed():
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(tell, outcome)
 
     def tell(outcome: list[str] | OSError) -> None:
@@ -73,5 +74,4 @@ async def resolve(host: str, port: int, attempt: int) -> str:
             found.set_result(outcome)
 
     threading.Thread(target=look_up, name=f"resolve-{host}", daemon=True).start()
-    hosts = await found
-    return endpoint(hosts[attempt % len(hosts)], port)
+    return [endpoint(host, port) for host in await found]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 
 import zmq
@@ -33,6 +33,9 @@ _UNREAD = 8
 """How many messages may wait for `receive`, in each socket's queue here and in each connection's queues in libzmq,
 before their sender has to wait."""
 
+_LATE = 1.0
+"""Seconds after which a link that is gone is given up although the ROUTER was never empty: somebody may flood it."""
+
 _RETRY = 0.001
 _SELDOM = 0.02
 """Seconds after which a full link is tried again, at first and at most: libzmq's word that there is room can get lost
@@ -47,6 +50,9 @@ class ZeroMQTransport:
             for it. (How many frames a message has is known only when it is complete: until connections are
             authenticated, anybody who reaches the port can make libzmq hold a message of many frames.)
         give_up: Seconds after which a connection breaks whose other end confirms nothing.
+
+    Attributes:
+        failures: How often it was tried in vain to connect to an address, on any link.
     """
 
     piece_bytes = _PIECE
@@ -58,6 +64,7 @@ class ZeroMQTransport:
         self._router: zmq.Socket[bytes] | None = None
         self._lines: dict[Link, Line] = {}
         self._dialled = 0
+        self.failures: Counter[str] = Counter()
         self._readers: dict[zmq.Socket[bytes], Reader] = {}
         self._queues: dict[Link, deque[Event]] = {}
         self._turns: deque[Link] = deque()
@@ -126,6 +133,7 @@ class ZeroMQTransport:
             if socket is not self._router:
                 return Sent.GONE
             self._lost[link] = None  # what has arrived from it may not be read yet
+            asyncio.get_running_loop().call_later(_LATE, self._emptied)
             return Sent.FULL
         finally:
             self._readers[socket].look_soon()
