@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.imprint import Imprint
@@ -50,6 +51,10 @@ class Arriving:
     def wanted(self) -> bool:
         """Whether the body is kept."""
         return self.imprint is None
+
+    def buffers_that_end_within(self, start: int, end: int) -> int:
+        """How many of the body's buffers end after `start` and before `end`."""
+        return sum(start < ends < end for ends in accumulate(self.body.sizes))
 
     @property
     def complete(self) -> bool:
@@ -114,6 +119,8 @@ class Assembly:
             raise ProtocolError("stray", f"a piece at byte {piece.offset}, expected at {arriving.got}")
         if piece.nbytes < self._least and end < arriving.body.payload_bytes:
             raise ProtocolError("short-piece", f"{piece.nbytes} bytes in the middle of a body, expected {self._least}")
+        if len(piece.data) > 1 + arriving.buffers_that_end_within(piece.offset, end):
+            raise ProtocolError("short-piece", f"{len(piece.data)} frames, more than there are buffers in them")
         arriving.put(piece)
         if arriving.complete:
             del self._arriving[link]

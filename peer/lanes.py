@@ -123,6 +123,16 @@ class Lanes:
         if link in self._lanes and self._most is not None and piece_bytes > 0:
             self._lanes[link].piece_bytes = max(min(piece_bytes, self._most), min(LEAST_PIECE, self._most))
 
+    def begin_anew(self, link: Link) -> list[int]:
+        """Cut short pieces again, and forget the bodies, because nothing came for long; returns their rounds."""
+        if link not in self._lanes:
+            return []
+        lane = self._lanes[link]
+        lane.piece_bytes = lane.measured = min(LEAST_PIECE, self._most or LEAST_PIECE)
+        rounds = sorted(lane.bodies)
+        lane.bodies.clear()
+        return rounds
+
     def forget(self, link: Link) -> list[int]:
         """Forget what waits on a link that is broken; returns the rounds whose bodies were not written whole."""
         self.fresh.pop(link, None)

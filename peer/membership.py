@@ -117,6 +117,8 @@ class Membership:
         """Note a handshake, in which the neighbor named `number` as its current round; return whether it was away."""
         neighbor = self._neighbors[rank]
         away = neighbor.away
+        if neighbor.status is Status.GONE and neighbor.why_away == "done":
+            neighbor.current_round = number  # it had not run all rounds: another process spoke for it
         if neighbor.link is not None and neighbor.link != link:
             self._links.pop(neighbor.link, None)
         self._links[link] = neighbor

@@ -2,7 +2,8 @@
 
 How long a piece may be is for the line to say: between two pieces other messages have their turn, and a neighbor whose
 piece is on its way cannot be heard. So a peer that sends begins with the shortest ones. The receiver measures how fast
-they come, and says in its heartbeats how long they may be: as long as what comes in half a second.
+they come, and says in its heartbeats how long they may be: as what comes in a small part of the time after which
+silence is death. So a line may become a hundred times slower, and its neighbor is still heard.
 """
 
 from __future__ import annotations
@@ -15,18 +16,20 @@ from dpeer.peer.wire import Frames
 LEAST_PIECE = 2**16
 """Bytes of the shortest piece; only the last one of a body may have fewer. Its header takes 17 more."""
 
-_SECONDS = 0.5
+_PARTS = 200
+"""In how many parts the time after which silence is death is divided."""
 
 
-def pace(nbytes: int, seconds: float, most: int) -> int:
+def pace(nbytes: int, seconds: float, dead_after: float, most: int) -> int:
     """How many bytes a piece should have at most on a line on which `nbytes` came in `seconds`: a multiple of 64 KiB.
 
     Args:
         nbytes: Bytes of a body.
         seconds: Between its header and its last piece.
+        dead_after: Seconds after which silence is death.
         most: The most bytes that any piece has.
     """
-    fit = most if seconds <= 0 else min(most, int(nbytes / seconds * _SECONDS))
+    fit = most if seconds <= 0 else min(most, int(nbytes / seconds * dead_after / _PARTS))
     return max(fit - fit % LEAST_PIECE, min(LEAST_PIECE, most))
 
 

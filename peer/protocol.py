@@ -15,6 +15,8 @@ docs/design.md has a picture of a neighbor's states and says what each message d
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 from dpeer.exceptions import ProtocolError, Refused
@@ -113,18 +115,14 @@ class Core:
         rank = self._part(link)
         contender = self._contenders.pop(rank, None) if rank is not None else None
         if contender is not None and contender[0] != link:
-            self._take(contender[0], contender[1], now)
+            with self._dropping(contender[0]):
+                self._take(contender[0], contender[1], now)
         return self._after(now)
 
     def receive(self, link: Link, frames: Frames, now: float) -> list[Effect]:
         """A message came."""
-        try:
+        with self._dropping(link):
             self._handle(link, frames, now)
-        except ProtocolError as error:
-            self._drop(link, error)
-        except Exception as error:  # one bad message must never end the peer
-            self._say("debug", "message-unhandled", "a message could not be handled", traceback=traceback.format_exc())
-            self._drop(link, ProtocolError("unhandled", type(error).__name__))
         return self._after(now)
 
     def unreachable(self, link: Link, reason: str, now: float) -> list[Effect]:
@@ -223,6 +221,11 @@ class Core:
         if lane is not None:
             lane.taken()
 
+    def full(self, link: Link) -> None:
+        """The link takes nothing more at present: for a stranger who does not read, nothing is kept."""
+        if self.members.by_link(link) is None and self._dialling.get(link) is None:
+            self.lanes.forget(link)
+
     @property
     def written(self) -> bool:
         """Whether nothing waits to be written to a neighbor that is there."""
@@ -247,12 +250,13 @@ class Core:
                 self._on_unknown(link, neighbor, message, now)
             case _:
                 if neighbor is None:
-                    self._ask(link, now)
-                    raise ProtocolError("stranger", f"a {message.kind} before the handshake")
+                    raise self._stranger(link, f"a {message.kind}", now)
                 if message.rank != neighbor.rank:
                     raise ProtocolError("wrong-rank", f"rank {neighbor.rank} speaks for rank {message.rank}")
                 if message.federation != self._federation:
                     raise ProtocolError("other-federation", "its messages are of another federation")
+                if not isinstance(message, wire.Goodbye) and message.round > self._config.rounds:
+                    raise ProtocolError("malformed", f"round {message.round} of {self._config.rounds}")
                 self._on_message(link, neighbor, message, frames, now)
 
     def _on_message(
@@ -276,8 +280,9 @@ class Core:
                 self._on_goodbye(neighbor, message.reason, now)
 
     def _on_piece(self, link: Link, neighbor: Neighbor | None, piece: wire.Piece, now: float) -> None:
-        if neighbor is not None:
-            self._heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
+        if neighbor is None:
+            raise self._stranger(link, "a piece of a body", now)
+        self._heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
         arriving = self.assembly.add(link, piece)
         if not arriving.complete:
             return
@@ -292,7 +297,7 @@ class Core:
         """Tell the sender how long its pieces may be, if that has changed much."""
         if self._most is None:
             return
-        found, lane = pieces.pace(nbytes, seconds, self._most), self.lanes[link]
+        found, lane = pieces.pace(nbytes, seconds, self._config.liveness.dead_after, self._most), self.lanes[link]
         told, lane.measured = lane.measured, found
         if max(found, told) >= 2 * min(found, told):
             self.exchange.beat(link)
@@ -398,11 +403,12 @@ class Core:
             self._note_asked(link, now)
             self._introduce(link, now)
 
-    def _ask(self, link: Link, now: float) -> None:
+    def _stranger(self, link: Link, what: str, now: float) -> ProtocolError:
         """Ask somebody for a hello, now and then: a neighbor's link may have been taken over for a while."""
         if now >= self._asked.get(link, now):
             self._note_asked(link, now)
             self.lanes[link].say("unknown", wire.encode(wire.Unknown(rank=self._config.rank)))
+        return ProtocolError("stranger", f"{what} before the handshake")
 
     def _note_asked(self, link: Link, now: float) -> None:
         self._asked.pop(link, None)
@@ -450,6 +456,17 @@ class Core:
             f"rank {neighbor.rank} is back: it is used again once it has caught up; nothing has to be done",
             neighbor=neighbor.rank, round=self.members.current_round,
         )  # fmt: skip
+
+    @contextmanager
+    def _dropping(self, link: Link) -> Iterator[None]:
+        """Drop and count a message that cannot be handled: one bad message must never end the peer."""
+        try:
+            yield
+        except ProtocolError as error:
+            self._drop(link, error)
+        except Exception as error:
+            self._say("debug", "message-unhandled", "a message could not be handled", traceback=traceback.format_exc())
+            self._drop(link, ProtocolError("unhandled", type(error).__name__))
 
     def _drop(self, link: Link, error: ProtocolError) -> None:
         neighbor = self.members.by_link(link)
@@ -528,10 +545,7 @@ class Core:
             neighbor=dead.rank, round=self.members.current_round, reason=dead.why_away,
         )  # fmt: skip
         self.assembly.forget(dead.link)
-        lane = self.lanes.get(dead.link)
-        if lane is not None:
-            self.exchange.parted(dead.rank, list(lane.bodies))
-            lane.bodies.clear()
+        self.exchange.parted(dead.rank, self.lanes.begin_anew(dead.link))
 
     def _tend_dialled(self, now: float) -> None:
         """Repeat hellos that were not answered, and dial anew the neighbors that have been silent for long."""

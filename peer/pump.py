@@ -193,6 +193,7 @@ class Pump:
         while (frames := self.core.outgoing(link)) is not None:
             sent = self._transport.send(link, frames)
             if sent is Sent.FULL:
+                self.core.full(link)
                 return
             if sent is Sent.GONE:
                 self._todo.extend(self.core.disconnected(link, self._now()))

@@ -10,8 +10,11 @@ from dpeer.exceptions import ProtocolError
 from dpeer.peer.transports import Link
 from dpeer.peer.wire import printable
 
-_STRANGERS = 256
-"""Links of strangers that are remembered, and lines that are said of them: anybody can open any number of links."""
+_STRANGERS = 4096
+"""Links of strangers that are remembered: anybody can open any number of links."""
+
+_SAID = 256
+"""Lines that are said of them."""
 
 _ENOUGH = 100
 """Messages of no use after which a stranger's are not even read for a while."""
@@ -86,8 +89,8 @@ class Rejections:
             return
         one.said.add(error.reason)
         self._said_of_strangers += 1
-        if self._said_of_strangers <= _STRANGERS:
-            last = "" if self._said_of_strangers < _STRANGERS else " (further ones are only counted)"
+        if self._said_of_strangers <= _SAID:
+            last = "" if self._said_of_strangers < _SAID else " (further ones are only counted)"
             self._log("a stranger", error, last)
 
     def muted(self, link: Link, now: float) -> bool:

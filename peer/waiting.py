@@ -164,10 +164,9 @@ class Waiting:
             return math.inf
         times = [wait.say_at]
         if wait.kind == "meet":
-            times += [wait.since + self._config.wait, self._give_up_at]
             if self._refusal is not None:
-                times.append(self._leave_at)
-            return min(times)
+                return self._leave_at
+            return min(*times, wait.since + self._config.wait, self._give_up_at)
         if self._config.deadline is not None and now < wait.since + self._config.deadline:
             times.append(wait.since + self._config.deadline)
         grace = self._config.liveness.stop_grace + _SOON

@@ -1,0 +1,175 @@
+"""What others can make a core keep, read or log has bounds."""
+
+from dpeer.peer import wire
+from dpeer.peer.effects import Fail
+from dpeer.peer.pieces import cut
+from dpeer.topology import build
+from tests.peer.table import Table, payload, ring
+
+# -- memory ------------------------------------------------------------------------------------------------------------
+
+
+def held(table, link):
+    """The bytes of what waits to be written on a link."""
+    lane = table.core.lanes.get(link)
+    if lane is None:
+        return 0
+    words = [*lane._words.values(), *([lane._current] if lane._current else [])]
+    bodies = [body._rest for body in lane.bodies.values()]
+    return sum(memoryview(part).nbytes for frames in [*words, *bodies] for part in frames)
+
+
+def test_answers_to_one_that_says_hello_without_end_and_never_reads_do_not_pile_up():
+    table = ring()
+    hello = sum(len(frame) for frame in wire.encode(table.hello(0)))
+    for link in ("from 2", "from a stranger"):
+        for _ in range(1000):
+            table.hear(link, table.hello(2 if link == "from 2" else 1_000))
+        assert len(table.core.lanes.get(link)._words) == 1
+        assert held(table, link) <= hello + 2 * table.learner.payload_bytes
+
+
+def test_nothing_is_kept_for_a_stranger_whose_link_is_full():
+    table = ring()
+    table.hear("from a stranger", table.hello(1_000))
+    assert table.core.lanes.get("from a stranger") is not None
+    table.core.full("from a stranger")
+    assert table.core.lanes.get("from a stranger") is None
+    table.hear("from 2", table.hello(2))
+    table.core.full("from 2")
+    assert table.core.lanes.get("from 2") is not None
+
+
+def test_any_number_of_strangers_who_do_not_read_holds_little():
+    table = ring()
+    for number in range(3000):
+        table.hear(f"from stranger {number}", table.hello(1_000))
+    assert len(table.core.lanes._lanes) <= 1024
+    assert table.core.lanes.get("from 2") is not None
+
+
+def test_for_one_that_claims_progress_and_never_reads_two_bodies_are_kept_at_most():
+    table = ring(rounds=40)
+    for number in range(40):
+        table.runs(number)
+        for link, rank in ((table.links[1], 1), ("from 2", 2)):
+            table.hear(link, table.body(rank, number), table.beat(rank, number + 1))
+        table.written(table.links[1])
+        table.written("from 2", at_most=0)
+        table.core.outgoing("from 2")
+        table.do(table.core.settle(number, table.now))
+        assert len(table.core.lanes.get("from 2").bodies) <= 2
+    assert held(table, "from 2") <= 2 * table.learner.payload_bytes + 64
+
+
+def test_a_round_that_does_not_exist_is_not_believed():
+    table = ring()
+    table.hear(table.links[1], table.beat(1, 6), table.beat(1, 2**40))
+    assert table.core.members[1].current_round == 0
+    assert table.core.rejections.counts == {"malformed": 2}
+
+
+# -- short pieces, and a line that becomes slow ------------------------------------------------------------------------
+
+
+def test_only_the_last_piece_may_be_short_and_each_has_no_more_frames_than_buffers():
+    table = ring()
+    table.runs(0)
+    body = wire.encode(wire.body(table.federation, 1, 0, [payload(7.0, table.learner)]))
+    header, mark = body[0], wire.tag(body[0])
+    table.hear(table.links[1], [header])
+    for offset in range(0, 400, 4):
+        table.hear(table.links[1], wire.piece(mark, offset, [bytes(4)]))
+    assert table.core.rejections.counts == {"short-piece": 1, "stray": 99}
+    table.hear(table.links[1], wire.piece(mark, 0, [bytes(4)] * 16))
+    assert table.core.rejections.counts["short-piece"] == 2
+    arriving = table.core.assembly._arriving[table.links[1]]
+    assert (arriving.got, arriving.pieces) == (0, [])
+    table.hear(table.links[1], *list(cut(body, 64))[1:])
+    table.hear("from 2", table.body(2, 0))
+    assert [*table.ended[-1].bodies] == [1, 2]
+
+
+def test_after_a_silence_pieces_are_short_again_in_both_directions():
+    table = Table(dialled=[1], topology=build("ring", 2), piece_bytes=2**22)
+    table.established(1)
+    link = table.links[1]
+    table.hear(link, table.hello(1, reply=True), table.beat(1, 0, pace=2**22))
+    lane = table.core.lanes.get(link)
+    lane.measured = 2**22
+    assert lane.piece_bytes == 2**22
+    table.wait(14)
+    table.written(link)
+    assert table.status(1) == "suspect"
+    table.core._dialling._links.clear()  # as where the other side dials
+    table.wait(1)
+    assert table.status(1) == "dead"
+    assert (lane.piece_bytes, lane.measured) == (2**16, 2**16)
+    table.hear(link, table.beat(1, 0))
+    beats = [message.pace for message in table.written(link) if message.kind == "heartbeat"]
+    table.wait(1)
+    beats += [message.pace for message in table.written(link) if message.kind == "heartbeat"]
+    assert beats[-1] == 2**16
+
+
+# -- who is said -------------------------------------------------------------------------------------------------------
+
+
+def test_after_thousands_of_junk_links_a_neighbors_nan_is_still_logged_and_the_log_is_short():
+    table = ring()
+    for number in range(5000):
+        table.hear(f"junk {number}", [b"\xff\x00junk"])
+    lines = table.events("message-dropped")
+    assert len(lines) <= 256
+    assert "further ones are only counted" in lines[-1].message
+    assert table.core.rejections.counts == {"malformed": 5000}
+    table.do(table.core.left_out(1, "not-finite", table.now))
+    said = table.events("message-dropped")[-1]
+    assert said.fields == {"reason": "not-finite", "neighbor": 1}
+
+
+NASTY = "a\r\nb\x1b[2J\x07c\u202e"
+
+
+def test_no_word_of_others_reaches_the_log_with_control_characters():
+    table = ring()
+    fields = table.hello(1).model_dump() | {"fingerprint": {NASTY: NASTY, **table.fingerprint}}
+    strangers = [
+        [wire.msgpack.packb({"kind": NASTY, "rank": 1})],
+        [wire.msgpack.packb({NASTY: 1})],
+        [wire.msgpack.packb(fields)],
+        [wire.msgpack.packb(fields | {"manifest": {NASTY: 1}, "fingerprint": table.fingerprint})],
+        [wire.msgpack.packb(fields | {"digest": NASTY, "fingerprint": table.fingerprint})],
+        [NASTY.encode()],
+    ]
+    for number, message in enumerate(strangers):
+        table.hear(f"stranger {number}", message)
+        table.hear("from 2", message)
+    table.hear(table.links[1], wire.encode(wire.Refusal(rank=1, reason=NASTY)))
+    apart = table.hello(2).model_copy(update={"apart_from": 1, "apart_because": NASTY})
+    table.hear("from 2", apart)
+    assert any("?" in said.message for said in table.said)
+    for said in table.said:
+        assert said.message.isprintable(), said.message
+        assert all(str(value).isprintable() for key, value in said.fields.items() if key != "traceback")
+
+
+def test_what_ends_a_peer_is_printable_too():
+    table = Table(dialled=[1])
+    table.established(1)
+    table.do(table.core.meet(table.now))
+    table.hear(table.links[1], table.hello(1, fingerprint={NASTY: NASTY}))
+    table.wait(10)
+    (failed,) = [one.error for one in table.ended if isinstance(one, Fail)]
+    assert str(failed).isprintable()
+
+
+def test_the_clock_is_not_asked_for_in_vain_while_a_peer_is_about_to_leave():
+    """The next look is never due already, or the pump would turn without end."""
+    table = Table(dialled=[1], wait=5.0, remind_every=2.0, farewell=100.0)
+    table.established(1)
+    table.do(table.core.meet(table.now))
+    table.hear(table.links[1], table.hello(1, fingerprint={"size": 4}))
+    for _ in range(20):
+        table.wait(1)
+        assert table.core.next_tick(table.now) > table.now

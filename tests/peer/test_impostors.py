@@ -1,0 +1,74 @@
+"""Another process speaks for a neighbor, and leaves again."""
+
+from dpeer.peer import wire
+from dpeer.peer.pieces import cut
+from tests.peer.table import payload, ring
+
+# -- another process speaks for a neighbor -----------------------------------------------------------------------------
+
+
+def suspect(table, rank=2):
+    """The rank is suspect; the other one is heard."""
+    table.wait(6, lambda: table.hear(table.links[1], table.beat(1, 0)))
+    assert table.status(rank) == "suspect"
+
+
+def test_after_an_impostor_has_left_the_neighbor_behind_its_old_connection_is_asked_for_a_new_hello():
+    table = ring()
+    suspect(table)
+    table.hear("from an impostor", table.hello(2))
+    assert table.core.members[2].link == "from an impostor"
+    table.breaks("from an impostor")
+    table.hear("from 2", table.beat(2, 0))
+    assert table.kinds("from 2") == ["unknown"]
+    table.hear("from 2", table.hello(2, 0))
+    assert table.core.members[2].link == "from 2"
+    assert table.status(2) == "alive"
+    assert "hello" in table.kinds("from 2"), "the answer"
+    table.runs(0)
+    for link, rank in ((table.links[1], 1), ("from 2", 2)):
+        table.hear(link, table.body(rank, 0))
+    assert [*table.ended[-1].bodies] == [1, 2]
+
+
+def test_a_piece_from_one_whose_place_was_taken_has_it_asked_for_a_hello_too():
+    table = ring()
+    body = list(cut(wire.encode(wire.body(table.federation, 2, 0, [payload(7.0, table.learner)])), 64))
+    table.hear("from 2", *body[:2])
+    suspect(table)
+    table.hear("from an impostor", table.hello(2))
+    table.breaks("from an impostor")
+    table.hear("from 2", body[2])
+    assert table.kinds("from 2") == ["unknown"]
+
+
+def test_who_is_asked_says_hello_again_but_not_for_each_time_that_it_is_asked():
+    table = ring()
+    table.hear(table.links[1], wire.Unknown(rank=1), wire.Unknown(rank=1))
+    assert table.kinds(table.links[1]) == ["hello"]
+    table.wait(6)
+    table.written(table.links[1])
+    table.hear(table.links[1], wire.Unknown(rank=1))
+    assert "hello" in table.kinds(table.links[1])
+
+
+def test_after_an_impostor_has_said_goodbye_the_neighbor_takes_part_in_the_round_that_it_names():
+    table = ring()
+    suspect(table)
+    table.hear("from an impostor", table.hello(2), table.goodbye(2, "done"))
+    table.runs(0)
+    table.hear("from 2", table.hello(2, 0))
+    assert table.core.members[2].current_round == 0
+    assert "body" in table.kinds("from 2")
+
+
+def test_an_impostor_with_other_settings_does_no_harm_when_the_neighbors_connection_breaks():
+    """Its hello is judged only then."""
+    table = ring()
+    table.hear("from an impostor", table.hello(2, fingerprint={"size": 4}))
+    assert table.core.members[2].link == "from 2"
+    table.breaks("from 2")
+    assert table.core.members[2].link is None
+    assert table.core.rejections.counts == {"mismatch": 1}
+    table.hear("again from 2", table.hello(2))
+    assert table.core.members[2].link == "again from 2"

@@ -1,0 +1,108 @@
+"""What a core decides about neighbors that fall silent, hang, go away or are ahead."""
+
+import pytest
+
+from dpeer.exceptions import Refused
+from dpeer.peer import wire
+from dpeer.peer.effects import Deliver, Fail
+from dpeer.peer.pieces import cut
+from tests.peer.table import Table, payload, ring
+
+# -- a connection that died without notice -----------------------------------------------------------------------------
+
+
+def test_a_neighbor_that_is_dialled_again_gets_what_it_lacks_and_rounds_go_on_with_it():
+    table = ring()
+    table.runs(0)
+    assert table.kinds(table.links[1]) == ["body"] + ["piece"] * 7
+    table.hear("from 2", table.body(2, 0))
+    table.wait(15, meanwhile=lambda: table.hear("from 2", table.beat(2, 0)))
+    (delivered,) = table.ended
+    assert [*delivered.bodies] == [2]
+    table.established(1)
+    assert "hello" in table.kinds(table.links[1])
+    table.hear(table.links[1], table.hello(1, 0, reply=True))
+    assert table.status(1) == "alive"
+    assert table.kinds(table.links[1])[0] == "body", "the body of its round, which it may have got or not"
+    table.runs(1)
+    table.hear("from 2", table.body(2, 1))
+    assert table.ended == [delivered], "it is waited for again"
+    table.hear(table.links[1], table.body(1, 0), table.body(1, 1))
+    assert [*table.ended[-1].bodies] == [1, 2]
+
+
+def test_one_that_is_done_is_not_dialled_again():
+    table = ring()
+    table.hear(table.links[1], table.goodbye(1, "done"))
+    table.wait(100)
+    assert not table.closed
+
+
+# -- a peer that was left behind ---------------------------------------------------------------------------------------
+
+
+def test_who_was_left_behind_sits_out_until_it_has_caught_up():
+    table = ring(rounds=9)
+    table.do(table.core.begin(0, table.now))
+    for link, rank in ((table.links[1], 1), ("from 2", 2)):
+        table.hear(link, table.beat(rank, 6))
+    behind = [table.core.behind(number, table.now) for number in range(8)]
+    assert behind == [True] * 6 + [False] * 2
+    assert table.core.left_behind == 6
+    table.do(table.core.look(table.now))
+    assert [said.level for said in table.events("left-behind")] == ["warning"]
+    assert len(table.events("caught-up")) == 1
+    table.do(table.core.release(0, None, table.now))
+    assert "body" not in table.kinds(table.links[1])
+
+
+def test_who_is_one_round_behind_trains_it():
+    table = ring()
+    table.do(table.core.begin(0, table.now))
+    for link, rank in ((table.links[1], 1), ("from 2", 2)):
+        table.hear(link, table.body(rank, 0), table.beat(rank, 1))
+    assert not table.core.behind(0, table.now)
+
+
+# -- what is not kept --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", ["dead", "goodbye", "broken"])
+def test_of_one_that_is_away_no_half_of_a_body_is_kept(way):
+    table = ring()
+    table.runs(0)
+    body = wire.encode(wire.body(table.federation, 1, 0, [payload(7.0, table.learner)]))
+    table.hear(table.links[1], *list(cut(body, 64))[:3])
+    assert len(table.core.assembly) == 1
+    if way == "goodbye":
+        table.hear(table.links[1], table.goodbye(1, "failed"))
+    elif way == "broken":
+        table.breaks(table.links[1])
+    else:
+        table.wait(15)
+    assert len(table.core.assembly) == 0
+
+
+def test_a_kind_of_message_of_a_later_version_is_counted_and_nothing_else():
+    table = ring()
+    later = {"kind": "dance", "rank": 1, "federation": table.federation, "steps": 3}
+    table.hear(table.links[1], [wire.msgpack.packb(later)])
+    assert table.core.rejections.counts == {"malformed": 1}
+    assert table.status(1) == "alive"
+    table.runs(0)
+    for link, rank in ((table.links[1], 1), ("from 2", 2)):
+        table.hear(link, table.body(rank, 0))
+    assert isinstance(table.ended[-1], Deliver)
+
+
+def test_a_later_version_says_so_and_is_named():
+    table = Table(dialled=[1])
+    table.established(1)
+    later = table.hello(1).model_copy(update={"protocol": wire.PROTOCOL + 1})
+    said = {**later.model_dump(), "what a later version adds": 1}
+    table.hear(table.links[1], [wire.msgpack.packb(said)])
+    table.do(table.core.meet(table.now))
+    table.wait(10)
+    failed = [one.error for one in table.ended if isinstance(one, Fail)]
+    assert isinstance(failed[0], Refused)
+    assert f"protocol version: {wire.PROTOCOL} here, {wire.PROTOCOL + 1} at rank 1" in str(failed[0])
