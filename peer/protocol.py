@@ -19,14 +19,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from dpeer.exceptions import ProtocolError, Refused
+from dpeer.exceptions import ProtocolError
 from dpeer.peer import pieces, wire
 from dpeer.peer.admission import Admission
 from dpeer.peer.assembly import Assembly
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.dialling import Dialling
-from dpeer.peer.effects import Close, Dial, Effect, Say, Write
+from dpeer.peer.effects import Dial, Effect, Say, Write
 from dpeer.peer.exchange import Exchange
+from dpeer.peer.greetings import Greetings
 from dpeer.peer.inbox import Received
 from dpeer.peer.lanes import Lanes
 from dpeer.peer.learner import Learner, Payload
@@ -37,15 +37,6 @@ from dpeer.peer.transports import Link
 from dpeer.peer.waiting import Waiting
 from dpeer.peer.wire import Frames
 from dpeer.topology import Graphs, Neighborhood
-
-_PROBE = 0.5
-"""Seconds in which it shows whether the connection of a process, whose rank another one wants, is broken."""
-
-_ASK_AGAIN = 5.0
-"""Seconds after which somebody who has not said hello is asked for it again."""
-
-_ASKED = 1024
-"""How many of those are remembered."""
 
 
 class Core:
@@ -62,6 +53,7 @@ class Core:
     Attributes:
         members: The neighbors: which are there, and in which round.
         exchange: The bodies.
+        greetings: Who speaks on which link.
         rejections: Counts the messages that were dropped.
     """
 
@@ -79,11 +71,11 @@ class Core:
         )
         self._limits = wire.Limits(payload_bytes=learner.payload_bytes)
         self.assembly = Assembly(learner.room, min(pieces.LEAST_PIECE, piece_bytes or pieces.LEAST_PIECE))
-        self._dialling = Dialling(max(config.liveness.dead_after, 1.0))
         self._waiting = Waiting(config, self.members, self.exchange, self._admission, self._say)
-        self._contenders: dict[int, tuple[Link, wire.Hello, float]] = {}
-        self._refused: dict[int, tuple[float, float]] = {}
-        self._asked: dict[Link, float] = {}
+        self.greetings = Greetings(
+            config, self.members, self._schedule, self.lanes, self.exchange, self.assembly, self._waiting,
+            self._admission, self._say, self._drop,
+        )  # fmt: skip
         self._beat_at: float | None = None
         self._effects: list[Effect] = []
 
@@ -100,23 +92,22 @@ class Core:
 
     def dialled(self, rank: int, link: Link, now: float) -> list[Effect]:
         """Note that the rank is dialled on this link."""
-        self._dialling.add(rank, link, now)
+        self.greetings.dialling.add(rank, link, now)
         return self._after(now)
 
     def connected(self, link: Link, now: float) -> list[Effect]:
         """A link that was dialled is established, perhaps once more."""
-        self._part(link)
-        if self._dialling.get(link) is not None:
-            self._introduce(link, now)
+        self.greetings.part(link)
+        if self.greetings.dialling.get(link) is not None:
+            self.greetings.introduce(link, now)
         return self._after(now)
 
     def disconnected(self, link: Link, now: float) -> list[Effect]:
         """A link is broken: what was not written is lost."""
-        rank = self._part(link)
-        contender = self._contenders.pop(rank, None) if rank is not None else None
+        contender = self.greetings.contender(self.greetings.part(link))
         if contender is not None and contender[0] != link:
             with self._dropping(contender[0]):
-                self._take(contender[0], contender[1], now)
+                self.greetings.take(contender[0], contender[1], now)
         return self._after(now)
 
     def receive(self, link: Link, frames: Frames, now: float) -> list[Effect]:
@@ -127,7 +118,7 @@ class Core:
 
     def unreachable(self, link: Link, reason: str, now: float) -> list[Effect]:
         """A dialled link cannot be established at present, for this reason."""
-        one = self._dialling.get(link)
+        one = self.greetings.dialling.get(link)
         if one is not None and self.members[one.rank].trouble_dialling != reason:
             self.members[one.rank].trouble_dialling = reason
             self._say(
@@ -211,7 +202,7 @@ class Core:
             return None
         if (neighbor := self.members.by_link(link)) is not None:
             self.exchange.forget_useless(neighbor.rank)
-        elif lane.empty and self._dialling.get(link) is None:
+        elif lane.empty and self.greetings.dialling.get(link) is None:
             self.lanes.forget(link)
         return lane.next()
 
@@ -223,7 +214,7 @@ class Core:
 
     def full(self, link: Link) -> None:
         """The link takes nothing more at present: for a stranger who does not read, nothing is kept."""
-        if self.members.by_link(link) is None and self._dialling.get(link) is None:
+        if self.members.by_link(link) is None and self.greetings.dialling.get(link) is None:
             self.lanes.forget(link)
 
     @property
@@ -243,14 +234,14 @@ class Core:
             case wire.Piece():
                 self._on_piece(link, neighbor, message, now)
             case wire.Hello():
-                self._take(link, message, now)
+                self.greetings.take(link, message, now)
             case wire.Refusal():
-                self._on_refusal(link, message, now)
+                self.greetings.on_refusal(link, message, now)
             case wire.Unknown():
-                self._on_unknown(link, neighbor, message, now)
+                self.greetings.on_unknown(link, neighbor, message, now)
             case _:
                 if neighbor is None:
-                    raise self._stranger(link, f"a {message.kind}", now)
+                    raise self.greetings.stranger(link, f"a {message.kind}", now)
                 if message.rank != neighbor.rank:
                     raise ProtocolError("wrong-rank", f"rank {neighbor.rank} speaks for rank {message.rank}")
                 if message.federation != self._federation:
@@ -266,23 +257,23 @@ class Core:
         inbox = self.exchange.inbox
         match message:
             case wire.Body(buffers=None):
-                self._heard(neighbor, message.round, now)
+                self.greetings.heard(neighbor, message.round, now)
                 wanted = inbox.wants(neighbor.rank, message.round)
                 length = wire.size(frames) + message.payload_bytes
                 self.assembly.begin(link, message, length, wanted=wanted, now=now)
             case wire.Body():
-                self._heard(neighbor, message.round, now)
+                self.greetings.heard(neighbor, message.round, now)
                 inbox.put(neighbor.rank, message.round, Received(frames[1:], wire.size(frames)))
             case wire.Heartbeat():
-                self._heard(neighbor, message.round, now)
+                self.greetings.heard(neighbor, message.round, now)
                 self.lanes.pace(link, message.pace)
             case wire.Goodbye():
                 self._on_goodbye(neighbor, message.reason, now)
 
     def _on_piece(self, link: Link, neighbor: Neighbor | None, piece: wire.Piece, now: float) -> None:
         if neighbor is None:
-            raise self._stranger(link, "a piece of a body", now)
-        self._heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
+            raise self.greetings.stranger(link, "a piece of a body", now)
+        self.greetings.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
         arriving = self.assembly.add(link, piece)
         if not arriving.complete:
             return
@@ -302,129 +293,6 @@ class Core:
         if max(found, told) >= 2 * min(found, told):
             self.exchange.beat(link)
 
-    def _take(self, link: Link, hello: wire.Hello, now: float) -> None:
-        """Take a hello, unless another process speaks for the rank and has to be asked first whether it is there."""
-        self._dialling.answered(link)
-        if self._contends(link, hello, now):
-            return
-        rank = hello.rank
-        if rank in self.members:
-            self._waiting.met.add(rank)
-        if not hello.reply:
-            # Answered before it is judged: the other side finds the same mismatch by itself and can name it.
-            self._hello(link, reply=True)
-        dialled = self._dialling.get(link)
-        expected = dialled.rank if dialled is not None else None
-        try:
-            self._admission.judge(hello, self.members.current_round, expected)
-        except Refused as refusal:
-            if not self._waiting.refuse(refusal, now):
-                raise ProtocolError("mismatch", str(refusal)) from refusal
-            self._admission.part(hello, self.members.current_round, expected)
-            self._tell_parting()
-            return
-        neighbor = self.members[rank]
-        if hello.apart_from is not None:
-            self._on_trouble(neighbor, f"it cannot train with rank {hello.apart_from}: {hello.apart_because}")
-        if hello.apart_from is not None or self._admission.apart:  # one of the two is about to leave
-            return
-        if hello.running:
-            self._waiting.join(now)
-        self._welcome(neighbor, link, hello.next_round, now)
-
-    def _contends(self, link: Link, hello: wire.Hello, now: float) -> bool:
-        """Whether another process has the rank, as far as is known. A heartbeat shows if its link is broken."""
-        if hello.rank not in self.members:
-            return False
-        neighbor = self.members[hello.rank]
-        if neighbor.link in (None, link) or neighbor.status is not Status.ALIVE:
-            return False
-        until = now + _PROBE
-        if hello.rank in self._contenders and self._contenders[hello.rank][0] == link:
-            until = self._contenders[hello.rank][2]
-        self._contenders[hello.rank] = link, hello, until
-        self.exchange.beat(neighbor.link)
-        return True
-
-    def _refuse_contenders(self, now: float) -> None:
-        """Refuse the processes whose rank another process still has."""
-        late = [rank for rank, (_, _, until) in self._contenders.items() if now >= until]
-        for rank in late:
-            link, _, _ = self._contenders.pop(rank)
-            reason = f"another process already takes part as rank {rank} (has it just crashed? try again in a while)"
-            self.lanes[link].say("refusal", wire.encode(wire.Refusal(rank=self._config.rank, reason=reason)))
-            self._drop(link, ProtocolError("rank-taken", f"a second rank {rank} shook hands"))
-
-    def _welcome(self, neighbor: Neighbor, link: Link, number: int, now: float) -> None:
-        """Train with a neighbor, which works on round `number`."""
-        if neighbor.link not in (None, link):
-            self._part(neighbor.link)
-        here = self.members.current_round
-        if self.members.greet(neighbor.rank, link, number, now):
-            self._say_back(neighbor)
-        self._dialling.welcome(neighbor.rank)
-        self._refused.pop(neighbor.rank, None)
-        neighbor.trouble_dialling = ""
-        if number < here and not self._schedule.fits(here, neighbor.rank, number):
-            neighbor.left_behind = True  # and is not waited for until it has caught up
-        self.lanes[link].known = True
-        self.exchange.outbox.ask(neighbor.rank, number)
-        self.exchange.deliver()
-        self.exchange.beat(link)
-
-    def _tell_parting(self) -> None:
-        """Tell the neighbors that are there that this peer is about to leave."""
-        for neighbor in self.members.all():
-            if neighbor.link is not None and neighbor.status is not Status.GONE:
-                self._hello(neighbor.link, reply=True)
-
-    def _on_refusal(self, link: Link, refusal: wire.Refusal, now: float) -> None:
-        """End the wait for neighbors, because one that we dialled turns us away."""
-        dialled = self._dialling.get(link)
-        if dialled is None or dialled.rank != refusal.rank:
-            raise ProtocolError("stranger", "a refusal from somebody who was not asked")
-        dialled.unanswered = now  # later it may be another answer: ask with the next beat
-        # A process that was restarted at once is taken for a second one until the end of the first has shown. A
-        # neighbor that was silent in between, because it stood still itself, has not looked for that long.
-        patience = self._config.liveness.suspect_after
-        since, last = self._refused.get(refusal.rank, (now, now))
-        since = now if now - last >= patience else since
-        self._refused[refusal.rank] = since, now
-        if self.members.missing() and now - since >= 2 * patience:
-            self._waiting.refuse(Refused(f"rank {refusal.rank} says: {refusal.reason}"), now)
-
-    def _on_unknown(self, link: Link, neighbor: Neighbor | None, unknown: wire.Unknown, now: float) -> None:
-        """Say hello again to somebody who has forgotten us, or took another process for us."""
-        dialled = self._dialling.get(link)
-        expected = dialled.rank if dialled is not None else neighbor.rank if neighbor is not None else None
-        if expected != unknown.rank:
-            raise ProtocolError("stranger", "asked for a hello by somebody who is not a neighbor")
-        if now >= self._asked.get(link, now):
-            self._note_asked(link, now)
-            self._introduce(link, now)
-
-    def _stranger(self, link: Link, what: str, now: float) -> ProtocolError:
-        """Ask somebody for a hello, now and then: a neighbor's link may have been taken over for a while."""
-        if now >= self._asked.get(link, now):
-            self._note_asked(link, now)
-            self.lanes[link].say("unknown", wire.encode(wire.Unknown(rank=self._config.rank)))
-        return ProtocolError("stranger", f"{what} before the handshake")
-
-    def _note_asked(self, link: Link, now: float) -> None:
-        self._asked.pop(link, None)
-        self._asked[link] = now + _ASK_AGAIN
-        if len(self._asked) > _ASKED:
-            del self._asked[next(iter(self._asked))]
-
-    def _on_trouble(self, neighbor: Neighbor, trouble: str) -> None:
-        if neighbor.trouble != trouble:
-            self._say(
-                "warning", "neighbor-trouble",
-                f"rank {neighbor.rank} says that {trouble}; start these two again with settings that agree",
-                neighbor=neighbor.rank, reason=trouble,
-            )  # fmt: skip
-        neighbor.trouble = trouble
-
     def _on_goodbye(self, neighbor: Neighbor, reason: Literal["done", "stopped", "failed"], now: float) -> None:
         if neighbor.status is Status.GONE:
             return
@@ -441,20 +309,6 @@ class Core:
         }[reason]
         self._say(
             "warning", "neighbor-gone", f"rank {neighbor.rank} {why}", neighbor=neighbor.rank, reason=reason
-        )  # fmt: skip
-
-    def _heard(self, neighbor: Neighbor, number: int, now: float) -> None:
-        if self.members.heard(neighbor, number, now):
-            self._say_back(neighbor)
-            # While it was dead nothing was sent to it, and it may have taken us for dead, too: new hellos make both
-            # sides send again what the other lacks.
-            self._hello(neighbor.link, reply=False)
-
-    def _say_back(self, neighbor: Neighbor) -> None:
-        self._say(
-            "info", "neighbor-back",
-            f"rank {neighbor.rank} is back: it is used again once it has caught up; nothing has to be done",
-            neighbor=neighbor.rank, round=self.members.current_round,
         )  # fmt: skip
 
     @contextmanager
@@ -485,36 +339,6 @@ class Core:
             neighbor=rank, round=number,
         )  # fmt: skip
 
-    # -- links -------------------------------------------------------------------------------------------------
-
-    def _hello(self, link: Link, *, reply: bool) -> None:
-        hello = self._admission.hello(self.members.current_round, reply=reply)
-        self.lanes[link].say("answer" if reply else "hello", wire.encode(hello))
-
-    def _introduce(self, link: Link, now: float) -> None:
-        """Say hello, and again if no answer comes.
-
-        Links keep order and lose nothing while they last, so an answer that is late comes. A second hello would have
-        both sides send again the bodies that the first one has asked for; it is for a peer that lost the first.
-        """
-        dialled = self._dialling.get(link)
-        if dialled is not None:
-            dialled.unanswered = now + self._config.liveness.suspect_after
-        self._hello(link, reply=False)
-
-    def _part(self, link: Link) -> int | None:
-        """Forget what depended on a link that is broken; returns the rank that spoke on it."""
-        self.assembly.forget(link)
-        unfinished = self.lanes.forget(link)
-        dialled = self._dialling.get(link)
-        if dialled is not None:
-            dialled.unanswered = float("inf")
-        neighbor = self.members.parted(link)
-        if neighbor is None:
-            return None
-        self.exchange.parted(neighbor.rank, unfinished)
-        return neighbor.rank
-
     # -- time passes -------------------------------------------------------------------------------------------
 
     def look(self, now: float) -> list[Effect]:
@@ -523,19 +347,19 @@ class Core:
 
     def tick(self, now: float) -> list[Effect]:
         """Let time pass."""
-        self._refuse_contenders(now)
+        self.greetings.refuse_contenders(now)
         if self._beat_at is not None and now >= self._beat_at:
             self._beat_at = now + self._config.liveness.heartbeat
             for dead in self.members.tick(now):
                 self._on_death(dead)
-            self._tend_dialled(now)
+            self._effects += self.greetings.tend(now)
             self.exchange.tell(one.rank for one in self.members.all())
         return self._after(now)
 
     def next_tick(self, now: float) -> float:
         """The clock time at which `tick` has to be called, unless something happens before; infinity for never."""
         beat = float("inf") if self._beat_at is None else self._beat_at
-        return min(beat, self._waiting.next_look(now), *(until for _, _, until in self._contenders.values()))
+        return min(beat, self._waiting.next_look(now), self.greetings.next_refusal())
 
     def _on_death(self, dead: Neighbor) -> None:
         self._say(
@@ -546,20 +370,6 @@ class Core:
         )  # fmt: skip
         self.assembly.forget(dead.link)
         self.exchange.parted(dead.rank, self.lanes.begin_anew(dead.link))
-
-    def _tend_dialled(self, now: float) -> None:
-        """Repeat hellos that were not answered, and dial anew the neighbors that have been silent for long."""
-        for link, one in self._dialling.all():
-            neighbor = self.members[one.rank]
-            finished = neighbor.status is Status.GONE and neighbor.why_away == "done"
-            if not finished and self._dialling.overdue(link, neighbor.heard_at, now):
-                self._part(link)
-                self._effects += [Close(link), Dial(one.rank)]
-            elif one.unanswered is not None:
-                if now >= one.unanswered:
-                    self._introduce(link, now)
-            elif neighbor.link != link:  # answered, but not by one that may train with us
-                self._hello(link, reply=False)
 
     # -- effects -----------------------------------------------------------------------------------------------
 

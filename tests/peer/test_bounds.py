@@ -101,7 +101,7 @@ def test_after_a_silence_pieces_are_short_again_in_both_directions():
     table.wait(14)
     table.written(link)
     assert table.status(1) == "suspect"
-    table.core._dialling._links.clear()  # as where the other side dials
+    table.core.greetings.dialling._links.clear()  # as where the other side dials
     table.wait(1)
     assert table.status(1) == "dead"
     assert (lane.piece_bytes, lane.measured) == (2**16, 2**16)

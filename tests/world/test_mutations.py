@@ -7,11 +7,11 @@ import pytest
 from dpeer.peer import pump
 from dpeer.peer.dialling import Dialling
 from dpeer.peer.exchange import Exchange
+from dpeer.peer.greetings import Greetings
 from dpeer.peer.inbox import Inbox
 from dpeer.peer.lanes import Lane
 from dpeer.peer.membership import Membership, Status
 from dpeer.peer.outbox import Outbox
-from dpeer.peer.protocol import Core
 from dpeer.peer.saver import Saver
 from dpeer.topology import Row
 from tests.world.disk import Files
@@ -146,13 +146,13 @@ def show_no_grace(patch):
 
 
 def give_up_when_refused(patch):
-    on_refusal = Core._on_refusal
+    on_refusal = Greetings.on_refusal
 
     def at_once(self, link, refusal, now):
         self._refused[refusal.rank] = now - 1000.0, now
         on_refusal(self, link, refusal, now)
 
-    patch.setattr(Core, "_on_refusal", at_once)
+    patch.setattr(Greetings, "on_refusal", at_once)
 
 
 def forget_the_last_release(patch):
