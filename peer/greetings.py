@@ -202,11 +202,12 @@ class Greetings:
         dialled.unanswered = now  # later it may be another answer: ask with the next beat
         # A process that was restarted at once is taken for a second one until the end of the first has shown. A
         # neighbor that was silent in between, because it stood still itself, has not looked for that long.
-        patience = self._config.liveness.suspect_after
+        liveness = self._config.liveness
         since, last = self._refused.get(refusal.rank, (now, now))
-        since = now if now - last >= patience + _PROBE else since
+        if now - last >= liveness.suspect_after + 2 * (liveness.heartbeat + _PROBE):
+            since = now
         self._refused[refusal.rank] = since, now
-        if self._members.missing() and now - since >= 2 * patience:
+        if self._members.missing() and now - since >= 2 * liveness.suspect_after:
             self._waiting.refuse(Refused(f"rank {refusal.rank} says: {refusal.reason}"), now)
 
     def contender(self, rank: int | None) -> tuple[Link, wire.Hello] | None:

@@ -175,6 +175,6 @@ def test_a_second_process_gives_up_once_the_first_has_had_time_to_be_missed(driv
 
 def test_refusals_with_a_long_silence_between_them_end_nothing(driven):
     peer = driven(start=4)
-    assert refused(peer, 15, every=7) is None
+    assert refused(peer, 15, every=12) is None
     peer.hello(1, 4)
     assert peer.core.members[1].status is Status.ALIVE
