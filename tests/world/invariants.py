@@ -101,7 +101,10 @@ def in_vain(world, life, number):
 
 
 def memory(world, life):
-    """A peer keeps two bodies of its own, two of each neighbor, and no more waiting to be written."""
+    """A peer keeps two bodies of its own, two of each neighbor, and three to be written to each, as far as it is known.
+
+    Those are of the round before the neighbor's, which it may have asked for, of its own and of the one after that.
+    """
     if life.peer is None:
         return
     core, neighbors = life.peer.core, len(life.peer.neighbors)
@@ -109,7 +112,7 @@ def memory(world, life):
     for name, count, most in (
         ("bodies of its own", len(exchange.outbox.frames), 2),
         ("bodies of neighbors", len(exchange.inbox), 2 * neighbors),
-        ("bodies to be written", len(core.lanes), 2 * neighbors),
+        ("bodies to be written", len(core.lanes), 3 * neighbors),
     ):
         if count > most:
             world.fail(f"rank {life.rank} keeps {count} {name}, more than {most}")
