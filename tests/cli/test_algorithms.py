@@ -15,9 +15,7 @@ from dpeer.federation.options import options_of
 from dpeer.federation.presets import PRESETS
 from dpeer.federation.settings import Settings
 from dpeer.peer.handshake import mismatch
-from dpeer.peer.schedule import Schedule
 from dpeer.peer.wire import Hello
-from dpeer.topology import build
 from dpeer.training import ALGORITHMS
 
 Command = Callable[..., Any]
@@ -191,17 +189,15 @@ def hello(rank: int, **values: Any) -> Hello:
     ],
 )
 def test_peers_that_differ_in_it_refuse_each_other_and_name_it(name: str, default: object, other: object) -> None:
-    schedule = Schedule(build("ring", 8), 0, 20)
     uses = {"ditto_lambda": "ditto", "sparsity": "dis-pfl", "prune_rate": "dis-pfl"}
     both = {"algorithm": uses[name]} if name in uses else {}
-    assert mismatch(hello(0, **both), hello(1, **both), schedule) is None
-    problem = mismatch(hello(0, **both), hello(1, **both, **{name: other}), schedule)
+    assert mismatch(hello(0, **both), hello(1, **both), 20) is None
+    problem = mismatch(hello(0, **both), hello(1, **both, **{name: other}), 20)
     assert problem is not None
     for part in (name, f"{default!r} here", f"{other!r} at rank 1"):
         assert part in problem
 
 
 def test_a_preset_is_what_it_stands_for_to_the_other_peers() -> None:
-    schedule = Schedule(build("ring", 8), 0, 20)
     values = dict(PRESETS["paper-dispfl"].values)
-    assert mismatch(hello(0, preset="paper-dispfl"), hello(1, **values), schedule) is None
+    assert mismatch(hello(0, preset="paper-dispfl"), hello(1, **values), 20) is None

@@ -290,6 +290,9 @@ SLOW = {
     "dpeer topology plot --topology ring,exponential,one-peer-exponential --size 16 --out topologies.png": Small(),
     "python benchmarks/local_training.py --repeats 31": Small("--repeats 2 --samples 33"),
     "python benchmarks/simulate.py": Small("--model cnn --samples 20 --size 2 --rounds 1 --repetitions 1"),
+    "python benchmarks/gossip_round.py --only dpeer saving trained trained_saving computed computed_saving": Small(
+        "--peers 2 --parameters 1000 --rounds 2 --repeats 1 --train 0.01"
+    ),
     "python benchmarks/steady.py": Small("--peers 2 --parameters 1000 --rounds 8"),
     "python benchmarks/privacy.py": Small("--model digits --samples 10 --repetitions 1"),
     "python benchmarks/topologies.py": Small("--seeds 0-0 --rounds 1 --size 6 --body-epochs 1"),

@@ -87,7 +87,7 @@ def test_killed_while_it_writes_and_trains_it_goes_on_with_the_same_bits(
     again = dpeer_command(*command, "--resume")
     again.succeed()
     log = (tmp_path / "run" / "rank-0" / "log.jsonl").read_text()
-    assert f"resuming at round {begins}" in log
+    assert f"resuming at round {begins + 1}" in log
     simulate(*options, "--out", "whole")
     assert results("run", SIZE) == results("whole", SIZE)
 
