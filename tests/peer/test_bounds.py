@@ -96,7 +96,12 @@ async def test_who_says_hello_without_end_and_never_reads_takes_little_memory(fe
         hello = hello.model_copy(update={"manifest": manifest})
     taken = []
     receive = core.receive
-    core.receive = lambda link, frames, now: (taken.append(None), receive(link, frames, now))[1]
+
+    def counted(link, frames, now):
+        taken.append(link)
+        return receive(link, frames, now)
+
+    core.receive = counted
     before = resident()
     with zmq.Context() as context, context.socket(zmq.DEALER) as greedy:
         greedy.setsockopt(zmq.LINGER, 0)
