@@ -31,6 +31,10 @@ class Printer:
         self._terminal = terminal
         self._signs: dict[str, list[int]] = {}
 
+    def say(self, line: str) -> None:
+        """Print the line."""
+        self._terminal.offer(line)
+
     def notes(self, notes: Sequence[str]) -> None:
         """Print the notes."""
         for note in notes:

@@ -153,29 +153,25 @@ def save_preparation(folder: Path, preparation: Mapping[str, Any] | None, *, res
         write_json(path, preparation)
 
 
-def check_together(out: Path, topology: Graphs, rounds: int) -> None:
-    """Check before resuming a whole federation that no peer needs a body that its sender has no more.
+def behind(out: Path, topology: Graphs, rounds: int) -> list[str]:
+    """Which peers of a federation that is resumed need a body that its sender has no more, a line for each.
 
-    Only peers that exchange bodies are compared: those that do not can be many rounds apart after a clean stop.
-
-    Raises:
-        CheckpointError: names the two ranks that are farthest apart of those that cannot go on together.
+    Such a peer was lost while the others went on; it sits out rounds until it has caught up. Only peers that exchange
+    bodies are compared: those that do not can be many rounds apart after a clean stop.
     """
     done = [checkpoint.completed(rank_folder(out, rank)) for rank in range(topology.size)]
-    torn = [
-        (rank, receiver)
-        for number in range(min(done), min(max(done), rounds))
-        for rank in range(topology.size)
-        for receiver in topology.at(number, rank).out_neighbors
-        if cut_off(number, done[rank], done[receiver])
+    ahead: dict[int, int] = {}
+    for number in range(min(done), min(max(done), rounds)):
+        for rank in range(topology.size):
+            for receiver in topology.at(number, rank).out_neighbors:
+                if cut_off(number, done[rank], done[receiver]):
+                    first, last = sorted((rank, receiver), key=lambda one: done[one])
+                    ahead[first] = max(ahead.get(first, last), last, key=lambda one: done[one])
+    return [
+        f"rank {first} has completed {done[first]} rounds and rank {last} {done[last]}: rank {first} sits out rounds "
+        "until it has caught up"
+        for first, last in sorted(ahead.items())
     ]
-    if torn:
-        pair = max(torn, key=lambda pair: abs(done[pair[0]] - done[pair[1]]))
-        first, last = sorted(pair, key=lambda rank: done[rank])
-        raise CheckpointError(
-            f"--resume: rank {first} has completed {done[first]} rounds and rank {last} {done[last]}, more "
-            f"than one apart (rank {first} was lost while the others went on): start over with --overwrite"
-        )
 
 
 def _holds_run(folder: Path) -> bool:

@@ -110,10 +110,11 @@ def run_federation(
     )
     if not resume:
         (settings.out / DISAGREEMENT).unlink(missing_ok=True)
-    else:
-        folders.check_together(settings.out, take_part(graph, settings), settings.rounds)
+    behind = folders.behind(settings.out, take_part(graph, settings), settings.rounds) if resume else []
     began = time.monotonic() - (summary.wall_seconds(settings.out) if resume else 0.0)
     with open_view(settings, mode) as view:
+        for line in behind:
+            view.say(line)
         runner = _runner(settings, mode, view, resume=resume, new_data=new_data)
         drive(runner)
     failed = runner.first_failure if isinstance(runner, Launcher) else None

@@ -25,6 +25,9 @@ class View(Protocol):
     def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
         """Take note that a peer's round has been waiting for neighbors for a while, although they are there."""
 
+    def say(self, line: str) -> None:
+        """Take a line for the user, about the run as a whole."""
+
     def notes(self, notes: Sequence[str]) -> None:
         """Take rank 0's notes to the user, before it starts."""
 
@@ -48,6 +51,9 @@ class Silent(AbstractContextManager["Silent"]):
 
     def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
         """See `View.waiting`."""
+
+    def say(self, line: str) -> None:
+        """See `View.say`."""
 
     def notes(self, notes: Sequence[str]) -> None:
         """See `View.notes`."""

@@ -1,0 +1,34 @@
+"""All peers are resumed, and one of them has an older folder than the others: it catches up."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("command", ["simulate", "cluster"])
+def test_one_with_an_older_folder_sits_out_what_it_missed(
+    command: str, dpeer: Callable[..., Any], in_tmp_path: Path
+) -> None:
+    options = (command, "--size", 4, "--task", "digits", "--body-epochs", 1, "--privacy", "client")
+    options = (*options, "--noise-multiplier", 4, "--out", "run")
+    assert dpeer(*options, "--rounds", 2).code == 0
+    shutil.copytree("run/rank-2", "older")
+    assert dpeer(*options, "--rounds", 6, "--resume").code == 0
+    shutil.rmtree("run/rank-2")
+    Path("older").rename("run/rank-2")
+    found = dpeer(*options, "--rounds", 9, "--resume")
+    assert found.code == 0, found.complaints
+    line = "rank 2 has completed 2 rounds and rank 1 6: rank 2 sits out rounds until it has caught up"
+    assert line in found.complaints
+    lines = [json.loads(one) for one in Path("run/rank-2/metrics.jsonl").read_text().splitlines()]
+    assert [one["round"] for one in lines] == list(range(9))
+    assert [one["round"] for one in lines if not one["active"]] == [2, 3, 4, 5]
+    assert [one["heard"] for one in lines[6:]] == [[1, 3]] * 3
+    assert [one["privacy"]["releases"] for one in lines[2:7]] == [2, 2, 2, 2, 3]
+    assert json.loads(Path("run/rank-2/summary.json").read_text())["left_behind"] == 4
