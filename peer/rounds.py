@@ -42,7 +42,7 @@ async def run_rounds(
         evaluating = (number + 1) % evaluate_every == 0 or last
         watch = Stopwatch()
 
-        trains = _train_and_release if graph.active and not behind else _sit_out
+        trains = train_and_release if graph.active and not behind else sit_out
         train_loss, payload, train_seconds = await worker.run(trains, learner, number, watch)
         saver.once_saved(partial(pump.send, number, payload))
         exchange_seconds = watch.lap()
@@ -53,7 +53,7 @@ async def run_rounds(
         received = await idle.during(pump.collect(number))
         exchange_seconds += watch.lap()
 
-        refused = await worker.run(_mix, learner, received, graph.row if payload is not None else None)
+        refused = await worker.run(mix_received, learner, received, graph.row if payload is not None else None)
         for neighbor, reason in refused.items():
             pump.left_out(neighbor, reason)
             del received[neighbor]
@@ -93,19 +93,20 @@ async def run_rounds(
     await idle.during(saver.saved())
 
 
-def _train_and_release(learner: Learner, number: int, watch: Stopwatch) -> tuple[float | None, Payload | None, float]:
+def train_and_release(learner: Learner, number: int, watch: Stopwatch) -> tuple[float | None, Payload | None, float]:
     """Train and release; returns the training loss, the released body, and the seconds that training took."""
     loss = learner.train(number)
     seconds = watch.lap()
     return loss, learner.release(number), seconds
 
 
-def _sit_out(learner: Learner, number: int, watch: Stopwatch) -> tuple[None, None, float]:
+def sit_out(learner: Learner, number: int, watch: Stopwatch) -> tuple[None, None, float]:
+    """Let a round go by; returns what `train_and_release` does."""
     learner.sit_out(number)
     return None, None, watch.lap()
 
 
-def _mix(learner: Learner, received: Mapping[int, Received], row: Row | None) -> Mapping[int, str]:
+def mix_received(learner: Learner, received: Mapping[int, Received], row: Row | None) -> Mapping[int, str]:
     """Mix, if this peer has released a body; returns the ranks whose body was left out, and why."""
     if row is None:
         return {}

@@ -12,10 +12,11 @@ Whatever runs there must ask the loop for the time. `time.monotonic` goes its ow
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import selectors
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future, wait
 from typing import Any, ParamSpec, Protocol, TypeVar, TypeVarTuple
 
 from dpeer.peer.worker import Worker
@@ -25,6 +26,9 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 Job = Callable[..., Any]
+
+_LOOK_EVERY = 0.1
+"""Seconds after which a signal is noticed at the latest while the clock stands still for jobs in a pool."""
 
 _CURRENT: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
 
@@ -38,14 +42,42 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self._now = 0.0
-        super().__init__(_Jumping(self._pass))
+        self._held_for: list[tuple[Future[Any], asyncio.Future[None]]] = []
+        super().__init__(_Jumping(self))
 
     def time(self) -> float:
         """The virtual seconds since the loop was made."""
         return self._now
 
-    def _pass(self, seconds: float) -> None:
+    async def hold(self, job: Future[T]) -> T:
+        """Have the clock stand still until a job of another thread is done; what it returns.
+
+        All jobs that are held for at the same time go on together, in the order in which they were handed over, however
+        long each took: so what happens afterwards does not depend on the machine.
+        """
+        released = self.create_future()
+        self._held_for.append((job, released))
+        await released
+        return job.result()
+
+    def jump(self, seconds: float) -> None:
+        """Have time pass."""
         self._now += seconds
+
+    def wait_for_held(self) -> bool:
+        """Wait for the jobs that are held for, but not for long; whether they are done, so that all go on."""
+        if wait([job for job, _ in self._held_for], _LOOK_EVERY).not_done:
+            return False
+        held, self._held_for = self._held_for, []
+        for _, released in held:
+            if not released.done():
+                released.set_result(None)
+        return True
+
+    @property
+    def holding(self) -> bool:
+        """Whether the clock stands still for a job."""
+        return bool(self._held_for)
 
     def call_soon(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: contextvars.Context | None = None
@@ -75,19 +107,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 class _Jumping(selectors.DefaultSelector):
     """Instead of waiting for as long as it is told, says how long it would have waited."""
 
-    def __init__(self, passed: Callable[[float], None]) -> None:
+    def __init__(self, loop: VirtualLoop) -> None:
         super().__init__()
-        self._passed = passed
+        self._loop = loop
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """What is ready now. Time passes only if nothing is; while callbacks wait nobody looks at sockets."""
+        if timeout is not None and timeout <= 0:
+            return []
+        while self._loop.holding:
+            if self._loop.wait_for_held():
+                return []  # those who waited are next
+            if found := super().select(0):
+                return found  # a signal: it must not wait for the jobs
         if timeout is None:
             return super().select(None)
-        if timeout <= 0:
-            return []
         found = super().select(0)
         if not found:
-            self._passed(timeout)
+            self._loop.jump(timeout)
         return found
 
 
@@ -193,51 +230,58 @@ class VirtualWorker(Worker):
     Args:
         process: Whose jobs they are. The jobs of one that is dead have no effect.
         costs: How long a job takes.
-        pool: Where jobs really run: each is handed over at its virtual start, and waited for when its effect is due. So
-            the jobs of several peers run beside each other, and yet all happens in the same order every time. None to
-            run each on the loop's own thread when its effect is due.
+        pool: Where jobs really run, when their effect is due; those that are due at the same time run beside each
+            other, while the clock stands still. So a process that is killed before has done nothing, and all happens in
+            the same order every time. None to run each on the loop's own thread.
     """
 
     def __init__(self, process: Process, costs: Costs, pool: Executor | None = None) -> None:
         self._process = process
         self._costs = costs
         self._pool = pool
-        self._left: dict[str, asyncio.Future[Any]] = {}
+        self._hurry = asyncio.Event()
+        self._jobs = {}
 
     async def run(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the job and return what it returns. Cancelling the wait does not take back what a job has begun."""
-        return await self._take("run", job, lambda: job(*args, **kwargs))
+        return await self._keep("run", job, lambda: job(*args, **kwargs))
 
     async def write(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `run`, and beside what that is doing."""
-        return await self._take("write", job, lambda: job(*args, **kwargs))
+        """As `run`; virtual disks are not slower than what `Costs` says of their jobs."""
+        return await self._keep("write", job, lambda: job(*args, **kwargs))
 
-    async def drain(self) -> BaseException | None:
-        """Wait for the jobs that a cancelled `run` or `write` left behind; returns what one of them raised."""
-        outcomes = await asyncio.gather(*self._left.values(), return_exceptions=True)
-        return next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
+    def hurry(self) -> None:
+        """From now on jobs take no time: whoever was told to stop leaves soon, not when a job would have ended."""
+        self._hurry.set()
 
-    async def _take(self, kind: str, job: Job, call: Callable[[], T]) -> T:
+    async def _keep(self, lane: str, job: Job, call: Callable[[], T]) -> T:
         before = self._costs.before(job)
-        self._left.pop(kind, None)
         if self._pool is None and before <= 0:
+            self._jobs.pop(lane, None)
             return await self._finish(job, call)
         running = asyncio.ensure_future(self._begin(job, before, call))
-        self._left[kind] = running
+        self._jobs[lane] = running
         return await asyncio.shield(running)
 
     async def _begin(self, job: Job, before: float, call: Callable[[], T]) -> T:
-        submitted = self._pool.submit(call) if self._pool else None
         await self._spend(before)
-        return await self._finish(job, call if submitted is None else submitted.result)
+        return await self._finish(job, call)
 
     async def _finish(self, job: Job, call: Callable[[], T]) -> T:
         if self._process.dead:
             raise asyncio.CancelledError
         try:
-            return call()
+            if self._pool is None:
+                return call()
+            loop = asyncio.get_running_loop()
+            assert isinstance(loop, VirtualLoop), "a pool's jobs need a clock that can stand still"
+            return await loop.hold(self._pool.submit(call))
         finally:
             await self._spend(self._costs.after(job))
 
     async def _spend(self, seconds: float) -> None:
-        await asyncio.sleep(seconds * self._process.slowness)
+        if seconds <= 0 or self._hurry.is_set():
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds * self._process.slowness):
+                await self._hurry.wait()

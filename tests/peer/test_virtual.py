@@ -1,6 +1,9 @@
 """Time that passes only where nobody has anything to do."""
 
 import asyncio
+import os
+import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -173,3 +176,61 @@ def test_what_a_cancelled_job_leaves_behind_is_waited_for():
         return loop.time()
 
     assert virtually(main()) == pytest.approx(6)
+
+
+def test_jobs_of_the_same_time_run_beside_each_other_and_go_on_in_order():
+    async def main():
+        together, heard = threading.Barrier(3), []
+
+        async def work(number, seconds):
+            await VirtualWorker(Process(), Costing(seconds), pool).run(together.wait)
+            heard.append((number, asyncio.get_running_loop().time()))
+
+        with ThreadPoolExecutor(3) as pool:
+            await asyncio.gather(*(work(number, 2) for number in range(3)))
+        return heard
+
+    # The barrier opens only if all three run at once, and no clock runs on meanwhile.
+    assert virtually(main()) == [(number, pytest.approx(2)) for number in range(3)]
+
+
+def test_a_signal_is_answered_while_the_clock_stands_still_for_a_job():
+    async def main():
+        released = threading.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, released.set)
+
+        def job():
+            os.kill(os.getpid(), signal.SIGUSR1)
+            return released.wait(60)
+
+        with ThreadPoolExecutor(1) as pool:
+            return await VirtualWorker(Process(), Costing(1), pool).run(job)
+
+    assert virtually(main()) is True
+
+
+def test_a_job_of_a_process_that_dies_before_its_effect_never_begins():
+    async def main():
+        process, effects = Process(), []
+        with ThreadPoolExecutor(1) as pool:
+            working = process.start(VirtualWorker(process, Costing(2), pool).run(effects.append, "done"))
+            await asyncio.sleep(1)
+            process.dead = True
+            with pytest.raises(asyncio.CancelledError):
+                await working
+        return effects
+
+    assert virtually(main()) == []
+
+
+def test_who_is_told_to_stop_does_not_wait_for_its_job_to_take_its_time():
+    async def main():
+        loop = asyncio.get_running_loop()
+        worker = VirtualWorker(Process(), Costing(100, 100))
+        working = asyncio.create_task(worker.run(lambda: "stopped"))
+        await asyncio.sleep(1)
+        worker.hurry()
+        assert await working == "stopped"
+        return loop.time()
+
+    assert virtually(main()) == pytest.approx(1)
