@@ -83,6 +83,11 @@ def _run(
         terminal.say("dpeer: stopped before the first round")
         return 0
     if result.summary["status"] != "done" and result.failure is None:
+        if settings.faults is not None:
+            terminal.say(
+                f"dpeer: stopped; with --faults only --overwrite goes on, from the start; files in {settings.out}"
+            )
+            return 0
         terminal.say(f"dpeer: stopped; --resume goes on; files in {settings.out}")
         return 0
     compared = error = None

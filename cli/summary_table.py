@@ -14,6 +14,7 @@ from rich.table import Table
 
 from dpeer.cli import metric_table
 from dpeer.results.costs import privacy_line
+from dpeer.results.faults import faults_of, sentences
 from dpeer.results.together import sentence, together
 from dpeer.results.units import decimals, size
 from dpeer.results.worth import Worth, headline, interval_text, verdict_word, worth_by_rank
@@ -186,7 +187,10 @@ def _facts(summary: Mapping[str, Any], out: Path) -> list[str]:
     for kind, ranks in (summary.get("warnings") or {}).items():
         which = f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:_MANY]))}"
         facts.append(f"warned while it ran ({kind}): {which}, see log.jsonl")
-    for rank, lost in summary["lost"].items():
+    faults = faults_of(summary.get("faults"))
+    if faults is not None:
+        facts += sentences(faults, summary["rounds"])
+    for rank, lost in summary["lost"].items() if faults is None else ():  # said by the lines above
         facts.append(f"rank {rank} lost " + ", ".join(f"rank {other} ({why})" for other, why in lost.items()))
     facts.append(f"summary {out / 'summary.json'}; per peer {out}/rank-R/: metrics.jsonl, model.safetensors, log.jsonl")
     return facts

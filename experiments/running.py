@@ -210,7 +210,8 @@ def _note(number: int, frame: FrameType | None) -> None:
 
 
 def _drive(runner: Runner) -> None:
-    asyncio.run(_stopped_by_signals(runner))
+    with asyncio.Runner(loop_factory=runner.loop_factory) as loop:
+        loop.run(_stopped_by_signals(runner))
 
 
 async def _stopped_by_signals(runner: Runner) -> None:
@@ -230,7 +231,7 @@ def _simulated(settings: Settings) -> _Ended:
     from dpeer.federation.folders import forget_releases, has_checkpoint
     from dpeer.federation.running import run_federation
 
-    begun = has_checkpoint(settings.out)
+    begun = has_checkpoint(settings.out) and settings.faults is None  # with faults it can only begin anew
     try:
         try:
             if not begun:

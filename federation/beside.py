@@ -24,7 +24,7 @@ class Beside:
     def __call__(self, runner: Runner) -> None:
         """Run to the end, or until all peers have stopped after Ctrl-C."""
         failures: list[BaseException] = []
-        loop, ended = asyncio.new_event_loop(), threading.Event()
+        loop, ended = (runner.loop_factory or asyncio.new_event_loop)(), threading.Event()
 
         def work() -> None:
             try:

@@ -47,8 +47,9 @@ def _settled(values: dict[str, Any], flags: Mapping[str, Any], path: Path | None
         if key in given:
             common = values.get(key, {})
             given[key] = {**(common if isinstance(common, dict) else {}), **given[key]}
-    if path is not None and isinstance(values.get("schema"), str):
-        values["schema"] = str(path.parent / Path(values["schema"]).expanduser())  # beside the file that names it
+    for name in ("schema", "faults"):  # beside the file that names them
+        if path is not None and isinstance(values.get(name), str):
+            values[name] = str(path.parent / Path(values[name]).expanduser())
     for own in _tables(values.get("rank")):
         for key in given.keys() & own.keys():
             own[key] = {**own[key], **flags[key]} if key == "task_options" else given[key]

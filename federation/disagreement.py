@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from statistics import fmean
@@ -36,7 +36,7 @@ class Disagreement:
     def __init__(
         self,
         path: Path,
-        bodies: Sequence[Callable[[], Tensor]],
+        bodies: Mapping[int, Callable[[], Tensor]],
         worker: Worker,
         *,
         every: int,
@@ -47,8 +47,9 @@ class Disagreement:
         self._every, self._rounds = every, rounds
         self._last: asyncio.Task[None] | None = None
         self._waiting: dict[int, dict[int, Tensor]] = {}
-        self._known = read_distances(path).keys() if resume else frozenset[int]()
-        for rank in range(len(bodies)) if resume else ():
+        self._known: set[int] = {*read_distances(path)} if resume else set()
+        self._away: set[int] = set()
+        for rank in bodies if resume else ():
             self._take_up(rank)
 
     def record(self, rank: int, number: int) -> None:
@@ -56,6 +57,7 @@ class Disagreement:
 
         The line is written once all peers have completed the round, so a round that only some complete is left out.
         """
+        self._away.discard(rank)
         if self._measured(number):
             self._take(rank, number, self._bodies[rank]())
 
@@ -63,10 +65,19 @@ class Disagreement:
         return number not in self._known and ((number + 1) % self._every == 0 or number + 1 >= self._rounds)
 
     def _take(self, rank: int, number: int, body: Tensor) -> None:
-        here = self._waiting.setdefault(number, {})
-        here[rank] = body
-        if len(here) == len(self._bodies):
-            del self._waiting[number]
+        self._waiting.setdefault(number, {})[rank] = body
+        self._look()
+
+    def without(self, rank: int) -> None:
+        """Wait for a peer no more until it completes a round again: until then distances are those of the others."""
+        self._away.add(rank)
+        self._look()
+
+    def _look(self) -> None:
+        everybody = self._bodies.keys() - self._away
+        for number in [number for number, here in self._waiting.items() if here.keys() >= everybody]:
+            here = self._waiting.pop(number)
+            self._known.add(number)
             self._last = asyncio.create_task(self._after(self._last, number, [here[rank] for rank in sorted(here)]))
 
     def _take_up(self, rank: int) -> None:

@@ -47,6 +47,9 @@ class Launcher:
         new_data: The data are others than those of earlier runs in the folders.
     """
 
+    loop_factory = None
+    faults = None
+
     def __init__(self, settings: Settings, view: View, *, resume: bool, new_data: bool = False) -> None:
         self.first_failure: Member | None = None
         self._settings = settings

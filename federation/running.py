@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from dpeer.exceptions import Diverged, PeerFailed
 from dpeer.federation import folders, summary
 from dpeer.federation.child import STOP_SIGNALS
+from dpeer.federation.faults import check_faults
 from dpeer.federation.full import naming
 from dpeer.federation.graph import build_graph, take_part
 from dpeer.federation.launcher import Launcher, Member
@@ -61,6 +62,14 @@ class Runner(Protocol):
     def connected(self) -> bool:
         """Whether every peer has met its neighbors, so that rounds have begun."""
 
+    @property
+    def loop_factory(self) -> Callable[[], asyncio.AbstractEventLoop] | None:
+        """Makes the event loop that it must run on; None for any."""
+
+    @property
+    def faults(self) -> Mapping[str, Any] | None:
+        """What was planned to happen to peers and did, for summary.json; None where nothing was."""
+
     async def run(self) -> Any:
         """Run every peer to its end."""
 
@@ -77,7 +86,8 @@ Drive = Callable[[Runner], None]
 
 def drive_by_signals(runner: Runner) -> None:
     """Run on this thread, the main one; Ctrl-C and SIGTERM stop the run."""
-    asyncio.run(_interruptible(runner))
+    with asyncio.Runner(loop_factory=runner.loop_factory) as loop:
+        loop.run(_interruptible(runner))
 
 
 def run_federation(
@@ -104,6 +114,7 @@ def run_federation(
     Raises:
         DpeerError: as documented in dpeer.exceptions; nothing of an earlier run has been removed.
     """
+    check_faults(settings, mode, resume=resume)
     graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
     folders.check(
         settings.out, range(settings.size), size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data
@@ -125,13 +136,19 @@ def run_federation(
     if not runner.connected:
         return Result({})
     with naming(settings.out):
-        found = summary.collect(settings.out, settings.size, time.monotonic() - began)
+        found = summary.collect(settings.out, settings.size, time.monotonic() - began, runner.faults)
+    if runner.faults is not None and found["status"] == "failed":
+        return Result(found, 1, f"no rank came to the end of the run: {settings.faults} left none")
     return Result(found) if failed is None else Result(found, failed.exit_code or 1, _failure(failed))
 
 
 def _runner(settings: Settings, mode: Mode, view: View, *, resume: bool, new_data: bool) -> Runner:
     if mode == "cluster":
         return Launcher(settings, view, resume=resume, new_data=new_data)
+    if settings.faults is not None:
+        from dpeer.federation.faulty import FaultySimulation
+
+        return FaultySimulation(settings, view, new_data=new_data)
     from dpeer.federation.simulation import Simulation  # imports torch, which a launcher does not need
 
     return Simulation(settings, view, resume=resume, new_data=new_data)

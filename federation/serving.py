@@ -147,7 +147,7 @@ async def _serve(
         checkpoint_every=settings.checkpoint_every,
         wait=settings.wait,
         deadline=settings.deadline,
-        liveness=_liveness(settings.dead_after),
+        liveness=LivenessConfig.after(settings.dead_after),
         out=out,
         resume=resume,
     )
@@ -183,11 +183,6 @@ async def _serve(
 
 def _check_source(settings: Settings) -> None:
     check_source(find_algorithm(settings.algorithm))
-
-
-def _liveness(dead_after: float) -> LivenessConfig:
-    """The liveness settings that go with a time after which a silent neighbor is dead."""
-    return LivenessConfig(heartbeat=min(1.0, dead_after / 5), suspect_after=dead_after / 3, dead_after=dead_after)
 
 
 def _limit_threads(threads: int | None) -> None:

@@ -23,13 +23,14 @@ from dpeer.federation.heap import keep_heap
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
 from dpeer.federation.worth import conclude_worth
-from dpeer.peer import LivenessConfig, Network, Outcome, Peer, PeerConfig, Worker
+from dpeer.peer import LivenessConfig, Network, Outcome, Peer, PeerConfig, Transport, Worker
 from dpeer.peer.logs import PeerLog, peer_logger
 from dpeer.results.files import DISAGREEMENT, LOG, rank_folder
 from dpeer.training import forget
 from dpeer.training.randomness import undisturbed
 
 T = TypeVar("T")
+LoopFactory = Callable[[], asyncio.AbstractEventLoop] | None
 
 
 class Simulation:
@@ -40,6 +41,11 @@ class Simulation:
         view: Is told what happens.
         resume: Continue from the checkpoints.
         new_data: The data are others than those of earlier runs in the folders.
+
+    Attributes:
+        connected: Whether rounds have begun.
+        loop_factory: Makes the event loop that it must run on; None for any.
+        faults: What happened to whom, for summary.json; None where nothing was to happen.
     """
 
     def __init__(self, settings: Settings, view: View, *, resume: bool, new_data: bool = False) -> None:
@@ -47,12 +53,18 @@ class Simulation:
         self._view = view
         self._resume, self._new_data = resume, new_data
         self._peers: list[Peer] = []
-        self._bodies: list[Callable[[], Tensor]] = []
+        self._bodies: dict[int, Callable[[], Tensor]] = {}
         self._disagreement: Disagreement | None = None
+        self._network = Network()
         self._stopping = False
         self._conclude: dict[int, Callable[[Outcome], Awaitable[Any]]] = {}
         self._notes: list[str] = []
         self.connected = False
+        # Peers of one process cannot be lost one by one.
+        self._liveness = LivenessConfig(heartbeat=0)
+        self._deadline: float | None = None
+        self.loop_factory: LoopFactory = None
+        self.faults: Mapping[str, Any] | None = None
 
     async def run(self) -> list[Outcome]:
         """Assemble all peers and run their rounds together; outcomes by rank (none if stopped before the first).
@@ -62,12 +74,11 @@ class Simulation:
         """
         # A worker thread per core, one torch thread each: faster than one thread of many, and bit-identical.
         workers = min(self._settings.size, self._settings.workers or len(own_cores()))
-        executor, disk = (
+        executor, disk = self._executor, self._disk = tuple(
             ThreadPoolExecutor(workers, name, initializer=torch.set_num_threads, initargs=(1,))
             for name in ("tensors", "disk")
         )
         keep_heap()
-        network = Network()
         logs: list[PeerLog] = []
         resources = ExitStack()
         resources.enter_context(undisturbed())  # the script that has called draws on as if nothing had been
@@ -79,20 +90,19 @@ class Simulation:
                 resources.enter_context(held(rank_folder(own.out, rank)))
                 log = peer_logger(rank, rank_folder(own.out, rank) / LOG, own.log_level)
                 logs.append(log)
-                self._peers.append(await self._peer(own, rank, network, Worker(executor, disk), log))
+                await self._add(own, rank, log)
             forget()
             if self._stopping:
                 return []
             self._disagreement = Disagreement(
-                self._settings.out / DISAGREEMENT, self._bodies, Worker(executor),
+                self._settings.out / DISAGREEMENT, self._bodies, self._worker(),
                 every=self._settings.evaluate_every, rounds=self._settings.rounds, resume=self._resume,
             )  # fmt: skip
-            addresses = {peer.config.rank: await peer.listen() for peer in self._peers}
-            known = {rank: address for rank, address in addresses.items() if address is not None}
+            await self._listen()
             self.connected = True
             self._view.notes(self._notes)
             with naming(self._settings.out):
-                outcomes = await _all(_blaming(peer.config.rank, self._serve(peer, known)) for peer in self._peers)
+                outcomes = await self._play()
                 await self._disagreement.written()
             return outcomes
         finally:
@@ -113,25 +123,48 @@ class Simulation:
         """End this process at once; what the peers have completed is on disk."""
         os._exit(130)
 
-    async def _serve(self, peer: Peer, known: Mapping[int, str]) -> Outcome:
+    def _worker(self) -> Worker:
+        """What measures the bodies of all peers."""
+        return Worker(self._executor)
+
+    async def _add(self, own: Settings, rank: int, log: PeerLog) -> None:
+        """Make a peer that is to run."""
+        worker = Worker(self._executor, self._disk)
+        self._peers.append(await self._peer(own, rank, self._network.transport(), worker, log, resume=self._resume))
+
+    async def _listen(self) -> None:
+        """Have all peers accept connections."""
+        addresses = {peer.config.rank: await peer.listen() for peer in self._peers}
+        self._known = {rank: address for rank, address in addresses.items() if address is not None}
+
+    async def _play(self) -> list[Outcome]:
+        """Run all peers to their end."""
+        return await _all(blaming(peer.config.rank, self._serve(peer)) for peer in self._peers)
+
+    async def _serve(self, peer: Peer) -> Outcome:
         """Run a peer to its end, then compare what it has kept."""
-        outcome = await peer.serve(known)
+        outcome = await peer.serve(self._known)
         if outcome.status == "done":
             await self._conclude[peer.config.rank](outcome)
         return outcome
 
-    async def _peer(self, own: Settings, rank: int, network: Network, worker: Worker, log: PeerLog) -> Peer:
-        parts = await _blaming(rank, worker.run(assemble, own, rank, resume=self._resume, new_data=self._new_data))
-        save_preparation(rank_folder(own.out, rank), parts.preparation, resume=self._resume)
-        save_partition(rank_folder(own.out, rank), parts.indices, resume=self._resume)
+    async def _peer(
+        self, own: Settings, rank: int, transport: Transport, worker: Worker, log: PeerLog, *, resume: bool,
+        on_connected: Callable[[], None] = lambda: None,
+    ) -> Peer:  # fmt: skip
+        """Make a peer of a rank."""
+        new_data = self._new_data and not resume
+        parts = await blaming(rank, worker.run(assemble, own, rank, resume=resume, new_data=new_data))
+        save_preparation(rank_folder(own.out, rank), parts.preparation, resume=resume)
+        save_partition(rank_folder(own.out, rank), parts.indices, resume=resume)
         for note in parts.notes:
             log.info("note", message=note)
         if rank == 0:
             self._notes = parts.notes
         learner = parts.learner
-        self._bodies.append(lambda: learner.body)
+        self._bodies[rank] = lambda: learner.body
         if parts.alone is not None:
-            await worker.run(parts.alone.take_up, resume=self._resume)
+            await worker.run(parts.alone.take_up, resume=resume)
         self._conclude[rank] = lambda outcome: worker.run(
             conclude_worth, rank_folder(own.out, rank), learner, parts.alone, parts.facts, lambda: self._stopping,
             lambda line: log.info("worth", message=line), diverged=outcome.diverged,
@@ -146,16 +179,16 @@ class Simulation:
             evaluate_every=own.evaluate_every,
             checkpoint_every=own.checkpoint_every,
             wait=own.wait,
-            # Peers of one process cannot be lost one by one.
-            liveness=LivenessConfig(heartbeat=0),
+            deadline=self._deadline,
+            liveness=self._liveness,
             out=rank_folder(own.out, rank),
-            resume=self._resume,
+            resume=resume,
         )
         return Peer(
-            config, parts.topology, parts.learner, network.transport(), worker, log,
+            config, parts.topology, parts.learner, transport, worker, log,
             facts=parts.facts, on_record=lambda entry: self._view.record(rank, entry), idle=parts.alone,
             on_completed=lambda number: self._measure(rank, number), watch=parts.watch,
-            on_sign=lambda sign: self._view.sign(rank, sign),
+            on_sign=lambda sign: self._view.sign(rank, sign), on_connected=on_connected,
             on_waiting=lambda neighbors: self._view.waiting(rank, neighbors),
         )  # fmt: skip
 
@@ -164,7 +197,7 @@ class Simulation:
         self._disagreement.record(rank, number)
 
 
-async def _blaming(rank: int, run: Awaitable[T]) -> T:
+async def blaming(rank: int, run: Awaitable[T]) -> T:
     """Make or run a peer; an error of its task or data gets its rank put in front."""
     try:
         return await run

@@ -24,13 +24,14 @@ from dpeer.training.saved import saved_body
 _COMMON = ("size", "topology", "algorithm", "task", "partition", "rounds", "seed", "spectral_gap")
 
 
-def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
+def collect(out: Path, ranks: int, seconds: float, faults: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Read every peer's summary and write DIR/summary.json; a peer that left none counts as null.
 
     Args:
         out: The run's folder.
         ranks: Number of peers.
         seconds: Wall time of the whole run.
+        faults: What was planned to happen to peers and did, with the status that the run has in spite of it.
 
     Returns:
         What was written.
@@ -46,7 +47,7 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
     spent = _privacy([peer.privacy for peer in there.values() if peer.privacy])
     summary = {
         **{name: getattr(first, name) for name in _COMMON},
-        "status": _status(peers),
+        "status": _status(peers) if faults is None else faults["status"],
         "completed_rounds": [peer.completed_rounds if peer else None for peer in peers],
         "kept_round": [peer.kept_round if peer else None for peer in peers],
         "accuracy": accuracy,
@@ -76,6 +77,8 @@ def collect(out: Path, ranks: int, seconds: float) -> dict[str, Any]:
         "lost": {str(rank): peer.lost for rank, peer in there.items() if peer.lost},
         "settings": first.settings or None,
     }
+    if faults is not None:
+        summary["faults"] = dict(faults)
     write_json(out / SUMMARY, summary)
     return summary
 

@@ -26,6 +26,11 @@ class LivenessConfig:
     """How long a neighbor that said goodbye because it was stopped is still waited for, so that stopping all peers at
     once stops them all in the same round, and a resumed run has the same bits as an uninterrupted one."""
 
+    @classmethod
+    def after(cls, dead_after: float) -> LivenessConfig:
+        """The times that go with one after which a silent neighbor is dead."""
+        return cls(heartbeat=min(1.0, dead_after / 5), suspect_after=dead_after / 3, dead_after=dead_after)
+
 
 @dataclass(frozen=True)
 class PeerConfig:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dpeer.results.faults import Faults, faults_of
 from dpeer.results.keys import Keys, said
 from dpeer.results.lines import Figure
 from dpeer.results.values import (
@@ -116,3 +117,5 @@ class RunSummary(Summary):
     consensus_distance: float | None = said(number)
     worth: tuple[Worth | None, ...] = said(worth_by_rank)
     """What each peer has from joining."""
+    faults: Faults | None = said(faults_of)  # noqa: RUF009 - see `said`
+    """What was planned to happen to peers and did; None where nothing was."""

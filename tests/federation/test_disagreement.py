@@ -26,7 +26,7 @@ def lines(path: Path) -> dict[int, float]:
 async def test_rounds_are_kept_apart_and_only_whole_ones_written(tmp_path: Path) -> None:
     bodies = [torch.randn(5, generator=torch.Generator().manual_seed(rank)) for rank in range(3)]
     first = np.stack([body.numpy() for body in bodies]).astype(np.float64)
-    copies = [lambda rank=rank: bodies[rank].clone() for rank in range(3)]
+    copies = {rank: lambda rank=rank: bodies[rank].clone() for rank in range(3)}
     path = tmp_path / "disagreement.jsonl"
     with ThreadPoolExecutor(2) as executor:
         found = Disagreement(path, copies, Worker(executor), every=2, rounds=5, resume=False)
@@ -40,6 +40,28 @@ async def test_rounds_are_kept_apart_and_only_whole_ones_written(tmp_path: Path)
     assert lines(path).keys() == {1}
     spread = ((first - first.mean(axis=0)) ** 2).sum(axis=1).mean()
     assert lines(path)[1] == pytest.approx(np.sqrt(spread), rel=1e-6)
+
+
+async def test_a_peer_that_is_away_is_not_waited_for_until_it_completes_a_round_again(tmp_path: Path) -> None:
+    bodies = {0: torch.zeros(2), 1: torch.ones(2), 2: torch.full((2,), 2.0)}
+    path = tmp_path / "disagreement.jsonl"
+    with ThreadPoolExecutor(1) as executor:
+        copies = {rank: lambda rank=rank: bodies[rank] for rank in bodies}
+        found = Disagreement(path, copies, Worker(executor), every=1, rounds=9, resume=False)
+        for rank in (0, 1):
+            found.record(rank, 3)
+        found.without(2)
+        found.record(0, 4)
+        found.record(1, 4)
+        found.record(2, 3)  # late: the line is there
+        for rank in (0, 1):
+            found.record(rank, 5)
+        await found.written()
+        assert lines(path).keys() == {3, 4}
+        found.record(2, 5)
+        await found.written()
+    assert lines(path)[3] == pytest.approx(np.sqrt(0.5))
+    assert lines(path)[5] == pytest.approx(np.sqrt(4 / 3))
 
 
 def simulate(out: Path, **changes: object) -> dict[str, object]:

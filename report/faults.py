@@ -1,0 +1,111 @@
+"""The picture of what faults did to the peers of a simulation: a strip for each rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
+
+from dpeer.report.groups import Group
+from dpeer.report.style import Section, legend, new_figure, render, tidy, wrap
+from dpeer.results.faults import Faults, Suffered, sentences
+
+NAME = "faults"
+
+_SHOWN = 4
+"""The most groups with strips of their own."""
+
+_RANKS = 64
+
+_TRAINED, _SAT_OUT = "#bcd7ea", "#E69F00"
+_DURING = {
+    "crash": ("#333333", "not there"), "restart": ("#333333", "not there"), "leave": ("#333333", "not there"),
+    "freeze": ("#0072B2", "frozen"), "partition": ("#CC79A7", "cut off"), "slow": ("#009E73", "slow"),
+}  # fmt: skip
+"""By kind of fault: its color, and what the peer is meanwhile."""
+
+
+def draw_faults(groups: Sequence[Group]) -> Section | None:
+    """Draw a strip over time for each rank of the first run of each group that had faults; None where none had."""
+    told = [(group, faults) for group in groups if (faults := _faults(group)) is not None and faults.ranks]
+    if not told:
+        return None
+    shown = told[:_SHOWN]
+    heights = [0.9 + 0.26 * min(len(faults.ranks), _RANKS) for _, faults in shown]
+    figure = new_figure(sum(heights) + 1.1)
+    grid = figure.subplots(len(shown), squeeze=False, gridspec_kw={"height_ratios": heights}).ravel()
+    seen: dict[str, str] = {}
+    for axes, (group, faults) in zip(grid, shown, strict=True):
+        seen |= _draw(axes, faults)
+        if len(told) > 1:
+            axes.set_title(wrap(group.name, 70), fontsize=11)
+    grid[-1].set_xlabel("time since the start, in rounds")
+    kinds = [
+        Patch(color=_TRAINED, label="a round, trained"), Patch(color=_SAT_OUT, label="a round, sat out"),
+        *(Patch(color=color, label=words) for words, color in seen.items()),
+        Line2D([], [], ls="", marker="o", ms=5, color="#D55E00", label="a body was missing in the mix"),
+    ]  # fmt: skip
+    legend(figure, {}, kinds)
+    prefix = {id(faults): f"{group.label}: " if len(told) > 1 else "" for group, faults in shown}
+    words = [f"{prefix[id(faults)]}{line}" for group, faults in shown for line in _said(group, faults)]
+    caption = (
+        "What happened to whom, and when: each strip is a peer, each cell one of its rounds, as long as that took. "
+        + " ".join(f"{line[:1].upper()}{line[1:]}." for line in words)
+    )
+    more = max(len(faults.ranks) for _, faults in shown) > _RANKS
+    caption += f" Only the first {_RANKS} ranks are drawn." if more else ""
+    caption += f" Only {_SHOWN} of {len(told)} runs with faults are drawn." if len(told) > _SHOWN else ""
+    return Section(NAME, "Faults", caption, f"Strips over time, one for each rank. {' '.join(words)}", render(figure))
+
+
+def _faults(group: Group) -> Faults | None:
+    summary = group.runs[0].summary
+    return None if summary is None else summary.faults
+
+
+def _said(group: Group, faults: Faults) -> list[str]:
+    return sentences(faults, group.runs[0].summary.rounds if group.runs[0].summary else None)
+
+
+def _draw(axes: Axes, faults: Faults) -> dict[str, str]:
+    """Draw the strips of a run; returns the states that occur, with their colors."""
+    seen = {}
+    drawn = faults.ranks[:_RANKS]
+    end = max([faults.time or 0.0, *(time for one in drawn for time in one.completed_at)])
+    place = {one.rank: row for row, one in enumerate(drawn)}
+    for row, one in enumerate(drawn):
+        _draw_rounds(axes, row, one)
+    for incident in faults.happened:
+        if incident.rank not in place or incident.time is None or incident.what not in _DURING:
+            continue
+        color, words = _DURING[incident.what]
+        seen[words] = color
+        until = end if incident.until_time is None else min(incident.until_time, end)
+        away = words == "not there"
+        height, low = (0.76, -0.38) if away else (0.22, -0.38)
+        # What is over at once would not be seen.
+        wide = max(until - incident.time, end / 300)
+        axes.broken_barh([(incident.time, wide)], (place[incident.rank] + low, height), color=color, lw=0, zorder=3)
+    axes.set_yticks(range(len(drawn)), [str(one.rank) for one in drawn], fontsize=9)
+    axes.set_ylim(len(drawn) - 0.4, -0.6)
+    axes.set_xlim(0, end or 1)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylabel("rank")
+    tidy(axes)
+    axes.grid(visible=False)
+    return seen
+
+
+def _draw_rounds(axes: Axes, row: int, one: Suffered) -> None:
+    before = 0.0
+    for number, time in enumerate(one.completed_at):
+        color = _SAT_OUT if number in one.sat_out else _TRAINED
+        axes.broken_barh(
+            [(before, time - before)], (row - 0.38, 0.76), facecolor=color, edgecolor="white", lw=0.7, zorder=2
+        )
+        if str(number) in one.missed_by_round:
+            axes.plot(time, row + 0.1, marker="o", ms=4, color="#D55E00", zorder=4, clip_on=False)
+        before = time

@@ -1,0 +1,136 @@
+"""What faults did to a simulation: the entry `faults` of its summary.json, and the sentences that tell it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpeer.results.keys import Keys, said
+from dpeer.results.values import number, table_or_empty, text, whole
+
+_NAMES = {
+    "crash": ("crash", "crashes"), "restart": ("restart", "restarts"), "freeze": ("freeze", "freezes"),
+    "slow": ("spell of slowness", "spells of slowness"), "partition": ("rank cut off", "ranks cut off"),
+    "leave": ("leave", "leaves"),
+}  # fmt: skip
+"""What one and several of each kind are called."""
+
+_MANY = 20
+
+
+def _wholes(value: Any) -> tuple[int, ...]:
+    return tuple(one for one in value if whole(one) is not None) if isinstance(value, list) else ()
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    found = [number(one) for one in value] if isinstance(value, list) else []
+    return tuple(one for one in found if one is not None)
+
+
+@dataclass(frozen=True)
+class Incident(Keys):
+    """What happened to one rank once. Times are in rounds' time from the start of the run."""
+
+    what: str | None = said(text)
+    rank: int | None = said(whole)
+    round: int | None = said(whole)
+    """In which round the peer was that was furthest."""
+    own_round: int | None = said(whole)
+    """In which round the rank itself was."""
+    until_round: int | None = said(whole)
+    """As `round` when it ended; None if it did not."""
+    time: float | None = said(number)
+    until_time: float | None = said(number)
+
+
+@dataclass(frozen=True)
+class Suffered(Keys):
+    """What it cost one rank."""
+
+    rank: int | None = said(whole)
+    status: str | None = said(text)
+    """done; gone, left or failed if the rank was not there at the end; stopped if the run was."""
+    completed_rounds: int | None = said(whole)
+    completed_at: tuple[float, ...] = said(_numbers)
+    """By round, when it was complete."""
+    sat_out: tuple[int, ...] = said(_wholes)
+    """Rounds that the others had gone past."""
+    rounds_not_run: int | None = said(whole)
+    bodies_missed: int | None = said(whole)
+    missed_by_round: Mapping[str, Any] = said(table_or_empty)
+    """By round, the ranks whose bodies were missing."""
+
+
+def _incidents(value: Any) -> tuple[Incident, ...]:
+    entries = value if isinstance(value, list) else []
+    found = (Incident.of(one) for one in entries if isinstance(one, Mapping))
+    return tuple(one for one in found if one.rank is not None and one.round is not None)
+
+
+def _ranks(value: Any) -> tuple[Suffered, ...]:
+    entries = value if isinstance(value, list) else []
+    found = (Suffered.of(one) for one in entries if isinstance(one, Mapping))
+    return tuple(one for one in found if one.rank is not None)
+
+
+@dataclass(frozen=True)
+class Faults(Keys):
+    """The whole entry."""
+
+    time: float | None = said(number)
+    """When the last rank was done, in rounds' time."""
+    happened: tuple[Incident, ...] = said(_incidents)
+    ranks: tuple[Suffered, ...] = said(_ranks)
+
+
+def faults_of(value: Any) -> Faults | None:
+    """The entry as it is read; None if there is none."""
+    return Faults.of(value) if isinstance(value, Mapping) else None
+
+
+def sentences(faults: Faults, rounds: int | None) -> list[str]:
+    """What happened and what it cost, a line each.
+
+    Args:
+        faults: The entry.
+        rounds: How many rounds were planned.
+    """
+    counts = Counter(one.what or "" for one in faults.happened)
+    kinds = [f"{count} {_NAMES[what][count > 1]}" for what, count in counts.items() if what in _NAMES]
+    away = [
+        f"{_named([one.rank for one in faults.ranks if one.status == status and one.rank is not None])} {words}"
+        for status, words in _AWAY.items()
+        if any(one.status == status for one in faults.ranks)
+    ]
+    happened = f"faults: {', '.join(kinds) or 'none'}"
+    happened += f"; not there at the end: {'; '.join(away)}" if away else "; all ranks were there at the end"
+    sat_out = sum(len(one.sat_out) for one in faults.ranks)
+    not_run = sum(one.rounds_not_run or 0 for one in faults.ranks)
+    missed = sum(one.bodies_missed or 0 for one in faults.ranks)
+    took = "" if faults.time is None else f"the run took the time of {faults.time:.1f} rounds"
+    took += f" for {rounds}" if took and rounds else ""
+    cost = [
+        took,
+        f"{missed} {_plural('body', 'bodies', missed)} missed in mixes",
+        f"{sat_out} {_plural('round', 'rounds', sat_out)} sat out to catch up",
+        f"{not_run} {_plural('round', 'rounds', not_run)} not run",
+    ]
+    return [happened, f"over all ranks: {', '.join(part for part in cost if part)}"]
+
+
+_AWAY = {
+    "gone": "(crashed and never came back)",
+    "left": "(left and never came back)",
+    "failed": "(came back and failed: see log.jsonl)",
+}
+
+
+def _plural(one: str, many: str, count: int) -> str:
+    return one if count == 1 else many
+
+
+def _named(ranks: Sequence[int]) -> str:
+    listed = ", ".join(map(str, ranks[:_MANY])) + (", ..." if len(ranks) > _MANY else "")
+    return f"{_plural('rank', 'ranks', len(ranks))} {listed}"
