@@ -84,9 +84,7 @@ def _run(
         return 0
     if result.summary["status"] != "done" and result.failure is None:
         if settings.faults is not None:
-            terminal.say(
-                f"dpeer: stopped; with --faults only --overwrite goes on, from the start; files in {settings.out}"
-            )
+            terminal.say(f"dpeer: stopped; --overwrite begins anew; files in {settings.out}")
             return 0
         terminal.say(f"dpeer: stopped; --resume goes on; files in {settings.out}")
         return 0

@@ -22,7 +22,7 @@ from dpeer.cores import own_cores
 from dpeer.exceptions import ConfigurationError, Diverged
 from dpeer.federation import addresses, config, folders
 from dpeer.federation.graph import build_graph
-from dpeer.federation.sections import SimulationSettings
+from dpeer.federation.sections import FaultSettings, SimulationSettings
 from dpeer.federation.settings import Settings, option_names
 from dpeer.peer.peer import dialled
 from dpeer.results.costs import privacy_line
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     metavar="R",
     help="This peer's rank, or `env`: from Slurm, Open MPI or a pod's name.",
 )
-@run_options(*option_names(SimulationSettings))
+@run_options(*option_names(SimulationSettings, FaultSettings))
 @json_option
 def start(
     rank: str, federation: Path | None, resume: bool, overwrite: bool, new_data: bool, as_json: bool, **flags: Any

@@ -198,7 +198,7 @@ def _told(first: Mapping[str, Any], path: Path) -> ConfigurationError:
         return UnknownName("key", key, [field.alias or name for name, field in section.model_fields.items()], where)
     if key == "what" and isinstance(first["input"], str):
         return UnknownName("fault", first["input"], _KINDS, f"what in {where}")
-    if key == "fault":
+    if key == "fault" and first["type"] != "value_error":
         return ConfigurationError(f"fault in {where} = {first['input']!r}: expected tables [[fault]]")
     if first["type"] == "missing":
         return ConfigurationError(f"{key} is missing in {where}: add what = one of {', '.join(_KINDS)}")

@@ -44,7 +44,6 @@ class _Life:
     peer: Peer | None = None
     task: asyncio.Task[None] | None = None
     outcome: Outcome | None = None
-    ended: float = 0.0
     error: str | None = None
 
     @property
@@ -155,7 +154,6 @@ class FaultySimulation(Simulation):
             if again:
                 await life.peer.listen()
             life.outcome = await blaming(life.rank, self._serve(life.peer))
-            life.ended = self._accidents.now
         except (PeersMissing, Refused) as error:
             # Of a rank that comes back too late, or whose neighbors are gone: the others go on.
             life.error = str(error)
@@ -253,7 +251,7 @@ class FaultySimulation(Simulation):
             "seed": self._settings.seed if self._plan.seed is None else self._plan.seed,
             "round_seconds": self._plan.round_seconds,
             "dead_after": self._settings.dead_after,
-            "time": max((one.life.ended for one in self._ranks), default=0.0) or self._accidents.now,
+            "time": max(time for one in self._ranks for time in (0.0, *one.completed_at.values())),
             "happened": [incident.as_entry() for incident in self._accidents.happened],
             "ranks": ranks,
         }

@@ -141,15 +141,6 @@ class HostSettings(Section):
 class SimulationSettings(Section):
     """How all peers are run in one process."""
 
-    faults: Path | None = setting(
-        None,
-        "file of what happens to peers (TOML): crash, restart, freeze, slow, partition, leave; see docs/simulating.md",
-        mark=Mark.OWN,
-        group=_RUN,
-        of_rank=False,
-        strict=False,
-    )
-
     workers: int | None = setting(
         None,
         "threads that train the peers of a simulation (default: one a core); same bits",
@@ -157,4 +148,17 @@ class SimulationSettings(Section):
         group=_HOST,
         of_rank=False,
         ge=1,
+    )
+
+
+class FaultSettings(Section):
+    """What happens to the peers of a simulation."""
+
+    faults: Path | None = setting(
+        None,
+        "file of what happens to peers (TOML): crash, restart, freeze, slow, partition, leave; see docs/simulating.md",
+        mark=Mark.OWN,
+        group=_RUN,
+        of_rank=False,
+        strict=False,
     )

@@ -14,6 +14,7 @@ from dpeer.federation.presets import find_preset
 from dpeer.federation.sections import (
     AloneSettings,
     ComputeSettings,
+    FaultSettings,
     HostSettings,
     LogSettings,
     MeasureSettings,
@@ -34,6 +35,7 @@ from dpeer.training.settings import (
 
 
 class _AllSettings(
+    FaultSettings,
     SimulationSettings,
     HostSettings,
     LogSettings,

@@ -80,7 +80,7 @@ class Faults(Keys):
     """The whole entry."""
 
     time: float | None = said(number)
-    """When the last rank was done, in rounds' time."""
+    """When the last round of any rank was complete, in rounds' time."""
     happened: tuple[Incident, ...] = said(_incidents)
     ranks: tuple[Suffered, ...] = said(_ranks)
 

@@ -207,6 +207,9 @@ PREDICTED = (
 REPORTED = "dpeer report first-week/run"
 PROPOSED = "dpeer schema init first-week/tables/site-0.csv --target outcome --out first-week/schema.toml"
 
+TWO_OF_EIGHT = "dpeer simulate --faults examples/faults/two-of-eight.toml --size 8 --rounds 40 --out with-faults"
+WITHOUT = "dpeer simulate --size 8 --rounds 40 --out without"
+
 FAST = {
     VISITS_WEIGHTED: Small(f"{TRAINS} --size 4", (new_visits,)),
     "dpeer predict --run dpeer-run/rank-0 --input new.csv --output predictions.csv": Small(after=(VISITS_WEIGHTED,)),
@@ -227,6 +230,11 @@ FAST = {
 }
 
 SLOW = {
+    TWO_OF_EIGHT: Small(f"{TRAINS} --rounds 14"),
+    WITHOUT: Small(f"{TRAINS} --rounds 14"),
+    "dpeer compare --algorithms dfedsmdc,dfedsmdc:faults=examples/faults/two-of-eight.toml --size 8 --rounds 40 "
+    "--seeds 0-4": Small(f"{TRAINS} --rounds 14 --seeds 0 --jobs 1"),
+    "dpeer report with-faults without --out faults-report": Small(after=(TWO_OF_EIGHT, WITHOUT)),
     PROPOSE: Small(data=(visits,)),
     DEMO: Small(f"{TRAINS} --size 2"),
     "dpeer report dpeer-demo": Small(after=(DEMO,)),

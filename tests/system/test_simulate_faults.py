@@ -1,0 +1,237 @@
+"""`dpeer simulate --faults`: whole federations whose peers have accidents, on a virtual clock."""
+
+import json
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "faults" / "two-of-eight.toml"
+ROUNDS = 8
+Play = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def play(tmp_path: Path, simulate: Callable[..., None], task: str, schedule: tuple[str, ...]) -> Play:
+    """Simulate with a file of faults; returns summary.json."""
+
+    def run(faults: str | None, *arguments: object, out: str = "run", rounds: int = ROUNDS) -> dict[str, Any]:
+        given: tuple[object, ...] = ()
+        if faults is not None:
+            (tmp_path / f"{out}.toml").write_text(faults)
+            given = ("--faults", f"{out}.toml")
+        size = () if "--size" in arguments else ("--size", 5)
+        common = ("--task", task, *schedule, "--algorithm", "dfedmdc", "--finish", "none", "--rounds", rounds)
+        simulate(*common, *size, *given, *arguments, "--out", out)
+        found: dict[str, Any] = json.loads((tmp_path / out / "summary.json").read_text())
+        return found
+
+    return run
+
+
+def fault(what: str, **keys: object) -> str:
+    lines = [f"{key.rstrip('_')} = {json.dumps(value)}" for key, value in keys.items()]
+    return "\n".join(["[[fault]]", f'what = "{what}"', *lines, ""])
+
+
+def entries(folder: Path, rank: int) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_file_without_faults_gives_the_bits_of_a_run_without_a_file(play: Play, results: Callable[..., Any]) -> None:
+    play(None, out="plain")
+    summary = play("", out="empty")
+    assert results("empty", 5) == results("plain", 5)
+    assert summary["status"] == "done"
+    assert summary["faults"]["happened"] == []
+    assert {one["status"] for one in summary["faults"]["ranks"]} == {"done"}
+    assert summary["faults"]["time"] == pytest.approx(ROUNDS, abs=0.1)
+
+
+EVERYTHING = "seed = 3\n" + "".join([
+    fault("crash", pick=1, round=3, for_=3), fault("freeze", ranks=[1], round=1, for_=0.6),
+    fault("slow", rate=0.1, for_=1, times=3), fault("partition", ranks=[0, 1], round=5, for_=1),
+    fault("leave", ranks=[4], round=2, for_=1), fault("restart", ranks=[2], round=1),
+])  # fmt: skip
+
+
+def test_the_same_seed_gives_the_same_accidents_and_bits_however_busy_the_machine(
+    play: Play, results: Callable[..., Any]
+) -> None:
+    first = play(EVERYTHING, "--workers", 1, out="first", rounds=7)
+    over = threading.Event()
+    load = threading.Thread(target=_spin, args=(over,))
+    load.start()
+    try:
+        second = play(EVERYTHING, "--workers", 3, out="second", rounds=7)
+    finally:
+        over.set()
+        load.join()
+    assert {one["what"] for one in first["faults"]["happened"]} == {
+        "crash", "freeze", "slow", "partition", "leave", "restart",
+    }  # fmt: skip
+    assert first["faults"] == second["faults"]
+    assert results("first", 5) == results("second", 5)
+
+
+def _spin(over: threading.Event) -> None:
+    while not over.is_set():
+        sum(range(1000))
+
+
+def test_a_rank_that_crashed_for_good_is_gone_and_the_run_is_done(play: Play, tmp_path: Path) -> None:
+    summary = play(fault("crash", ranks=[2], round=3))
+    assert summary["status"] == "done"
+    (crash,) = summary["faults"]["happened"]
+    assert (crash["rank"], crash["round"], crash["own_round"], crash["until_round"]) == (2, 3, 3, None)
+    by_rank = {one["rank"]: one for one in summary["faults"]["ranks"]}
+    assert [by_rank[rank]["status"] for rank in range(5)] == ["done", "done", "gone", "done", "done"]
+    assert (by_rank[2]["completed_rounds"], by_rank[2]["rounds_not_run"]) == (3, 5)
+    # On a ring its two neighbors miss it in every round from then on, and nobody else does.
+    assert {rank: by_rank[rank]["bodies_missed"] for rank in (0, 1, 3, 4)} == {0: 0, 1: 5, 3: 5, 4: 0}
+    assert [entry["missed"] for entry in entries(tmp_path / "run", 1)] == [[]] * 3 + [[2]] * 5
+    assert summary["accuracy"][2] is None
+    assert summary["lost"]["1"].keys() == {"2"}
+
+
+def test_who_comes_back_catches_up_and_is_charged_for_no_round_that_it_sat_out(play: Play, tmp_path: Path) -> None:
+    private = ("--privacy", "client", "--noise-multiplier", 1)
+    summary = play(fault("crash", ranks=[2], round=2, for_=3), *private)
+    back = summary["faults"]["ranks"][2]
+    assert (back["status"], back["restarts"], back["completed_rounds"]) == ("done", 1, ROUNDS)
+    assert back["sat_out"] == [2, 3, 4]
+    own = json.loads((tmp_path / "run" / "rank-2" / "summary.json").read_text())
+    assert own["left_behind"] == 3
+    assert own["privacy"]["releases"] == ROUNDS - 3
+    other = json.loads((tmp_path / "run" / "rank-0" / "summary.json").read_text())
+    assert other["privacy"]["releases"] == ROUNDS
+    assert [entry["missed"] for entry in entries(tmp_path / "run", 1)] == [[], [], [2], [2], [2], [], [], []]
+
+
+def test_a_crash_between_release_and_checkpoint_is_charged_once(play: Play, tmp_path: Path) -> None:
+    private = ("--privacy", "client", "--noise-multiplier", 1)
+    play(fault("restart", ranks=[2], round=3, at=0.95), *private)
+    own = json.loads((tmp_path / "run" / "rank-2" / "summary.json").read_text())
+    assert own["privacy"]["releases"] == ROUNDS
+    charged = [json.loads(line) for line in (tmp_path / "run" / "rank-2" / "log.jsonl").read_text().splitlines()]
+    # It had left: what begins again is the same round, whose bytes are those that were charged.
+    assert [line["round"] for line in charged if line["event"] == "resuming"] == [3]
+    assert all(entry["missed"] == [] for rank in range(5) for entry in entries(tmp_path / "run", rank))
+
+
+def test_a_restart_before_anybody_noticed_costs_nobody_a_body_and_no_bits(
+    play: Play, results: Callable[..., Any]
+) -> None:
+    play(None, out="plain")
+    summary = play(fault("restart", ranks=[1], round=4), out="restarted")
+    assert [one["bodies_missed"] for one in summary["faults"]["ranks"]] == [0] * 5
+    assert results("restarted", 5) == results("plain", 5)
+    assert summary["faults"]["time"] == pytest.approx(ROUNDS + 0.5, abs=0.1), "half a round is trained again"
+
+
+def test_a_slow_rank_is_waited_for(play: Play, results: Callable[..., Any]) -> None:
+    play(None, out="plain")
+    summary = play(fault("slow", ranks=[1], round=0, times=3), out="slow")
+    assert results("slow", 5) == results("plain", 5)
+    assert summary["faults"]["time"] > 2.5 * ROUNDS
+    assert summary["faults"]["happened"][0]["until_round"] is None
+
+
+def test_a_partition_heals(play: Play, tmp_path: Path) -> None:
+    summary = play(fault("partition", ranks=[0, 1], round=2, for_=2), "--size", 6)
+    assert [one["status"] for one in summary["faults"]["ranks"]] == ["done"] * 6
+    missed = {rank: [entry["missed"] for entry in entries(tmp_path / "run", rank)] for rank in range(6)}
+    assert missed[1][2] == [2]
+    assert missed[2][2] == [1]
+    assert missed[3] == missed[4] == [[]] * ROUNDS, "they have no neighbor on the other side"
+    assert all(missed[rank][-1] == [] for rank in range(6)), "all hear each other again"
+
+
+def test_who_leaves_says_goodbye_and_is_not_waited_for(play: Play, tmp_path: Path) -> None:
+    summary = play(fault("leave", ranks=[3], round=2) + fault("leave", ranks=[0], round=2, for_=3))
+    assert [one["status"] for one in summary["faults"]["ranks"]] == ["done", "done", "done", "left", "done"]
+    assert summary["status"] == "done"
+    assert summary["lost"]["2"]["3"] == "stopped"
+    own = json.loads((tmp_path / "run" / "rank-3" / "summary.json").read_text())
+    assert (own["status"], own["completed_rounds"]) == ("stopped", 2)
+    assert summary["faults"]["ranks"][0]["sat_out"] == [2, 3, 4]
+    assert summary["faults"]["time"] < ROUNDS + 1
+
+
+def test_a_rank_that_comes_back_when_nobody_is_there_fails_and_the_run_is_done(play: Play) -> None:
+    summary = play(fault("crash", ranks=[2], round=7, for_=5))
+    assert summary["status"] == "done"
+    late = summary["faults"]["ranks"][2]
+    assert late["status"] == "failed"
+    assert "did not appear within" in late["error"]
+
+
+def test_the_example_has_two_of_eight_drop_out_and_come_back(play: Play) -> None:
+    summary = play(EXAMPLE.read_text(), "--size", 8, rounds=16)
+    happened = summary["faults"]["happened"]
+    assert [(one["what"], one["round"], one["until_round"]) for one in happened] == [("crash", 10, 13)] * 2
+    assert len({one["rank"] for one in happened}) == 2
+    assert [one["status"] for one in summary["faults"]["ranks"]] == ["done"] * 8
+    assert sum(one["bodies_missed"] for one in summary["faults"]["ranks"]) > 0
+
+
+def test_the_last_lines_and_the_report_tell_it(play: Play, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("matplotlib")
+    from dpeer.report.write import write_report
+    from dpeer.results.finding import find_runs
+
+    play(fault("crash", ranks=[2], round=3) + fault("slow", ranks=[0, 1], round=2, for_=1))
+    said = capsys.readouterr().out
+    happened = "1 crash; not there at the end: rank 2 (crashed and never came back)"
+    assert f"faults: 2 spells of slowness, {happened}" in said
+    assert "10 bodies missed in mixes, 0 rounds sat out to catch up, 5 rounds not run" in said
+    page, *pictures = write_report(find_runs([tmp_path / "run"]), tmp_path / "report", (), None)
+    assert tmp_path / "report" / "faults.png" in pictures
+    assert f"Faults: 2 spells of slowness, {happened}." in page.read_text()
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_it_and_only_a_new_one_can_be_begun(
+    dpeer: Callable[..., Any], task: str, schedule: tuple[str, ...], tmp_path: Path,
+    slow_after: Callable[[int], tuple[str, ...]], until: Callable[..., Any], rounds_done: Callable[..., int],
+) -> None:  # fmt: skip
+    (tmp_path / "faults.toml").write_text(fault("crash", ranks=[1], round=1, for_=50))
+    common = ("--task", task, *schedule, "--size", 4, "--rounds", 60, "--faults", "faults.toml", "--out", "run")
+    running = dpeer("simulate", *common, *slow_after(2))
+    until(lambda: rounds_done("run") >= 2)
+    running.signal(signal.SIGINT)
+    assert "dpeer: stopped; --overwrite begins anew" in running.succeed()
+    again = dpeer("simulate", *common, "--resume")
+    assert again.wait(60) == 2
+    assert "a run with faults cannot be resumed, because" in again.output
+
+
+def test_it_runs_beside_a_loop_of_the_caller(tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import dpeer
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "faults.toml").write_text(fault("crash", ranks=[1], round=1, for_=2))
+    settings = dpeer.Settings(size=3, rounds=5, task=task, body_epochs=1, head_epochs=1, faults=Path("faults.toml"))
+    found = dpeer.run(settings, mode="simulate")
+    assert found.summary["faults"]["happened"][0]["rank"] == 1
+    assert [line["round"] for line in found.metrics(1)] == [*range(5)]
+
+
+@pytest.mark.slow
+def test_a_comparison_answers_with_and_without(dpeer_here: Callable[..., Any], task: str, tmp_path: Path) -> None:
+    (tmp_path / "faults.toml").write_text(fault("crash", pick=1, round=2, for_=3))
+    (tmp_path / "both.toml").write_text(
+        f'task = "{task}"\nsize = 3\nrounds = 8\nbody_epochs = 1\nhead_epochs = 1\n[compare]\n'
+        'algorithms = ["dfedmdc"]\nseeds = "0-1"\nconditions = [{}, { faults = "faults.toml" }]\n'
+    )
+    ended = dpeer_here("compare", "both.toml", "--out", "compared", "--jobs", "1")
+    assert ended.code == 0, ended.err
+    assert "faults faults.toml" in ended.out
+    runs = sorted((tmp_path / "compared").glob("*/summary.json"))
+    told = [("faults" in json.loads(path.read_text())) for path in runs]
+    assert sorted(told) == [False, False, True, True]
+    again = dpeer_here("compare", "both.toml", "--out", "compared", "--jobs", "1")
+    assert again.out == ended.out
