@@ -21,6 +21,7 @@ from dpeer.cli.terminal import Terminal
 from dpeer.cores import own_cores
 from dpeer.exceptions import ConfigurationError, Diverged
 from dpeer.federation import addresses, config, folders
+from dpeer.federation.faults import check_faults
 from dpeer.federation.graph import build_graph
 from dpeer.federation.sections import FaultSettings, SimulationSettings
 from dpeer.federation.settings import Settings, option_names
@@ -59,6 +60,7 @@ def start(
     """
     number = _rank(rank)
     settings = config.load(federation, flags)
+    check_faults(settings, "start", resume=resume)
     own = settings.of_rank(number)
     if own.alone is None:
         own = own.model_copy(update={"alone": "auto"})

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from dpeer.report.groups import Group
 from dpeer.report.style import Section, legend, new_figure, render, tidy, wrap
-from dpeer.results.faults import Faults, Suffered, sentences
+from dpeer.results.faults import Faults, Incident, Suffered, sentences
 
 NAME = "faults"
 
@@ -20,9 +20,10 @@ _SHOWN = 4
 
 _RANKS = 64
 
-_TRAINED, _SAT_OUT = "#bcd7ea", "#E69F00"
+_TRAINED, _SAT_OUT, _LOST = "#a5cbe4", "#E69F00", "#e4e9ec"
+_NOT_THERE = "not there"
 _DURING = {
-    "crash": ("#333333", "not there"), "restart": ("#333333", "not there"), "leave": ("#333333", "not there"),
+    "crash": ("#333333", _NOT_THERE), "restart": ("#333333", _NOT_THERE), "leave": ("#333333", _NOT_THERE),
     "freeze": ("#0072B2", "frozen"), "partition": ("#CC79A7", "cut off"), "slow": ("#009E73", "slow"),
 }  # fmt: skip
 """By kind of fault: its color, and what the peer is meanwhile."""
@@ -45,6 +46,7 @@ def draw_faults(groups: Sequence[Group]) -> Section | None:
     grid[-1].set_xlabel("time since the start, in rounds")
     kinds = [
         Patch(color=_TRAINED, label="a round, trained"), Patch(color=_SAT_OUT, label="a round, sat out"),
+        Patch(color=_LOST, label="begun and lost"),
         *(Patch(color=color, label=words) for words, color in seen.items()),
         Line2D([], [], ls="", marker="o", ms=5, color="#D55E00", label="a body was missing in the mix"),
     ]  # fmt: skip
@@ -77,15 +79,14 @@ def _draw(axes: Axes, faults: Faults) -> dict[str, str]:
     end = max([faults.time or 0.0, *(time for one in drawn for time in one.completed_at)])
     place = {one.rank: row for row, one in enumerate(drawn)}
     for row, one in enumerate(drawn):
-        _draw_rounds(axes, row, one)
+        _draw_rounds(axes, row, one, [each for each in faults.happened if each.rank == one.rank and _away(each)])
     for incident in faults.happened:
         if incident.rank not in place or incident.time is None or incident.what not in _DURING:
             continue
         color, words = _DURING[incident.what]
         seen[words] = color
         until = end if incident.until_time is None else min(incident.until_time, end)
-        away = words == "not there"
-        height, low = (0.76, -0.38) if away else (0.22, -0.38)
+        height, low = (0.76 if _away(incident) else 0.22), -0.38
         # What is over at once would not be seen.
         wide = max(until - incident.time, end / 300)
         axes.broken_barh([(incident.time, wide)], (place[incident.rank] + low, height), color=color, lw=0, zorder=3)
@@ -99,13 +100,25 @@ def _draw(axes: Axes, faults: Faults) -> dict[str, str]:
     return seen
 
 
-def _draw_rounds(axes: Axes, row: int, one: Suffered) -> None:
+def _away(incident: Incident) -> bool:
+    return _DURING.get(incident.what or "", ("", ""))[1] == _NOT_THERE
+
+
+def _draw_rounds(axes: Axes, row: int, one: Suffered, away: Sequence[Incident]) -> None:
     before = 0.0
     for number, time in enumerate(one.completed_at):
-        color = _SAT_OUT if number in one.sat_out else _TRAINED
-        axes.broken_barh(
-            [(before, time - before)], (row - 0.38, 0.76), facecolor=color, edgecolor="white", lw=0.7, zorder=2
-        )
+        # Of a round that a crash has cut short, what counts began after it.
+        began = max([before, *(each.until_time for each in away if each.until_time and each.until_time < time)])
+        sat_out = number in one.sat_out
+        color = _SAT_OUT if sat_out else _TRAINED
+        edge = color if sat_out else "white"  # it is over at once, and a white edge would hide it
+        place = (row - 0.38, 0.76)
+        axes.broken_barh([(before, time - before)], place, facecolor=_LOST, edgecolor="white", lw=0.7, zorder=2)
+        axes.broken_barh([(began, time - began)], place, facecolor=color, edgecolor=edge, lw=0.7, zorder=2)
         if str(number) in one.missed_by_round:
             axes.plot(time, row + 0.1, marker="o", ms=4, color="#D55E00", zorder=4, clip_on=False)
         before = time
+    for each in away:
+        if each.until_time is None and each.time is not None and each.time > before:
+            place = (row - 0.38, 0.76)
+            axes.broken_barh([(before, each.time - before)], place, facecolor=_LOST, lw=0, zorder=2)
