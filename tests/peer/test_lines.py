@@ -1,14 +1,17 @@
 """Connections that die without a word, names that resolve slowly or differently, and slow lines: real sockets."""
 
 import asyncio
+import errno
 import json
 import socket
 import threading
 
 import numpy as np
 import pytest
+import zmq
 
-from dpeer.peer import LivenessConfig
+from dpeer.peer import Limits, LivenessConfig, ZeroMQTransport
+from dpeer.peer.transports import Opened, Unreachable
 from dpeer.topology import build
 from tests.peer.proxy import Proxy
 
@@ -179,3 +182,20 @@ async def test_a_line_that_becomes_fifty_times_slower_in_the_middle_of_a_body_is
         for way in (proxy.there, proxy.back):
             way.rate, way.slower = 40_000_000, (1.5 * body, 800_000)
         await both_heard_everything(ours, addresses, proxy, tmp_path)
+
+
+async def test_a_socket_that_cannot_be_had_for_a_moment_is_said_and_tried_again(monkeypatch):
+    transport, other = ZeroMQTransport(Limits()), ZeroMQTransport(Limits())
+    address = await other.listen("tcp://127.0.0.1:0")
+    make = transport.socket
+
+    def too_many(*_):
+        monkeypatch.setattr(transport, "socket", make)
+        raise zmq.ZMQError(errno.EMFILE)
+
+    monkeypatch.setattr(transport, "socket", too_many)
+    link = transport.dial(address)
+    assert await transport.receive() == Unreachable(link, "no socket can be opened: Too many open files")
+    assert await transport.receive() == Opened(link)
+    for one in (transport, other):
+        await one.close(0)
