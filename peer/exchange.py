@@ -153,32 +153,25 @@ class Exchange:
             if self._members.is_there(one.rank) and self._members.holds_up(one.rank, rounds, now)
         ]
 
-    def behind(self, number: int, now: float, *, catching_up: bool) -> bool:
-        """Whether the others went on without this peer, so that round `number` is of no use to anybody.
+    def behind(self, number: int, *, catching_up: bool) -> bool:
+        """Whether the others went on without this peer, so that it should sit round `number` out.
 
-        That is when a neighbor of the round is further ahead than it can be with this peer's bodies, no body of the
-        round can be had any more, and nobody is left that could use this peer's. (A neighbor that is merely one round
-        ahead may have used this round's body before both were stopped, and its own still comes.)
+        That is when a neighbor of the round is further ahead than it can be with this peer's bodies. Others may be as
+        far back as this peer, and find the same: all of them catch up, instead of going on as an island that is behind
+        for ever. (A neighbor that is merely one round ahead may have used this round's body before both were stopped,
+        and its own still comes.)
 
         Args:
             number: The round.
-            now: Clock time.
             catching_up: Whether the rounds before were sat out. Then so is this one if a neighbor has gone past it at
                 all, so that this peer goes on in the round in which the others are.
         """
         graph = self._schedule.at(number)
-        if any(self._members[rank].current_round <= number and not self._members[rank].away
-               for rank in graph.out_neighbors):  # fmt: skip
-            return False
-        around = {*graph.in_neighbors, *graph.out_neighbors}
-        ahead = {rank: there for rank in around if (there := self._members[rank].current_round) > number}
+        there = {rank: self._members[rank].current_round for rank in {*graph.in_neighbors, *graph.out_neighbors}}
+        ahead = [rank for rank in there if there[rank] > number]
         if catching_up:
             return bool(ahead)
-        return (
-            not all(self._schedule.fits(number, rank, there) for rank, there in ahead.items())
-            and not any(self.inbox.has(rank, number) for rank in graph.in_neighbors)
-            and not self.awaited(number, now)
-        )
+        return not all(self._schedule.fits(number, rank, there[rank]) for rank in ahead)
 
     def at(self, number: int) -> Neighborhood:
         """The graph of round `number`, as this peer sees it."""

@@ -138,9 +138,9 @@ class Core:
         """The graph of round `number`, as this peer sees it."""
         return self._schedule.at(number)
 
-    def behind(self, number: int, now: float) -> bool:
+    def behind(self, number: int) -> bool:
         """Whether the others have gone past round `number` without this peer: it sits the round out."""
-        return self._waiting.behind(number, now)
+        return self._waiting.behind(number)
 
     @property
     def left_behind(self) -> int:

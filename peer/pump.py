@@ -96,7 +96,7 @@ class Pump:
 
     def behind(self, number: int) -> bool:
         """Whether the others have gone past round `number` without this peer."""
-        found = self.core.behind(number, self._now())
+        found = self.core.behind(number)
         self._do(self.core.look(self._now()))
         return found
 

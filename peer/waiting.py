@@ -113,9 +113,9 @@ class Waiting:
         self._leave_at = now + self._config.farewell
         return True
 
-    def behind(self, number: int, now: float) -> bool:
+    def behind(self, number: int) -> bool:
         """Whether the others have gone past round `number` without this peer; says so."""
-        if self._exchange.behind(number, now, catching_up=self._since is not None):
+        if self._exchange.behind(number, catching_up=self._since is not None):
             if self._since is None:
                 self._since = number
                 self._say(
