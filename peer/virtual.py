@@ -12,7 +12,6 @@ Whatever runs there must ask the loop for the time. `time.monotonic` goes its ow
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import selectors
 from collections.abc import Callable, Coroutine
@@ -239,28 +238,36 @@ class VirtualWorker(Worker):
         self._process = process
         self._costs = costs
         self._pool = pool
-        self._hurry = asyncio.Event()
-        self._jobs = {}
+        self._left: dict[str, asyncio.Future[Any]] = {}
+        self._hurrying = False
+        self._spending: set[asyncio.Future[None]] = set()
 
     async def run(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the job and return what it returns. Cancelling the wait does not take back what a job has begun."""
-        return await self._keep("run", job, lambda: job(*args, **kwargs))
+        return await self._take("run", job, lambda: job(*args, **kwargs))
 
     async def write(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `run`; virtual disks are not slower than what `Costs` says of their jobs."""
-        return await self._keep("write", job, lambda: job(*args, **kwargs))
+        """As `run`, and beside what that is doing."""
+        return await self._take("write", job, lambda: job(*args, **kwargs))
+
+    async def drain(self) -> BaseException | None:
+        """Wait for the jobs that a cancelled `run` or `write` left behind; returns what one of them raised."""
+        outcomes = await asyncio.gather(*self._left.values(), return_exceptions=True)
+        return next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
 
     def hurry(self) -> None:
         """From now on jobs take no time: whoever was told to stop leaves soon, not when a job would have ended."""
-        self._hurry.set()
+        self._hurrying = True
+        for spending in self._spending:
+            _set_done(spending)
 
-    async def _keep(self, lane: str, job: Job, call: Callable[[], T]) -> T:
+    async def _take(self, kind: str, job: Job, call: Callable[[], T]) -> T:
         before = self._costs.before(job)
+        self._left.pop(kind, None)
         if self._pool is None and before <= 0:
-            self._jobs.pop(lane, None)
             return await self._finish(job, call)
         running = asyncio.ensure_future(self._begin(job, before, call))
-        self._jobs[lane] = running
+        self._left[kind] = running
         return await asyncio.shield(running)
 
     async def _begin(self, job: Job, before: float, call: Callable[[], T]) -> T:
@@ -280,8 +287,20 @@ class VirtualWorker(Worker):
             await self._spend(self._costs.after(job))
 
     async def _spend(self, seconds: float) -> None:
-        if seconds <= 0 or self._hurry.is_set():
+        if seconds <= 0 or self._hurrying:
+            await asyncio.sleep(0)
             return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds * self._process.slowness):
-                await self._hurry.wait()
+        loop = asyncio.get_running_loop()
+        spent = loop.create_future()
+        timer = loop.call_later(seconds * self._process.slowness, _set_done, spent)
+        self._spending.add(spent)
+        try:
+            await spent
+        finally:
+            self._spending.discard(spent)
+            timer.cancel()
+
+
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

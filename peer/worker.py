@@ -24,7 +24,7 @@ class Worker:
     def __init__(self, executor: Executor, disk: Executor | None = None) -> None:
         self._executor = executor
         self._disk = disk or executor
-        self._jobs: dict[object, asyncio.Future[Any]] = {}
+        self._jobs: dict[Executor, asyncio.Future[Any]] = {}
 
     async def run(self, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run the job and return what it returns. Cancelling the wait does not stop a job that has begun."""

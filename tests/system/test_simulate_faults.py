@@ -169,6 +169,39 @@ def test_a_rank_that_comes_back_when_nobody_is_there_fails_and_the_run_is_done(p
     assert "did not appear within" in late["error"]
 
 
+def test_a_run_that_nobody_comes_to_the_end_of_has_failed(
+    dpeer_here: Callable[..., Any], task: str, tmp_path: Path
+) -> None:
+    (tmp_path / "faults.toml").write_text(fault("crash", ranks=[0, 1, 2], round=2))
+    ended = dpeer_here("simulate", "--task", task, "--size", 3, "--rounds", 4, "--faults", "faults.toml")
+    assert ended.code == 1
+    assert "no rank came to the end of the run" in ended.err
+    summary = json.loads((tmp_path / "dpeer-run" / "summary.json").read_text())
+    assert summary["status"] == "failed"
+    assert [one["status"] for one in summary["faults"]["ranks"]] == ["gone"] * 3
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (("simulate", "--faults", "none.toml"), "dpeer: --faults 'none.toml': No such file or directory"),
+        (("simulate", "--faults", "faults.toml"), "dpeer: ranks = [9] in [[fault]] 1 of faults.toml: expected ranks "),
+        (("cluster", "--federation", "run.toml"), "dpeer: --faults faults.toml: only dpeer simulate has a clock"),
+        (("start", "--rank", "0", "--federation", "run.toml"), "dpeer: --faults faults.toml: only dpeer simulate has"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(
+    command: tuple[str, ...], said: str, dpeer_here: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "faults.toml").write_text(fault("crash", ranks=[9], round=2))
+    (tmp_path / "run.toml").write_text('size = 3\nfaults = "faults.toml"\n')
+    ended = dpeer_here(*command)
+    assert ended.code == 2
+    (line,) = ended.err.splitlines()
+    assert line.startswith(said)
+    assert not (tmp_path / "dpeer-run").exists()
+
+
 def test_the_example_has_two_of_eight_drop_out_and_come_back(play: Play) -> None:
     summary = play(EXAMPLE.read_text(), "--size", 8, rounds=16)
     happened = summary["faults"]["happened"]
