@@ -58,6 +58,7 @@ EVERYTHING = "seed = 3\n" + "".join([
 ])  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_accidents_and_bits_however_busy_the_machine(
     play: Play, results: Callable[..., Any]
 ) -> None:
@@ -197,8 +198,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
     (tmp_path / "run.toml").write_text('size = 3\nfaults = "faults.toml"\n')
     ended = dpeer_here(*command)
     assert ended.code == 2
-    (line,) = ended.err.splitlines()
-    assert line.startswith(said)
+    assert ended.err.splitlines()[-1].startswith(said)
     assert not (tmp_path / "dpeer-run").exists()
 
 
