@@ -148,6 +148,8 @@ class Loop(asyncio.SelectorEventLoop):
 asyncio.new_event_loop = Loop
 
 class Runner:
+    loop_factory = None
+
     async def run(self):
         self.stopped = asyncio.Event()
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)

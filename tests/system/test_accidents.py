@@ -34,7 +34,7 @@ from pathlib import Path
 import small
 from dpeer.peer import rounds
 
-trains = rounds._train_and_release
+trains = rounds.train_and_release
 
 
 def task(rank, size, seed):
@@ -44,7 +44,7 @@ def task(rank, size, seed):
             time.sleep(0.02)
         return trains(learner, number, watch)
 
-    rounds._train_and_release = gated
+    rounds.train_and_release = gated
     return small.task(rank, size, seed)
 '''
 
