@@ -143,11 +143,6 @@ class Lanes:
         """How many bodies wait."""
         return sum(len(lane.bodies) for lane in self._lanes.values())
 
-    @property
-    def empty(self) -> bool:
-        """Whether nothing waits anywhere."""
-        return all(lane.empty for lane in self._lanes.values())
-
     def _forget_a_stranger(self) -> None:
         """Forget the oldest lane that is not a neighbor's."""
         for link, lane in self._lanes.items():

@@ -229,7 +229,7 @@ class ZeroMQTransport:
     # -- links that are full or gone ---------------------------------------------------------------------------
 
     def _emptied(self) -> None:
-        """Nothing waits in the ROUTER: links that are gone have nothing left to say, and full ones may have room."""
+        """Nothing waits in the ROUTER, or has not for long: links that are gone have nothing left to say."""
         for link in self._lost:
             self.push(self._router, Broken(link))
         self._lost.clear()

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dpeer.exceptions import TopologyError
-from dpeer.peer.faults import KINDS, Fault, draw
 from dpeer.peer.transports.lines import Conditions
 from dpeer.topology import Graphs, Neighborhood, Participation, Row, build
+from tests.world.faults import KINDS, Fault, draw
 
 SCHEDULES = 1000
 """So many are played by the test suite, those of the first seeds."""

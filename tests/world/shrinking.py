@@ -74,7 +74,7 @@ def report(seed: int, problem: str, scenario: Scenario) -> str:
         f"seed {seed}: {problem}\n\nshrunk to {len(small.faults)} of {len(scenario.faults)} faults, which gives\n"
         f"{why(small)}\n\nto play it again:\n\n"
         "from math import inf\n"
-        "from dpeer.peer.faults import Fault\n"
+        "from tests.world.faults import Fault\n"
         "from dpeer.peer.transports.lines import Conditions\n"
         "from tests.world.scenario import Scenario\n"
         "from tests.world.world import World\n\n"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpeer.peer.faults import Fault
+from tests.world.faults import Fault
 from tests.world.scenario import SCHEDULES, Scenario, generate
 from tests.world.shrinking import report, shrink, why
 from tests.world.world import World

@@ -11,11 +11,11 @@ from typing import Any
 import msgpack
 
 from dpeer.peer import LivenessConfig, Peer, PeerConfig
-from dpeer.peer.director import Director
 from dpeer.peer.logs import peer_logger
 from dpeer.peer.transports.faulty import FaultyNetwork, FaultyTransport
 from dpeer.peer.virtual import Process, VirtualLoop, VirtualWorker
 from tests.world import invariants
+from tests.world.director import Director
 from tests.world.disk import Disk, Files
 from tests.world.learner import WorldLearner
 from tests.world.scenario import Scenario

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from dpeer.peer.faults import Fault
 from dpeer.peer.transports.faulty import FaultyNetwork
 from dpeer.peer.transports.lines import later
 from dpeer.peer.virtual import Process
+from tests.world.faults import Fault
 
 
 class Stage(Protocol):

@@ -1,8 +1,8 @@
-"""Accidents that are planned: which ones, whose, when and for how long. `dpeer.peer.director` has them happen.
+"""Accidents that are planned: which ones, whose, when and for how long. `tests.world.director` has them happen.
 
     Fault("cut", (0, 3), at=2.5, seconds=4.0)
 
-A plan can be drawn from a seed, written as TOML or as Python, and played again: with the same seed for the network, the
+A plan can be drawn from a seed, printed as Python, and played again: with the same seed for the network, the
 same happens to the bit.
 """
 
@@ -10,14 +10,9 @@ from __future__ import annotations
 
 import math
 import random
-import tomllib
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
-
-from pydantic import TypeAdapter, ValidationError
-
-from dpeer.exceptions import ConfigurationError
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
 
 What = Literal["cut", "vanish", "stall", "part", "freeze", "slow", "stop", "crash", "power"]
 
@@ -67,49 +62,6 @@ class Fault:
         for name in ("at", "seconds", "times"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name}: expected a number from 0, got {getattr(self, name)}")
-
-
-_FAULT = TypeAdapter(Fault)
-
-
-def to_toml(faults: Iterable[Fault]) -> str:
-    """The faults as tables `[[fault]]`, which `from_toml` reads."""
-    tables = []
-    for fault in faults:
-        lines = ["[[fault]]", f'what = "{fault.what}"', f"ranks = {list(fault.ranks)}"]
-        for field in fields(fault)[2:]:
-            value = getattr(fault, field.name)
-            if value != field.default:
-                lines.append(f"{field.name} = {value}")
-        tables.append("\n".join(lines))
-    return "\n\n".join(tables) + "\n"
-
-
-def from_toml(text: str) -> list[Fault]:
-    """The faults of a text's tables `[[fault]]`.
-
-    Raises:
-        ConfigurationError: it is no TOML, or a table is no fault; names the table and the key.
-    """
-    try:
-        tables: Any = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"faults: not TOML: {error}") from error
-    if set(tables) - {"fault"} or not isinstance(tables.get("fault", []), list):
-        raise ConfigurationError(f"faults: expected tables [[fault]] and nothing else, found {', '.join(tables)}")
-    found = []
-    for index, table in enumerate(tables.get("fault", []), 1):
-        unknown = sorted(set(table) - {field.name for field in fields(Fault)})
-        if unknown:
-            valid = ", ".join(field.name for field in fields(Fault))
-            raise ConfigurationError(f"fault {index}: unknown key {unknown[0]!r}; valid: {valid}")
-        try:
-            found.append(_FAULT.validate_python(table))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = f" {first['loc'][0]}:" if first["loc"] else ""
-            raise ConfigurationError(f"fault {index}:{where} {first['msg']}; got {first['input']!r}") from error
-    return found
 
 
 def draw(

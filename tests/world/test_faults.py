@@ -1,24 +1,20 @@
-"""Plans of accidents: written, read, drawn, and made to happen."""
+"""Plans of accidents: printed, drawn, and made to happen."""
 
 import asyncio
 import math
 import random
 
-import pytest
-
-from dpeer.exceptions import ConfigurationError
-from dpeer.peer.director import Director
-from dpeer.peer.faults import KINDS, Fault, draw, from_toml, to_toml
 from dpeer.peer.transports.faulty import FaultyNetwork
 from dpeer.peer.virtual import Process, VirtualLoop
+from tests.world.director import Director
+from tests.world.faults import KINDS, Fault, draw
 
 
-def test_a_plan_survives_being_written_and_read():
+def test_a_plan_survives_being_printed():
     plan = draw(random.Random(7), 6, 20.0, 200)
     assert {fault.what for fault in plan} == set(KINDS)
     assert any(fault.seconds == math.inf for fault in plan)
     plan.append(Fault("slow", (2,), 1.5, 2.0, times=3.0, round=4))
-    assert from_toml(to_toml(plan)) == plan
     assert eval(repr(plan), {"Fault": Fault, "inf": math.inf}) == plan
 
 
@@ -27,25 +23,6 @@ def test_drawing_follows_the_seed_and_the_limits():
     assert plan == draw(random.Random(3), 4, 9.0, 50, ("cut", "slow"))
     assert {fault.what for fault in plan} == {"cut", "slow"}
     assert all(0 <= fault.at <= 9 and max(fault.ranks) < 4 for fault in plan)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("[[fault]", "not TOML"),
-        ("[fault]", "expected tables"),
-        ("seed = 1", "found seed"),
-        ('[[fault]]\nwhat = "cut"\nranks = [0, 1]', "fault 1: at"),
-        ('[[fault]]\nwhat = "cut"\nranks = [0, 0]\nat = 1', "between two ranks"),
-        ('[[fault]]\nwhat = "bang"\nranks = [0]\nat = 1', "fault 1: what"),
-        ('[[fault]]\nwhat = "crash"\nranks = [0]\nat = -1.0', "at: expected a number from 0"),
-        ('[[fault]]\nwhat = "crash"\nranks = [0]\nat = 1.0\nfor = 2', "unknown key 'for'; valid: what, ranks"),
-    ],
-)
-def test_what_is_no_plan_is_named(text, said):
-    with pytest.raises(ConfigurationError, match=said) as caught:
-        from_toml(text)
-    assert "\n" not in str(caught.value)
 
 
 class Stage:
