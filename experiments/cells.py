@@ -12,6 +12,7 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.experiments.variants import Variant
+from dpeer.federation.config import read_toml
 from dpeer.federation.defaults import with_defaults
 from dpeer.federation.mistakes import InvalidSettings
 from dpeer.federation.settings import Settings, aside, default_of
@@ -136,6 +137,8 @@ class Cell:
         graph = self.variant.unused_graph
         found = settings.model_dump(mode="json", exclude={*_ELSEWHERE, *graph})
         asked = {name: value for name, value in found.items() if value != default_of(name)}
+        if settings.faults is not None:
+            asked["content of faults"] = json.dumps(read_toml(settings.faults, "--faults"), sort_keys=True)
         algorithm = find_algorithm(settings.algorithm)
         return asked if is_built_in(algorithm) else asked | {"algorithm's source": source_hash(algorithm)}
 

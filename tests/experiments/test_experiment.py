@@ -190,6 +190,17 @@ def test_a_default_that_is_said_is_another_cell_where_the_algorithm_has_its_own(
         made(tmp_path, "dfedavgm", preset="paper-cifar").check()
 
 
+def test_a_file_of_faults_with_other_content_is_another_cell(tmp_path: Path) -> None:
+    faults = tmp_path / "faults.toml"
+    faults.write_text('[[fault]]\nwhat = "restart"\npick = 1\nround = 1\n')
+    begun(made(tmp_path, faults=faults)).check()
+    faults.write_text('# the same\n[[fault]]\nwhat = "restart"\npick = 1\nround = 1\n')
+    made(tmp_path, faults=faults).check()
+    faults.write_text('[[fault]]\nwhat = "restart"\npick = 2\nround = 1\n')
+    with pytest.raises(OutputError, match="content of faults"):
+        made(tmp_path, faults=faults).check()
+
+
 def test_a_cell_of_a_version_with_another_default_is_not_taken_for_one_of_this(tmp_path: Path) -> None:
     """Such a cell.json says nothing of grad_clip, which was off where nobody said otherwise."""
     cell = begun(made(tmp_path))
