@@ -145,6 +145,8 @@ def _must_have_heard(world, rank, number, sender):
     """Whether a body that a rank did not mix must have come: it was released, and the two were connected."""
     if not any(key[:2] == (sender, number) for key in world.released):
         return False
+    if (sender, number) in world.sat_out:  # it crashed in that round, and found the others past it when it was back
+        return False
     if isinstance(world.present[sender].outcome, PeersMissing):  # it said goodbye before it began its rounds again
         return False
     if mild(world.scenario, sender, rank):
