@@ -53,7 +53,7 @@ class Neighborhood:
             event = await self._transport.receive()
             if not isinstance(event, Arrival):
                 continue
-            link, frames = event
+            link, frames = event.link, event.frames
             if link not in self._links:
                 self._links[link] = []
                 if len(self._links) == self._neighbors:

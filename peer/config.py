@@ -48,6 +48,9 @@ class PeerConfig:
     formerly: Collection[str] = ()
     """Names that fingerprints of earlier versions had, and that nothing depends on where `fingerprint` lacks them."""
 
+    authenticated: bool = False
+    """Whether the transport says who has proved to be at the other end of each link: then nobody else speaks for it."""
+
     evaluate_every: int = 1
     """Evaluate in every n-th round; the last one always. Evaluation runs twice a round: before and after mixing."""
 

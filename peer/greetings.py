@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from dpeer.exceptions import ProtocolError, Refused
@@ -92,12 +93,18 @@ class Greetings:
         hello = self._admission.hello(self._members.current_round, reply=reply)
         self._lanes[link].say("answer" if reply else "hello", wire.encode(hello))
 
-    def take(self, link: Link, hello: wire.Hello, now: float) -> None:
-        """Take a hello, unless another process speaks for the rank and has to be asked first whether it is there."""
-        self.dialling.answered(link)
-        if self._contends(link, hello, now):
-            return
+    def take(self, link: Link, hello: wire.Hello, now: float, identity: int | None = None) -> None:
+        """Take a hello.
+
+        Without keys, if another process speaks for the rank, it has to be asked first whether it is there. With keys
+        the sender has proved to be `identity`, and its new connection takes the place of the old one at once.
+        """
         rank = hello.rank
+        if identity is not None and rank != identity:
+            raise ProtocolError("wrong-rank", f"rank {identity}, by its key, speaks for rank {rank}")
+        self.dialling.answered(link)
+        if identity is None and self._contends(link, hello, now):
+            return
         if rank in self._members:
             self._waiting.met.add(rank)
         if not hello.reply:
@@ -125,6 +132,8 @@ class Greetings:
     def _welcome(self, neighbor: Neighbor, link: Link, number: int, now: float) -> None:
         """Train with a neighbor, which works on round `number`."""
         if neighbor.link not in (None, link):
+            if neighbor.status is Status.ALIVE:
+                self._replaced(neighbor)
             self.part(neighbor.link)
         here = self._members.current_round
         if self._members.greet(neighbor.rank, link, number, now):
@@ -138,6 +147,18 @@ class Greetings:
         self._exchange.outbox.ask(neighbor.rank, number)
         self._exchange.deliver()
         self._exchange.beat(link)
+
+    def _replaced(self, neighbor: Neighbor) -> None:
+        """Say that a neighbor has connected anew, at its 1st, 10th, 100th ... time."""
+        neighbor.replaced += 1
+        if math.log10(neighbor.replaced) % 1 == 0:
+            times = "" if neighbor.replaced == 1 else f" for the {neighbor.replaced}th time"
+            self._say(
+                "info" if neighbor.replaced == 1 else "warning", "neighbor-reconnected",
+                f"rank {neighbor.rank} has connected anew{times} while its earlier connection was there, and uses the "
+                f"new one; if this goes on, two processes run as rank {neighbor.rank} with its key: stop one",
+                neighbor=neighbor.rank,
+            )  # fmt: skip
 
     def _on_trouble(self, neighbor: Neighbor, trouble: str) -> None:
         if neighbor.trouble != trouble:

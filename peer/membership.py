@@ -45,6 +45,7 @@ class Neighbor:
         overdue: Why a round has gone on without it although it is there (`--deadline`), until it has gone past that
             round and reached this peer's current one; else empty.
         overdue_in: That round.
+        replaced: How often it has connected anew although its earlier connection was there.
     """
 
     rank: int
@@ -60,6 +61,7 @@ class Neighbor:
     left_behind: bool = False
     overdue: str = ""
     overdue_in: int = -1
+    replaced: int = 0
 
     @property
     def away(self) -> bool:

@@ -110,10 +110,15 @@ class Core:
                 self.greetings.take(contender[0], contender[1], now)
         return self._after(now)
 
-    def receive(self, link: Link, frames: Frames, now: float) -> list[Effect]:
-        """A message came."""
+    def receive(self, link: Link, frames: Frames, now: float, identity: int | None = None) -> list[Effect]:
+        """A message came; where keys are used, `identity` is the rank that has proved to be at the other end."""
         with self._dropping(link):
-            self._handle(link, frames, now)
+            self._handle(link, frames, now, identity)
+        return self._after(now)
+
+    def turned_away(self, place: str, reason: str, times: int, now: float) -> list[Effect]:
+        """Somebody wanted to connect, so many times, and was not let in."""
+        self.rejections.count_turned_away(place, reason, times)
         return self._after(now)
 
     def unreachable(self, link: Link, reason: str, now: float) -> list[Effect]:
@@ -225,7 +230,9 @@ class Core:
 
     # -- what arrives ------------------------------------------------------------------------------------------
 
-    def _handle(self, link: Link, frames: Frames, now: float) -> None:
+    def _handle(self, link: Link, frames: Frames, now: float, identity: int | None) -> None:
+        if self._config.authenticated and identity is None:
+            raise ProtocolError("stranger", "it has not proved who it is")
         neighbor = self.members.by_link(link)
         if neighbor is None and self.rejections.muted(link, now):
             raise ProtocolError("muted", "the sender has sent too much that was of no use")
@@ -234,7 +241,7 @@ class Core:
             case wire.Piece():
                 self._on_piece(link, neighbor, message, now)
             case wire.Hello():
-                self.greetings.take(link, message, now)
+                self.greetings.take(link, message, now, identity)
             case wire.Refusal():
                 self.greetings.on_refusal(link, message, now)
             case wire.Unknown():

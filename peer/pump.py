@@ -13,7 +13,7 @@ from dpeer.peer.effects import Close, Deliver, Dial, Effect, Fail, Say, Wake, Wr
 from dpeer.peer.inbox import Received
 from dpeer.peer.learner import Payload
 from dpeer.peer.protocol import Core
-from dpeer.peer.transports import Arrival, Broken, Event, Link, Opened, Room, Sent, Transport, Unreachable
+from dpeer.peer.transports import Arrival, Broken, Event, Link, Opened, Room, Sent, Transport, TurnedAway, Unreachable
 from dpeer.topology import Neighborhood
 
 Log = Callable[[Say], None]
@@ -146,8 +146,8 @@ class Pump:
 
     def _tell(self, event: Event, now: float) -> list[Effect]:
         match event:
-            case Arrival(link, frames):
-                return self.core.receive(link, frames, now)
+            case Arrival(link, frames, identity):
+                return self.core.receive(link, frames, now, identity)
             case Opened(link):
                 return self.core.connected(link, now)
             case Broken(link):
@@ -156,6 +156,8 @@ class Pump:
                 return [Write(link)]
             case Unreachable(link, reason):
                 return self.core.unreachable(link, reason, now)
+            case TurnedAway(place, reason, times):
+                return self.core.turned_away(place, reason, times, now)
 
     def _do(self, effects: Iterable[Effect]) -> None:
         """Do these effects, and those that they lead to, in order."""
@@ -176,7 +178,7 @@ class Pump:
             case Write(link):
                 self._write(link)
             case Dial(rank):
-                link = self._transport.dial(self._addresses[rank])
+                link = self._transport.dial(self._addresses[rank], rank)
                 self._todo.extend(self.core.dialled(rank, link, self._now()))
             case Close(link):
                 self._transport.drop(link)

@@ -65,6 +65,7 @@ class Rejections:
         self.counts: Counter[str] = Counter()
         self._say = say
         self._said: set[tuple[int, str]] = set()
+        self._turned_away: set[tuple[str, str]] = set()
         self._said_of_strangers = 0
         self._strangers: dict[Link, _Stranger] = {}
 
@@ -92,6 +93,20 @@ class Rejections:
         if self._said_of_strangers <= _SAID:
             last = "" if self._said_of_strangers < _SAID else " (further ones are only counted)"
             self._log("a stranger", error, last)
+
+    def count_turned_away(self, place: str, reason: str, times: int) -> None:
+        """Count somebody who wanted to connect from this host, and could not prove a key that is listed."""
+        self.counts[reason] += times
+        if (place, reason) in self._turned_away or len(self._turned_away) >= _SAID:
+            return
+        self._turned_away.add((place, reason))
+        what = {"unlisted-key": "its key is not in the federation file", "no-key": "it proved no key"}[reason]
+        self._say(
+            "warning", "turned-away",
+            f"turned away a connection{f' from {place}' if place else ''}: {what}; see who dials this peer's address: "
+            "a peer with a new key, or without keys, or nobody of this federation",
+            reason=reason, place=place,
+        )  # fmt: skip
 
     def muted(self, link: Link, now: float) -> bool:
         """Whether a stranger on this link has sent so much of no use that it is not read for a while."""

@@ -1,20 +1,35 @@
 """Transports: what carries frames between peers."""
 
-from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Opened, Room, Sent, Transport, Unreachable
+from dpeer.peer.transports.base import (
+    Arrival,
+    Broken,
+    Event,
+    Link,
+    Opened,
+    Room,
+    Sent,
+    Transport,
+    TurnedAway,
+    Unreachable,
+)
 from dpeer.peer.transports.inprocess import InProcessTransport, Network
+from dpeer.peer.transports.keys import Identity, Keyring
 from dpeer.peer.transports.zeromq import ZeroMQTransport
 
 __all__ = [
     "Arrival",
     "Broken",
     "Event",
+    "Identity",
     "InProcessTransport",
+    "Keyring",
     "Link",
     "Network",
     "Opened",
     "Room",
     "Sent",
     "Transport",
+    "TurnedAway",
     "Unreachable",
     "ZeroMQTransport",
 ]

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Hashable
 from typing import NamedTuple, Protocol
 
+from dpeer.peer.transports.keys import Identity
 from dpeer.peer.wire import Frames
 
 Link = Hashable
@@ -14,10 +15,14 @@ that is a new link."""
 
 
 class Arrival(NamedTuple):
-    """A whole message came on a link. A link that was not dialled is known from its first message on."""
+    """A whole message came on a link. A link that was not dialled is known from its first message on.
+
+    Where keys are used, `identity` is who has proved to be at the other end; else it is None.
+    """
 
     link: Link
     frames: Frames
+    identity: Identity | None = None
 
 
 class Opened(NamedTuple):
@@ -39,13 +44,24 @@ class Room(NamedTuple):
 
 
 class Unreachable(NamedTuple):
-    """A dialled link cannot be established at present, because its name cannot be resolved."""
+    """A dialled link cannot be established at present, for this reason; the transport goes on trying."""
 
     link: Link
     reason: str
 
 
-Event = Arrival | Opened | Broken | Room | Unreachable
+class TurnedAway(NamedTuple):
+    """Somebody wanted to connect, and was not let in: "unlisted-key" or "no-key".
+
+    `place` is the last one's host, if it is known; `times` is how often it happened.
+    """
+
+    place: str
+    reason: str
+    times: int
+
+
+Event = Arrival | Opened | Broken | Room | Unreachable | TurnedAway
 
 
 class Sent(enum.Enum):
@@ -73,10 +89,14 @@ class Transport(Protocol):
             AddressError: the address cannot be bound; names it.
         """
 
-    def dial(self, address: str) -> Link:
+    def dial(self, address: str, identity: Identity | None = None) -> Link:
         """Connect to a listener, again and again until it is there and whenever the connection breaks.
 
         This returns at once; a name is resolved elsewhere.
+
+        Args:
+            address: Where it listens.
+            identity: Who it has to be. Where keys are used, nothing is said to anybody else.
 
         Raises:
             AddressError: this is no address.

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.transports.base import Broken, Event, Link, Opened, Sent
+from dpeer.peer.transports.keys import Identity
 from dpeer.peer.transports.lines import Conditions, Connection, Way, later
 from dpeer.peer.virtual import Process
 from dpeer.peer.wire import Frames
@@ -185,7 +186,7 @@ class FaultyTransport:
         self._address = self._network.listen(address, self)
         return self._address
 
-    def dial(self, address: str) -> Link:
+    def dial(self, address: str, identity: Identity | None = None) -> Link:
         """Connect, again and again until somebody listens there, and whenever the connection breaks."""
         dialled = _Dialled(next(self._network.numbers), address)
         self._dialled[dialled.link] = dialled

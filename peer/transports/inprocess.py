@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Opened, Room, Sent
+from dpeer.peer.transports.keys import Identity
 from dpeer.peer.wire import Frames
 
 _UNREAD = 16
@@ -55,7 +56,7 @@ class InProcessTransport:
             self._establish(dialler, link)
         return address
 
-    def dial(self, address: str) -> Link:
+    def dial(self, address: str, identity: Identity | None = None) -> Link:
         """Connect now, or as soon as somebody listens there."""
         link: Link = next(self._network.links)
         listener = self._network.listeners.get(address)

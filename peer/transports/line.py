@@ -10,6 +10,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.transports.base import Arrival, Broken, Link, Opened, Unreachable
+from dpeer.peer.transports.keys import Identity
 from dpeer.peer.transports.resolving import endpoint, is_literal, resolve, split
 
 if TYPE_CHECKING:
@@ -23,7 +24,17 @@ _AGAIN = 0.1
 _SELDOM = 5.0
 """Seconds after which is tried again, at first and at most, to connect where that has just failed."""
 
-_WATCHED = zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED
+_FAILED = {
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "it does not take the key of this peer: see that its federation file lists "
+    "the key that belongs to this peer's secret, and that it was started again since",
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "what listens there does not prove the key that is listed for it: see that "
+    "the federation file has its address and its key, and that it uses keys",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "what listens there is no dpeer that uses keys: see that the federation file "
+    "has its address, and that it was started with that file",
+}
+"""What may be wrong, by what libzmq says of a handshake in which one side could not prove its key."""
+
+_WATCHED = sum(_FAILED) | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED
 
 _NEXT = 1.0
 """The same at most where a name stands for several addresses, of which the next one is tried."""
@@ -39,6 +50,7 @@ class Line:
         transport: Makes sockets and takes what happens.
         link: What this link is called there.
         address: Where to connect to.
+        identity: Who has to be there; with keys nothing is said to anybody else.
 
     Attributes:
         up: Whether the connection is established.
@@ -48,10 +60,13 @@ class Line:
         AddressError: this is no address.
     """
 
-    def __init__(self, transport: ZeroMQTransport, link: Link, address: str) -> None:
+    def __init__(self, transport: ZeroMQTransport, link: Link, address: str, identity: Identity | None) -> None:
         self.up = False
         self.socket: zmq.Socket[bytes] | None = None
         self._transport, self._link, self._address = transport, link, address
+        self._identity = identity
+        self._keys = () if transport.keyring is None or identity is None else transport.keyring.listed[identity]
+        self._failed = self._which = 0
         self._place = split(address)
         self._monitor: zmq.Socket[bytes] | None = None
         self._loop = asyncio.get_running_loop()
@@ -100,6 +115,9 @@ class Line:
         except zmq.ZMQError as error:  # too many open files, say
             self._fail(f"no socket can be opened: {error.strerror}")
             return
+        if transport.keyring is not None:
+            dealer.curve_secretkey, dealer.curve_publickey = transport.keyring.secret, transport.keyring.public
+            dealer.curve_serverkey = self._keys[self._which % len(self._keys)]
         dealer.setsockopt(zmq.RECONNECT_IVL, 100)
         dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 2000)
         monitor = dealer.get_monitor_socket(_WATCHED)
@@ -117,22 +135,34 @@ class Line:
 
     def _came(self, parts: list[zmq.Frame]) -> None:
         self._pause = _AGAIN
-        self._transport.push(self._link, Arrival(self._link, [part.buffer for part in parts]))
+        self._transport.push(self._link, Arrival(self._link, [part.buffer for part in parts], self._identity))
 
     def _happened(self, parts: list[zmq.Frame]) -> None:
-        event = parse_monitor_message([part.bytes for part in parts])["event"]
+        event = zmq.Event(parse_monitor_message([part.bytes for part in parts])["event"])
         if self._later is not None:
             return
         if event == zmq.EVENT_HANDSHAKE_SUCCEEDED and not self.up:
-            self.up = True
+            self.up, self._failed = True, 0
             self._transport.failures[self._address] -= 1
             self._transport.push(self._link, Opened(self._link))
+        elif event in _FAILED and self._keys:
+            self._unproved(_FAILED[event])
         elif event == zmq.EVENT_DISCONNECTED:
             self.up = False
             self._later = self._loop.call_later(_FLUSHED, self._part)
         elif event == zmq.EVENT_CONNECT_RETRIED and self._several and not self.up:
             self._close(0)
             self._try_again(_NEXT)
+
+    def _unproved(self, reason: str) -> None:
+        """One side could not prove its key. While a peer changes its key, two are listed: try them in turn."""
+        self._failed += 1
+        self._which += 1
+        self._close(0)
+        if self._failed >= len(self._keys):
+            self._fail(reason)
+        else:
+            self._try_again(_SELDOM)
 
     def _part(self) -> None:
         """The connection is broken: read what is left, say so, and connect anew."""

@@ -38,6 +38,9 @@ class Conditions:
     piece_bytes: int | None = None
     """As `Transport.piece_bytes`."""
 
+    keys: bool = False
+    """Whether every process proves which rank it is, as by keys."""
+
     redial: tuple[float, float] = (0.1, 2.0)
     """How long a dialler waits before it tries again; doubled from the least to the most while it is in vain."""
 
@@ -145,7 +148,8 @@ class Way:
             return
         now = asyncio.get_running_loop().time() + _CLOCK
         while self._under_way and self._under_way[0][0] <= now:
-            self._target.push(Arrival(self._target_link, self._under_way.popleft()[1]))
+            identity = self._source.rank if self._network.conditions.keys else None
+            self._target.push(Arrival(self._target_link, self._under_way.popleft()[1], identity))
         if len(self._under_way) <= self._network.conditions.capacity // 2:
             self._tell_sender()
         if self._under_way:

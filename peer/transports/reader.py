@@ -39,6 +39,7 @@ class Reader:
         self._loop = asyncio.get_running_loop()
         self._descriptor = int(socket.getsockopt(zmq.FD))
         self._due: asyncio.Handle | None = None
+        self._stopped = False
         self._loop.add_reader(self._descriptor, self._signal)
         self.look_soon()
 
@@ -48,7 +49,8 @@ class Reader:
             self._due = self._loop.call_soon(self._look)
 
     def stop(self) -> None:
-        """Read no more; before the socket is closed."""
+        """Read no more; before the socket is closed. What handles a message may call this."""
+        self._stopped = True
         self._loop.remove_reader(self._descriptor)
         if self._due is not None:
             self._due.cancel()
@@ -67,14 +69,15 @@ class Reader:
             self._due.cancel()
             self._due = None
         for _ in range(_AT_ONCE):
-            if not self._room():
+            if self._stopped or not self._room():
                 return
             message = self._receive()
             if message is None:
                 self._emptied()
                 return
             self._handle(message)
-        self.look_soon()
+        if not self._stopped:
+            self.look_soon()
 
     def _receive(self) -> list[zmq.Frame] | None:
         try:

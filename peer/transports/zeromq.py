@@ -1,8 +1,8 @@
 """ZeroMQ over tcp:// and ipc://: a ROUTER that listens, a DEALER for each dialled address.
 
-DEALERs are anonymous: the ROUTER names each connection itself, so nobody can take over another's name; who speaks is
-settled by the handshake above. A connection that breaks gets a new DEALER: the old one would send what was queued for
-the old connection.
+DEALERs are anonymous: the ROUTER names each connection itself, so nobody can take over another's name. Who speaks is
+settled by the key that it has proved, or, without keys, by the handshake above. A connection that breaks gets a new
+DEALER: the old one would send what was queued for the old connection.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ import zmq
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Room, Sent
+from dpeer.peer.transports.door import Door
+from dpeer.peer.transports.keys import Identity, Keyring
 from dpeer.peer.transports.line import Line
 from dpeer.peer.transports.reader import Reader
 from dpeer.peer.wire import Frames, Limits
@@ -28,6 +30,9 @@ _ADVICE = {
     errno.EADDRNOTAVAIL: "is not one of this host's: start this rank on the host that has it; if others reach this "
     "host by it all the same, through a router, say with `bind` where to listen here, such as tcp://0.0.0.0:7700",
 }
+
+_SEAL = 64
+"""Bytes by which encryption makes a frame longer, at most."""
 
 _UNREAD = 8
 """How many messages may wait for `receive`, in each socket's queue here and in each connection's queues in libzmq,
@@ -47,9 +52,10 @@ class ZeroMQTransport:
 
     Args:
         limits: The longest frames. libzmq drops a connection on which a longer one is announced, before it takes memory
-            for it. (How many frames a message has is known only when it is complete: until connections are
-            authenticated, anybody who reaches the port can make libzmq hold a message of many frames.)
+            for it. (How many frames a message has is known only when it is complete: without keys anybody who reaches
+            the port can make libzmq hold a message of many frames, and with keys whoever has one.)
         give_up: Seconds after which a connection breaks whose other end confirms nothing.
+        keyring: Whom to let in, and what to prove to whom is dialled; None for connections without encryption.
 
     Attributes:
         failures: How often it was tried in vain to connect to an address, on any link.
@@ -57,9 +63,11 @@ class ZeroMQTransport:
 
     piece_bytes = _PIECE
 
-    def __init__(self, limits: Limits, give_up: float = 15.0) -> None:
+    def __init__(self, limits: Limits, give_up: float = 15.0, keyring: Keyring | None = None) -> None:
+        self.keyring = keyring
         self._limits = limits
         self._give_up = give_up
+        self._door: Door | None = None
         self._context = zmq.Context()
         self._router: zmq.Socket[bytes] | None = None
         self._lines: dict[Link, Line] = {}
@@ -80,23 +88,28 @@ class ZeroMQTransport:
         self._router = self.socket(zmq.ROUTER, address)
         # Without this a message to a link that is gone would vanish silently.
         self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        if self.keyring is not None:
+            self._door = Door(self, self._router, self.keyring)
         try:
             self._router.bind(address)
         except zmq.ZMQError as error:
             advice = _ADVICE.get(error.errno or 0, f"cannot be bound: {error.strerror}")
             raise AddressError(f"address {address!r} {advice}") from error
-        router = self._router
-        self.read(
-            router, router, lambda parts: self.push(router, Arrival(parts[0].bytes, _buffers(parts[1:]))), self._emptied
-        )
+        self.read(self._router, self._router, self._came, self._emptied)
         bound: str = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
         return bound
 
-    def dial(self, address: str) -> Link:
+    def _came(self, parts: list[zmq.Frame]) -> None:
+        identity = None if self._door is None else self._door.identify(parts[0])
+        self.push(self._router, Arrival(parts[0].bytes, _buffers(parts[1:]), identity))
+
+    def dial(self, address: str, identity: Identity | None = None) -> Link:
         """Connect a DEALER."""
+        if self.keyring is not None and identity not in self.keyring.listed:
+            raise ValueError(f"identity {identity}: with keys, dial somebody whose key is listed")
         link: Link = self._dialled
         self._dialled += 1
-        self._lines[link] = Line(self, link, address)
+        self._lines[link] = Line(self, link, address, identity)
         self._lines[link].connect()
         return link
 
@@ -169,6 +182,8 @@ class ZeroMQTransport:
             self._retry.cancel()
         for line in self._lines.values():
             line.close(linger)
+        if self._door is not None:
+            self._door.close()
         if self._router is not None:
             self.forget(self._router, linger)
         # term() waits for the flush; the event loop (other peers of this process, say) must not.
@@ -180,9 +195,8 @@ class ZeroMQTransport:
         """A socket that is set up for this address."""
         socket: zmq.Socket[bytes] = self._context.socket(kind)
         socket.setsockopt(zmq.IPV6, "[" in address)
-        socket.setsockopt(
-            zmq.MAXMSGSIZE, max(self._limits.header_bytes, min(self.piece_bytes, self._limits.payload_bytes))
-        )
+        longest = max(self._limits.header_bytes, min(self.piece_bytes, self._limits.payload_bytes))
+        socket.setsockopt(zmq.MAXMSGSIZE, longest + (0 if self.keyring is None else _SEAL))
         socket.setsockopt(zmq.LINGER, 0)
         # A receiver that does not keep up makes TCP, then libzmq, then the core's lane wait, each with a bound.
         socket.setsockopt(zmq.SNDHWM, _UNREAD)
@@ -215,6 +229,10 @@ class ZeroMQTransport:
         if len(queue) == 1:
             self._turns.append(key)
         self._something.set()
+
+    def waiting(self, key: Link) -> int:
+        """How many events of this key wait for `receive`."""
+        return len(self._queues.get(key, ()))
 
     def read_rest(self, socket: zmq.Socket[bytes]) -> None:
         """Read all that is there of a socket that is about to be closed."""

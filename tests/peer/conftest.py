@@ -15,6 +15,7 @@ from dpeer.exceptions import Interrupted
 from dpeer.peer import Limits, LivenessConfig, Network, Peer, PeerConfig, Worker, ZeroMQTransport
 from dpeer.peer.logs import peer_logger
 from dpeer.topology import Neighborhood, Row
+from tests.peer.keys import keyrings
 
 
 @dataclass
@@ -144,11 +145,12 @@ def capturing_logger(rank, messages):
 
 
 class Federation:
-    """Peers with vector learners on one transport, all on this event loop."""
+    """Peers with vector learners on this event loop, over "inprocess", "tcp", or "keys" (tcp with keys)."""
 
     def __init__(self, kind, topology, *, rounds=6, out=None, resume=False, liveness=None, wait=20.0, change=None):
         self.kind, self.topology, self.rounds = kind, topology, rounds
         self.network = Network()
+        self.keyrings = keyrings(topology.size) if kind == "keys" else {}
         self.logs = {rank: [] for rank in range(topology.size)}
         self.executor, self.disk = ThreadPoolExecutor(topology.size), ThreadPoolExecutor(topology.size)
         self.learners, self.peers, self.transports, self.made, self.opened = {}, {}, {}, [], []
@@ -166,13 +168,15 @@ class Federation:
         folder = out / f"rank-{rank}" if out else None
         if folder:
             folder.mkdir(parents=True, exist_ok=True)
-        tcp = self.kind == "tcp"
-        transport = ZeroMQTransport(Limits(payload_bytes=learner.payload_bytes)) if tcp else self.network.transport()
+        tcp = self.kind in ("tcp", "keys")
+        limits, keyring = Limits(payload_bytes=learner.payload_bytes), self.keyrings[rank] if self.keyrings else None
+        transport = ZeroMQTransport(limits, keyring=keyring) if tcp else self.network.transport()
         config = PeerConfig(
             rank=rank,
             rounds=self.rounds,
             listen=listen or ("tcp://127.0.0.1:0" if tcp else f"inproc://{rank}"),
             fingerprint={"size": self.topology.size, "body_lr": 0.05} | (fingerprint or {}),
+            authenticated=keyring is not None,
             wait=wait,
             remind_every=0.05,
             linger=1.0,

@@ -10,7 +10,7 @@ from dpeer.peer import LivenessConfig, wire
 from dpeer.peer.pieces import cut
 from dpeer.topology import build
 from tests.peer.proxy import Proxy
-from tests.peer.table import payload, ring
+from tests.peer.table import Table, payload, ring
 
 # -- another process speaks for a neighbor -----------------------------------------------------------------------------
 
@@ -111,3 +111,53 @@ async def test_after_an_impostor_has_left_the_two_honest_ends_train_on(federatio
         assert [outcome.status for outcome in await running] == ["done"] * 3
         assert proxy.connections == 1
     np.testing.assert_allclose(ours.bodies(), expected(topology, 5), rtol=1e-12)
+
+
+# -- with keys nobody can ----------------------------------------------------------------------------------------------
+
+
+def keyed():
+    """Rank 0 of a ring of three, whose neighbors have proved who they are."""
+    table = Table(dialled=[1], authenticated=True)
+    table.established(1)
+    table.hear(table.links[1], table.hello(1, reply=True), identity=1)
+    table.hear("from 2", table.hello(2), identity=2)
+    assert [table.status(rank) for rank in (1, 2)] == ["alive", "alive"]
+    table.written("from 2")
+    return table
+
+
+def test_who_has_proved_nothing_is_told_nothing_and_has_no_effect():
+    table = keyed()
+    table.hear("from a stranger", table.hello(2), table.beat(2, 0), table.goodbye(2, "done"))
+    assert table.kinds("from a stranger") == []
+    assert table.core.rejections.counts == {"stranger": 3}
+    assert table.status(2) == "alive"
+
+
+def test_a_key_speaks_for_its_own_rank_only_and_learns_nothing_when_it_tries():
+    table = keyed()
+    table.hear("from 1", table.hello(2, fingerprint={"size": 99}), table.hello(2), identity=1)
+    assert table.kinds("from 1") == []
+    assert table.core.rejections.counts == {"wrong-rank": 2}
+    assert table.core.members[2].link == "from 2"
+    assert not table.ended, "a hello of another rank ends nobody's start"
+
+
+def test_a_new_connection_of_the_same_key_takes_the_old_ones_place_at_once():
+    table = keyed()
+    table.hear("anew from 2", table.hello(2), identity=2)
+    assert table.core.members[2].link == "anew from 2"
+    assert "hello" in table.kinds("anew from 2")
+    assert len(table.events("neighbor-reconnected")) == 1
+    for number in range(20):
+        table.hear(f"{number} from 2", table.hello(2), identity=2)
+    assert [said.level for said in table.events("neighbor-reconnected")] == ["info", "warning"]
+
+
+async def test_a_federation_with_keys_trains_as_one_without(federation, expected):
+    topology = build("ring", 4)
+    ours = federation("keys", topology, rounds=4)
+    found = await ours.run()
+    assert [outcome.status for outcome in found.values()] == ["done"] * 4
+    np.testing.assert_allclose(ours.bodies(), expected(topology, 4), rtol=1e-12)

@@ -1,0 +1,153 @@
+"""Who gets in at a listening socket: answers libzmq's questions about keys, and ends connections that are too many.
+
+libzmq asks by its authentication protocol (ZAP, rfc.zeromq.org/spec/27), through a socket of the transport's own
+context; nobody outside this process can reach it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from typing import TYPE_CHECKING
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from dpeer.peer.transports.base import TurnedAway
+from dpeer.peer.transports.connections import PROVE_WITHIN, Connections
+from dpeer.peer.transports.keys import Identity, Keyring
+
+if TYPE_CHECKING:
+    from dpeer.peer.transports.zeromq import ZeroMQTransport
+
+_DOMAIN = b"dpeer"
+_ZAP = "inproc://zeromq.zap.01"
+_VERSION = b"1.0"
+
+_HANDSHAKE = 5.0
+"""Seconds that a handshake may take; a slow line needs three times its round trip. (libzmq's own value is 30.)"""
+
+_WATCHED = (
+    zmq.EVENT_ACCEPTED
+    | zmq.EVENT_DISCONNECTED
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+)
+
+_UNSAID = 8
+"""How many events may wait for `receive`; what else happens is added to the next one's count."""
+
+_Peer = tuple[object, object]
+
+
+class Door:
+    """The door of one listening socket.
+
+    Args:
+        transport: Makes the sockets, reads them, and takes what happens.
+        router: The listening socket, before it is bound.
+        keyring: Whose keys are let in.
+    """
+
+    def __init__(self, transport: ZeroMQTransport, router: zmq.Socket[bytes], keyring: Keyring) -> None:
+        self._transport = transport
+        self._owners = keyring.owners
+        self._connections = Connections()
+        self._ends: dict[int, _Peer] = {}
+        self._unsaid: dict[str, tuple[str, int]] = {}
+        self._loop = asyncio.get_running_loop()
+        self._asked = transport.socket(zmq.REP, _ZAP)
+        self._asked.bind(_ZAP)
+        transport.watch(self._asked, self._answer)
+        router.curve_server = True
+        router.curve_secretkey = keyring.secret
+        router.setsockopt(zmq.ZAP_DOMAIN, _DOMAIN)
+        router.setsockopt(zmq.HANDSHAKE_IVL, int(_HANDSHAKE * 1000))
+        self._router = router
+        self._monitor = router.get_monitor_socket(_WATCHED)
+        transport.watch(self._monitor, self._happened)
+        self._look: asyncio.TimerHandle | None = None
+        self._look_later()
+
+    def close(self) -> None:
+        """Let nobody in any more; before the listening socket is closed."""
+        if self._look is not None:
+            self._look.cancel()
+        self._router.disable_monitor()
+        for watched in (self._monitor, self._asked):
+            self._transport.forget(watched)
+
+    def identify(self, part: zmq.Frame) -> Identity:
+        """Who has proved a key on the connection on which this part of a message came."""
+        identity = int(part["User-Id"])
+        number = int(part.get(zmq.SRCFD))
+        for old in self._connections.spoke(number, identity, self._loop.time()):
+            self._end(old)
+        return identity
+
+    # -- libzmq's questions ------------------------------------------------------------------------------------
+
+    def _answer(self, parts: list[zmq.Frame]) -> None:
+        question = [part.bytes for part in parts]
+        version, request, key = question[0], question[1], question[6] if len(question) == 7 else b""
+        owner = self._owners.get(key) if question[5] == b"CURVE" else None
+        if owner is None:
+            self._turned_away(question[3].decode(errors="replace"), "unlisted-key")
+            code, text, name = b"400", b"not listed", b""
+        else:
+            code, text, name = b"200", b"", str(owner).encode()
+        with contextlib.suppress(zmq.ZMQError):  # the one who asked is gone
+            self._asked.send_multipart([version or _VERSION, request, code, text, name, b""], zmq.NOBLOCK)
+
+    # -- connections -------------------------------------------------------------------------------------------
+
+    def _happened(self, parts: list[zmq.Frame]) -> None:
+        message = parse_monitor_message([part.bytes for part in parts])
+        event, number = message["event"], message["value"]
+        if event == zmq.EVENT_ACCEPTED:
+            self._accepted(number)
+        elif event == zmq.EVENT_DISCONNECTED:
+            self._connections.closed(number)
+            self._ends.pop(number, None)
+        else:
+            self._turned_away("", "no-key")
+
+    def _accepted(self, number: int) -> None:
+        with contextlib.suppress(OSError), _copy(number) as copied:
+            peer = _ends(copied)
+            self._ends[number] = peer
+            place = peer[1][0] if isinstance(peer[1], tuple) else ""
+            for old in self._connections.accepted(number, str(place), self._loop.time()):
+                self._end(old)
+
+    def _end(self, number: int) -> None:
+        """End a connection. Its number may be another's by now, which is left alone."""
+        with contextlib.suppress(OSError), _copy(number) as copied:
+            if _ends(copied) == self._ends.get(number, _ends(copied)):
+                copied.shutdown(socket.SHUT_RDWR)
+
+    def _look_later(self) -> None:
+        self._look = self._loop.call_later(PROVE_WITHIN / 2, self._look_after)
+
+    def _look_after(self) -> None:
+        for number in self._connections.overdue(self._loop.time()):
+            self._end(number)
+        self._look_later()
+
+    def _turned_away(self, place: str, reason: str) -> None:
+        self._unsaid[reason] = place, self._unsaid.get(reason, ("", 0))[1] + 1
+        if self._transport.waiting(self) < _UNSAID:
+            for reason, (place, count) in self._unsaid.items():
+                self._transport.push(self, TurnedAway(place, reason, count))
+            self._unsaid.clear()
+
+
+def _copy(number: int) -> socket.socket:
+    """The socket with this number, under another one, so that closing it closes nothing of libzmq's."""
+    return socket.socket(fileno=os.dup(number))
+
+
+def _ends(connection: socket.socket) -> _Peer:
+    return connection.getsockname(), connection.getpeername()

@@ -1,0 +1,217 @@
+"""Transports with keys: who gets in, and what those learn who do not."""
+
+import asyncio
+import contextlib
+import os
+import socket
+
+import pytest
+import zmq
+
+from dpeer.peer import Limits, ZeroMQTransport
+from dpeer.peer.transports import Arrival, Broken, Keyring, Opened, TurnedAway, Unreachable, connections, door
+from dpeer.peer.transports.keys import new_secret, public_of
+from tests.peer.keys import keyrings
+
+LIMITS = Limits(payload_bytes=1_000_000)
+TCP = "tcp://127.0.0.1:0"
+
+
+@pytest.fixture
+async def opened():
+    """Make transports, which end with the test."""
+    made = []
+
+    def make(keyring):
+        made.append(ZeroMQTransport(LIMITS, keyring=keyring))
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.close(0)
+
+
+@pytest.fixture(autouse=True)
+async def in_time():
+    async with asyncio.timeout(60):
+        yield
+
+
+async def next_of(transport, kind):
+    while not isinstance(event := await transport.receive(), kind):
+        pass
+    return event
+
+
+def raw(address):
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    return socket.create_connection((host, int(port)))
+
+
+def test_the_public_key_of_a_secret_is_always_the_same():
+    secret = new_secret()
+    assert len(secret) == len(public_of(secret)) == 32
+    assert public_of(secret) == public_of(secret) != secret
+    assert Keyring(secret, {}).public == public_of(secret)
+    assert repr(secret)[2:10] not in repr(Keyring(secret, {}))
+
+
+async def test_both_ends_know_who_is_at_the_other(opened):
+    rings = keyrings(3)
+    listener = opened(rings[0])
+    address = await listener.listen(TCP)
+    for rank in (1, 2):
+        dialler = opened(rings[rank])
+        link = dialler.dial(address, 0)
+        assert await dialler.receive() == Opened(link)
+        dialler.send(link, [b"here"])
+        arrival = await next_of(listener, Arrival)
+        assert arrival.identity == rank
+        listener.send(arrival.link, [b"welcome"])
+        assert (await next_of(dialler, Arrival)).identity == 0
+
+
+async def test_a_frame_of_the_greatest_length_arrives(opened):
+    rings = keyrings(2)
+    listener, dialler = opened(rings[0]), opened(rings[1])
+    link = dialler.dial(await listener.listen(TCP), 0)
+    await dialler.receive()
+    dialler.send(link, [b"", bytes(LIMITS.payload_bytes)])
+    assert len((await next_of(listener, Arrival)).frames[1]) == LIMITS.payload_bytes
+
+
+async def test_a_key_that_is_not_listed_is_turned_away_and_both_sides_are_told(opened):
+    rings = keyrings(2)
+    secret = new_secret()
+    listener, stranger = opened(rings[0]), opened(Keyring(secret, rings[0].listed))
+    link = stranger.dial(await listener.listen(TCP), 0)
+    failed = await next_of(stranger, Unreachable)
+    assert failed.link == link
+    assert "does not take the key of this peer" in failed.reason
+    assert await listener.receive() == TurnedAway("127.0.0.1", "unlisted-key", 1)
+
+
+async def test_who_dials_another_than_it_expects_tells_it_nothing(opened):
+    """The listener has another secret than that whose key is listed for it."""
+    rings = keyrings(2)
+    listener = opened(Keyring(new_secret(), rings[0].listed))
+    dialler = opened(rings[1])
+    dialler.dial(await listener.listen(TCP), 0)
+    assert "does not prove the key" in (await next_of(dialler, Unreachable)).reason
+    assert (await listener.receive()).reason == "no-key"
+
+
+async def test_a_listener_without_keys_gets_nothing_from_a_dialler_with_keys(opened):
+    listener, dialler = opened(None), opened(keyrings(2)[1])
+    dialler.dial(await listener.listen(TCP), 0)
+    assert isinstance(await dialler.receive(), Unreachable)
+
+
+async def test_a_dialler_without_keys_is_turned_away(opened):
+    listener = opened(keyrings(2)[0])
+    address = await listener.listen(TCP)
+    with zmq.Context() as context, context.socket(zmq.DEALER) as plain:
+        plain.linger = 0
+        plain.connect(address)
+        plain.send(b"hello")
+        assert (await listener.receive()).reason == "no-key"
+
+
+async def test_while_a_peer_changes_its_key_both_are_good(opened):
+    old, new, other = new_secret(), new_secret(), new_secret()
+    listed = {0: (public_of(old), public_of(new)), 1: (public_of(other),)}
+    dialler = opened(Keyring(other, listed))
+    address = TCP
+    for secret in (old, new, old):
+        listener = ZeroMQTransport(LIMITS, keyring=Keyring(secret, listed))
+        address = await listener.listen(address)
+        link = dialler.dial(address, 0)
+        assert await dialler.receive() == Opened(link), "nothing is said of the key that was tried in vain"
+        dialler.drop(link)
+        await listener.close(0)
+
+
+async def test_a_peer_that_is_dialled_may_prove_either_of_its_keys(opened):
+    old, new, own = new_secret(), new_secret(), new_secret()
+    listed = {0: (public_of(own),), 1: (public_of(old), public_of(new))}
+    listener = opened(Keyring(own, listed))
+    address = await listener.listen(TCP)
+    for secret in (old, new):
+        dialler = opened(Keyring(secret, listed))
+        link = dialler.dial(address, 0)
+        assert await dialler.receive() == Opened(link)
+        dialler.send(link, [b"here"])
+        assert (await next_of(listener, Arrival)).identity == 1
+
+
+async def test_of_an_identity_that_connects_again_and_again_only_the_newest_connection_stays(opened):
+    rings = keyrings(2)
+    listener, dialler = opened(rings[0]), opened(rings[1])
+    address = await listener.listen(TCP)
+    links = []
+    for _ in range(3):
+        links.append(dialler.dial(address, 0))
+        await next_of(dialler, Opened)
+        dialler.send(links[-1], [b"here"])
+        await next_of(listener, Arrival)
+    broken = {(await next_of(dialler, Broken)).link for _ in range(2)}
+    assert broken == set(links[:2])
+
+
+async def test_connections_that_prove_nothing_are_few_and_do_not_last(opened, monkeypatch):
+    monkeypatch.setattr(door, "_HANDSHAKE", 100.0)  # libzmq's own limit does not help here
+    monkeypatch.setattr(door, "PROVE_WITHIN", 0.2)
+    monkeypatch.setattr(connections, "PROVE_WITHIN", 0.2)
+    rings = keyrings(2)
+    listener, dialler = opened(rings[0]), opened(rings[1])
+    address = await listener.listen(TCP)
+    with contextlib.ExitStack() as stack:
+        stalled = [stack.enter_context(raw(address)) for _ in range(200)]
+        loop = asyncio.get_running_loop()
+        for one in stalled:
+            one.setblocking(False)
+            while await loop.sock_recv(one, 1000):
+                pass  # the greeting; then the end
+    link = dialler.dial(address, 0)
+    assert await dialler.receive() == Opened(link)
+
+
+async def test_no_word_of_a_message_can_be_read_on_the_way(opened):
+    rings = keyrings(2)
+    listener, dialler = opened(rings[0]), opened(rings[1])
+    address = await listener.listen(TCP)
+    seen = bytearray()
+
+    async def forward(reader, writer):
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                seen.extend(data)
+                writer.write(data)
+        writer.close()
+
+    async def between(reader, writer):
+        port = int(address.rpartition(":")[2])
+        there, back = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(forward(reader, back), forward(there, writer))
+
+    server = await asyncio.start_server(between, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    link = dialler.dial(f"tcp://127.0.0.1:{port}", 0)
+    await dialler.receive()
+    words, floats = b"a setting and a parameter's name", os.urandom(100_000)
+    dialler.send(link, [words, floats])
+    arrival = await next_of(listener, Arrival)
+    listener.send(arrival.link, [words, floats])
+    await next_of(dialler, Arrival)
+    assert len(seen) > 200_000
+    assert not any(words[start : start + 6] in seen for start in range(len(words) - 5))
+    assert not any(floats[start : start + 8] in seen for start in range(0, len(floats), 97))
+    assert all(secret not in seen for ring in rings for secret in (ring.secret, ring.public))
+    server.close()
+
+
+async def test_a_transport_with_keys_dials_nobody_whose_key_it_does_not_know(opened):
+    dialler = opened(keyrings(2)[1])
+    for identity in (None, 5):
+        with pytest.raises(ValueError, match="listed"):
+            dialler.dial("tcp://127.0.0.1:7700", identity)
