@@ -14,6 +14,7 @@ from dpeer.exceptions import DpeerError, UnknownName
 
 _COMMANDS = {
     "start": "Run one peer of a federation on this host.",
+    "keygen": "Make a peer's keys, by which the others know it.",
     "cluster": "Run a whole federation on this machine, one process a peer.",
     "simulate": "Run a whole federation in this process.",
     "tune": "Choose learning rates on own validation data, before joining.",

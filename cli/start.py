@@ -20,10 +20,10 @@ from dpeer.cli.options import json_option, run_options
 from dpeer.cli.terminal import Terminal
 from dpeer.cores import own_cores
 from dpeer.exceptions import ConfigurationError, Diverged
-from dpeer.federation import addresses, config, folders
+from dpeer.federation import addresses, config, folders, keys
 from dpeer.federation.faults import check_faults
 from dpeer.federation.graph import build_graph
-from dpeer.federation.sections import FaultSettings, SimulationSettings
+from dpeer.federation.sections import FaultSettings, LauncherSettings, SimulationSettings
 from dpeer.federation.settings import Settings, option_names
 from dpeer.peer.peer import dialled
 from dpeer.results.costs import privacy_line
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     metavar="R",
     help="This peer's rank, or `env`: from Slurm, Open MPI or a pod's name.",
 )
-@run_options(*option_names(SimulationSettings, FaultSettings))
+@run_options(*option_names(SimulationSettings, LauncherSettings, FaultSettings))
 @json_option
 def start(
     rank: str, federation: Path | None, resume: bool, overwrite: bool, new_data: bool, as_json: bool, **flags: Any
@@ -64,7 +64,8 @@ def start(
     own = settings.of_rank(number)
     if own.alone is None:
         own = own.model_copy(update={"alone": "auto"})
-    listen = addresses.listen_address(settings, number)
+    keyring = keys.keyring(own, number)
+    listen = addresses.listen_address(settings, number, encrypted=keyring is not None)
     everyone = addresses.addresses(settings)
     # What cannot be shows before anything is written, and before the task reads its data.
     to_dial = {}
@@ -76,8 +77,8 @@ def start(
     folders.check(own.out, [number], size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data)
 
     with Terminal() as terminal:
-        terminal.say(_first_line(settings, config.source(federation), number, listen))
-        if settings.insecure:
+        terminal.say(_first_line(settings, config.source(federation), number, listen, encrypted=keyring is not None))
+        if settings.insecure and keyring is None:
             terminal.say("WARNING: --insecure: anybody who reaches the port can read and alter what is exchanged")
         for neighbor, address in to_dial.items():
             if host := addresses.unresolvable(address):
@@ -102,7 +103,7 @@ def start(
             stopper.install()
             return await serve(
                 own, number, listen=listen, meet=meet, stopper=stopper, resume=resume, new_data=new_data,
-                sink=terminal.log, report=report,
+                keyring=keyring, sink=terminal.log, report=report,
             )  # fmt: skip
 
         with ended_at_once(), bar:
@@ -153,9 +154,9 @@ def _rank_from_environment() -> int:
     )
 
 
-def _first_line(settings: Settings, file: Path | None, rank: int, listen: str | None) -> str:
+def _first_line(settings: Settings, file: Path | None, rank: int, listen: str | None, *, encrypted: bool) -> str:
     where = f"listening at {listen}" if listen else "dialling out only"
-    place = f"dpeer: rank {rank} of {settings.size}, {settings.topology}, {where}"
+    place = f"dpeer: rank {rank} of {settings.size}, {settings.topology}, {where}{', encrypted' if encrypted else ''}"
     if addresses.from_file(settings):
         return f"{place} (settings from {file})"
     which = f"no address in {file}" if file else "no federation file"

@@ -66,8 +66,13 @@ def unresolvable(address: str) -> str | None:
     return None
 
 
-def listen_address(settings: Settings, rank: int) -> str | None:
+def listen_address(settings: Settings, rank: int, *, encrypted: bool = False) -> str | None:
     """The address at which this rank listens; None if it only dials out.
+
+    Args:
+        settings: The federation's.
+        rank: Which peer.
+        encrypted: Whether only those get in who prove a key that is listed.
 
     Raises:
         AddressError: the address cannot be used, or must not be without encryption.
@@ -81,10 +86,11 @@ def listen_address(settings: Settings, rank: int) -> str | None:
         _check_free(address, key)
         return address
     host, port = _parse(address, key)
-    if not _is_loopback(host) and not settings.insecure:
+    if not (encrypted or _is_loopback(host) or settings.insecure):
         raise AddressError(
-            f"rank {rank} would listen at {address!r} without encryption, open to every host that reaches it: "
-            "use a loopback address (behind a VPN or SSH tunnel), or --insecure on a network you trust"
+            f"rank {rank} would listen at {address!r} without encryption, open to every host that reaches it: list "
+            "the key of every rank in the federation file (dpeer keygen), or use a loopback address (behind a VPN or "
+            "SSH tunnel), or --insecure on a network you trust"
         )
     return f"tcp://{_bindable(host)}:{port}"
 

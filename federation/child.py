@@ -18,6 +18,7 @@ from dpeer.results.files import rank_folder
 
 if TYPE_CHECKING:
     from dpeer.federation.serving import Stopper
+    from dpeer.peer.transports import Keyring
 
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -46,6 +47,7 @@ def main(
     new_data: bool,
     end: socket.socket,
     environment: Mapping[str, str],
+    keyring: Keyring | None,
 ) -> None:
     """Run one rank; exits with the code that `dpeer start` would.
 
@@ -56,6 +58,7 @@ def main(
         new_data: The data are others than those of earlier runs in the folder.
         end: Of the pair of sockets whose other end the launcher has.
         environment: The launcher's environment variables, as they are now.
+        keyring: As that of `serve`.
     """
     global _is_peer
     _is_peer = True
@@ -68,10 +71,12 @@ def main(
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     settings = Settings.model_validate(values)
     _redirect_output(rank_folder(settings.out, rank) / "output.txt")
-    raise SystemExit(asyncio.run(_run(settings, rank, resume, new_data, end)))
+    raise SystemExit(asyncio.run(_run(settings, rank, resume, new_data, end, keyring)))
 
 
-async def _run(settings: Settings, rank: int, resume: bool, new_data: bool, end: socket.socket) -> int:
+async def _run(
+    settings: Settings, rank: int, resume: bool, new_data: bool, end: socket.socket, keyring: Keyring | None
+) -> int:
     from dpeer.federation.serving import Stopper, serve  # torch; the launcher, which imports this module, does without
 
     channel = Channel(end)
@@ -93,6 +98,7 @@ async def _run(settings: Settings, rank: int, resume: bool, new_data: bool, end:
             stopper=stopper,
             resume=resume,
             new_data=new_data,
+            keyring=keyring,
             report=reports.tell,
         )
         reports.end({"kind": "end", "status": outcome.status if outcome else "stopped"})

@@ -47,9 +47,10 @@ def _settled(values: dict[str, Any], flags: Mapping[str, Any], path: Path | None
         if key in given:
             common = values.get(key, {})
             given[key] = {**(common if isinstance(common, dict) else {}), **given[key]}
-    for name in ("schema", "faults"):  # beside the file that names them
-        if path is not None and isinstance(values.get(name), str):
-            values[name] = str(path.parent / Path(values[name]).expanduser())
+    for table in (values, *_tables(values.get("rank"))):
+        for name in ("schema", "faults", "secret"):  # beside the file that names them
+            if path is not None and isinstance(table.get(name), str):
+                table[name] = str(path.parent / Path(table[name]).expanduser())
     for own in _tables(values.get("rank")):
         for key in given.keys() & own.keys():
             own[key] = {**own[key], **flags[key]} if key == "task_options" else given[key]

@@ -13,6 +13,7 @@ from typing import Any
 
 from dpeer.federation import child, forking
 from dpeer.federation.channel import Channel
+from dpeer.federation.keys import keyrings
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
 from dpeer.results.files import rank_folder
@@ -55,6 +56,7 @@ class Launcher:
         self._settings = settings
         self._view = view
         self._resume, self._new_data = resume, new_data
+        self._keyrings = keyrings(settings.size) if settings.encrypt else [None] * settings.size
         self._members: list[Member] = []
         self._stopping = False
         self._connected: set[int] = set()
@@ -98,7 +100,10 @@ class Launcher:
         own = own.model_copy(update={"threads": own.threads or 1, "out": self._settings.out, "rank": {}})
         ours, theirs = socket.socketpair()
         # The fork server's environment is that of the first run of this process.
-        arguments = (own.model_dump(exclude_unset=True), rank, self._resume, self._new_data, theirs, dict(os.environ))
+        arguments = (
+            own.model_dump(exclude_unset=True), rank, self._resume, self._new_data, theirs, dict(os.environ),
+            self._keyrings[rank],
+        )  # fmt: skip
         process = context.Process(target=child.main, args=arguments, name=f"dpeer-rank-{rank}")
         # The first start waits for the fork server to import torch: not on the event loop, which hears Ctrl-C.
         await asyncio.to_thread(forking.start, process)

@@ -133,8 +133,31 @@ class HostSettings(Section):
         ge=1,
         le=65535,
     )
+    secret: Path | None = setting(
+        None,
+        "file with this peer's secret key (dpeer keygen), where the federation file lists keys",
+        mark=Mark.ASIDE,
+        group=_HOST,
+        strict=False,
+    )
     insecure: bool = setting(
-        False, "allow unencrypted connections from other hosts", mark=Mark.ASIDE, group=_HOST, of_rank=False
+        False,
+        "without keys: allow connections from other hosts all the same, not encrypted and open to everybody",
+        mark=Mark.ASIDE,
+        group=_HOST,
+        of_rank=False,
+    )
+
+
+class LauncherSettings(Section):
+    """How a federation of processes on this machine is run."""
+
+    encrypt: bool = setting(
+        False,
+        "use keys that are made for this run, to see what encryption costs",
+        mark=Mark.ASIDE,
+        group=_HOST,
+        of_rank=False,
     )
 
 

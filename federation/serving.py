@@ -21,6 +21,7 @@ from dpeer.federation.settings import Settings
 from dpeer.federation.worth import conclude_worth
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
 from dpeer.peer.logs import PeerLog, Sink, peer_logger
+from dpeer.peer.transports import Keyring
 from dpeer.results.files import LOG, rank_folder
 from dpeer.training import find_algorithm, forget
 from dpeer.training.algorithms.own import check_source
@@ -72,6 +73,7 @@ async def serve(
     stopper: Stopper,
     resume: bool,
     new_data: bool = False,
+    keyring: Keyring | None = None,
     sink: Sink | None = None,
     report: Report = lambda event: None,
 ) -> Outcome | None:
@@ -85,6 +87,7 @@ async def serve(
         stopper: Asks the peer to stop.
         resume: Continue from the checkpoint.
         new_data: The data are others than those of earlier runs in the folder.
+        keyring: What the peer proves who it is with; None for connections without encryption.
         sink: Where log lines go besides log.jsonl; what ends the peer is left to the caller.
         report: Is told what happens on the way.
 
@@ -100,7 +103,7 @@ async def serve(
         with naming(out), held(out):
             return await _serve(
                 settings, rank, log, Worker(executor, disk), listen=listen, meet=meet, stopper=stopper, resume=resume,
-                new_data=new_data, report=report,
+                new_data=new_data, keyring=keyring, report=report,
             )  # fmt: skip
     except Exception as error:
         log.to_file_only()  # whoever called prints it
@@ -124,6 +127,7 @@ async def _serve(
     stopper: Stopper,
     resume: bool,
     new_data: bool,
+    keyring: Keyring | None,
     report: Report,
 ) -> Outcome | None:
     out = rank_folder(settings.out, rank)
@@ -143,6 +147,7 @@ async def _serve(
         fingerprint=parts.fingerprint,
         names=parts.names,
         formerly=FORMERLY,
+        authenticated=keyring is not None,
         evaluate_every=settings.evaluate_every,
         checkpoint_every=settings.checkpoint_every,
         wait=settings.wait,
@@ -151,7 +156,7 @@ async def _serve(
         out=out,
         resume=resume,
     )
-    transport = ZeroMQTransport(Limits(payload_bytes=parts.learner.payload_bytes), settings.dead_after)
+    transport = ZeroMQTransport(Limits(payload_bytes=parts.learner.payload_bytes), settings.dead_after, keyring)
     peer = Peer(
         config, parts.topology, parts.learner, transport, worker, log,
         facts=parts.facts,

@@ -16,6 +16,7 @@ from dpeer.federation.sections import (
     ComputeSettings,
     FaultSettings,
     HostSettings,
+    LauncherSettings,
     LogSettings,
     MeasureSettings,
     SimulationSettings,
@@ -37,6 +38,7 @@ from dpeer.training.settings import (
 class _AllSettings(
     FaultSettings,
     SimulationSettings,
+    LauncherSettings,
     HostSettings,
     LogSettings,
     ComputeSettings,
@@ -55,10 +57,13 @@ class _AllSettings(
 
 
 class Addresses(Section):
-    """The address of one peer."""
+    """The address of one peer, and by what the others know it."""
 
     address: str | None = Field(None, description="where its neighbors reach it; without one it only dials out")
     bind: str | None = Field(None, description="where it listens, if that is not `address` (containers, NAT)")
+    key: str | list[str] | None = Field(
+        None, description="its public key (dpeer keygen); two while it changes from one to the other"
+    )
 
 
 def _of_rank() -> dict[str, Any]:

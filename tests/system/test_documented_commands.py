@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 import torch
 
+from dpeer.federation.keys import write_secret
+
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 COMMAND = re.compile(r"(dpeer|make|pip|pipx|uv|(\S*/)?python3?) [\w-]")
@@ -157,6 +159,9 @@ def hosts(folder: Path) -> None:
     assert len(addresses) == 2
     for number, address in enumerate(addresses):
         content = content.replace(address, f"ipc://{folder}/rank-{number}.socket")
+    lines = [f'rank.{rank}.key = "{write_secret(rank, folder / "keys")[1].hex()}"' for rank in range(3)]
+    content, replaced = re.subn(r"rank\.0\.key = .*", "\n".join(lines), content)
+    assert replaced == 1
     (folder / "visits.toml").write_text(content)
 
 
@@ -212,6 +217,9 @@ WITHOUT = "dpeer simulate --size 8 --rounds 40 --out without"
 
 FAST = {
     VISITS_WEIGHTED: Small(f"{TRAINS} --size 4", (new_visits,)),
+    "dpeer keygen --rank 0 --out keys": Small(),
+    "dpeer keygen --rank R --out keys": Small(put=(" R ", " 4 ")),
+    "dpeer keygen --rank 2 --out new": Small(),
     "dpeer predict --run dpeer-run/rank-0 --input new.csv --output predictions.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer evaluate --run dpeer-run/rank-0 --input labelled.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer card --run dpeer-run/rank-0": Small(after=(VISITS_WEIGHTED,)),
@@ -230,6 +238,7 @@ FAST = {
 }
 
 SLOW = {
+    "dpeer cluster --encrypt": Small(f"{TRAINS} --size 2"),
     TWO_OF_EIGHT: Small(f"{TRAINS} --rounds 14"),
     WITHOUT: Small(f"{TRAINS} --rounds 14"),
     "dpeer compare --algorithms dfedsmdc,dfedsmdc:faults=examples/faults/two-of-eight.toml --size 8 --rounds 40 "
@@ -387,11 +396,11 @@ def test_what_readme_adds_for_several_hosts_starts_as_it_stands(
 ) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     hosts(tmp_path)
-    said = [dpeer(*f"{START[6:-1]}{rank} {TRAINS}".split()) for rank in range(3)]
+    said = [dpeer(*f"{START[6:-1]}{rank} --secret keys/rank-{rank}.secret {TRAINS}".split()) for rank in range(3)]
     listening = [f"listening at ipc://{tmp_path}/rank-{rank}.socket" for rank in range(2)]
     for peer, where in zip(said, [*listening, "dialling out only"], strict=True):
         first = peer.succeed(120).splitlines()[0]
-        assert first.endswith(f"{where} (settings from visits.toml)")
+        assert first.endswith(f"{where}, encrypted (settings from visits.toml)")
 
 
 def test_targets_of_make_are_there_and_the_demo_is_what_is_run_here() -> None:

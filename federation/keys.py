@@ -1,0 +1,187 @@
+"""Who a federation's peers are: the public keys that its file lists, and the secret one of this peer."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation.settings import Settings
+from dpeer.peer.transports.keys import KEY_BYTES, Keyring, new_secret, public_of
+
+IN_ENVIRONMENT = "DPEER_SECRET"
+NAMED_IN_ENVIRONMENT = "DPEER_SECRET_FILE"
+
+_EXAMPLE = f"expected {2 * KEY_BYTES} hexadecimal digits, as `dpeer keygen` prints them"
+
+
+def public_keys(settings: Settings) -> dict[int, tuple[bytes, ...]]:
+    """The public keys of all ranks; empty if the federation file lists none.
+
+    Raises:
+        ConfigurationError: ranks without a key, a key that is none, or one that two ranks have; names them.
+    """
+    listed = {rank: _keys(rank, own.key) for rank, own in settings.rank.items() if own.key is not None}
+    if not listed:
+        return {}
+    missing = [str(rank) for rank in range(settings.size) if rank not in listed]
+    if missing:
+        raise ConfigurationError(
+            f"rank {', '.join(missing)} {'has' if len(missing) == 1 else 'have'} no `key` in the federation file and "
+            "others have one: list the keys of all ranks, or of none"
+        )
+    owners: dict[bytes, int] = {}
+    for rank, keys in sorted(listed.items()):
+        for key in keys:
+            if owners.setdefault(key, rank) != rank:
+                raise ConfigurationError(
+                    f"rank.{rank}.key = {key.hex()!r} is rank {owners[key]}'s, too: each rank has keys of its own "
+                    "(dpeer keygen)"
+                )
+    return listed
+
+
+def keyring(settings: Settings, rank: int) -> Keyring | None:
+    """What the peer proves who it is with; None where the federation file lists no keys.
+
+    Args:
+        settings: As this rank uses them.
+        rank: The peer.
+
+    Raises:
+        ConfigurationError: the secret is missing, cannot be used, or is not this rank's.
+    """
+    if settings.encrypt:
+        raise ConfigurationError(
+            "encrypt = true is for dpeer cluster, which makes keys for all ranks itself: list the key of every rank in "
+            "the federation file instead (dpeer keygen)"
+        )
+    listed = public_keys(settings)
+    found = own_secret(settings.secret)
+    if not listed:
+        if found is None or settings.secret is None:  # the environment may hold one for other runs
+            return None
+        raise ConfigurationError(
+            f"--secret {str(settings.secret)!r}: the federation file lists no keys, so nothing would be encrypted: add "
+            "every rank's `key` (dpeer keygen prints it)"
+        )
+    if found is None:
+        raise ConfigurationError(
+            f"the federation file lists keys, and this peer has no secret: name its file with --secret, for example "
+            f"--secret rank-{rank}.secret (dpeer keygen makes one), or with {NAMED_IN_ENVIRONMENT} in the environment"
+        )
+    secret, source = found
+    mine = public_of(secret)
+    if mine not in listed[rank]:
+        owner = next((other for other, keys in listed.items() if mine in keys), None)
+        whose = "no rank" if owner is None else f"rank {owner}"
+        raise ConfigurationError(
+            f"{source} belongs to the key {mine.hex()!r}, which the federation file lists for {whose}: use the secret "
+            f"of rank {rank}, or list this key as rank.{rank}.key"
+        )
+    return Keyring(secret, listed)
+
+
+def own_secret(path: Path | None) -> tuple[bytes, str] | None:
+    """The secret key of this peer and where it is from: the file, or what the environment names or holds.
+
+    Raises:
+        ConfigurationError: it cannot be read, others can read its file, or it is no key.
+    """
+    named = os.environ.get(NAMED_IN_ENVIRONMENT)
+    if path is not None:
+        return read_secret(path), f"--secret {str(path)!r}"
+    if named:
+        return read_secret(Path(named)), f"{NAMED_IN_ENVIRONMENT} = {named!r}"
+    held = os.environ.get(IN_ENVIRONMENT)
+    if held:
+        return _parsed(held, IN_ENVIRONMENT, "the environment variable"), f"the secret in {IN_ENVIRONMENT}"
+    return None
+
+
+def read_secret(path: Path) -> bytes:
+    """The secret key in a file.
+
+    Raises:
+        ConfigurationError: it cannot be read, others can read it, or it is no key.
+    """
+    try:
+        mode = path.stat().st_mode
+        if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
+            raise ConfigurationError(
+                f"secret {str(path)!r}: others on this host can read or write it (mode {stat.S_IMODE(mode):04o}); "
+                f"type: chmod 600 {path}"
+            )
+        text = path.read_text()
+    except OSError as error:
+        raise ConfigurationError(f"secret {str(path)!r}: {error.strerror}; `dpeer keygen` makes one") from error
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(f"secret {str(path)!r}: it holds no key; {_EXAMPLE}") from error
+    return _parsed(text, str(path), "the file")
+
+
+def write_secret(rank: int, folder: Path) -> tuple[Path, bytes]:
+    """Make a secret key for a rank; returns its file and its public key.
+
+    Raises:
+        ConfigurationError: there is such a file, which is left as it is, or it cannot be written.
+    """
+    secret = new_secret()
+    path = folder / f"rank-{rank}.secret"
+    text = (
+        f"# The secret key of rank {rank} of a dpeer federation. Whoever has it can take part as rank {rank}:\n"
+        f"# keep it on the host that runs this rank, and send it to nobody.\n{secret.hex()}\n"
+    )
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        there = "a secret is never overwritten; remove it first if nothing uses it any more" if path.exists() else ""
+        what = path if there else folder
+        raise ConfigurationError(f"--out {str(folder)!r}: {what} exists{': ' + there if there else ''}") from error
+    except OSError as error:
+        raise ConfigurationError(f"--out {str(folder)!r}: {error.strerror}") from error
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(handle)
+    return path, public_of(secret)
+
+
+def keyrings(size: int) -> list[Keyring]:
+    """Keys for a federation on one machine, that are known to nobody else and end with it."""
+    secrets = [new_secret() for _ in range(size)]
+    listed = {rank: (public_of(secret),) for rank, secret in enumerate(secrets)}
+    return [Keyring(secret, listed) for secret in secrets]
+
+
+def _keys(rank: int, said: str | list[str]) -> tuple[bytes, ...]:
+    texts = [said] if isinstance(said, str) else said
+    if not 1 <= len(texts) <= 2:
+        raise ConfigurationError(
+            f"rank.{rank}.key has {len(texts)} keys: expected one, or two while the rank changes from one to the other"
+        )
+    return tuple(_key(text, f"rank.{rank}.key = {text!r}") for text in texts)
+
+
+def _key(text: str, where: str) -> bytes:
+    try:
+        key = bytes.fromhex(text)
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES or not any(key):
+        raise ConfigurationError(f"{where}: {_EXAMPLE}")
+    return key
+
+
+def _parsed(text: str, where: str, what: str) -> bytes:
+    """The key in a secret's text. What is wrong is said without its content."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    try:
+        key = bytes.fromhex(lines[0]) if len(lines) == 1 else b""
+    except ValueError:
+        key = b""
+    if len(key) != KEY_BYTES or not any(key):
+        raise ConfigurationError(f"secret {where!r}: {what} holds no key; {_EXAMPLE.replace('prints', 'writes')}")
+    return key
