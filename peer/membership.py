@@ -178,7 +178,8 @@ class Membership:
             if neighbor.status not in (Status.ALIVE, Status.SUSPECT):
                 continue
             if stall > self._config.suspect_after / 2:
-                neighbor.heard_at += stall
+                # What came meanwhile may have been read before this: nobody is heard in the future.
+                neighbor.heard_at = min(neighbor.heard_at + stall, now)
             silence = now - neighbor.heard_at
             if silence >= self._config.dead_after:
                 neighbor.status = Status.DEAD

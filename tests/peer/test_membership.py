@@ -66,6 +66,13 @@ def test_when_this_process_stood_still_nobody_is_blamed(members):
     assert run_clock(members, 1001, 1020) == [(1008, 2)]  # as if heard at 999, when it fell asleep
 
 
+def test_one_that_is_heard_before_the_clock_is_looked_at_is_mourned_no_later(members):
+    run_clock(members, 0, 2)
+    members.heard(members[2], 0, 1000.0)  # its message had waited in the socket
+    assert members.tick(1000.0) == []
+    assert run_clock(members, 1001, 1020) == [(1009, 2)]
+
+
 def test_a_body_of_an_earlier_round_than_the_last_word_cannot_come(members):
     members.heard(members[2], 3, 1.0)
     assert not members.awaited(2, 2, 1.0)
