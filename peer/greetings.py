@@ -200,8 +200,11 @@ class Greetings:
         if neighbor.link in (None, link) or neighbor.status is not Status.ALIVE:
             return False
         until = now + _PROBE
-        if hello.rank in self._contenders and self._contenders[hello.rank][0] == link:
-            until = self._contenders[hello.rank][2]
+        earlier = self._contenders.get(hello.rank)
+        if earlier is not None:
+            # Counted, so that one who says hello without end is not read for a while.
+            self._drop(earlier[0], ProtocolError("rank-taken", f"another hello of rank {hello.rank} came after it"))
+            until = earlier[2] if earlier[0] == link else until
         self._contenders[hello.rank] = link, hello, until
         self._exchange.beat(neighbor.link)
         return True

@@ -234,7 +234,7 @@ class Core:
         if self._config.authenticated and identity is None:
             raise ProtocolError("stranger", "it has not proved who it is")
         neighbor = self.members.by_link(link)
-        if neighbor is None and self.rejections.muted(link, now):
+        if neighbor is None and self.rejections.muted(link, wire.size(frames), now):
             raise ProtocolError("muted", "the sender has sent too much that was of no use")
         message = wire.decode(frames, self._limits)
         match message:

@@ -19,6 +19,9 @@ _SAID = 256
 _ENOUGH = 100
 """Messages of no use after which a stranger's are not even read for a while."""
 
+_LONG = 2**13
+"""Bytes that count as one message more: what is long takes as much longer to decode."""
+
 _PAUSE = 5.0
 """Seconds of that."""
 
@@ -108,11 +111,19 @@ class Rejections:
             reason=reason, place=place,
         )  # fmt: skip
 
-    def muted(self, link: Link, now: float) -> bool:
-        """Whether a stranger on this link has sent so much of no use that it is not read for a while."""
+    def muted(self, link: Link, nbytes: int, now: float) -> bool:
+        """Whether a stranger on this link has sent so much of no use that this message is not read.
+
+        Args:
+            link: Where it came.
+            nbytes: How long it is.
+            now: Clock time.
+        """
         one = self._strangers.get(link)
         if one is None:
             return False
+        if now >= one.unread_until:
+            one.count += nbytes // _LONG
         if one.count >= _ENOUGH:
             one.count, one.unread_until = 0, now + _PAUSE
         return now < one.unread_until

@@ -54,6 +54,23 @@ def test_any_number_of_strangers_who_do_not_read_holds_little():
     assert table.core.lanes.get("from 2") is not None
 
 
+def test_strangers_who_want_the_rank_of_a_neighbor_without_end_are_not_read_for_a_while(monkeypatch):
+    """However many they are: without that, decoding long hellos would leave no time for training."""
+    table = ring()
+    decode, decoded = wire.decode, []
+    monkeypatch.setattr(wire, "decode", lambda frames, limits: decoded.append(frames) or decode(frames, limits))
+    long = table.hello(2, fingerprint={"size": 4, "long": "x" * 2**19})
+    for _ in range(100):
+        for number in range(4):
+            table.hear(f"from stranger {number}", long)
+    assert len(decoded) <= 4 * 4
+    assert table.core.members[2].link == "from 2"
+    table.wait(6, lambda: table.hear("from 2", table.beat(2, 0)))
+    decoded.clear()
+    table.hear("from stranger 0", long)
+    assert decoded == [wire.encode(long)], "later they are read again"
+
+
 def test_for_one_that_claims_progress_and_never_reads_two_bodies_are_kept_at_most():
     table = ring(rounds=40)
     for number in range(40):
