@@ -62,6 +62,9 @@ class Exchange:
         listeners = self._schedule.listeners(number)
         if number - 1 not in self.outbox.frames:  # sat out: the out-neighbors of that round get no body that tells them
             listeners.update(self._schedule.at(number - 1).out_neighbors)
+        # Bodies wait for one that was left behind, and then say an earlier round: so it would think itself hardly
+        # behind, and train and release rounds that are over for the others.
+        listeners.update(one.rank for one in self._members.all() if one.left_behind)
         self.tell(sorted(listeners))
 
     def release(self, number: int, payload: Payload | None) -> None:

@@ -64,6 +64,18 @@ def test_two_that_were_left_behind_together_do_not_hold_each_other_back():
     assert [table.core.behind(number) for number in range(8)] == [True] * 6 + [False] * 2
 
 
+def test_who_was_left_behind_is_told_each_round_of_the_others_whose_bodies_wait_for_it():
+    table = ring(rounds=9)
+    table.hear("from 2", table.goodbye(2, "failed"))
+    for number in range(5):
+        if number == 3:
+            table.hear("from 2", table.hello(2, 0))
+        table.written("from 2")
+        table.runs(number)
+        table.hear(table.links[1], table.body(1, number))
+    assert [(message.kind, message.round) for message in table.written("from 2")] == [("heartbeat", 4)]
+
+
 def test_who_is_one_round_behind_trains_it():
     table = ring()
     table.do(table.core.begin(0, table.now))
