@@ -110,9 +110,13 @@ class Line:
 
     def _open(self, address: str) -> None:
         transport, link = self._transport, self._link
+        dealer: zmq.Socket[bytes] | None = None
         try:
             dealer = transport.socket(zmq.DEALER, address)
+            monitor = dealer.get_monitor_socket(_WATCHED)
         except zmq.ZMQError as error:  # too many open files, say
+            if dealer is not None:
+                dealer.close(linger=0)
             self._fail(f"no socket can be opened: {error.strerror}")
             return
         if transport.keyring is not None:
@@ -120,7 +124,6 @@ class Line:
             dealer.curve_serverkey = self._keys[self._which % len(self._keys)]
         dealer.setsockopt(zmq.RECONNECT_IVL, 100)
         dealer.setsockopt(zmq.RECONNECT_IVL_MAX, 2000)
-        monitor = dealer.get_monitor_socket(_WATCHED)
         self.socket, self._monitor = dealer, monitor
         transport.watch(monitor, self._happened)
         transport.read(link, dealer, self._came)

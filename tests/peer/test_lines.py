@@ -184,16 +184,17 @@ async def test_a_line_that_becomes_fifty_times_slower_in_the_middle_of_a_body_is
         await both_heard_everything(ours, addresses, proxy, tmp_path)
 
 
-async def test_a_socket_that_cannot_be_had_for_a_moment_is_said_and_tried_again(monkeypatch):
+@pytest.mark.parametrize(("maker", "name"), [(ZeroMQTransport, "socket"), (zmq.Socket, "get_monitor_socket")])
+async def test_a_socket_that_cannot_be_had_for_a_moment_is_said_and_tried_again(monkeypatch, maker, name):
     transport, other = ZeroMQTransport(Limits()), ZeroMQTransport(Limits())
     address = await other.listen("tcp://127.0.0.1:0")
-    make = transport.socket
+    make = getattr(maker, name)
 
     def too_many(*_):
-        monkeypatch.setattr(transport, "socket", make)
+        monkeypatch.setattr(maker, name, make)
         raise zmq.ZMQError(errno.EMFILE)
 
-    monkeypatch.setattr(transport, "socket", too_many)
+    monkeypatch.setattr(maker, name, too_many)
     link = transport.dial(address)
     assert await transport.receive() == Unreachable(link, "no socket can be opened: Too many open files")
     assert await transport.receive() == Opened(link)
