@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 import selectors
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future, wait
@@ -28,6 +29,9 @@ Job = Callable[..., Any]
 
 _LOOK_EVERY = 0.1
 """Seconds after which a signal is noticed at the latest while the clock stands still for jobs in a pool."""
+
+_RESOLUTION = 1e-9
+"""Seconds by which a timer may be called too early, as on most machines' clocks."""
 
 _CURRENT: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
 
@@ -62,6 +66,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def jump(self, seconds: float) -> None:
         """Have time pass."""
         self._now += seconds
+        # The loop calls what is due by now plus this; late on the clock a smaller one is lost in rounding, and the
+        # loop would turn for ever without calling anything.
+        self._clock_resolution = max(_RESOLUTION, math.ulp(self._now))
 
     def wait_for_held(self) -> bool:
         """Wait for the jobs that are held for, but not for long; whether they are done, so that all go on."""

@@ -37,6 +37,15 @@ def test_an_hour_takes_no_time():
     assert virtually(main()) == pytest.approx(3600)  # a test may take five minutes
 
 
+def test_timers_go_off_late_on_the_clock():
+    async def main():
+        for seconds in (3e7, 0.01, 3e9, 0.01):  # there 1e-9 seconds are lost in rounding
+            await asyncio.sleep(seconds)
+        return asyncio.get_running_loop().time()
+
+    assert virtually(main()) == pytest.approx(3.03e9)
+
+
 def test_timers_go_off_in_order_and_at_their_time():
     async def main():
         loop, heard = asyncio.get_running_loop(), []
