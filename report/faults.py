@@ -108,7 +108,7 @@ def _draw_rounds(axes: Axes, row: int, one: Suffered, away: Sequence[Incident]) 
     before = 0.0
     for number, time in enumerate(one.completed_at):
         # Of a round that a crash has cut short, what counts began after it.
-        began = max([before, *(each.until_time for each in away if each.until_time and each.until_time < time)])
+        began = max([before, *(each.until_time for each in away if each.until_time and each.until_time <= time)])
         sat_out = number in one.sat_out
         color = _SAT_OUT if sat_out else _TRAINED
         edge = color if sat_out else "white"  # it is over at once, and a white edge would hide it
