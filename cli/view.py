@@ -103,7 +103,8 @@ class PlainLines(Printer, AbstractContextManager["PlainLines"]):
             if found:
                 parts.append(f"accuracy {fmean(found):.4f} (lowest {min(found):.4f})")
             parts.append(f"sent {size(sum(entry['bytes_sent'] for entry in entries.values()))}")
-            if lost := sorted({rank for entry in entries.values() for rank in entry["missed"]}):
+            # Who sat the round out mixed nothing, and those that it did not hear were there.
+            if lost := sorted({rank for entry in entries.values() if entry["active"] for rank in entry["missed"]}):
                 parts.append(f"missed {', '.join(map(str, lost))}")
             if left := self._left(number):
                 parts.append(left)

@@ -45,6 +45,15 @@ def test_a_line_is_printed_when_all_peers_have_completed_the_round() -> None:
     assert lines(out)[1:] == ["round 1/2, loss 0.5000, accuracy 0.7500 (lowest 0.5000), sent 4.5 kB, missed 1"]
 
 
+def test_who_sat_a_round_out_has_missed_nobody() -> None:
+    out = console(terminal=False)
+    with PlainLines(out, 3, 1, "title") as view:
+        view.record(0, entry(0, missed=[1]))
+        view.record(1, entry(0, missed=[0, 2], active=False))
+        view.record(2, entry(0, missed=[1]))
+    assert lines(out)[1].endswith("sent 4.5 kB, missed 1")
+
+
 def test_a_lost_peer_is_said_and_no_longer_waited_for() -> None:
     out = console(terminal=False)
     with PlainLines(out, 2, 2, "title") as view:
