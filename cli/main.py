@@ -84,7 +84,7 @@ def main(arguments: list[str] | None = None) -> None:
     except click.Abort:
         code = _end("interrupted", 130, debug=False)
     except click.ClickException as error:
-        code = _end(error.format_message() + _hint(error), error.exit_code, debug)
+        code = _end(_said(error), error.exit_code, debug)
     except BrokenPipeError:
         code = 1  # `dpeer ... | head`
     except Exception as error:
@@ -95,9 +95,12 @@ def main(arguments: list[str] | None = None) -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _hint(error: click.ClickException) -> str:
-    extra = "unexpected extra argument" in error.format_message() and "=" in error.format_message()
-    return "; each KEY=VALUE needs a --task-option of its own" if extra else ""
+def _said(error: click.ClickException) -> str:
+    message = error.format_message()
+    if isinstance(error, click.NoSuchOption) and error.option_name == "--faults":
+        return "--faults: only dpeer simulate has a clock and a network of its own (and dpeer compare, which uses it)"
+    extra = "unexpected extra argument" in message and "=" in message
+    return message + ("; each KEY=VALUE needs a --task-option of its own" if extra else "")
 
 
 def _end(message: str, code: int, debug: bool) -> int:

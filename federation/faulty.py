@@ -157,7 +157,7 @@ class FaultySimulation(Simulation):
         except (PeersMissing, Refused) as error:
             # Of a rank that comes back too late, or whose neighbors are gone: the others go on.
             life.error = str(error)
-            self._ranks[life.rank].log.error("failed", message=str(error))
+            self._ranks[life.rank].log.error("run-failed", message=str(error), reason=type(error).__name__)
         except Exception as error:
             if not life.process.dead:
                 self._failure = self._failure or error
@@ -188,6 +188,7 @@ class FaultySimulation(Simulation):
         life = self._ranks[rank].life
         self._away(rank)
         life.process.kill()
+        life.worker.hurry()  # else its coroutines would wait for its jobs, and log meanwhile that all others are silent
         life.transport.end(notice=True)
         assert life.task is not None, "it runs"
         life.task.cancel()

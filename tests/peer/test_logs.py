@@ -188,7 +188,7 @@ def events():
                     case ast.Call(
                         func=ast.Attribute(attr="debug" | "info" | "warning" | "error", value=of),
                         args=[ast.Constant(value=str(event))],
-                    ) if ast.unparse(of) in ("log", "self._log"):
+                    ) if ast.unparse(of).split(".")[-1] in ("log", "_log"):
                         assert any(word.arg == "message" for word in node.keywords), (path, event)
                         found.add(event)
                     case ast.Call(

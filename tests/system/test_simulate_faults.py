@@ -112,6 +112,14 @@ def test_who_comes_back_catches_up_and_is_charged_for_no_round_that_it_sat_out(p
     assert [entry["missed"] for entry in entries(tmp_path / "run", 1)] == [[], [], [2], [2], [2], [], [], []]
 
 
+def test_who_is_dead_says_nothing_more(play: Play, tmp_path: Path) -> None:
+    play(fault("crash", ranks=[2], round=2, for_=3))
+    log = [json.loads(line) for line in (tmp_path / "run" / "rank-2" / "log.jsonl").read_text().splitlines()]
+    events = [line["event"] for line in log]
+    after = events[events.index("fault") + 1 :]
+    assert {*after[: after.index("resuming")]} == {"note"}, "what its next life says first"
+
+
 def test_a_crash_between_release_and_checkpoint_is_charged_once(play: Play, tmp_path: Path) -> None:
     private = ("--privacy", "client", "--noise-multiplier", 1)
     play(fault("restart", ranks=[2], round=3, at=0.95), *private)
@@ -187,6 +195,7 @@ def test_a_run_that_nobody_comes_to_the_end_of_has_failed(
     [
         (("simulate", "--faults", "none.toml"), "dpeer: --faults 'none.toml': No such file or directory"),
         (("simulate", "--faults", "faults.toml"), "dpeer: ranks = [9] in [[fault]] 1 of faults.toml: expected ranks "),
+        (("cluster", "--faults", "faults.toml"), "dpeer: --faults: only dpeer simulate has a clock"),
         (("cluster", "--federation", "run.toml"), "dpeer: --faults faults.toml: only dpeer simulate has a clock"),
         (("start", "--rank", "0", "--federation", "run.toml"), "dpeer: --faults faults.toml: only dpeer simulate has"),
     ],
