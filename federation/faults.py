@@ -33,11 +33,11 @@ class Fault(Section):
     pick: Annotated[int, Field(ge=1)] | None = None
     round: Annotated[int, Field(ge=0)] | None = None
     every: Annotated[int, Field(ge=1)] | None = None
-    rate: Annotated[float, Field(gt=0, le=1, strict=False)] | None = None
+    rate: Annotated[float, Field(gt=0, le=1)] | None = None
     until: Annotated[int, Field(ge=0)] | None = None
-    lasts: Annotated[float, Field(gt=0, strict=False)] | None = Field(None, alias="for")
-    times: Annotated[float, Field(gt=1, strict=False)] = 5.0
-    at: Annotated[float, Field(ge=0, lt=1, strict=False)] = _HALF
+    lasts: Annotated[float, Field(gt=0, le=10_000)] | None = Field(None, alias="for")
+    times: Annotated[float, Field(gt=1, le=100)] = 5.0
+    at: Annotated[float, Field(ge=0, lt=1)] = _HALF
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Self:
@@ -71,7 +71,7 @@ class Faults(Section):
     """A whole file."""
 
     seed: Annotated[int, Field(ge=0)] | None = None
-    round_seconds: Annotated[float, Field(gt=0, strict=False)] = 60.0
+    round_seconds: Annotated[float, Field(gt=0, le=3600)] = 60.0
     fault: list[Fault] = Field(default_factory=list)
 
     def plain(self) -> dict[str, Any]:
@@ -144,6 +144,11 @@ def read_faults(path: Path, size: int, rounds: int) -> Faults:
             raise ConfigurationError(f"pick = {fault.pick} {place}: the federation has {size} peers")
         if fault.round is not None and fault.round >= rounds:
             raise ConfigurationError(f"round = {fault.round} {place}: expected a round of this run, 0 to {rounds - 1}")
+        if fault.round is None and fault.every is not None and fault.every >= rounds:
+            raise ConfigurationError(
+                f"every = {fault.every} {place}: the run has {rounds} rounds, so it would never happen: expected at "
+                f"most {rounds - 1}, or add round = N, the first one"
+            )
     return found
 
 

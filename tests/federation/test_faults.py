@@ -53,6 +53,12 @@ def planned(text: str, tmp_path: Path, size: int = 8, rounds: int = 40, seed: in
         ("seeds = 1", "unknown key 'seeds' in .* did you mean 'seed'"),
         ("round_seconds = 0", "round_seconds in .* = 0: input should be greater than 0"),
         ("[[fault", "is not valid TOML"),
+        (f'{CRASH}ranks = [1]\nround = 1\nfor = "3"', "for in .* = '3': input should be a valid number"),
+        (f"{CRASH}ranks = [1]\nround = 1\nfor = true", "for in .* = True: input should be a valid number"),
+        (f"{CRASH}ranks = [1]\nround = 1\nfor = 1e9", "for in .* = 1000000000.0: input should be less than"),
+        (f"{CRASH}ranks = [1]\nevery = 40", "every = 40 in .*: the run has 40 rounds, so it would never happen"),
+        ("round_seconds = 1e300", r"round_seconds in .* = 1e\+300: input should be less than or equal to 3600"),
+        ('[[fault]]\nwhat = "slow"\nranks = [1]\nround = 1\ntimes = 1e9', "times in .* less than or equal to 100"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(text: str, said: str, tmp_path: Path) -> None:
