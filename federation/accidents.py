@@ -152,13 +152,22 @@ class Accidents:
                 self._end(accident.lasts, [incident], partial(process.slow, 1 / accident.times))
             case "restart":
                 self._stage.crash(rank)
+                self._outlived(rank, "freeze", "slow")
                 self._again(0.0, incident)
             case "crash":
                 self._stage.crash(rank)
+                self._outlived(rank, "freeze", "slow")
                 self._again(accident.lasts, incident)
             case "leave":
                 self._stage.leave(rank)
+                self._outlived(rank, "slow")
                 self._again(accident.lasts, incident)
+
+    def _outlived(self, rank: int, *kinds: str) -> None:
+        """Note that what a process had has ended with it: the rank's next one begins without."""
+        for incident in self.happened:
+            if incident.rank == rank and incident.what in kinds and incident.until_time is None:
+                incident.until_round, incident.until_time = self.front, self.now
 
     def _again(self, rounds: float | None, incident: Incident) -> None:
         if rounds is not None:
@@ -177,5 +186,6 @@ class Accidents:
         if self._off:
             return
         for incident in incidents:
-            incident.until_round, incident.until_time = self.front, self.now
+            if incident.until_time is None:
+                incident.until_round, incident.until_time = self.front, self.now
         end()

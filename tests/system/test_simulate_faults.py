@@ -149,6 +149,13 @@ def test_a_slow_rank_is_waited_for(play: Play, results: Callable[..., Any]) -> N
     assert summary["faults"]["happened"][0]["until_round"] is None
 
 
+def test_what_a_process_had_ends_with_it(play: Play) -> None:
+    crash = fault("crash", ranks=[1], round=1, at=0.7, for_=0.5)
+    summary = play(fault("freeze", ranks=[1], round=1, for_=3) + fault("slow", ranks=[1], round=0) + crash)
+    times = {one["what"]: (one["time"], one["until_time"]) for one in summary["faults"]["happened"]}
+    assert times["freeze"][1] == times["slow"][1] == times["crash"][0] < times["crash"][1]
+
+
 def test_a_partition_heals(play: Play, tmp_path: Path) -> None:
     summary = play(fault("partition", ranks=[0, 1], round=2, for_=2), "--size", 6)
     assert [one["status"] for one in summary["faults"]["ranks"]] == ["done"] * 6
