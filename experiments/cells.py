@@ -14,6 +14,7 @@ from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.experiments.variants import Variant
 from dpeer.federation.config import read_toml
 from dpeer.federation.defaults import with_defaults
+from dpeer.federation.faults import check_faults
 from dpeer.federation.mistakes import InvalidSettings
 from dpeer.federation.settings import Settings, aside, default_of
 from dpeer.results.files import SUMMARY, write_json
@@ -170,6 +171,7 @@ def make_cell(
         settings = Settings.model_validate(values)
     except InvalidSettings as error:
         raise ConfigurationError(f"row {variant.label!r}, {condition.label}: {error.told_of(values, None)}") from error
+    check_faults(settings, "simulate", resume=False)  # here, not when the runs before it are done
     return Cell(variant, condition, seed, settings)
 
 

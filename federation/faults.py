@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.config import read_toml
 from dpeer.federation.settings import Settings
+from dpeer.results.reading import read_run_summary
 from dpeer.sections import Section
 
 What = Literal["crash", "restart", "freeze", "slow", "partition", "leave"]
@@ -101,12 +102,18 @@ class Accident:
 
 
 def check_faults(settings: Settings, mode: str, *, resume: bool) -> None:
-    """Refuse what does not go with `faults`, and a file of them that cannot be used.
+    """Refuse what does not go with `faults`, be they planned or those of a run that is resumed, and a file of no use.
 
     Raises:
         ConfigurationError: Says why.
     """
     if settings.faults is None:
+        before = read_run_summary(settings.out) if resume else None
+        if before is not None and before.faults is not None:
+            raise ConfigurationError(
+                f"--resume: {str(settings.out)!r} holds a run with --faults, which cannot be resumed: start over with "
+                "--overwrite, or give another --out"
+            )
         return
     named = f"--faults {settings.faults}"
     if mode != "simulate":
@@ -144,6 +151,8 @@ def read_faults(path: Path, size: int, rounds: int) -> Faults:
             raise ConfigurationError(f"pick = {fault.pick} {place}: the federation has {size} peers")
         if fault.round is not None and fault.round >= rounds:
             raise ConfigurationError(f"round = {fault.round} {place}: expected a round of this run, 0 to {rounds - 1}")
+        if fault.what == "partition" and size in (len(fault.ranks or ()), fault.pick):
+            raise ConfigurationError(f"ranks or pick {place}: all {size} ranks are on the one side: name fewer")
         if fault.round is None and fault.every is not None and fault.every >= rounds:
             raise ConfigurationError(
                 f"every = {fault.every} {place}: the run has {rounds} rounds, so it would never happen: expected at "

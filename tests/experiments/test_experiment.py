@@ -190,6 +190,14 @@ def test_a_default_that_is_said_is_another_cell_where_the_algorithm_has_its_own(
         made(tmp_path, "dfedavgm", preset="paper-cifar").check()
 
 
+def test_a_file_of_faults_that_cannot_be_used_shows_before_anything_is_run(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="No such file"):
+        made(tmp_path, faults=tmp_path / "none.toml")
+    (tmp_path / "late.toml").write_text('[[fault]]\nwhat = "restart"\npick = 1\nround = 1000\n')
+    with pytest.raises(ConfigurationError, match="round = 1000 in"):
+        made(tmp_path, faults=tmp_path / "late.toml")
+
+
 def test_a_file_of_faults_with_other_content_is_another_cell(tmp_path: Path) -> None:
     faults = tmp_path / "faults.toml"
     faults.write_text('[[fault]]\nwhat = "restart"\npick = 1\nround = 1\n')

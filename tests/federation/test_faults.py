@@ -57,6 +57,8 @@ def planned(text: str, tmp_path: Path, size: int = 8, rounds: int = 40, seed: in
         (f"{CRASH}ranks = [1]\nround = 1\nfor = true", "for in .* = True: input should be a valid number"),
         (f"{CRASH}ranks = [1]\nround = 1\nfor = 1e9", "for in .* = 1000000000.0: input should be less than"),
         (f"{CRASH}ranks = [1]\nevery = 40", "every = 40 in .*: the run has 40 rounds, so it would never happen"),
+        (f'[[fault]]\nwhat = "partition"\nranks = {[*range(8)]}\nround = 1', "all 8 ranks are on the one side"),
+        ('[[fault]]\nwhat = "partition"\npick = 8\nround = 1', "all 8 ranks are on the one side"),
         ("round_seconds = 1e300", r"round_seconds in .* = 1e\+300: input should be less than or equal to 3600"),
         ('[[fault]]\nwhat = "slow"\nranks = [1]\nround = 1\ntimes = 1e9', "times in .* less than or equal to 100"),
     ],
@@ -86,6 +88,17 @@ def test_what_does_not_go_with_faults_is_refused(
 ) -> None:
     with pytest.raises(ConfigurationError, match=said):
         check_faults(Settings(size=4, faults=written(tmp_path, ""), **changes), mode, resume=resume)
+
+
+@pytest.mark.parametrize("mode", ["simulate", "cluster"])
+def test_a_run_that_had_faults_is_not_resumed_without_them(mode: str, tmp_path: Path) -> None:
+    settings = Settings(size=4, out=tmp_path)
+    (tmp_path / "summary.json").write_text('{"algorithm": "fedavg", "size": 4}')
+    check_faults(settings, mode, resume=True)
+    (tmp_path / "summary.json").write_text('{"algorithm": "fedavg", "size": 4, "faults": {}}')
+    with pytest.raises(ConfigurationError, match="holds a run with --faults, which cannot be resumed"):
+        check_faults(settings, mode, resume=True)
+    check_faults(settings, mode, resume=False)
 
 
 def test_a_table_happens_when_it_says(tmp_path: Path) -> None:
