@@ -28,11 +28,13 @@ class Connection:
         place: From where it came: a host's address.
         since: Clock time at which it was accepted.
         identity: Who has proved a key on it and has said something; None until then.
+        ending: Whether it is to be ended, which takes a moment.
     """
 
     place: str
     since: float
     identity: Identity | None = None
+    ending: bool = False
 
 
 class Connections:
@@ -52,11 +54,11 @@ class Connections:
         """
         self._all.pop(number, None)
         self._all[number] = Connection(place, now)
-        unproved = {number: one for number, one in self._all.items() if one.identity is None}
+        unproved = {number: one for number, one in self._all.items() if one.identity is None and not one.ending}
         if len(unproved) <= MOST_UNPROVED:
             return []
         busiest, _ = Counter(one.place for one in unproved.values()).most_common(1)[0]
-        return [next(number for number, one in unproved.items() if one.place == busiest)]
+        return self._end([next(number for number, one in unproved.items() if one.place == busiest)])
 
     def spoke(self, number: int, identity: Identity, now: float) -> list[int]:
         """Note that a message has come whose sender has proved to be this one: its newest connection stays."""
@@ -66,11 +68,18 @@ class Connections:
         if one is None:  # the word that it was accepted comes later than its first message
             one = self._all[number] = Connection("", now)
         one.identity = identity
-        return [older for older, other in self._all.items() if other.identity == identity and older != number]
+        return self._end(
+            [older for older, other in self._all.items() if other.identity == identity and older != number]
+        )
 
     def closed(self, number: int) -> None:
         """Note that a connection has ended."""
         self._all.pop(number, None)
+
+    def _end(self, numbers: list[int]) -> list[int]:
+        for number in numbers:
+            self._all[number].ending = True
+        return numbers
 
     def overdue(self, now: float) -> list[int]:
         """Those that have had long enough to prove a key."""
