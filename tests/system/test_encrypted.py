@@ -1,27 +1,34 @@
 """Federations with keys, as real processes."""
 
+import json
 import re
+import signal
 
 import pytest
 
 
+class Federation:
+    """Writes federation files of three ranks on this host."""
+
+    def __init__(self, dpeer, folder, base, task):
+        self.dpeer, self.folder, self.base, self.task = dpeer, folder, base, task
+
+    def key(self, folder, rank):
+        """A new public key of a rank, as a file has it; its secret is in the folder."""
+        said = self.dpeer("keygen", "--rank", rank, "--out", folder).succeed()
+        return re.search(r'^key = ("[0-9a-f]{64}")$', said, re.MULTILINE)[1]
+
+    def __call__(self, keys, name="dpeer.toml"):
+        """Write a file that lists these keys, by rank."""
+        lines = ["size = 3", f'task = "{self.task}"', "rounds = 3", 'topology = "ring"', 'alone = "never"']
+        for rank, key in enumerate(keys):
+            lines += [f"[rank.{rank}]", f'address = "tcp://127.0.0.1:{self.base + rank}"', f"key = {key}"]
+        (self.folder / name).write_text("\n".join(lines) + "\n")
+
+
 @pytest.fixture
-def federation(dpeer, tmp_path, free_ports, task, schedule):
-    """Write a federation file of three ranks, with keys that `dpeer keygen` makes; returns what its lines are."""
-    base = free_ports(3)
-
-    def write(name="dpeer.toml", keys="keys", **keys_of):
-        lines = ["size = 3", f'task = "{task}"', "rounds = 3", 'topology = "ring"', 'alone = "never"']
-        for rank in range(3):
-            if f"rank_{rank}" not in keys_of and not (tmp_path / keys / f"rank-{rank}.secret").exists():
-                made = dpeer("keygen", "--rank", rank, "--out", keys)
-                (tmp_path / f"{keys}-{rank}.line").write_text(made.succeed())
-            said = keys_of.get(f"rank_{rank}") or (tmp_path / f"{keys}-{rank}.line").read_text()
-            key = re.search(r'key = "[0-9a-f]{64}"', said)[0] if said.count("key =") == 1 else said
-            lines += [f"[rank.{rank}]", f'address = "tcp://127.0.0.1:{base + rank}"', key]
-        (tmp_path / name).write_text("\n".join(lines) + "\n")
-
-    return write
+def federation(dpeer, tmp_path, free_ports, task):
+    return Federation(dpeer, tmp_path, free_ports(3), task)
 
 
 def start(dpeer, rank, schedule, *more, file="dpeer.toml", secret="keys", out="out"):
@@ -33,7 +40,7 @@ def start(dpeer, rank, schedule, *more, file="dpeer.toml", secret="keys", out="o
 
 @pytest.mark.slow
 def test_keygen_and_start_as_the_page_says_give_the_bits_of_a_cluster(dpeer, federation, schedule, results, task):
-    federation()
+    federation([federation.key("keys", rank) for rank in range(3)])
     for peer in [start(dpeer, rank, schedule) for rank in range(3)]:
         assert ", encrypted (settings from dpeer.toml)" in peer.succeed()
     for encrypt in ((), ("--encrypt",)):
@@ -50,8 +57,8 @@ def test_keygen_and_start_as_the_page_says_give_the_bits_of_a_cluster(dpeer, fed
 def test_a_peer_with_a_key_that_is_not_listed_gets_nothing_and_harms_nobody(
     dpeer, federation, schedule, until, results
 ):
-    federation()
-    federation("stranger.toml", "stranger")
+    federation([federation.key("keys", rank) for rank in range(3)])
+    federation([federation.key("stranger", rank) for rank in range(3)], "stranger.toml")
     honest = [start(dpeer, rank, schedule) for rank in (0, 2)]
     stranger = start(dpeer, 1, schedule, file="stranger.toml", secret="stranger", out="strange")
     until(lambda: "turned away a connection" in honest[1].output and "cannot be dialled" in stranger.output)
@@ -63,3 +70,46 @@ def test_a_peer_with_a_key_that_is_not_listed_gets_nothing_and_harms_nobody(
     run = dpeer("simulate", "--federation", "dpeer.toml", "--out", "simulated", *schedule)
     run.succeed()
     assert results("out", 3) == results("simulated", 3)
+
+
+@pytest.mark.slow
+def test_a_rank_changes_its_key_and_the_old_one_is_revoked_while_the_others_train_on(
+    dpeer, federation, schedule, tmp_path, until, slow_after, hurry
+):
+    """As docs/security.md says: peers are started again one after the other, and nobody else is disturbed."""
+    lines = [federation.key("keys", rank) for rank in range(3)]
+    new = federation.key("new", 1)
+    federation(lines)
+    federation([lines[0], f"[{lines[1]}, {new}]", lines[2]], "both.toml")
+    federation([lines[0], new, lines[2]], "after.toml")
+    more = ("--rounds", 30, *slow_after(1))
+    peers = [start(dpeer, rank, schedule, *more) for rank in range(3)]
+    until(lambda: all("round 1/30" in peer.output for peer in peers))
+
+    def again(rank, file, secret="keys"):
+        others = [peer for number, peer in enumerate(peers) if number != rank]
+        peers[rank].signal(signal.SIGINT)
+        peers[rank].succeed()
+        peers[rank] = start(dpeer, rank, schedule, *more, "--resume", file=file, secret=secret)
+        until(lambda: "connected to 2 neighbors" in peers[rank].output)
+        assert [peer.code for peer in others] == [None, None]
+
+    for rank in (0, 2):
+        again(rank, "both.toml")
+    again(1, "both.toml", "new")
+    for rank in (0, 2, 1):
+        again(rank, "after.toml", "new" if rank == 1 else "keys")
+    file = (tmp_path / "dpeer.toml").read_text()
+    elsewhere = file.replace(f"tcp://127.0.0.1:{federation.base + 1}", f"ipc://{tmp_path}/thief")
+    (tmp_path / "thief.toml").write_text(elsewhere)
+    intruder = start(dpeer, 1, schedule, *more, file="thief.toml", out="elsewhere")
+    until(lambda: "its key is not in the federation file" in peers[2].output)
+    until(lambda: "rank 2 cannot be dialled" in intruder.output)
+    intruder.end()
+    hurry()
+    for peer in peers:
+        peer.succeed()
+    for rank in range(3):
+        summary = json.loads((tmp_path / "out" / f"rank-{rank}" / "summary.json").read_text())
+        assert (summary["status"], summary["completed_rounds"]) == ("done", 30)
+        assert not {"mismatch", "wrong-rank", "malformed"} & summary["dropped"].keys()
