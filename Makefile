@@ -4,10 +4,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 DEMO ?= dpeer-demo
+MINUTES ?= 5
 # The tests start hundreds of processes: where bytecode is not kept, each of them compiles dpeer again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test soak lowest lint bench clean
+.PHONY: demo check test soak fuzz lowest lint bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/dpeer cluster --size 8 --topology ring --task digits --algorithm dfedsmdc --baseline local --overwrite --out $(DEMO)
@@ -23,6 +24,13 @@ test: $(VENV)/tested
 # Ten thousand schedules of accidents; SEEDS="500 20000" plays 500 from seed 20000 on.
 soak: $(VENV)/tested
 	$(BIN)/python -m tests.world $(SEEDS)
+
+# What no message may do, for MINUTES; cases that go new ways stay in .fuzz. atheris is there for Linux and Intel Macs.
+fuzz: $(VENV)/tested
+	$(PIP) -e '.[fuzz]'
+	mkdir -p .fuzz
+	$(BIN)/python -m tests.peer.fuzz -max_total_time=$$((60 * $(MINUTES))) -max_len=3000 -timeout=20 -rss_limit_mb=1500 \
+		-artifact_prefix=.fuzz/failed- .fuzz tests/peer/corpus
 
 lint: $(VENV)/linted
 	$(BIN)/ruff check .
@@ -58,4 +66,4 @@ $(VENV)/linted: $(VENV)/installed
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .venv-lowest build dist *.egg-info
+	rm -rf $(VENV) .venv-lowest .fuzz build dist *.egg-info

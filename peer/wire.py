@@ -24,14 +24,15 @@ import hashlib
 import json
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgpack
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
 from dpeer.exceptions import ProtocolError
+from dpeer.peer import headers
 from dpeer.peer.learner import Buffer
+from dpeer.peer.limits import Limits as Limits
 
 PROTOCOL = 3
 """Version of everything in this module; peers of different versions refuse each other."""
@@ -88,7 +89,7 @@ class Body(_Message):
     kind: Literal["body"] = "body"
     federation: bytes
     round: _Round
-    sizes: list[Annotated[int, Field(ge=0)]]
+    sizes: Annotated[list[Annotated[int, Field(ge=0)]], FailFast()]
     buffers: tuple[Any, ...] | None = Field(default=(), exclude=True)
     """None where the buffers follow in pieces."""
     tag: bytes = Field(default=b"", exclude=True)
@@ -153,19 +154,6 @@ _PIECE = struct.Struct("<c8sQ")
 _MARK = b"\xc1"
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What `decode` accepts at most."""
-
-    header_bytes: int = 2**20
-    """A hello carries the manifest: about 60 bytes a parameter tensor."""
-    small_header_bytes: int = 2**16
-    """Every other header."""
-    payload_bytes: int = 0
-    """All buffers of a body together; known from the own model, since every peer has the same body."""
-    buffers: int = 4096
-
-
 def federation_id(fingerprint: Fingerprint) -> bytes:
     """16 bytes that tell the messages of one federation from those of another."""
     canonical = json.dumps(fingerprint, sort_keys=True, separators=(",", ":")).encode()
@@ -211,7 +199,9 @@ def decode(frames: Frames, limits: Limits) -> Message | Piece:
         raise ProtocolError("oversized", f"{len(frames) - 1} buffers")
     if sum(lengths[1:]) > limits.payload_bytes:
         raise ProtocolError("oversized", f"{sum(lengths[1:])} payload bytes, at most {limits.payload_bytes}")
-    fields = _unpack(frames[0])
+    fields = headers.unpack(frames[0])
+    if not fields.keys().isdisjoint({"buffers", "tag"}):  # they are no fields of a header
+        raise ProtocolError("malformed", "header is not a message's")
     if fields.get("kind") != "hello" and lengths[0] > limits.small_header_bytes:
         raise ProtocolError("oversized", f"header of {lengths[0]} bytes")
     message = _validated(fields)
@@ -245,24 +235,12 @@ def size(frames: Frames) -> int:
     return sum(memoryview(frame).nbytes for frame in frames)
 
 
-def _unpack(header: Buffer) -> dict[str, Any]:
-    try:
-        fields = msgpack.unpackb(header, raw=False, strict_map_key=True)
-    except Exception as error:  # msgpack raises many kinds, none of which says anything but "not msgpack"
-        raise ProtocolError("malformed", f"header is not msgpack: {type(error).__name__}") from error
-    # Pydantic would report each wrong entry; here the first one is enough.
-    if not isinstance(fields, dict) or not fields.keys().isdisjoint({"buffers", "tag"}):
-        raise ProtocolError("malformed", "header is not a message's")
-    for table in (fields, fields.get("fingerprint"), fields.get("manifest")):
-        if isinstance(table, dict) and not all(isinstance(key, str) for key in table):
-            raise ProtocolError("malformed", "a key in the header is not text")
-    return fields
-
-
 def _validated(fields: dict[str, Any]) -> Message:
     try:
         return _HEADER.validate_python(fields)
     except (ValidationError, RecursionError) as error:
-        first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": "too deep"}
-        where = ".".join(str(part) for part in first["loc"])
-        raise ProtocolError("malformed", f"header {where[:60]}: {first['msg'][:100]}") from error
+        where, what = "", "too deep"
+        if isinstance(error, ValidationError):
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where, what = ".".join(str(part) for part in first["loc"]), first["msg"]
+        raise ProtocolError("malformed", f"header {where[:60]}: {what[:100]}") from error

@@ -1,6 +1,7 @@
 import array
 import contextlib
 import pickle
+import tracemalloc
 
 import msgpack
 import pytest
@@ -302,3 +303,142 @@ def test_a_buffer_of_wide_items_is_cut_by_bytes():
     _, *pieces = cut(wire.encode(wire.body(FEDERATION, 0, 0, [buffer])), 32)
     assert [len(data) for _, data in pieces] == [32] * 5
     assert b"".join(data for _, data in pieces) == buffer.tobytes()
+
+
+# What a header costs, whoever made it.
+
+BIG = wire.Limits(payload_bytes=100)
+HELLO = wire.encode(MESSAGES[0])[0]
+
+
+def hello_with(count, blob):
+    """A hello whose manifest has a list of so many times this value."""
+    fields = msgpack.unpackb(HELLO)
+    del fields["manifest"]
+    packer = msgpack.Packer()
+    head = packer.pack_map_header(len(fields) + 1) + b"".join(
+        packer.pack(one) for pair in fields.items() for one in pair
+    )
+    return head + packer.pack("manifest") + packer.pack_map_header(1) + packer.pack("a") + (
+        packer.pack_array_header(count) + blob * count
+    )  # fmt: skip
+
+
+COSTLY = {
+    "empty tables": hello_with(10**6, b"\x80"),
+    "tables of one": hello_with(340_000, b"\x81\xa0\x00"),
+    "empty lists": hello_with(10**6, b"\x90"),
+    "lists within lists": hello_with(1000, b"\x91" * 1000 + b"\xc0"),
+    "extensions": hello_with(340_000, b"\xd4\x01\x00"),
+    "timestamps": hello_with(170_000, b"\xd6\xff\x00\x00\x00\x00"),
+    "floats": hello_with(200_000, b"\xca\x7f\xc0\x00\x00"),
+    "lists that are not there": b"\xdd\x00\x0f\x00\x00" * 200_000,
+    "tables that are not there": b"\xdf\x00\x0f\x00\x00\xa0" * 170_000,
+    "unknown fields": msgpack.packb(msgpack.unpackb(header()) | {str(number): 0 for number in range(9000)}),
+    "sizes that are none": header(sizes=[-1] * 65_000),
+    "sizes of nothing": header(sizes=[0] * 65_000),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("costly", COSTLY.values(), ids=COSTLY)
+def test_no_header_takes_much_more_memory_than_its_bytes(costly):
+    assert len(costly) <= BIG.header_bytes
+    with contextlib.suppress(ProtocolError):
+        wire.decode([costly], BIG)  # what is made once stays
+    tracemalloc.start()
+    with contextlib.suppress(ProtocolError):
+        wire.decode([costly], BIG)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 16 * BIG.header_bytes
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"\xd4\x01\x00",
+        b"\xa1\xff",
+        b"\xa3\xed\xa0\x80",
+        b"\x82\xa1a\x00\xa1a\x01",
+        b"\x81\xc4\x01a\x00",
+        b"\x81\x01\x00",
+        b"\x91" * 16 + b"\x00",
+        b"\xdc\xff\xff",
+        b"\xc1",
+    ],
+    ids=["extension", "no UTF-8", "surrogate", "key twice", "key of bytes", "key of a number", "deep", "short", "0xc1"],
+)
+def test_a_value_that_no_message_has_is_refused_wherever_it_is(value):
+    for count in (1, 3):
+        assert reason([hello_with(count, value)]) == "malformed"
+
+
+@pytest.mark.slow
+def test_as_many_parameters_as_fit_a_header_are_no_attack():
+    parameters = [{"name": f"{number:02x}", "shape": [1], "offset": 0} for number in range(20_000)]
+    hello = MESSAGES[0].model_copy(update={"manifest": {"parameters": parameters}})
+    assert wire.decode(wire.encode(hello), BIG) == hello
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), True, 2**64 - 1, -(2**63), 0.0, "0", None, [0], {"": 0}, b"0"])
+@pytest.mark.parametrize("field", ["rank", "round", "sizes", "federation"])
+def test_a_field_of_another_kind_is_refused(field, wrong):
+    if (field, wrong) == ("federation", b"0"):
+        return
+    if field == "sizes" and wrong == [0]:
+        return
+    assert reason([header(**{field: wrong}), b"abcd"]) == "malformed"
+
+
+# Every kind of message, whatever it says.
+
+SMALL = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+numbers, words = st.integers(0, 2**31 - 1), st.text(max_size=20)
+plain = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False)
+    | words
+    | st.binary(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),
+    max_leaves=9,
+)
+said = st.text(st.characters(exclude_categories=("Cs",)), max_size=300)
+common = {"rank": numbers, "federation": st.binary(max_size=20)}
+rounds = st.integers(0, 2**53 - 1)
+tables = st.dictionaries(words, plain, max_size=4)
+messages = st.one_of(
+    st.builds(
+        wire.Hello, rank=numbers, protocol=st.integers(0, 2**63), next_round=rounds, reply=st.booleans(), digest=words,
+        fingerprint=tables, manifest=tables, apart_from=st.none() | numbers, apart_because=said, running=st.booleans(),
+    ),
+    st.builds(wire.Heartbeat, round=rounds, pace=st.integers(0, 2**63), **common),
+    st.builds(wire.Goodbye, reason=st.sampled_from(["done", "stopped", "failed"]), **common),
+    st.builds(wire.Refusal, rank=numbers, reason=said),
+    st.builds(wire.Unknown, rank=numbers),
+    st.builds(wire.body, st.binary(max_size=20), numbers, rounds, st.lists(st.binary(max_size=30), max_size=3)),
+)  # fmt: skip
+
+
+@SMALL
+@given(messages)
+def test_every_kind_of_message_comes_as_it_was_said(message):
+    assert wire.decode(wire.encode(message), LIMITS) == message
+
+
+@SMALL
+@given(st.lists(messages, min_size=1, max_size=3), st.data())
+def test_what_is_mutated_is_taken_or_refused(several, data):
+    """Bytes of one message in another one's place, cut, twice, elsewhere."""
+    frames = [bytearray(frame) for message in several for frame in wire.encode(message)]
+    for _ in range(data.draw(st.integers(0, 4))):
+        one = data.draw(st.sampled_from(frames))
+        begin, end = sorted(data.draw(st.tuples(*[st.integers(0, len(one))] * 2)))
+        other = data.draw(st.sampled_from(frames))
+        one[begin:end] = other[begin:end] * data.draw(st.integers(0, 2)) or data.draw(st.binary(max_size=4))
+    order = data.draw(st.permutations(frames))
+    for count in range(1, len(order) + 1):
+        with contextlib.suppress(ProtocolError):
+            wire.decode([bytes(frame) for frame in order[:count]], LIMITS)

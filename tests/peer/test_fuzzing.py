@@ -1,0 +1,44 @@
+"""The cases that the fuzzer has kept, and those that it began with."""
+
+import pytest
+
+from dpeer.peer import wire
+from dpeer.peer.pieces import cut
+from tests.peer.fuzzing import CORPUS, case, messages, tried
+
+BODY = wire.encode(wire.body(b"f" * 16, 2, 5, [bytes(range(60)), bytes(30)]))
+
+
+def test_a_case_has_its_messages():
+    several = [[b"a", b"", b"bc" * 300], [], [b"x"]]
+    assert list(messages(case(*several))) == several
+
+
+def test_a_case_that_is_cut_off_has_what_is_there():
+    whole = case([b"abc"], [b"defg", b"h"])
+    for length in range(len(whole)):
+        for frames in messages(whole[:length]):
+            assert b"".join(frames) in whole
+
+
+@pytest.mark.parametrize(
+    ("several", "kinds"),
+    [
+        (list(cut(BODY, 32)), ["announced", "piece", "piece", "piece"]),
+        ([*list(cut(BODY, 32))[:2], *cut(BODY, 32)], ["announced", "piece", "incomplete", "piece", "piece", "piece"]),
+        ([BODY, wire.encode(wire.Unknown(rank=1)), [b"junk"], []], ["body", "unknown", "malformed", "malformed"]),
+    ],
+    ids=["a body", "the same again", "others"],
+)
+def test_what_becomes_of_messages(several, kinds):
+    assert tried(case(*several)) == kinds
+
+
+def test_the_corpus_goes_every_way_and_fails_on_none():
+    files = sorted(CORPUS.iterdir())
+    assert sum(path.stat().st_size for path in files) < 200_000
+    found = {kind for path in files for kind in tried(path.read_bytes())}
+    assert found == {
+        "hello", "heartbeat", "goodbye", "refusal", "unknown", "body", "announced", "piece",
+        "malformed", "oversized", "incomplete", "stray", "short-piece",
+    }  # fmt: skip
