@@ -8,7 +8,7 @@ MINUTES ?= 5
 # The tests start hundreds of processes: where bytecode is not kept, each of them compiles dpeer again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo check test soak fuzz lowest lint bench clean
+.PHONY: demo check test soak fuzz audit lowest lint bench clean
 
 demo: $(VENV)/installed
 	$(BIN)/dpeer cluster --size 8 --topology ring --task digits --algorithm dfedsmdc --baseline local --overwrite --out $(DEMO)
@@ -31,6 +31,11 @@ fuzz: $(VENV)/tested
 	mkdir -p .fuzz
 	$(BIN)/python -m tests.peer.fuzz -max_total_time=$$((60 * $(MINUTES))) -max_len=3000 -timeout=20 -rss_limit_mb=1500 \
 		-artifact_prefix=.fuzz/failed- .fuzz tests/peer/corpus
+
+# Known vulnerabilities in what constraints.txt pins, and secrets in the tracked files.
+audit: $(VENV)/installed
+	$(PIP) -e '.[audit]'
+	$(BIN)/python -m tests.audit
 
 lint: $(VENV)/linted
 	$(BIN)/ruff check .

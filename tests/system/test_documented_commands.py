@@ -328,6 +328,8 @@ NOT_RUN = {
     "make check": "the tests",
     "make lint": "`ruff check`",
     "make lowest": "the tests",
+    "make fuzz": "five minutes",
+    "make audit": "pypi.org",
     "make bench": "ten minutes",
     "python benchmarks/scale.py --plot performance.svg": "takes minutes and 7 GB of memory",
     "python benchmarks/defaults.py --out defaults --data har=FILE.npz --data mnist=FILE.npz --data cifar10=DIR": (
