@@ -3,9 +3,9 @@
 from dpeer.peer.config import LivenessConfig, PeerConfig
 from dpeer.peer.idle import IdleWork
 from dpeer.peer.learner import Evaluation, Learner, Payload
+from dpeer.peer.limits import Limits
 from dpeer.peer.peer import Outcome, Peer
 from dpeer.peer.transports import InProcessTransport, Network, Transport, ZeroMQTransport
-from dpeer.peer.wire import Limits
 from dpeer.peer.worker import Worker
 
 __all__ = [

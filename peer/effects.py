@@ -74,4 +74,9 @@ class Say:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-Effect = Dial | Close | Write | Deliver | Wake | Fail | Say
+@dataclass(frozen=True)
+class Rest:
+    """Its sender had nothing left for a message: after several of these, nothing is to be read for a moment."""
+
+
+Effect = Dial | Close | Write | Deliver | Wake | Fail | Say | Rest

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 from dpeer.peer.imprint import imprint
 from dpeer.peer.learner import Payload
-
-_REMEMBERED = 4
-"""How many imprints of each neighbor's bodies are kept when a round begins."""
+from dpeer.peer.limits import IMPRINTS
 
 
 @dataclass(frozen=True)
@@ -65,13 +63,15 @@ class Inbox:
         self.dropped["late" if number < self.earliest else "early"] += 1
         return False
 
-    def put(self, rank: int, number: int, received: Received) -> None:
-        """Keep a body, or drop and count it when it is of no use."""
+    def put(self, rank: int, number: int, received: Received) -> bool:
+        """Keep a body, or drop and count it when it is of no use; return whether it is kept."""
         if self._first(rank, number):
             self.compare(rank, number, imprint(received.payload))
         elif self.wants(rank, number):
             self._rounds.setdefault(number, {})[rank] = received
             self._firsts.setdefault(rank, {})[number] = _First(imprint(received.payload))
+            return True
+        return False
 
     def compare(self, rank: int, number: int, found: bytes) -> None:
         """Count a body that `wants` had no use for, if it is a second one; `found` is its imprint."""
@@ -92,7 +92,7 @@ class Inbox:
         for old in [kept for kept in self._rounds if kept < number]:
             self.dropped["late"] += len(self._rounds.pop(old))
         for firsts in self._firsts.values():
-            for old in sorted(firsts)[:-_REMEMBERED]:
+            for old in sorted(firsts)[:-IMPRINTS]:
                 del firsts[old]
 
     def has(self, rank: int, number: int) -> bool:

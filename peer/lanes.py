@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpeer.peer.pieces import LEAST_PIECE, Cut
+from dpeer.peer.limits import LANES, LEAST_PIECE
+from dpeer.peer.pieces import Cut
 from dpeer.peer.transports import Link
 from dpeer.peer.wire import Frames
-
-_STRANGERS = 1024
-"""How many links may have something waiting. A neighbor has one; the others are strangers who do not read."""
 
 
 class Lane:
@@ -109,7 +107,7 @@ class Lanes:
         """The link's lane, to add something."""
         self.fresh[link] = None
         if link not in self._lanes:
-            if len(self._lanes) >= _STRANGERS:
+            if len(self._lanes) >= LANES:
                 self._forget_a_stranger()
             self._lanes[link] = Lane(min(LEAST_PIECE, self._most or LEAST_PIECE))
         return self._lanes[link]

@@ -1,24 +1,13 @@
 """What others may ask of a peer at most: every bound on it, with its reason.
 
-A bound is beyond what an honest peer comes to, and what is beyond it is dropped and counted, or not kept.
+A bound is beyond what an honest peer comes to. What is beyond it is dropped and counted, or not kept.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# -- messages --------------------------------------------------------------------------------------------------------
-
-HEADER_CONTAINERS = 2**16
-"""Lists and tables in a header: two a parameter tensor in a hello's manifest, of which a header of 1 MiB has at most
-23 thousand. Each takes up to 184 bytes of memory for one of the header's, so without this a header of 1 MiB takes a
-second, and 80 MB."""
-
-HEADER_DEPTH = 16
-"""How many of them may be within each other: five in the manifest."""
-
-HEADER_FIELDS = 32
-"""Of a header: a hello has eleven, and later versions may add some. Each that is not known is reported by itself."""
+# -- one message -----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -32,4 +21,99 @@ class Limits:
     payload_bytes: int = 0
     """All buffers of a body together; known from the own model, since every peer has the same body."""
     buffers: int = 4096
-    """Of a body. A body of dpeer's own has one or two; every further one costs calls, however short it is."""
+    """Of a body. One of dpeer's own has a few; each costs calls, however short it is."""
+
+
+HEADER_CONTAINERS = 2**16
+"""Lists and tables in a header. A hello's manifest has two a parameter tensor, and a header of 1 MiB at most 23
+thousand of these. One byte can stand for an empty list: without a bound, 1 MiB takes a second, and 80 MB."""
+
+HEADER_DEPTH = 16
+"""How many of them may be within each other: five in the manifest."""
+
+HEADER_FIELDS = 32
+"""Of a header: a hello has eleven, and later versions may add some. Each unknown one is an error by itself."""
+
+LEAST_PIECE = 2**16
+"""Bytes of the shortest piece; only the last one of a body may have fewer. Its header takes 17 more, and its
+way through the event loop as long as 64 KiB take on a line of 10 Gbit/s."""
+
+PIECE = 2**22
+"""Bytes of the longest piece, over ZeroMQ. Shorter frames cost more calls (1 MiB: rounds of 20 % more), longer ones say
+less often that a neighbor is there."""
+
+# -- messages and bytes a second -------------------------------------------------------------------------------------
+
+EACH_SECOND = 100.0
+"""What a neighbor, or a stranger's link, may spend a second on messages that are of no use: one for each, and more for
+large ones (below). A heartbeat a second is usual; a body that is used pays for eight messages, so that rounds may be as
+quick as they like."""
+
+AT_ONCE = 1000.0
+"""What may be spent at once: all that has waited while this peer stood still, or a large hello from everybody."""
+
+FOR_A_BODY = 8.0
+"""What a body that is used pays back: its header, and heartbeats on account of it."""
+
+HEADER_UNIT = 2**12
+"""For each so many bytes of a header one more is spent: they take about as long as another message."""
+
+FRAMES_UNIT = 16
+"""For each so many frames of a message one more is spent."""
+
+HELLO_AGAIN = 100.0
+"""What a hello costs a neighbor that has said hello on this link before. It is answered, and has bodies sent again; an
+honest one says it so after a silence of `dead_after`."""
+
+USELESS_BODIES = 4.0
+"""How many bodies of no use one neighbor may send in pieces at once: after a broken link one or two come again."""
+
+USELESS_BODIES_A_SECOND = 0.2
+"""The same in the long run. Those beyond it come as late as other messages (`REST`)."""
+
+LINES_AT_ONCE = 100.0
+LINES_A_SECOND = 0.01
+"""Lines of the log that one neighbor may cause by what it says: at once, and in the long run (864 a day). Further ones
+are left out."""
+
+REST = 0.001
+REST_AFTER = 2
+"""After so many messages for which nothing was left, nothing is read for so many seconds: small ones are late then, and
+lost is only what is dear. A flood has at most 2000 messages a second read, which take a fifth of a core. Others have
+their turns meanwhile: beside a flood 2000 pieces a second, 130 MB of the shortest and 8 GB of the longest."""
+
+# -- what is kept ----------------------------------------------------------------------------------------------------
+
+IMPRINTS = 4
+"""How many imprints of each neighbor's bodies are kept when a round begins: 16 bytes each."""
+
+LANES = 1024
+"""How many links may have something waiting. A neighbor has one; the others are strangers who do not read."""
+
+STRANGERS = 4096
+"""Links of strangers that are remembered: anybody can open any number of links."""
+
+LINES_OF_STRANGERS = 256
+"""Lines of the log that are said of them."""
+
+ENOUGH = 100
+"""Messages of no use after which a stranger's are not even decoded for a while."""
+
+LONG = 2**13
+"""Bytes of a stranger's message that count as one message more: what is long takes as much longer to decode."""
+
+PAUSE = 5.0
+"""Seconds of that."""
+
+ASKED = 1024
+"""How many strangers are remembered that were asked for a hello; one is asked once in `ASK_AGAIN` seconds."""
+
+ASK_AGAIN = 5.0
+"""Seconds after which somebody who has not said hello is asked for it again."""
+
+UNREAD = 8
+"""How many messages may wait to be decoded, in each socket's queue here and in each connection's queues in libzmq,
+before their sender has to wait: with the longest pieces 32 MiB each."""
+
+UNREAD_IN_PROCESS = 16
+"""The same between peers of one process, where a message is a whole body that the sender has in memory anyway."""

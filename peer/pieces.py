@@ -11,10 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dpeer.peer import wire
+from dpeer.peer.limits import LEAST_PIECE
 from dpeer.peer.wire import Frames
-
-LEAST_PIECE = 2**16
-"""Bytes of the shortest piece; only the last one of a body may have fewer. Its header takes 17 more."""
 
 _PARTS = 200
 """In how many parts the time after which silence is death is divided."""

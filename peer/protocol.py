@@ -15,16 +15,17 @@ docs/design.md has a picture of a neighbor's states and says what each message d
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer import pieces, wire
+from dpeer.peer import limits, pieces, wire
 from dpeer.peer.admission import Admission
+from dpeer.peer.allowance import Allowance
 from dpeer.peer.assembly import Assembly
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.effects import Dial, Effect, Say, Write
+from dpeer.peer.effects import Dial, Effect, Rest, Say, Write
 from dpeer.peer.exchange import Exchange
 from dpeer.peer.greetings import Greetings
 from dpeer.peer.inbox import Received
@@ -69,8 +70,12 @@ class Core:
         self.exchange = Exchange(
             config.rank, self._federation, self._schedule, self.members, self.lanes, self._second_body
         )
-        self._limits = wire.Limits(payload_bytes=learner.payload_bytes)
-        self.assembly = Assembly(learner.room, min(pieces.LEAST_PIECE, piece_bytes or pieces.LEAST_PIECE))
+        self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
+        self.assembly = Assembly(learner.room, min(limits.LEAST_PIECE, piece_bytes or limits.LEAST_PIECE))
+        self._messages = Allowance(limits.EACH_SECOND, limits.AT_ONCE, limits.STRANGERS)
+        self._useless = Allowance(limits.USELESS_BODIES_A_SECOND, limits.USELESS_BODIES, limits.STRANGERS)
+        self._lines = Allowance(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, limits.STRANGERS)
+        self._hearing: float | None = None
         self._waiting = Waiting(config, self.members, self.exchange, self._admission, self._say)
         self.greetings = Greetings(
             config, self.members, self._schedule, self.lanes, self.exchange, self.assembly, self._waiting,
@@ -112,8 +117,10 @@ class Core:
 
     def receive(self, link: Link, frames: Frames, now: float, identity: int | None = None) -> list[Effect]:
         """A message came; where keys are used, `identity` is the rank that has proved to be at the other end."""
+        self._hearing = now
         with self._dropping(link):
             self._handle(link, frames, now, identity)
+        self._hearing = None
         return self._after(now)
 
     def turned_away(self, place: str, reason: str, times: int, now: float) -> list[Effect]:
@@ -235,12 +242,16 @@ class Core:
             raise ProtocolError("stranger", "it has not proved who it is")
         neighbor = self.members.by_link(link)
         if neighbor is None and self.rejections.muted(link, wire.size(frames), now):
+            self._effects.append(Rest())
             raise ProtocolError("muted", "the sender has sent too much that was of no use")
+        self._charge(link, neighbor, frames, now)
         message = wire.decode(frames, self._limits)
         match message:
             case wire.Piece():
                 self._on_piece(link, neighbor, message, now)
             case wire.Hello():
+                if neighbor is not None and not self._messages.spend(_who(neighbor), limits.HELLO_AGAIN, now):
+                    raise self._too_many(neighbor, now)
                 self.greetings.take(link, message, now, identity)
             case wire.Refusal():
                 self.greetings.on_refusal(link, message, now)
@@ -257,6 +268,18 @@ class Core:
                     raise ProtocolError("malformed", f"round {message.round} of {self._config.rounds}")
                 self._on_message(link, neighbor, message, frames, now)
 
+    def _charge(self, link: Link, neighbor: Neighbor | None, frames: Frames, now: float) -> None:
+        """Let the sender pay for a message. A small one that it cannot pay is late, and a large one is dropped."""
+        if not self._messages.spend(link if neighbor is None else _who(neighbor), wire.cost(frames), now):
+            self._effects.append(Rest())
+            if wire.cost(frames) > 1:
+                raise self._too_many(neighbor, now)
+
+    def _too_many(self, neighbor: Neighbor | None, now: float) -> ProtocolError:
+        if neighbor is not None:
+            self.greetings.heard(neighbor, neighbor.mentioned, now)  # it is there, whatever it says
+        return ProtocolError("too-many", "the sender has sent more than there can be to say")
+
     def _on_message(
         self, link: Link, neighbor: Neighbor, message: wire.Body | wire.Heartbeat | wire.Goodbye, frames: Frames,
         now: float,
@@ -270,8 +293,11 @@ class Core:
                 self.assembly.begin(link, message, length, wanted=wanted, now=now)
             case wire.Body():
                 self.greetings.heard(neighbor, message.round, now)
-                inbox.put(neighbor.rank, message.round, Received(frames[1:], wire.size(frames)))
+                if inbox.put(neighbor.rank, message.round, Received(frames[1:], wire.size(frames))):
+                    self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
             case wire.Heartbeat():
+                if message.round > neighbor.mentioned:  # at most once a round
+                    self._messages.earn(_who(neighbor), 1)
                 self.greetings.heard(neighbor, message.round, now)
                 self.lanes.pace(link, message.pace)
             case wire.Goodbye():
@@ -282,13 +308,18 @@ class Core:
             raise self.greetings.stranger(link, "a piece of a body", now)
         self.greetings.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
         arriving = self.assembly.add(link, piece)
+        self._messages.earn(_who(neighbor), 1)
+        if not arriving.wanted and not self._useless.spend(
+            neighbor.rank, piece.nbytes / self._limits.payload_bytes, now
+        ):
+            self._effects.append(Rest())
         if not arriving.complete:
             return
         body, inbox = arriving.body, self.exchange.inbox
         if arriving.imprint is not None:
             inbox.compare(body.rank, body.round, arriving.imprint.digest())
-        else:
-            inbox.put(body.rank, body.round, Received(arriving.payload, arriving.wire_bytes))
+        elif inbox.put(body.rank, body.round, Received(arriving.payload, arriving.wire_bytes)):
+            self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
         self._measure(link, body.payload_bytes, now - arriving.since)
 
     def _measure(self, link: Link, nbytes: int, seconds: float) -> None:
@@ -381,6 +412,9 @@ class Core:
     # -- effects -----------------------------------------------------------------------------------------------
 
     def _say(self, level: Literal["debug", "info", "warning"], event: str, message: str, **fields: Any) -> None:
+        by = fields.get("neighbor")
+        if by is not None and self._hearing is not None and not self._lines.spend(by, 1, self._hearing):
+            return
         self._effects.append(Say(level, event, message, fields))
 
     def _after(self, now: float) -> list[Effect]:
@@ -391,3 +425,8 @@ class Core:
         self.lanes.fresh.clear()
         effects, self._effects = self._effects, []
         return effects
+
+
+def _who(neighbor: Neighbor) -> Hashable:
+    """A neighbor has its allowance on whatever link it speaks."""
+    return "rank", neighbor.rank

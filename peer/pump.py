@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal
 
-from dpeer.peer.effects import Close, Deliver, Dial, Effect, Fail, Say, Wake, Write
+from dpeer.peer.effects import Close, Deliver, Dial, Effect, Fail, Rest, Say, Wake, Write
 from dpeer.peer.inbox import Received
 from dpeer.peer.learner import Payload
+from dpeer.peer.limits import REST, REST_AFTER
 from dpeer.peer.protocol import Core
 from dpeer.peer.transports import Arrival, Broken, Event, Link, Opened, Room, Sent, Transport, TurnedAway, Unreachable
 from dpeer.topology import Neighborhood
@@ -48,6 +49,7 @@ class Pump:
         self._reading: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._idle = asyncio.Event()
+        self._excess = 0
 
     # -- opening and closing -----------------------------------------------------------------------------------
 
@@ -141,6 +143,9 @@ class Pump:
             while True:
                 event = await self._transport.receive()
                 self._do(self._tell(event, self._now()))
+                if self._excess >= REST_AFTER:
+                    self._excess = 0
+                    await asyncio.sleep(REST)
         except Exception as error:  # whatever it is, the peer must not go on deaf
             self._break(error)
 
@@ -190,6 +195,8 @@ class Pump:
                     self._waiting.set_exception(error)
             case Say():
                 self._log(effect)
+            case Rest():
+                self._excess += 1
 
     def _write(self, link: Link) -> None:
         while (frames := self.core.outgoing(link)) is not None:

@@ -7,23 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dpeer.exceptions import ProtocolError
+from dpeer.peer.limits import ENOUGH, LINES_OF_STRANGERS, LONG, PAUSE, STRANGERS
 from dpeer.peer.transports import Link
 from dpeer.peer.wire import printable
-
-_STRANGERS = 4096
-"""Links of strangers that are remembered: anybody can open any number of links."""
-
-_SAID = 256
-"""Lines that are said of them."""
-
-_ENOUGH = 100
-"""Messages of no use after which a stranger's are not even read for a while."""
-
-_LONG = 2**13
-"""Bytes that count as one message more: what is long takes as much longer to decode."""
-
-_PAUSE = 5.0
-"""Seconds of that."""
 
 
 @dataclass
@@ -43,6 +29,7 @@ class _Stranger:
 
 _OTHERS = "see who dials this peer's address: it takes part in another run, or with other settings"
 _VERSIONS = "see that both sides run the same version of dpeer, and that nobody else reaches this peer's port"
+_FLOOD = "it sends much more than a peer has to say: see what runs there"
 _ITS_LOG = "see that peer's own log.jsonl"
 
 _ADVICE: Mapping[str, str] = {
@@ -50,6 +37,7 @@ _ADVICE: Mapping[str, str] = {
         ("stranger", "other-federation", "not-a-neighbor", "mismatch", "wrong-rank", "rank-taken"), _OTHERS
     ),
     **dict.fromkeys(("malformed", "oversized", "incomplete", "stray", "short-piece", "unhandled"), _VERSIONS),
+    "too-many": _FLOOD,
 }
 """What to do, by reason; the other reasons are of bodies that arrived whole."""
 
@@ -86,21 +74,21 @@ class Rejections:
             return
         one = self._strangers.pop(link, None) or _Stranger()
         self._strangers[link] = one  # the ones heard last are remembered
-        if len(self._strangers) > _STRANGERS:
+        if len(self._strangers) > STRANGERS:
             del self._strangers[next(iter(self._strangers))]
         one.count += 1
         if error.reason in one.said:
             return
         one.said.add(error.reason)
         self._said_of_strangers += 1
-        if self._said_of_strangers <= _SAID:
-            last = "" if self._said_of_strangers < _SAID else " (further ones are only counted)"
+        if self._said_of_strangers <= LINES_OF_STRANGERS:
+            last = "" if self._said_of_strangers < LINES_OF_STRANGERS else " (further ones are only counted)"
             self._log("a stranger", error, last)
 
     def count_turned_away(self, place: str, reason: str, times: int) -> None:
         """Count somebody who wanted to connect from this host, and could not prove a key that is listed."""
         self.counts[reason] += times
-        if (place, reason) in self._turned_away or len(self._turned_away) >= _SAID:
+        if (place, reason) in self._turned_away or len(self._turned_away) >= LINES_OF_STRANGERS:
             return
         self._turned_away.add((place, reason))
         what = {"unlisted-key": "its key is not in the federation file", "no-key": "it proved no key"}[reason]
@@ -123,9 +111,9 @@ class Rejections:
         if one is None:
             return False
         if now >= one.unread_until:
-            one.count += nbytes // _LONG
-        if one.count >= _ENOUGH:
-            one.count, one.unread_until = 0, now + _PAUSE
+            one.count += nbytes // LONG
+        if one.count >= ENOUGH:
+            one.count, one.unread_until = 0, now + PAUSE
         return now < one.unread_until
 
     def _log(self, who: str, error: ProtocolError, more: str = "", **fields: int) -> None:

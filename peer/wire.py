@@ -32,6 +32,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, Typ
 from dpeer.exceptions import ProtocolError
 from dpeer.peer import headers
 from dpeer.peer.learner import Buffer
+from dpeer.peer.limits import FRAMES_UNIT, HEADER_UNIT
 from dpeer.peer.limits import Limits as Limits
 
 PROTOCOL = 3
@@ -190,7 +191,7 @@ def decode(frames: Frames, limits: Limits) -> Message | Piece:
     """
     if not frames:
         raise ProtocolError("malformed", "no frames")
-    if len(frames) > 1 and frames[0][:1] == _MARK:
+    if is_piece(frames):
         return _piece(frames[0], frames[1:], limits)
     lengths = [memoryview(frame).nbytes for frame in frames]
     if lengths[0] > limits.header_bytes:
@@ -218,6 +219,11 @@ def decode(frames: Frames, limits: Limits) -> Message | Piece:
     return message.model_copy(update={"buffers": tuple(frames[1:])})
 
 
+def is_piece(frames: Frames) -> bool:
+    """Whether this is a piece, or a damaged one."""
+    return len(frames) > 1 and bool(frames[0][:1] == _MARK)
+
+
 def _piece(header: Buffer, data: Frames, limits: Limits) -> Piece:
     if len(data) > limits.buffers:
         raise ProtocolError("oversized", f"a piece of {len(data)} buffers")
@@ -233,6 +239,13 @@ def _piece(header: Buffer, data: Frames, limits: Limits) -> Piece:
 def size(frames: Frames) -> int:
     """Bytes of a message on the wire: header and buffers."""
     return sum(memoryview(frame).nbytes for frame in frames)
+
+
+def cost(frames: Frames) -> float:
+    """How many small messages take as long to decode as this one may; a piece is small."""
+    if not frames or is_piece(frames):
+        return 1
+    return 1 + memoryview(frames[0]).nbytes // HEADER_UNIT + len(frames) // FRAMES_UNIT
 
 
 def _validated(fields: dict[str, Any]) -> Message:

@@ -14,8 +14,9 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from dpeer.peer import LivenessConfig, PeerConfig, ZeroMQTransport, wire
+from dpeer.peer.limits import LEAST_PIECE
 from dpeer.peer.membership import Status
-from dpeer.peer.pieces import LEAST_PIECE, cut
+from dpeer.peer.pieces import cut
 from dpeer.peer.protocol import Core
 from dpeer.topology import build
 from dpeer.training import Hyperparameters, Task, TorchLearner
