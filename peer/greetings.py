@@ -14,6 +14,7 @@ from dpeer.peer.dialling import Dialling
 from dpeer.peer.effects import Close, Dial, Effect
 from dpeer.peer.exchange import Exchange
 from dpeer.peer.lanes import Lanes
+from dpeer.peer.limits import ASK_AGAIN, ASKED
 from dpeer.peer.membership import Membership, Neighbor, Status
 from dpeer.peer.schedule import Schedule
 from dpeer.peer.transports import Link
@@ -21,12 +22,6 @@ from dpeer.peer.waiting import Waiting
 
 _PROBE = 0.5
 """Seconds in which it shows whether the connection of a process, whose rank another one wants, is broken."""
-
-_ASK_AGAIN = 5.0
-"""Seconds after which somebody who has not said hello is asked for it again."""
-
-_ASKED = 1024
-"""How many of those are remembered."""
 
 
 class Greetings:
@@ -266,8 +261,8 @@ class Greetings:
 
     def _note_asked(self, link: Link, now: float) -> None:
         self._asked.pop(link, None)
-        self._asked[link] = now + _ASK_AGAIN
-        if len(self._asked) > _ASKED:
+        self._asked[link] = now + ASK_AGAIN
+        if len(self._asked) > ASKED:
             del self._asked[next(iter(self._asked))]
 
     # -- links -------------------------------------------------------------------------------------------------

@@ -8,12 +8,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from dpeer.exceptions import AddressError
+from dpeer.peer.limits import UNREAD_IN_PROCESS
 from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Opened, Room, Sent
 from dpeer.peer.transports.keys import Identity
 from dpeer.peer.wire import Frames
-
-_UNREAD = 16
-"""How many messages of a link may wait for `receive` before its sender has to wait."""
 
 
 @dataclass
@@ -93,7 +91,7 @@ class InProcessTransport:
         if link not in self._far:
             return Sent.GONE
         transport, far = self._far[link]
-        if transport._unread[far] >= _UNREAD:
+        if transport._unread[far] >= UNREAD_IN_PROCESS:
             transport._full.add(far)
             return Sent.FULL
         transport._unread[far] += 1

@@ -15,15 +15,13 @@ from collections.abc import Callable
 import zmq
 
 from dpeer.exceptions import AddressError
+from dpeer.peer.limits import PIECE, UNREAD, Limits
 from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Room, Sent
 from dpeer.peer.transports.door import Door
 from dpeer.peer.transports.keys import Identity, Keyring
 from dpeer.peer.transports.line import Line
 from dpeer.peer.transports.reader import Reader
-from dpeer.peer.wire import Frames, Limits
-
-_PIECE = 2**22
-"""Smaller frames cost more calls (1 MiB: rounds of 20 % more), larger ones say less often that a neighbor is there."""
+from dpeer.peer.wire import Frames
 
 _ADVICE = {
     zmq.EADDRINUSE: "is in use: stop what listens there or choose another port",
@@ -33,10 +31,6 @@ _ADVICE = {
 
 _SEAL = 64
 """Bytes by which encryption makes a frame longer, at most."""
-
-_UNREAD = 8
-"""How many messages may wait for `receive`, in each socket's queue here and in each connection's queues in libzmq,
-before their sender has to wait."""
 
 _LATE = 1.0
 """Seconds after which a link that is gone is given up although the ROUTER was never empty: somebody may flood it."""
@@ -61,7 +55,7 @@ class ZeroMQTransport:
         failures: How often it was tried in vain to connect to an address, on any link.
     """
 
-    piece_bytes = _PIECE
+    piece_bytes = PIECE
 
     def __init__(self, limits: Limits, give_up: float = 15.0, keyring: Keyring | None = None) -> None:
         self.keyring = keyring
@@ -166,7 +160,7 @@ class ZeroMQTransport:
         event = queue.popleft()
         if queue:
             self._turns.append(key)
-        if len(queue) == _UNREAD - 1:
+        if len(queue) == UNREAD - 1:
             line = self._lines.get(key)
             socket = self._router if line is None else line.socket
             if socket in self._readers:
@@ -199,8 +193,8 @@ class ZeroMQTransport:
         socket.setsockopt(zmq.MAXMSGSIZE, longest + (0 if self.keyring is None else _SEAL))
         socket.setsockopt(zmq.LINGER, 0)
         # A receiver that does not keep up makes TCP, then libzmq, then the core's lane wait, each with a bound.
-        socket.setsockopt(zmq.SNDHWM, _UNREAD)
-        socket.setsockopt(zmq.RCVHWM, _UNREAD)
+        socket.setsockopt(zmq.SNDHWM, UNREAD)
+        socket.setsockopt(zmq.RCVHWM, UNREAD)
         # Dead hosts are noticed by the transport too (a pulled cable leaves the TCP connection open for hours).
         socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
         socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 30)
@@ -216,7 +210,7 @@ class ZeroMQTransport:
     ) -> None:
         """Read a socket as long as the queue of this key is short."""
         queue = self._queues.setdefault(key, deque())
-        self._readers[socket] = Reader(socket, handle, lambda: len(queue) < _UNREAD, emptied, self._try_again)
+        self._readers[socket] = Reader(socket, handle, lambda: len(queue) < UNREAD, emptied, self._try_again)
 
     def watch(self, monitor: zmq.Socket[bytes], handle: Callable[[list[zmq.Frame]], None]) -> None:
         """Read all that a monitor says."""
