@@ -82,6 +82,21 @@ REST_AFTER = 2
 lost is only what is dear. A flood has at most 2000 messages a second read, which take a fifth of a core. Others have
 their turns meanwhile: beside a flood 2000 pieces a second, 130 MB of the shortest and 8 GB of the longest."""
 
+# -- connections, where keys are used ----------------------------------------------------------------------------------
+
+MOST_UNPROVED = 32
+"""Connections that may be under way to a proof of a key at once. More neighbors than these that start in the same
+moment only have to try again. Times the longest frame this is the memory that strangers can fill (128 MiB)."""
+
+HANDSHAKE = 5.0
+"""Seconds that a handshake may take; a slow line needs three times its round trip. (libzmq's own value is 30.)"""
+
+PROVE_WITHIN = 10.0
+"""Seconds in which a connection has to prove a key and to say something."""
+
+UNSAID = 8
+"""How many words that somebody was turned away may wait to be read; what else happens is added to the next one."""
+
 # -- what is kept ----------------------------------------------------------------------------------------------------
 
 IMPRINTS = 4
@@ -98,9 +113,6 @@ LINES_OF_STRANGERS = 256
 
 ENOUGH = 100
 """Messages of no use after which a stranger's are not even decoded for a while."""
-
-LONG = 2**13
-"""Bytes of a stranger's message that count as one message more: what is long takes as much longer to decode."""
 
 PAUSE = 5.0
 """Seconds of that."""

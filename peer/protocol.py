@@ -241,8 +241,7 @@ class Core:
         if self._config.authenticated and identity is None:
             raise ProtocolError("stranger", "it has not proved who it is")
         neighbor = self.members.by_link(link)
-        if neighbor is None and self.rejections.muted(link, wire.size(frames), now):
-            self._effects.append(Rest())
+        if neighbor is None and self.rejections.muted(link, now):
             raise ProtocolError("muted", "the sender has sent too much that was of no use")
         self._charge(link, neighbor, frames, now)
         message = wire.decode(frames, self._limits)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer.limits import ENOUGH, LINES_OF_STRANGERS, LONG, PAUSE, STRANGERS
+from dpeer.peer.limits import ENOUGH, LINES_OF_STRANGERS, PAUSE, STRANGERS
 from dpeer.peer.transports import Link
 from dpeer.peer.wire import printable
 
@@ -99,19 +99,11 @@ class Rejections:
             reason=reason, place=place,
         )  # fmt: skip
 
-    def muted(self, link: Link, nbytes: int, now: float) -> bool:
-        """Whether a stranger on this link has sent so much of no use that this message is not read.
-
-        Args:
-            link: Where it came.
-            nbytes: How long it is.
-            now: Clock time.
-        """
+    def muted(self, link: Link, now: float) -> bool:
+        """Whether a stranger on this link has sent so much of no use that it is not read for a while."""
         one = self._strangers.get(link)
         if one is None:
             return False
-        if now >= one.unread_until:
-            one.count += nbytes // LONG
         if one.count >= ENOUGH:
             one.count, one.unread_until = 0, now + PAUSE
         return now < one.unread_until

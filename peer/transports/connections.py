@@ -10,14 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from dpeer.peer.limits import MOST_UNPROVED, PROVE_WITHIN
 from dpeer.peer.transports.keys import Identity
-
-MOST_UNPROVED = 32
-"""Connections that may be under way to a proof at once. More neighbors than these that start in the same moment only
-have to try again. Times the longest frame this is the memory that strangers can fill (128 MiB at 4 MiB)."""
-
-PROVE_WITHIN = 10.0
-"""Seconds in which a connection has to prove a key and to say something."""
 
 
 @dataclass

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
+from dpeer.peer.limits import HANDSHAKE, PROVE_WITHIN, UNSAID
 from dpeer.peer.transports.base import TurnedAway
-from dpeer.peer.transports.connections import PROVE_WITHIN, Connections
+from dpeer.peer.transports.connections import Connections
 from dpeer.peer.transports.keys import Identity, Keyring
 
 if TYPE_CHECKING:
@@ -26,18 +27,12 @@ _DOMAIN = b"dpeer"
 _ZAP = "inproc://zeromq.zap.01"
 _VERSION = b"1.0"
 
-_HANDSHAKE = 5.0
-"""Seconds that a handshake may take; a slow line needs three times its round trip. (libzmq's own value is 30.)"""
-
 _WATCHED = (
     zmq.EVENT_ACCEPTED
     | zmq.EVENT_DISCONNECTED
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 )
-
-_UNSAID = 8
-"""How many events may wait for `receive`; what else happens is added to the next one's count."""
 
 _Peer = tuple[object, object]
 
@@ -64,7 +59,7 @@ class Door:
         router.curve_server = True
         router.curve_secretkey = keyring.secret
         router.setsockopt(zmq.ZAP_DOMAIN, _DOMAIN)
-        router.setsockopt(zmq.HANDSHAKE_IVL, int(_HANDSHAKE * 1000))
+        router.setsockopt(zmq.HANDSHAKE_IVL, int(HANDSHAKE * 1000))
         self._router = router
         self._monitor = router.get_monitor_socket(_WATCHED)
         transport.watch(self._monitor, self._happened)
@@ -138,7 +133,7 @@ class Door:
 
     def _turned_away(self, place: str, reason: str) -> None:
         self._unsaid[reason] = place, self._unsaid.get(reason, ("", 0))[1] + 1
-        if self._transport.waiting(self) < _UNSAID:
+        if self._transport.waiting(self) < UNSAID:
             for reason, (place, count) in self._unsaid.items():
                 self._transport.push(self, TurnedAway(place, reason, count))
             self._unsaid.clear()

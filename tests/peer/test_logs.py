@@ -193,7 +193,7 @@ def events():
                         found.add(event)
                     case ast.Call(
                         func=ast.Attribute(attr="_say") | ast.Name(id="Say"),
-                        args=[ast.Constant(), ast.Constant(value=str(event)), _, *_],
+                        args=[ast.Constant() | ast.IfExp(), ast.Constant(value=str(event)), _, *_],
                     ):  # what the core says
                         found.add(event)
     return found

@@ -1,6 +1,7 @@
 """Which connections a listener ends; no sockets."""
 
-from dpeer.peer.transports.connections import MOST_UNPROVED, PROVE_WITHIN, Connections
+from dpeer.peer.limits import MOST_UNPROVED, PROVE_WITHIN
+from dpeer.peer.transports.connections import Connections
 
 
 def test_strangers_who_are_too_many_displace_those_from_the_same_host_and_nobody_else():

@@ -159,7 +159,7 @@ async def test_of_an_identity_that_connects_again_and_again_only_the_newest_conn
 
 
 async def test_connections_that_prove_nothing_are_few_and_do_not_last(opened, monkeypatch):
-    monkeypatch.setattr(door, "_HANDSHAKE", 100.0)  # libzmq's own limit does not help here
+    monkeypatch.setattr(door, "HANDSHAKE", 100.0)  # libzmq's own limit does not help here
     monkeypatch.setattr(door, "PROVE_WITHIN", 0.2)
     monkeypatch.setattr(connections, "PROVE_WITHIN", 0.2)
     rings = keyrings(2)
