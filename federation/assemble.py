@@ -16,6 +16,7 @@ from dpeer.federation.alone import AloneBeside, alone_beside, copy_apart
 from dpeer.federation.defaults import with_defaults
 from dpeer.federation.fingerprint import divided, fingerprint, named, own_names
 from dpeer.federation.graph import build_graph, take_part
+from dpeer.federation.hostile import check_hostile
 from dpeer.federation.notes import notes
 from dpeer.federation.options import options_of, with_options
 from dpeer.federation.privacy_notes import privacy_notes
@@ -92,6 +93,8 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     options = options_of(settings)
     graph = build_graph(settings)
     guarantee = promise(settings, graph)
+    if said_of_it.shares != "nothing":
+        check_hostile(settings, graph)
     compute = Compute(find_device(settings.device, rank), settings.amp, settings.channels_last)
     task = task_of(settings, rank)
     folder, meeting = rank_folder(settings.out, rank) / FOLDER, take_part(graph, settings)

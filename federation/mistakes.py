@@ -15,6 +15,7 @@ _EXPECTED = {
     "fresh_neighbors": "K or directed:K, for example 4",
     "device": "auto, cpu, cuda or cuda:N",
     "finish": "none, head:E or all:E, for example head:5",
+    "robust": "none, clip, clip:TAU, trimmed-mean:F or median, for example trimmed-mean:1",
     "lr_schedule": "exponential, step:N or cosine, for example step:10",
 }
 """Settings whose pattern says less than an example."""

@@ -18,6 +18,7 @@ _LARGE = 20.0
 """Inputs of a table beyond this are most likely not scaled."""
 _IF_SET = (
     "optimizer", "lr_schedule", "warmup", "weight_decay", "local_steps", "quantize", "wire_dtype", "participation",
+    "robust", "max_norm",
 )  # fmt: skip
 _FEW_ROWS = 10
 """With fewer rows to evaluate on a peer is told so: nothing can be told from them (`dpeer.federation.gain`)."""
@@ -71,7 +72,7 @@ def notes(
         )
     unused = {name for other in ALGORITHMS.values() for name in other.settings()} - {*algorithm.settings()}
     if not learner.shares:
-        unused |= {"quantize", "wire_dtype"}
+        unused |= {"quantize", "wire_dtype", "robust", "max_norm"}
     if settings.finish == "none" and "finish_lr" in said:
         lines.append(f"{_value('finish_lr', settings)} has no effect with finish none")
     no_effect = sorted(unused & {*said})

@@ -28,6 +28,7 @@ from dpeer.topology.settings import GraphSettings
 from dpeer.training.settings import (
     DataSettings,
     MethodSettings,
+    MixingSettings,
     OptionSettings,
     StepSettings,
     TaskSettings,
@@ -45,6 +46,7 @@ class _AllSettings(
     AloneSettings,
     MeasureSettings,
     PrivacySettings,
+    MixingSettings,
     WireSettings,
     OptionSettings,
     StepSettings,

@@ -60,6 +60,24 @@ def check_adversary(adversary: Adversary, min_honest: int | None, sparsifier: Sp
         )
 
 
+def check_mixing(adversary: Adversary, said: str | None) -> None:
+    """Refuse averages whose weights follow from the bodies, where the guarantee is of averages with known weights.
+
+    Args:
+        adversary: Against whom the guarantee is.
+        said: The setting that makes them so, with its value; None if there is none.
+
+    Raises:
+        ConfigurationError: They do not go together.
+    """
+    if adversary == "aggregate" and said is not None:
+        raise ConfigurationError(
+            f"{said} cannot be used with --dp-adversary aggregate: its epsilon counts the noise of all bodies in an "
+            "average, and here the bodies themselves decide how much of each is in it; use --dp-adversary neighbor, "
+            "which protects each body by itself"
+        )
+
+
 def worst_share(rows: Iterable[Sequence[float]], min_honest: int) -> float:
     """The share of the peer that is hidden worst, over all averages and all sets of honest peers in them.
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pydantic import ConfigDict
 
-from dpeer.training.settings import StepSettings, WireSettings
+from dpeer.training.settings import MixingSettings, StepSettings, WireSettings
 
 
-class Hyperparameters(StepSettings, WireSettings):
-    """The settings of every algorithm's local steps, and of how bodies travel; frozen.
+class Hyperparameters(MixingSettings, StepSettings, WireSettings):
+    """The settings of every algorithm's local steps, of how bodies travel, and of how they are mixed; frozen.
 
-    `StepSettings` and `WireSettings` say each value's type, default, limits and meaning. What only some algorithms use
+    The sections say each value's type, default, limits and meaning. What only some algorithms use
     is in their `Options`. The defaults suit small models; the papers' values are presets.
 
     Raises:

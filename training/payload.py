@@ -150,18 +150,27 @@ def weighted_sum(total: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]])
     Returns:
         The total's own sum, a scalar: a value that is not finite, in whichever term, shows in it.
     """
-    cuts = {*range(0, total.numel(), _BLOCK), total.numel()}
-    for vectors, _ in terms:
-        cuts.update(itertools.accumulate(vector.numel() for vector in vectors))
     weights = [weight for _, weight in terms]
-    blocks = (_blocks(vectors, cuts) for vectors in ([total], *(vectors for vectors, _ in terms)))
     sums = [total[:0].sum()]
-    for here, *values in zip(*blocks, strict=True):
+    for here, *values in aligned([[total], *(vectors for vectors, _ in terms)]):
         torch.mul(values[0].float(), weights[0], out=here)
         for block, weight in zip(values[1:], weights[1:], strict=True):
             here.add_(block.float(), alpha=weight)
         sums.append(here.sum())  # while it is in the cache
     return torch.stack(sums).sum()
+
+
+def aligned(bodies: Sequence[Sequence[Tensor]], size: int = _BLOCK) -> Iterator[tuple[Tensor, ...]]:
+    """Several bodies side by side: the same few values of each at a time, as views.
+
+    Args:
+        bodies: At least one; each vectors of together shape (count,).
+        size: The most values at a time. All multiples of it are ends; so is every end of a vector.
+    """
+    cuts = {*range(0, sum(vector.numel() for vector in bodies[0]), size)}
+    for vectors in bodies:
+        cuts.update(itertools.accumulate(vector.numel() for vector in vectors))
+    return zip(*(_blocks(vectors, cuts) for vectors in bodies), strict=True)
 
 
 def _blocks(vectors: Sequence[Tensor], cuts: set[int]) -> Iterator[Tensor]:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from dpeer.sections import Mark, Section, setting
 from dpeer.training.given import reference
+from dpeer.training.robust import check_robust
 from dpeer.training.schedules import PATTERN
 
 Named = Annotated[str, BeforeValidator(reference)]
@@ -30,6 +31,9 @@ WireDtype = Literal["float32", "bfloat16", "float16"]
 Clip = Annotated[float | None, AfterValidator(lambda longest: longest or None)]
 """The longest gradient; None where any length will do, for which a user writes 0."""
 
+RobustRule = Annotated[str, AfterValidator(check_robust)]
+"""What `Robust.parse` reads."""
+
 Optimizer = Literal["sgd", "adamw"]
 """What takes the steps."""
 
@@ -38,6 +42,7 @@ FINISH = r"^(none|(head|all):[1-9][0-9]*)$"
 
 _SEED: dict[str, Any] = {"ge": 0, "lt": 2**63}
 _DATA, _TRAINING, _OPTIONS, _WIRE = "Data and model", "Training", "Options of single algorithms", "What travels"
+_HOSTILE = "Hostile neighbors"
 
 
 class TaskSettings(Section):
@@ -305,4 +310,26 @@ class WireSettings(Section):
         "the type in which values travel: bfloat16 and float16 take half the bytes (mixing is in float32)",
         mark=Mark.SHARED,
         group=_WIRE,
+    )
+
+
+class MixingSettings(Section):
+    """What a peer does about neighbors that may send anything."""
+
+    # Shared: what a rule withstands, it withstands while all honest peers use it. One that mixes plainly is carried
+    # off, and is one hostile peer more to the others.
+    robust: RobustRule = setting(
+        "none",
+        "mix so that hostile neighbors cannot carry this peer off: clip, clip:TAU (how far one body may pull), "
+        "trimmed-mean:F (withstands F of them), median",
+        mark=Mark.SHARED,
+        group=_HOSTILE,
+    )
+    # Own: whom to believe is each site's affair, and what is left out is no more than a body that did not come.
+    max_norm: float | None = setting(
+        None,
+        "leave out a body whose difference from this peer's own is longer than this; any length by default",
+        mark=Mark.OWN,
+        group=_HOSTILE,
+        gt=0,
     )

@@ -32,10 +32,14 @@ def options(task: str, schedule: tuple[str, ...]) -> tuple[object, ...]:
         (("--size", 3, "--algorithm", "dis-pfl", "--local-steps", 7), 3),
         (("--size", 3, "--algorithm", "fedrod"), 3),
         (("--size", 3, "--wire-dtype", "bfloat16"), 3),
+        (("--size", 4, "--robust", "clip", "--max-norm", 50), 4),
+        (("--size", 3, "--robust", "trimmed-mean:1"), 3),
+        (("--size", 4, "--topology", "full", "--robust", "median", "--wire-dtype", "bfloat16"), 4),
     ],
     ids=[
         "ring", "exponential-directed with dropout", "random-matching", "fresh-directed", "quantized changes",
         "ditto, half of the peers at a time", "dis-pfl", "fedrod", "bfloat16 on the wire",
+        "clip", "trimmed-mean", "median",
     ],
 )  # fmt: skip
 def test_a_cluster_stopped_half_way_and_resumed_gives_the_bits_of_a_simulation(

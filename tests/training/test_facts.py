@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from dpeer.exceptions import AlgorithmError
 from dpeer.privacy import Guarantee, Ledger, Protection
 from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, find_algorithm, option
-from dpeer.training.codecs import dense, private
+from dpeer.training.codecs import guard, private
 
 Make = Callable[..., Task]
 H = Hyperparameters(body_epochs=1, batch_size=16)
@@ -260,14 +260,14 @@ def test_what_is_clipped_is_a_copy(make_task: Make, tmp_path: Path, monkeypatch:
 def test_the_base_is_the_mix_whoever_writes_to_the_body(
     make_task: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, real = protected(make_task, Plain, tmp_path), dense.mix
+    one, real = protected(make_task, Plain, tmp_path), guard.mix
 
     def mix(*arguments: Any) -> bool:
         found = real(*arguments)
         one._trainer.body.data.add_(SECRET)  # as a thread would that train has left behind
         return found
 
-    monkeypatch.setattr(dense, "mix", mix)
+    monkeypatch.setattr(guard, "mix", mix)
     largest_sent(one)
     assert np.abs(one._codec._base).max() < 3
 

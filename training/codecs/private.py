@@ -16,6 +16,7 @@ from dpeer.training.device import host
 from dpeer.training.flat import Exchanged
 from dpeer.training.payload import Payload
 from dpeer.training.randomness import Purpose, stream
+from dpeer.training.robust import Robust
 from dpeer.training.settings import WireDtype
 
 
@@ -31,12 +32,21 @@ class Private(Dense):
         protection: Clip norm, noise, budget and the ledger.
         seed: The federation's seed, for masks that are drawn without the data.
         dtype: As what values travel; z is what they are rounded to, noise and all.
+        robust: See `Dense`, as for the next one; both look at nothing but releases.
+        max_norm: A body that is farther than this from the own one is left out.
     """
 
     def __init__(
-        self, body: Exchanged, rank: int, protection: Protection, seed: int, dtype: WireDtype = "float32"
+        self,
+        body: Exchanged,
+        rank: int,
+        protection: Protection,
+        seed: int,
+        dtype: WireDtype = "float32",
+        robust: Robust = Robust(),  # noqa: B008 - frozen
+        max_norm: float | None = None,
     ) -> None:
-        super().__init__(body, rank, dtype)
+        super().__init__(body, rank, dtype, robust, max_norm)
         self._protection, self._seed = protection, seed
         self._base = self._own_values()
         self._met: Clipped | None = None
@@ -87,8 +97,6 @@ class Private(Dense):
         return bytes(payload.encode(torch.from_numpy(released), self._dtype))
 
     def _add(self, received: dict[int, list[Tensor]], row: Mapping[int, float]) -> bool:
-        if self._released is None:
-            raise ValueError("nothing was released: the own part of the mix must not be the body without noise")
         # The base is the sum itself and not the body, to which other threads may write.
         mixed = torch.empty_like(self._body.data)
         finite = self._sum(mixed, received, row)
@@ -96,6 +104,11 @@ class Private(Dense):
             self._body.data.copy_(mixed)
         self._base = mixed.cpu().numpy()
         return finite
+
+    def _own(self) -> list[Tensor]:
+        if self._released is None:
+            raise ValueError("nothing was released: the own part of the mix must not be the body without noise")
+        return self._released
 
     def rebase(self) -> None:
         """See `Codec.rebase`."""

@@ -36,6 +36,8 @@ from torch import Tensor
 
 from dpeer.training import payload
 from dpeer.training.codecs.base import Codec
+from dpeer.training.codecs.guard import TOO_FAR, distance
+from dpeer.training.device import host
 from dpeer.training.flat import Exchanged, new_vector
 from dpeer.training.payload import Payload
 
@@ -57,15 +59,17 @@ class Quantized(Codec):
         rank: This peer.
         bits: 4, 8 or 16.
         steady: Whether the same neighbors exchange in every round.
+        max_norm: A neighbor whose body is then farther than this from the own one is left out; None for any distance.
 
     Raises:
         ValueError: Another number of bits.
     """
 
-    def __init__(self, body: Exchanged, rank: int, bits: int, *, steady: bool) -> None:
+    def __init__(self, body: Exchanged, rank: int, bits: int, *, steady: bool, max_norm: float | None = None) -> None:
         if bits not in (4, 8, 16):
             raise ValueError(f"{bits} bits: values can be quantized to 4, 8 or 16")
         self._body, self._rank, self._bits = body, rank, bits
+        self._max_norm = max_norm
         self._fresh_every = FRESH_EVERY if steady else 1
         self._start = body.data.clone()
         # What each neighbor and the own peer have released so far, and in which round last.
@@ -100,7 +104,12 @@ class Quantized(Codec):
             return "wrong-size"
         if released is None:
             return "stale"
-        return None if torch.isfinite(released[1]).all() else "not-finite"
+        if not torch.isfinite(released[1]).all():
+            return "not-finite"
+        if self._max_norm is None:
+            return None
+        own = self._body.data if self._released is None else self._released[1]
+        return TOO_FAR if distance([host(released[1])], [host(own)]) > self._max_norm else None
 
     def mix(self, received: Mapping[int, Payload], row: Mapping[int, float]) -> None:
         """See `Codec.mix`."""

@@ -26,6 +26,7 @@ ROW = dict.fromkeys(range(SIZE), 1 / SIZE)
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in ALGORITHMS},
     "dfedavgm quantize=8": ("dfedavgm", {"quantize": 8}),
+    **{f"dfedavgm robust={rule}": ("dfedavgm", {"robust": rule}) for rule in ("clip", "trimmed-mean:1", "median")},
     "fedrod personal=hypernetwork": ("fedrod", {"options": {"personal": "hypernetwork"}}),
     "fedper quantize=4": ("fedper", {"quantize": 4}),
     "dfedsmdc sam=both, clipped": ("dfedsmdc", {"sam": "both", "grad_clip": 0.5, "weight_decay": 0.01}),
