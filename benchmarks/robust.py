@@ -14,7 +14,7 @@ or two of them train as the others do, and send to all their neighbors something
 
 Peers run in one process, over the real round loop. Figures are accuracies of the honest peers on their own test data
 right after the last mixing, without `--finish`; in runs without attack, those of the same ranks. F of trimmed-mean is
-the number of hostile peers. CIFAR-10 (--data: the folder with cifar-10-batches-py) is a part of 2,000 samples.
+the number of hostile peers. CIFAR-10 (--data: the folder with cifar-10-batches-py) is a part of 4,000 samples.
 
 Results are lines of OUT/robust.jsonl: the same command again makes only what is missing, also after Ctrl-C; --show
 makes none. --json prints the cells as a list in place of the table.
@@ -42,9 +42,9 @@ from dpeer.training.payload import Payload
 SIZE = 8
 SETS: Mapping[str, Mapping[str, Any]] = {
     "digits": {"rounds": 10, "local_steps": 5},
-    "cifar10": {"rounds": 10, "local_steps": 10},
+    "cifar10": {"rounds": 20, "local_steps": 15},
 }
-OPTIONS: Mapping[str, Mapping[str, int]] = {"digits": {}, "cifar10": {"train_samples": 2000, "test_samples": 1000}}
+OPTIONS: Mapping[str, Mapping[str, int]] = {"digits": {}, "cifar10": {"train_samples": 4000, "test_samples": 2000}}
 ATTACKS = ("flipped", "random", "nan", "drift")
 RULES = ("none", "clip", "trimmed-mean", "median")
 COMMON: Mapping[str, Any] = {

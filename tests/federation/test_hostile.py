@@ -4,13 +4,18 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import numpy as np
 import pytest
 
+import dpeer
 from dpeer.exceptions import ConfigurationError
+from dpeer.federation import assemble
 from dpeer.federation.graph import build_graph
 from dpeer.federation.hostile import check_hostile
 from dpeer.federation.settings import Settings
+from dpeer.training import TorchLearner
 
 Command = Callable[..., Any]
 
@@ -101,3 +106,30 @@ def test_a_body_that_is_left_out_is_counted_and_said_once(dpeer: Command, small_
     assert first["missed"] == last["missed"] == [1, 2]
     said = [json.loads(line) for line in (in_tmp_path / "run" / "rank-0" / "log.jsonl").read_text().splitlines()]
     assert [one["neighbor"] for one in said if one.get("reason") == "too-far"] == [1, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("robust", ["clip", "trimmed-mean:1", "median"])
+def test_honest_peers_learn_beside_one_that_sends_nonsense(robust: str, tmp_path: Path) -> None:
+    def run(robust: str, factor: float) -> dict[str, Any]:
+        class Hostile(TorchLearner):
+            def release(self, number: int) -> Any:
+                sent = super().release(number)
+                if sent is None or self._rank != 4:
+                    return sent
+                body = np.frombuffer(b"".join(sent), "<f4")
+                return [np.clip(body * np.float64(factor), -3e38, 3e38).astype("<f4").tobytes()]
+
+        settings = dpeer.Settings(
+            task="digits", size=5, topology="full", partition="iid", algorithm="dfedavgm", rounds=4, local_steps=5,
+            finish="none", evaluate_every=4, workers=1, robust=robust, out=tmp_path / "run",
+        )  # fmt: skip
+        with patch.object(assemble, "TorchLearner", Hostile):
+            return dpeer.run(settings, overwrite=True).summary
+
+    clean, ruined = run("none", 1.0), run("none", -10.0)
+    assert np.mean(ruined["accuracy"][:4]) < 0.5 < np.mean(clean["accuracy"][:4])
+    for factor in (-10.0, 1e45):
+        found = run(robust, factor)
+        assert found["diverged"] == []
+        assert np.mean(found["accuracy"][:4]) > np.mean(clean["accuracy"][:4]) - 0.1

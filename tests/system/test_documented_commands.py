@@ -225,6 +225,7 @@ FAST = {
     "dpeer card --run dpeer-run/rank-0": Small(after=(VISITS_WEIGHTED,)),
     "dpeer export --run dpeer-run/rank-0 --format torchscript --output model.pt": Small(after=(VISITS_WEIGHTED,)),
     FIRST_RUN: Small(f"{TRAINS} --size 4"),
+    "dpeer simulate --size 8 --topology exponential --robust clip": Small(f"{TRAINS} --size 5"),
     "dpeer simulate --federation visits.toml --partition iid --out trial": Small(TRAINS, (visits_file,)),
     "dpeer tune --task csv --task-option path=visits.csv --task-option target=outcome --standardize": Small(
         "--rounds 1 --body-epochs 1", (visits,)
@@ -338,6 +339,7 @@ NOT_RUN = {
     "python benchmarks/finish.py --out finish --data har=FILE.npz --data mnist=FILE.npz --data cifar10=DIR": (
         "takes an hour"
     ),
+    "python benchmarks/robust.py --out robust --data DIR": "takes an hour",
     "dpeer privacy audit --noise-multiplier 4 --rounds 9": "about a minute",
     ".venv/bin/python -m pytest tests/topology": "runs one folder",
     "pipx install '.[plot]'": "To have `dpeer` in every shell",

@@ -147,7 +147,7 @@ def test_an_own_value_of_no_weight_stays_where_nothing_else_does() -> None:
 def test_a_distance_is_the_length_of_the_difference_to_the_bit_in_any_pieces() -> None:
     a, b = values(0), values(1)
     whole = distance([a], [b])
-    assert whole == pytest.approx(float(np.linalg.norm(a.double().numpy() - b.double().numpy())), rel=1e-12)
+    assert whole == pytest.approx(float(np.linalg.norm(a.double().numpy() - b.double().numpy())), rel=1e-5)
     for cuts in ([1], [1998, 1999, 2000], [7, 4999]):
         sizes = np.diff([0, *cuts, COUNT]).tolist()
         assert distance(torch.split(a, sizes), [b]) == distance([a], torch.split(b, sizes)) == whole
