@@ -24,6 +24,7 @@ COUNT = 5000
 OWN = 2
 ROW = {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.15, 4: 0.25}
 RULES = ("clip", "clip:3", "trimmed-mean:1", "trimmed-mean:2", "median")
+EQUAL = dict.fromkeys(ROW, 0.2)
 every_rule = pytest.mark.parametrize("rule", RULES)
 
 
@@ -136,6 +137,40 @@ def test_with_equal_weights_it_is_the_usual_trimmed_mean() -> None:
     np.testing.assert_allclose(found.numpy(), np.sort(table, axis=0)[2:6].mean(axis=0), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("bodies", [3, 4, 8, 31])
+def test_equal_weights_are_a_short_cut_to_the_same(bodies: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = torch.from_numpy(np.random.default_rng(0).standard_normal((bodies, 500), dtype=np.float32))
+    weights = torch.full((bodies,), 1 / bodies)
+    short = [weighted_median(values, weights), trimmed_mean(values, weights, (bodies - 1) // 2)]
+    monkeypatch.setattr(guard, "_FEW", 0)
+    long = [weighted_median(values, weights), trimmed_mean(values, weights, (bodies - 1) // 2)]
+    for one, other in zip(short, long, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_median_of_large_values_does_not_overflow_and_one_of_zeros_has_no_sign() -> None:
+    for weights in (torch.tensor([0.25, 0.25, 0.25, 0.25]), torch.tensor([0.2, 0.3, 0.3, 0.2])):
+        large = torch.tensor([[1e38], [2e38], [3e38], [3.2e38]])
+        assert weighted_median(large, weights).item() == pytest.approx(2.5e38)
+    zeros = torch.tensor([[-0.0], [0.0], [-0.0]])
+    for weights in (torch.full((3,), 1 / 3), torch.tensor([0.3, 0.3, 0.4])):
+        assert not torch.signbit(weighted_median(zeros, weights)).any()
+        assert not torch.signbit(trimmed_mean(zeros, weights, 1)).any()
+
+
+def test_distances_of_one_round_are_not_those_of_the_next() -> None:
+    codec, body = dense("clip:3")
+    for changes in ({}, {0: values(0) * 100}):
+        bodies = {rank: sent(values(rank)) for rank in ROW if rank != OWN}
+        bodies |= {rank: sent(one) for rank, one in changes.items()}
+        body.data.copy_(values(OWN))
+        codec.release(0)
+        if not changes:
+            codec.mix_sound(bodies, weigh)
+    codec.mix(bodies, ROW)
+    assert np.array_equal(body.data.numpy(), mixed("clip:3", {0: values(0) * 100})[0])
+
+
 def test_an_own_value_of_no_weight_stays_where_nothing_else_does() -> None:
     found = trimmed_mean(torch.tensor([[1.0], [5.0], [9.0]]), torch.tensor([0.5, 0.0, 0.5]), 1)
     assert found.tolist() == [5.0]
@@ -188,7 +223,10 @@ def test_a_radius_beyond_all_distances_is_plain_mixing_to_the_bit() -> None:
 
 
 @every_rule
-def test_pieces_do_not_change_a_bit(rule: str) -> None:
+@pytest.mark.parametrize("equal", [False, True])
+def test_pieces_do_not_change_a_bit(rule: str, equal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if equal:
+        monkeypatch.setitem(globals(), "ROW", EQUAL)
     assert np.array_equal(mixed(rule)[0], mixed(rule, cuts=(4, 7000, 7004, 7996, 15_000))[0])
 
 

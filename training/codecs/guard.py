@@ -34,6 +34,9 @@ _BLOCK = 2**18
 TOO_FAR, TOO_FEW = "too-far", "too-few"
 """Reasons to leave a body out: it is too far from the own one; there are too few to trim as many as asked."""
 
+_FEW = 32
+"""Bodies that are ordered by exchanging."""
+
 _SAME = 1e-6
 """How far a sum of weights may be from a half and count as one."""
 
@@ -182,6 +185,12 @@ def trimmed_mean(values: Tensor, weights: Tensor, trim: int) -> Tensor:
         weights: Shape (bodies,); those of the values that are left are scaled to sum to one.
         trim: Less than half the bodies.
     """
+    if _alike(weights):
+        left = _ordered(values)[trim : len(values) - trim]
+        alike = torch.zeros_like(values[0])
+        for kept in left:
+            alike.add_(kept / len(left))
+        return alike
     ordered, places = values.sort(dim=0, stable=True)
     total, weight = torch.zeros_like(values[0]), torch.zeros_like(values[0])
     # In a loop, because how torch adds along a dimension depends on the shape, and pieces are cut anyhow.
@@ -199,13 +208,40 @@ def weighted_median(values: Tensor, weights: Tensor) -> Tensor:
         values: Shape (bodies, count), finite.
         weights: Shape (bodies,), with sum one.
     """
+    if _alike(weights):
+        rows = _ordered(values)
+        below, above = rows[(len(rows) - 1) // 2], rows[len(rows) // 2]
+        return _between(below, above)
     ordered, places = values.sort(dim=0, stable=True)
     lower, upper, before = ordered[0].clone(), ordered[0].clone(), torch.zeros_like(ordered[0])
     for value, place in zip(ordered, places, strict=True):
         lower = torch.where(before < 0.5 - _SAME, value, lower)
         upper = torch.where(before < 0.5 + _SAME, value, upper)
         before = before + weights[place]
-    return torch.where(lower == upper, lower, lower / 2 + upper / 2)
+    return _between(lower, upper)
+
+
+def _between(lower: Tensor, upper: Tensor) -> Tensor:
+    """The mean of two values, without overflow, and to the bit where they are equal; of zeros without a sign."""
+    return torch.where(lower == upper, lower, lower / 2 + upper / 2) + 0.0
+
+
+def _alike(weights: Tensor) -> bool:
+    """Whether all weights are equal, so that values can be ordered without them, which is faster."""
+    return len(weights) <= _FEW and bool((weights == weights[0]).all())
+
+
+def _ordered(values: Tensor) -> list[Tensor]:
+    """The rows of a matrix with each column in order: of a few rows, exchanging whole ones is far faster than sorting.
+
+    Zeros of different sign may come in any order.
+    """
+    rows = [*values.unbind()]
+    for end in range(len(rows) - 1, 0, -1):
+        for here in range(end):
+            low, high = rows[here], rows[here + 1]
+            rows[here], rows[here + 1] = torch.minimum(low, high), torch.maximum(low, high)
+    return rows
 
 
 def _side_by_side(into: Tensor, bodies: Sequence[Vectors]) -> Iterator[tuple[Tensor, Tensor]]:
