@@ -1,8 +1,8 @@
 """What hostile peers do to the honest ones, with and without --robust.
 
-    python benchmarks/robust.py [--out robust] [--data DIR] [--sets digits,cifar10] [--seeds 0,1,2]
-        [--topologies full,exponential] [--attacks flipped,random,nan,drift] [--hostile 1,2] [--rules none,clip,...]
-        [--show] [--json]
+    python benchmarks/robust.py [--out robust] [--data DIR] [--sets digits,digits-iid,cifar10,cifar10-iid]
+        [--seeds 0,1,2] [--topologies full,exponential] [--attacks flipped,random,nan,drift] [--hostile 1,2]
+        [--rules none,clip,trimmed-mean,median] [--show] [--json]
 
 Eight peers train DFedAvgM, which shares the whole model, so that nothing at home can hide what mixing did. The last one
 or two of them train as the others do, and send to all their neighbors something else than they have:
@@ -14,7 +14,9 @@ or two of them train as the others do, and send to all their neighbors something
 
 Peers run in one process, over the real round loop. Figures are accuracies of the honest peers on their own test data
 right after the last mixing, without `--finish`; in runs without attack, those of the same ranks. F of trimmed-mean is
-the number of hostile peers. CIFAR-10 (--data: the folder with cifar-10-batches-py) is a part of 4,000 samples.
+the number of hostile peers. Below the table is what the peers have who train alone. In digits-iid and cifar10-iid the
+samples are divided at random, else unequally. CIFAR-10 (--data: the folder with cifar-10-batches-py) is a part of it:
+4,000 training samples for all eight.
 
 Results are lines of OUT/robust.jsonl: the same command again makes only what is missing, also after Ctrl-C; --show
 makes none. --json prints the cells as a list in place of the table.
@@ -41,10 +43,13 @@ from dpeer.training.payload import Payload
 
 SIZE = 8
 SETS: Mapping[str, Mapping[str, Any]] = {
-    "digits": {"rounds": 10, "local_steps": 5},
-    "cifar10": {"rounds": 20, "local_steps": 15},
+    "digits": {"task": "digits", "rounds": 10, "local_steps": 5},
+    "digits-iid": {"task": "digits", "rounds": 10, "local_steps": 5, "partition": "iid"},
+    "cifar10": {"task": "cifar10", "rounds": 20, "local_steps": 15},
+    "cifar10-iid": {"task": "cifar10", "rounds": 20, "local_steps": 15, "partition": "iid"},
 }
-OPTIONS: Mapping[str, Mapping[str, int]] = {"digits": {}, "cifar10": {"train_samples": 4000, "test_samples": 2000}}
+SAMPLES = {"train_samples": 4000, "test_samples": 2000}
+ALONE = "alone"
 ATTACKS = ("flipped", "random", "nan", "drift")
 RULES = ("none", "clip", "trimmed-mean", "median")
 COMMON: Mapping[str, Any] = {
@@ -54,9 +59,9 @@ COMMON: Mapping[str, Any] = {
 
 
 class Cell(NamedTuple):
-    """One run: without attack ("-"), `hostile` is how many peers do not count."""
+    """One run: without attack ("-"), `hostile` is how many peers do not count. The rule may be `ALONE`."""
 
-    task: str
+    set: str
     topology: str
     attack: str
     hostile: int
@@ -70,7 +75,8 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     lines = arguments.out / "robust.jsonl"
     found = _read(lines)
-    sets = [name for name in arguments.sets.split(",") if name == "digits" or arguments.data or arguments.show]
+    there = arguments.data or arguments.show
+    sets = [name for name in arguments.sets.split(",") if there or not name.startswith("cifar10")]
     cells = [cell for name in sets for cell in _cells(name, arguments)]
     missing = [] if arguments.show else [cell for cell in cells if cell not in found]
     for number, cell in enumerate(missing, 1):
@@ -83,7 +89,7 @@ def main() -> None:
         print(json.dumps([{**cell._asdict(), "accuracy": found[cell]} for cell in cells if cell in found], indent=1))
         return
     for name in sets:
-        _print(name, {cell: accuracies for cell, accuracies in found.items() if cell.task == name}, arguments)
+        _print(name, {cell: accuracies for cell, accuracies in found.items() if cell.set == name}, arguments)
 
 
 def _cells(name: str, arguments: argparse.Namespace) -> list[Cell]:
@@ -91,6 +97,7 @@ def _cells(name: str, arguments: argparse.Namespace) -> list[Cell]:
     numbers = [int(text) for text in arguments.hostile.split(",")]
     cells = []
     for seed in map(int, arguments.seeds.split(",")):
+        cells.append(Cell(name, "-", "-", 1, ALONE, seed))
         for topology in topologies:
             for hostile in numbers:
                 for attack in ("-", *arguments.attacks.split(",")):
@@ -104,11 +111,11 @@ def _cells(name: str, arguments: argparse.Namespace) -> list[Cell]:
 
 def measure(cell: Cell, data: str | None, out: Path) -> list[float]:
     """The accuracy of every peer, the hostile ones last."""
-    options = {**OPTIONS[cell.task], **({"data": data} if cell.task != "digits" else {})}
+    options = {**SAMPLES, "data": data} if cell.set.startswith("cifar10") else {}
+    how = {"algorithm": "local"} if cell.rule == ALONE else {"topology": cell.topology, "robust": cell.rule}
     folder = out / "run"
     settings = dpeer.Settings(
-        **COMMON, **SETS[cell.task], task=cell.task, task_options=options, topology=cell.topology, robust=cell.rule,
-        seed=cell.seed, out=folder,
+        **{**COMMON, **SETS[cell.set], **how}, task_options=options, seed=cell.seed, out=folder
     )  # fmt: skip
     first = SIZE if cell.attack == "-" else SIZE - cell.hostile
 
@@ -160,6 +167,9 @@ def _print(name: str, found: Mapping[Cell, Sequence[float]], arguments: argparse
                     honest = [found[cell][: SIZE - hostile] for cell in cells if cell in found]
                     shown.append(f"{_mean(map(fmean, honest)):.3f}, {_mean(map(min, honest)):.3f}" if honest else "-")
                 print(f"| {topology} | {hostile} | {'none' if attack == '-' else attack} | {' | '.join(shown)} |")
+    alone = [found[cell] for seed in seeds if (cell := Cell(name, "-", "-", 1, ALONE, seed)) in found]
+    if alone:
+        print(f"\nalone, all eight: {_mean(map(fmean, alone)):.3f}, {_mean(map(min, alone)):.3f}")
 
 
 def _mean(values: Any) -> float:
