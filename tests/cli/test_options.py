@@ -74,9 +74,9 @@ def test_help_uses_the_width_that_there_is(
 @pytest.mark.parametrize(
     ("command", "lacks"),
     [
-        ("start", {"workers", "faults"}),
-        ("cluster", {"workers", "faults", "wait", "threads", "base_port", "insecure"}),
-        ("simulate", {"wait", "threads", "base_port", "insecure"}),
+        ("start", {"workers", "faults", "encrypt"}),
+        ("cluster", {"workers", "faults", "wait", "threads", "base_port", "insecure", "secret"}),
+        ("simulate", {"wait", "threads", "base_port", "insecure", "secret", "encrypt"}),
     ],
 )
 def test_every_setting_is_listed_once_below_its_heading(command: str, lacks: set[str], dpeer: Command) -> None:

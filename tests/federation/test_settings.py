@@ -49,7 +49,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "channels_last": (True, {}), "log_level": ("debug", {}), "wait": (5.0, {}), "dead_after": (5.0, {}),
     "deadline": (60.0, {}),
     "threads": (1, {}), "base_port": (7000, {}), "insecure": (True, {}), "workers": (1, {}),
-    "faults": (Path("faults.toml"), {}),
+    "faults": (Path("faults.toml"), {}), "secret": (Path("rank-0.secret"), {}), "encrypt": (True, {}),
     "alone": ("always", {}), "alone_share": (0.5, {}),
 }  # fmt: skip
 """By setting, a value that is not its default, and settings in which it matters."""
@@ -120,9 +120,9 @@ def make_folders(tmp_path: Path) -> None:
 
 def test_a_rank_may_set_what_is_its_own_affair_and_nothing_else() -> None:
     own = {*marked(Settings.__mro__[1], Mark.OWN, Mark.ASIDE)}
-    of_rank = {*RankSettings.model_fields} - {"address", "bind"}
+    of_rank = {*RankSettings.model_fields} - {"address", "bind", "key"}
     assert of_rank <= own
-    assert own - of_rank == {"seed_batches", "workers", "base_port", "insecure", "faults"}
+    assert own - of_rank == {"seed_batches", "workers", "base_port", "insecure", "encrypt", "faults"}
 
 
 def test_what_a_rank_sets_is_checked_like_the_setting_itself() -> None:

@@ -65,10 +65,10 @@ def test_strangers_who_want_the_rank_of_a_neighbor_without_end_are_not_read_for_
 
     monkeypatch.setattr(wire, "decode", counted)
     long = table.hello(2, fingerprint={"size": 4, "long": "x" * 2**19})
-    for _ in range(100):
+    for _ in range(150):
         for number in range(4):
             table.hear(f"from stranger {number}", long)
-    assert len(decoded) <= 4 * 8
+    assert 4 <= len(decoded) <= 4 * 8
     assert table.core.members[2].link == "from 2"
     table.wait(6, lambda: table.hear("from 2", table.beat(2, 0)))
     decoded.clear()
