@@ -95,6 +95,12 @@ def listen_address(settings: Settings, rank: int, *, encrypted: bool = False) ->
     return f"tcp://{_bindable(host)}:{port}"
 
 
+def bulk_port(settings: Settings, rank: int) -> int | None:
+    """With keys, the port at which this rank accepts second connections for bodies; None for none."""
+    own = settings.rank.get(rank)
+    return 0 if settings.encrypt else None if own is None else own.bulk
+
+
 def is_ipc(address: str, key: str) -> bool:
     """Whether an address is a path on this host.
 

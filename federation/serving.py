@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from dpeer.exceptions import DpeerError
+from dpeer.federation.addresses import bulk_port
 from dpeer.federation.assemble import assemble
 from dpeer.federation.fingerprint import FORMERLY
 from dpeer.federation.folders import held, save_partition, save_preparation
@@ -156,7 +157,9 @@ async def _serve(
         out=out,
         resume=resume,
     )
-    transport = ZeroMQTransport(Limits(payload_bytes=parts.learner.payload_bytes), settings.dead_after, keyring)
+    transport = ZeroMQTransport(
+        Limits(payload_bytes=parts.learner.payload_bytes), settings.dead_after, keyring, bulk_port(settings, rank)
+    )
     peer = Peer(
         config, parts.topology, parts.learner, transport, worker, log,
         facts=parts.facts,

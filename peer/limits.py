@@ -129,3 +129,15 @@ before their sender has to wait: with the longest pieces 32 MiB each."""
 
 UNREAD_IN_PROCESS = 16
 """The same between peers of one process, where a message is a whole body that the sender has in memory anyway."""
+
+# -- the second connections of links with keys -------------------------------------------------------------------------
+
+LONG = LEAST_PIECE
+"""Bytes of buffers from which on a message uses the second connection."""
+
+HELD = 1024
+"""How many messages of a link may wait for one that was announced and is on its way: about as many of the shortest as
+the operating system buffers."""
+
+HELD_BYTES = 2**23
+"""Bytes of those that have come already, which are small ones."""

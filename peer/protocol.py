@@ -139,6 +139,18 @@ class Core:
             )  # fmt: skip
         return self._after(now)
 
+    def slower(self, link: Link, reason: str, now: float) -> list[Effect]:
+        """Bodies take the ordinary way on a dialled link, for this reason."""
+        one = self.greetings.dialling.get(link)
+        if one is not None:
+            self._say(
+                "warning", "no-bulk",
+                f"bodies to and from rank {one.rank} take libzmq's encryption, which is slower: {reason}; see that its "
+                "firewall lets this port through, or leave its `bulk` out of the federation file",
+                neighbor=one.rank, reason=reason,
+            )  # fmt: skip
+        return self._after(now)
+
     # -- what the round loop wants -----------------------------------------------------------------------------
 
     def meet(self, now: float) -> list[Effect]:

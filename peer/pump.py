@@ -14,7 +14,19 @@ from dpeer.peer.inbox import Received
 from dpeer.peer.learner import Payload
 from dpeer.peer.limits import REST, REST_AFTER
 from dpeer.peer.protocol import Core
-from dpeer.peer.transports import Arrival, Broken, Event, Link, Opened, Room, Sent, Transport, TurnedAway, Unreachable
+from dpeer.peer.transports import (
+    Arrival,
+    Broken,
+    Event,
+    Link,
+    Opened,
+    Room,
+    Sent,
+    Slower,
+    Transport,
+    TurnedAway,
+    Unreachable,
+)
 from dpeer.topology import Neighborhood
 
 Log = Callable[[Say], None]
@@ -161,6 +173,8 @@ class Pump:
                 return [Write(link)]
             case Unreachable(link, reason):
                 return self.core.unreachable(link, reason, now)
+            case Slower(link, reason):
+                return self.core.slower(link, reason, now)
             case TurnedAway(place, reason, times):
                 return self.core.turned_away(place, reason, times, now)
 

@@ -50,6 +50,13 @@ class Unreachable(NamedTuple):
     reason: str
 
 
+class Slower(NamedTuple):
+    """A link works, but without what makes it fast, for this reason."""
+
+    link: Link
+    reason: str
+
+
 class TurnedAway(NamedTuple):
     """Somebody wanted to connect, and was not let in: "unlisted-key" or "no-key".
 
@@ -61,7 +68,7 @@ class TurnedAway(NamedTuple):
     times: int
 
 
-Event = Arrival | Opened | Broken | Room | Unreachable | TurnedAway
+Event = Arrival | Opened | Broken | Room | Unreachable | Slower | TurnedAway
 
 
 class Sent(enum.Enum):

@@ -74,13 +74,13 @@ class Door:
         for watched in (self._monitor, self._asked):
             self._transport.forget(watched)
 
-    def identify(self, part: zmq.Frame) -> Identity:
-        """Who has proved a key on the connection on which this part of a message came."""
+    def identify(self, part: zmq.Frame) -> tuple[Identity, int]:
+        """Who has proved a key on the connection on which this part of a message came, and the connection's number."""
         identity = int(part["User-Id"])
         number = int(part.get(zmq.SRCFD))
         for old in self._connections.spoke(number, identity, self._loop.time()):
-            self._end(old)
-        return identity
+            self.end(old)
+        return identity, number
 
     # -- libzmq's questions ------------------------------------------------------------------------------------
 
@@ -115,9 +115,9 @@ class Door:
             self._ends[number] = peer
             place = peer[1][0] if isinstance(peer[1], tuple) else ""
             for old in self._connections.accepted(number, str(place), self._loop.time()):
-                self._end(old)
+                self.end(old)
 
-    def _end(self, number: int) -> None:
+    def end(self, number: int) -> None:
         """End a connection. Its number may be another's by now, which is left alone."""
         with contextlib.suppress(OSError), _copy(number) as copied:
             if _ends(copied) == self._ends.get(number, _ends(copied)):
@@ -128,7 +128,7 @@ class Door:
 
     def _look_after(self) -> None:
         for number in self._connections.overdue(self._loop.time()):
-            self._end(number)
+            self.end(number)
         self._look_later()
 
     def _turned_away(self, place: str, reason: str) -> None:

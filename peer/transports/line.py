@@ -68,6 +68,7 @@ class Line:
         self._keys = () if transport.keyring is None or identity is None else transport.keyring.listed[identity]
         self._failed = self._which = 0
         self._place = split(address)
+        self._at = address
         self._monitor: zmq.Socket[bytes] | None = None
         self._loop = asyncio.get_running_loop()
         self._resolving: asyncio.Task[None] | None = None
@@ -110,6 +111,7 @@ class Line:
 
     def _open(self, address: str) -> None:
         transport, link = self._transport, self._link
+        self._at = address
         dealer: zmq.Socket[bytes] | None = None
         try:
             dealer = transport.socket(zmq.DEALER, address)
@@ -138,7 +140,11 @@ class Line:
 
     def _came(self, parts: list[zmq.Frame]) -> None:
         self._pause = _AGAIN
-        self._transport.push(self._link, Arrival(self._link, [part.buffer for part in parts], self._identity))
+        arrival = Arrival(self._link, [part.buffer for part in parts], self._identity)
+        if self._transport.bulk is None:
+            self._transport.push(self._link, arrival)
+        else:
+            self._transport.bulk.came(self._link, arrival, self.end)
 
     def _happened(self, parts: list[zmq.Frame]) -> None:
         event = zmq.Event(parse_monitor_message([part.bytes for part in parts])["event"])
@@ -148,14 +154,25 @@ class Line:
             self.up, self._failed = True, 0
             self._transport.failures[self._address] -= 1
             self._transport.push(self._link, Opened(self._link))
+            place = split(self._at)
+            if self._transport.bulk is not None and place is not None:
+                self._transport.bulk.ask(self._link, place[0], self.end)
         elif event in _FAILED and self._keys:
             self._unproved(_FAILED[event])
         elif event == zmq.EVENT_DISCONNECTED:
-            self.up = False
-            self._later = self._loop.call_later(_FLUSHED, self._part)
+            self._broken()
         elif event == zmq.EVENT_CONNECT_RETRIED and self._several and not self.up:
             self._close(0)
             self._try_again(_NEXT)
+
+    def end(self) -> None:
+        """Break the connection; a moment later a new one is made."""
+        if self.up:
+            self._broken()
+
+    def _broken(self) -> None:
+        self.up = False
+        self._later = self._loop.call_later(_FLUSHED, self._part)
 
     def _unproved(self, reason: str) -> None:
         """One side could not prove its key. While a peer changes its key, two are listed: try them in turn."""
@@ -171,6 +188,8 @@ class Line:
         """The connection is broken: read what is left, say so, and connect anew."""
         assert self.socket is not None, "closed only by `close`, which cancels this"
         self._transport.read_rest(self.socket)
+        if self._transport.bulk is not None:
+            self._transport.bulk.forget(self._link)
         self._close(0)
         self._transport.push(self._link, Broken(self._link))
         self._try_again(_SELDOM)

@@ -11,16 +11,19 @@ import asyncio
 import errno
 from collections import Counter, deque
 from collections.abc import Callable
+from functools import partial
 
 import zmq
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.limits import PIECE, UNREAD, Limits
 from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Room, Sent
+from dpeer.peer.transports.bulk import Bulk
 from dpeer.peer.transports.door import Door
 from dpeer.peer.transports.keys import Identity, Keyring
 from dpeer.peer.transports.line import Line
 from dpeer.peer.transports.reader import Reader
+from dpeer.peer.transports.resolving import split
 from dpeer.peer.wire import Frames
 
 _ADVICE = {
@@ -50,6 +53,8 @@ class ZeroMQTransport:
             the port can make libzmq hold a message of many frames, and with keys whoever has one.)
         give_up: Seconds after which a connection breaks whose other end confirms nothing.
         keyring: Whom to let in, and what to prove to whom is dialled; None for connections without encryption.
+        bulk: With keys, the port at which a listener accepts second connections for long messages, 0 for a free one;
+            None for all in one connection.
 
     Attributes:
         failures: How often it was tried in vain to connect to an address, on any link.
@@ -57,9 +62,14 @@ class ZeroMQTransport:
 
     piece_bytes = PIECE
 
-    def __init__(self, limits: Limits, give_up: float = 15.0, keyring: Keyring | None = None) -> None:
+    def __init__(
+        self, limits: Limits, give_up: float = 15.0, keyring: Keyring | None = None, bulk: int | None = None
+    ) -> None:
         self.keyring = keyring
+        self.bulk: Bulk | None = None
         self._limits = limits
+        self._longest = max(limits.header_bytes, min(self.piece_bytes, limits.payload_bytes))
+        self._bulk_port = bulk
         self._give_up = give_up
         self._door: Door | None = None
         self._context = zmq.Context()
@@ -76,6 +86,8 @@ class ZeroMQTransport:
         self._closed = False
         self._retry: asyncio.TimerHandle | None = None
         self._pause = _RETRY
+        if keyring is not None:
+            self.bulk = Bulk(self, limits, self._longest, give_up)
 
     async def listen(self, address: str) -> str:
         """Bind a ROUTER. Port 0 takes a free port."""
@@ -91,11 +103,18 @@ class ZeroMQTransport:
             raise AddressError(f"address {address!r} {advice}") from error
         self.read(self._router, self._router, self._came, self._emptied)
         bound: str = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
+        place = split(bound)
+        if self.bulk is not None and self._bulk_port is not None and place is not None:
+            self.bulk.listen(place[0], self._bulk_port)
         return bound
 
     def _came(self, parts: list[zmq.Frame]) -> None:
-        identity = None if self._door is None else self._door.identify(parts[0])
-        self.push(self._router, Arrival(parts[0].bytes, _buffers(parts[1:]), identity))
+        link, buffers = parts[0].bytes, _buffers(parts[1:])
+        if self._door is None or self.bulk is None:
+            self.push(self._router, Arrival(link, buffers))
+        else:
+            identity, number = self._door.identify(parts[0])
+            self.bulk.came(self._router, Arrival(link, buffers, identity), partial(self._door.end, number))
 
     def dial(self, address: str, identity: Identity | None = None) -> Link:
         """Connect a DEALER."""
@@ -112,11 +131,19 @@ class ZeroMQTransport:
         line = self._lines.pop(link, None)
         if line is not None:
             line.close()
+            if self.bulk is not None:
+                self.bulk.forget(link)
             self._queues.pop(link, None)
             self._full.pop(link, None)
 
     def send(self, link: Link, frames: Frames) -> Sent:
         """Queue a message on the link's socket; libzmq's I/O thread sends it, large frames without a copy."""
+        if self.bulk is not None and self.bulk.takes(link, frames):
+            return self.bulk.send(link, frames)
+        return self.write(link, frames)
+
+    def write(self, link: Link, frames: Frames) -> Sent:
+        """Send a message on the link's socket itself."""
         if isinstance(link, bytes):
             socket, parts = self._router, [link, *frames]
         else:
@@ -165,6 +192,8 @@ class ZeroMQTransport:
             socket = self._router if line is None else line.socket
             if socket in self._readers:
                 self._readers[socket].look_soon()
+            if self.bulk is not None:
+                self.bulk.room(key)
         return event
 
     async def close(self, linger: float) -> None:
@@ -174,6 +203,8 @@ class ZeroMQTransport:
         self._closed = True
         if self._retry is not None:
             self._retry.cancel()
+        if self.bulk is not None:
+            await self.bulk.close(linger)
         for line in self._lines.values():
             line.close(linger)
         if self._door is not None:
@@ -189,8 +220,7 @@ class ZeroMQTransport:
         """A socket that is set up for this address."""
         socket: zmq.Socket[bytes] = self._context.socket(kind)
         socket.setsockopt(zmq.IPV6, "[" in address)
-        longest = max(self._limits.header_bytes, min(self.piece_bytes, self._limits.payload_bytes))
-        socket.setsockopt(zmq.MAXMSGSIZE, longest + (0 if self.keyring is None else _SEAL))
+        socket.setsockopt(zmq.MAXMSGSIZE, self._longest + (0 if self.keyring is None else _SEAL))
         socket.setsockopt(zmq.LINGER, 0)
         # A receiver that does not keep up makes TCP, then libzmq, then the core's lane wait, each with a bound.
         socket.setsockopt(zmq.SNDHWM, UNREAD)

@@ -145,12 +145,12 @@ def capturing_logger(rank, messages):
 
 
 class Federation:
-    """Peers with vector learners on this event loop, over "inprocess", "tcp", or "keys" (tcp with keys)."""
+    """Peers with vector learners on this event loop, over "inprocess", "tcp", "keys" (tcp with keys), or "bulk" (with second connections)."""
 
     def __init__(self, kind, topology, *, rounds=6, out=None, resume=False, liveness=None, wait=20.0, change=None):
         self.kind, self.topology, self.rounds = kind, topology, rounds
         self.network = Network()
-        self.keyrings = keyrings(topology.size) if kind == "keys" else {}
+        self.keyrings = keyrings(topology.size) if kind in ("keys", "bulk") else {}
         self.logs = {rank: [] for rank in range(topology.size)}
         self.executor, self.disk = ThreadPoolExecutor(topology.size), ThreadPoolExecutor(topology.size)
         self.learners, self.peers, self.transports, self.made, self.opened = {}, {}, {}, [], []
@@ -168,9 +168,10 @@ class Federation:
         folder = out / f"rank-{rank}" if out else None
         if folder:
             folder.mkdir(parents=True, exist_ok=True)
-        tcp = self.kind in ("tcp", "keys")
+        tcp = self.kind in ("tcp", "keys", "bulk")
+        port = 0 if self.kind == "bulk" else None
         limits, keyring = Limits(payload_bytes=learner.payload_bytes), self.keyrings[rank] if self.keyrings else None
-        transport = ZeroMQTransport(limits, keyring=keyring) if tcp else self.network.transport()
+        transport = ZeroMQTransport(limits, keyring=keyring, bulk=port) if tcp else self.network.transport()
         config = PeerConfig(
             rank=rank,
             rounds=self.rounds,

@@ -45,6 +45,7 @@ class Proxy:
         self.connections = 0
         self._swallowed = {self.there: 0, self.back: 0}
         self._tasks = set()
+        self._writers = set()
 
     async def __aenter__(self):
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=CHUNK)
@@ -62,10 +63,20 @@ class Proxy:
         for way in ways:
             self._swallowed[way] = self.connections
 
+    def cut(self):
+        """End all connections, and lose what has not passed."""
+        for writer in self._writers:
+            writer.transport.abort()
+
+    def changed(self, way, data):
+        """What is passed on instead of this."""
+        return data
+
     async def _accept(self, reader, writer):
         self.connections += 1
         number = self.connections
         far_reader, far_writer = await asyncio.open_connection(self.host, self.port, limit=CHUNK)
+        self._writers |= {writer, far_writer}
         for way, source, target in ((self.there, reader, far_writer), (self.back, far_reader, writer)):
             task = asyncio.create_task(self._pass(way, number, source, target))
             self._tasks.add(task)
@@ -75,7 +86,7 @@ class Proxy:
             while data := await source.read(CHUNK):
                 await way.wait(len(data))
                 if number > self._swallowed[way]:
-                    target.write(data)
+                    target.write(self.changed(way, data))
                     await target.drain()
         if number > self._swallowed[way]:
             target.close()

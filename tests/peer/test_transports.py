@@ -8,20 +8,22 @@ import zmq
 
 from dpeer.exceptions import AddressError
 from dpeer.peer import Limits, Network, ZeroMQTransport
-from dpeer.peer.transports import Arrival, Broken, Opened, Room, Sent
+from dpeer.peer.transports import Arrival, Broken, Opened, Room, Sent, bulk
 from tests.peer.keys import keyrings
 
 TCP = "tcp://127.0.0.1:0"
-ANY = {"inprocess": "inproc://0:0", "tcp": TCP, "ipc": "ipc://{folder}/socket", "keys": TCP}
+ANY = {"inprocess": "inproc://0:0", "tcp": TCP, "ipc": "ipc://{folder}/socket", "keys": TCP, "bulk": TCP}
 MEGABYTES = Limits(payload_bytes=8_000_000)
 
 
-@pytest.fixture(params=["inprocess", "tcp", "ipc", "keys"])
-async def ends(request, tmp_path):
+@pytest.fixture(params=["inprocess", "tcp", "ipc", "keys", "bulk"])
+async def ends(request, tmp_path, monkeypatch):
     """A listener, which is rank 0, with its address, and a dialler."""
     network = Network()
-    if request.param == "keys":
-        listener, dialler = (ZeroMQTransport(MEGABYTES, keyring=keyring) for keyring in keyrings(2))
+    if request.param in ("keys", "bulk"):
+        monkeypatch.setattr(bulk, "LONG", 1)
+        port = 0 if request.param == "bulk" else None
+        listener, dialler = (ZeroMQTransport(MEGABYTES, keyring=keyring, bulk=port) for keyring in keyrings(2))
     else:
         make = network.transport if request.param == "inprocess" else (lambda: ZeroMQTransport(MEGABYTES))
         listener, dialler = make(), make()

@@ -1,0 +1,452 @@
+"""Second connections for long messages: order, what is seen on the way, and who uses them."""
+
+import asyncio
+import os
+import socket
+
+import pytest
+import zmq
+
+from dpeer.peer import Limits, ZeroMQTransport
+from dpeer.peer.transports import Arrival, Broken, Opened, Room, Sent, Slower, meeting
+from dpeer.peer.transports.records import SEAL, Opening, Sealing, new_key
+from tests.peer.keys import keyrings
+from tests.peer.proxy import Proxy
+
+LIMITS = Limits(payload_bytes=8_000_000)
+TCP = "tcp://127.0.0.1:0"
+LONG = 2_000_000
+
+
+class Tap(Proxy):
+    """A proxy that keeps what passes, and may change one byte of what goes to the listener."""
+
+    def __init__(self, target):
+        super().__init__(target)
+        self.seen, self.spoil = {self.there: bytearray(), self.back: bytearray()}, None
+
+    def changed(self, way, data):
+        before = len(self.seen[way])
+        self.seen[way] += data
+        if way is self.there and self.spoil is not None and before <= self.spoil < before + len(data):
+            data = bytearray(data)
+            data[self.spoil - before] ^= 1
+            self.spoil = None
+        return bytes(data)
+
+
+@pytest.fixture(autouse=True)
+async def in_time():
+    async with asyncio.timeout(60):
+        yield
+
+
+@pytest.fixture
+async def opened():
+    """Make transports, which end with the test."""
+    made = []
+
+    def make(keyring, bulk=None):
+        made.append(ZeroMQTransport(LIMITS, keyring=keyring, bulk=bulk))
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.close(0)
+
+
+async def next_of(transport, kind):
+    while not isinstance(event := await transport.receive(), kind):
+        pass
+    return event
+
+
+async def until(true):
+    while not true():  # noqa: ASYNC110 - other tasks of this event loop make it so
+        await asyncio.sleep(0.002)
+
+
+async def put(transport, link, *frames):
+    """Send a message as soon as the link takes it."""
+    while (sent := transport.send(link, frames)) is Sent.FULL:  # noqa: ASYNC110 - others read what comes
+        await asyncio.sleep(0.001)
+    assert sent is Sent.TAKEN
+
+
+def channel(transport, link):
+    way = transport.bulk._ways.get(link)
+    return None if way is None else way.channel
+
+
+class Pair:
+    """A listener and a dialler with a second connection, which goes through a tap if there is one."""
+
+    async def meet(self, opened, tap=None):
+        rings = keyrings(2)
+        self.listener, self.dialler = opened(rings[0], 0), opened(rings[1])
+        self.address = await self.listener.listen(TCP)
+        if tap is not None:
+            self.listener.bulk._meeting.port = int(tap.address.rpartition(":")[2])
+            tap.port = self.port
+        self.there = self.dialler.dial(self.address, 0)
+        await next_of(self.dialler, Opened)
+        await put(self.dialler, self.there, b"hello")
+        self.back = (await next_of(self.listener, Arrival)).link
+        await until(lambda: channel(self.dialler, self.there) and channel(self.listener, self.back))
+        return self
+
+
+@pytest.fixture
+async def tapped(opened, monkeypatch):
+    """A pair, and the tap on its second connection."""
+    found = []
+    listen = meeting.Meeting.listen
+
+    def noted(self, host, port):
+        listen(self, host, port)
+        found.append(self.port)
+
+    monkeypatch.setattr(meeting.Meeting, "listen", noted)
+    async with Tap("tcp://127.0.0.1:1") as tap:
+        pair = Pair()
+        Pair.port = property(lambda self: found[0])
+        await pair.meet(opened, tap)
+        yield pair, tap
+
+
+async def test_messages_keep_their_order_both_ways(opened):
+    pair = await Pair().meet(opened)
+    body = os.urandom(LONG)
+
+    async def say(transport, link):
+        for number in range(20):
+            await put(transport, link, b"small %d" % number)
+            await put(transport, link, b"long %d" % number, body[:100], b"", body[100:])
+            await put(transport, link, b"last %d" % number, bytes(10))
+
+    async def hear(transport):
+        heard = [await next_of(transport, Arrival) for _ in range(60)]
+        words = [(b"small %d" % number, b"long %d" % number, b"last %d" % number) for number in range(20)]
+        assert [bytes(one.frames[0]) for one in heard] == [word for some in words for word in some]
+        assert all([bytes(one) for one in long.frames[1:]] == [body[:100], b"", body[100:]] for long in heard[1::3])
+        assert all([bytes(one) for one in last.frames[1:]] == [bytes(10)] for last in heard[2::3])
+        assert len({one.identity for one in heard}) == 1
+
+    await asyncio.gather(
+        say(pair.dialler, pair.there), hear(pair.listener), say(pair.listener, pair.back), hear(pair.dialler)
+    )
+
+
+async def test_bodies_go_beside_and_nothing_of_them_can_be_read(tapped):
+    pair, tap = tapped
+    body = os.urandom(LONG)
+    await put(pair.dialler, pair.there, b"name", body)
+    assert (await next_of(pair.listener, Arrival)).frames[1] == body
+    await put(pair.listener, pair.back, b"name", body)
+    assert (await next_of(pair.dialler, Arrival)).frames[1] == body
+    for seen in tap.seen.values():
+        assert LONG < len(seen) < LONG + 1000
+        assert b"name" not in seen
+        assert not any(body[at : at + 16] in seen for at in range(0, LONG, 1000))
+    there, back = tap.seen.values()
+    assert there[-LONG:] != back[-LONG:], "each direction has a key of its own"
+
+
+@pytest.mark.parametrize("place", [200, 300_000, 2_000_000])
+async def test_a_body_that_was_changed_on_its_way_breaks_the_link_and_is_not_heard(tapped, place):
+    pair, tap = tapped
+    tap.spoil = place
+    await put(pair.dialler, pair.there, b"changed", os.urandom(LONG))
+    await put(pair.dialler, pair.there, b"after it")
+    assert await next_of(pair.dialler, Broken) == Broken(pair.there)
+    await next_of(pair.dialler, Opened)
+    await put(pair.dialler, pair.there, b"again")
+    assert bytes((await next_of(pair.listener, Arrival)).frames[0]) == b"again"
+
+
+async def test_a_second_connection_that_is_cut_breaks_the_link_while_a_body_is_on_its_way(tapped):
+    pair, tap = tapped
+    tap.there.open.clear()  # holds everything up
+    await put(pair.dialler, pair.there, b"lost", os.urandom(LONG))
+    await put(pair.dialler, pair.there, b"after it")
+    tap.cut()
+    assert await next_of(pair.dialler, Broken) == Broken(pair.there)
+    await next_of(pair.dialler, Opened)
+    await put(pair.dialler, pair.there, b"again")
+    assert bytes((await next_of(pair.listener, Arrival)).frames[0]) == b"again"
+
+
+async def test_one_that_is_cut_while_nothing_is_on_its_way_breaks_nothing(tapped):
+    pair, tap = tapped
+    tap.cut()
+    await until(lambda: not channel(pair.dialler, pair.there) and not channel(pair.listener, pair.back))
+    await put(pair.dialler, pair.there, b"long", bytes(LONG))
+    arrival = await next_of(pair.listener, Arrival)
+    assert (arrival.link, arrival.frames[1].nbytes) == (pair.back, LONG)
+
+
+async def test_where_the_port_cannot_be_reached_everything_goes_over_one_connection(opened):
+    rings = keyrings(2)
+    listener, dialler = opened(rings[0], 0), opened(rings[1])
+    address = await listener.listen(TCP)
+    with socket.socket() as taken:  # bound, and nobody listens
+        taken.bind(("127.0.0.1", 0))
+        port = listener.bulk._meeting.port = taken.getsockname()[1]
+        link = dialler.dial(address, 0)
+        found = await next_of(dialler, Slower)
+    assert found.link == link
+    assert f"port {port} of 127.0.0.1 cannot be used" in found.reason
+    await put(dialler, link, b"long", bytes(LONG))
+    assert (await next_of(listener, Arrival)).frames[1].nbytes == LONG
+
+
+async def test_without_a_port_for_it_there_is_no_second_connection(opened):
+    rings = keyrings(2)
+    listener, dialler = opened(rings[0]), opened(rings[1])
+    link = dialler.dial(await listener.listen(TCP), 0)
+    await next_of(dialler, Opened)
+    for frames in ([b"long", bytes(LONG)], [b"small"]):
+        await put(dialler, link, *frames)
+    assert (await next_of(listener, Arrival)).frames[1].nbytes == LONG
+    assert bytes((await next_of(listener, Arrival)).frames[0]) == b"small"
+    assert channel(dialler, link) is None
+
+
+async def test_what_was_taken_is_delivered_by_one_that_leaves(opened):
+    pair = await Pair().meet(opened)
+    body = os.urandom(4_000_000)
+    heard = []
+
+    async def hear():
+        while len(heard) < 4:
+            heard.append((await next_of(pair.listener, Arrival)).frames)
+
+    hearing = asyncio.create_task(hear())
+    for number in range(3):
+        await put(pair.dialler, pair.there, b"%d" % number, body)
+    await put(pair.dialler, pair.there, b"goodbye")
+    await pair.dialler.close(30)
+    await hearing
+    assert [bytes(frames[0]) for frames in heard] == [b"0", b"1", b"2", b"goodbye"]
+    assert all(frames[1] == body for frames in heard[:3])
+
+
+async def test_both_may_leave_at_once_while_both_send(opened):
+    pair = await Pair().meet(opened)
+    for transport, link in ((pair.dialler, pair.there), (pair.listener, pair.back)):
+        while transport.send(link, [b"x", bytes(LONG)]) is Sent.TAKEN:
+            pass
+    await asyncio.gather(pair.dialler.close(0.2), pair.listener.close(0.2))
+
+
+async def test_for_one_that_does_not_read_little_waits_and_nothing_is_lost(opened):
+    pair = await Pair().meet(opened)
+    body, sent = os.urandom(LONG), 0
+    for _ in range(200):  # until nothing more is taken for a while
+        if pair.dialler.send(pair.there, [b"%d" % sent, body]) is Sent.TAKEN:
+            sent += 1
+        await asyncio.sleep(0.002)
+    assert pair.dialler.send(pair.there, [b"?", body]) is Sent.FULL
+    assert sent * LONG < 64_000_000, "the queue has eight messages, and the operating system some megabytes"
+    heard = [bytes((await next_of(pair.listener, Arrival)).frames[0]) for _ in range(sent)]
+    assert heard == [b"%d" % number for number in range(sent)]
+    assert await next_of(pair.dialler, Room) == Room(pair.there)
+
+
+async def test_a_newer_connection_of_the_same_peer_takes_the_second_one_with_it(opened):
+    rings = keyrings(2)
+    listener = opened(rings[0], 0)
+    address = await listener.listen(TCP)
+    before = None
+    for _ in range(3):
+        dialler = opened(rings[1])
+        link = dialler.dial(address, 0)
+        await next_of(dialler, Opened)
+        await until(lambda: channel(dialler, link))  # noqa: B023 - it is over before the next one
+        await put(dialler, link, b"long", bytes(LONG))
+        arrival = await next_of(listener, Arrival)
+        assert arrival.frames[1].nbytes == LONG
+        assert len(listener.bulk._ways) == 1
+        assert arrival.link != before
+        before = arrival.link
+
+
+# -- strangers at the port ---------------------------------------------------------------------------------------
+
+
+async def said_to(port, words):
+    """What a listener's second port answers."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(words)
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("length", [0, 16, 48, 1_000_000])
+async def test_a_stranger_gets_no_answer(opened, monkeypatch, length):
+    words = os.urandom(length)
+    monkeypatch.setattr(meeting, "PROVE_WITHIN", 0.1)
+    pair = await Pair().meet(opened)
+    assert await said_to(pair.listener.bulk._meeting.port, words) == b""
+    await put(pair.dialler, pair.there, b"long", bytes(LONG))
+    assert (await next_of(pair.listener, Arrival)).frames[1].nbytes == LONG
+
+
+async def test_who_knows_the_token_and_not_the_key_gets_no_answer_and_keeps_nobody_out(opened, monkeypatch):
+    offers = []
+    connect = meeting.Meeting.connect
+
+    def late(self, host, port, offer, failed):
+        offers.append((port, offer, lambda: connect(self, host, port, offer, failed)))
+
+    monkeypatch.setattr(meeting.Meeting, "connect", late)
+    rings = keyrings(2)
+    listener, dialler = opened(rings[0], 0), opened(rings[1])
+    link = dialler.dial(await listener.listen(TCP), 0)
+    await until(lambda: offers)
+    port, offer, go_on = offers[0]
+    for key in (new_key(), offer.theirs):  # the other direction's is not the right one, either
+        record = bytearray(16 + SEAL)
+        Sealing(key).seal(memoryview(offer.token), memoryview(record))
+        assert await said_to(port, offer.token + bytes(record)) == b""
+    go_on()
+    await until(lambda: channel(dialler, link))
+    await put(dialler, link, b"long", bytes(LONG))
+    assert (await next_of(listener, Arrival)).frames[1].nbytes == LONG
+
+
+async def test_an_introduction_is_good_once(tapped):
+    pair, tap = tapped
+    introduction = bytes(tap.seen[tap.there])
+    assert len(introduction) == 48
+    assert await said_to(pair.port, introduction) == b""
+    await put(pair.dialler, pair.there, b"long", bytes(LONG))
+    assert (await next_of(pair.listener, Arrival)).frames[1].nbytes == LONG
+
+
+async def test_however_many_strangers_connect_few_are_kept(opened):
+    pair = await Pair().meet(opened)
+    port = pair.listener.bulk._meeting.port
+    strangers = []
+    for _ in range(200):
+        strangers.append(await asyncio.open_connection("127.0.0.1", port))
+        await asyncio.sleep(0)
+    await until(lambda: sum(reader.at_eof() for reader, _ in strangers) >= 200 - 32 - 5)
+    assert len(pair.listener.bulk._meeting._unproved) <= 32
+    await put(pair.dialler, pair.there, b"long", bytes(LONG))
+    assert (await next_of(pair.listener, Arrival)).frames[1].nbytes == LONG
+    for _, writer in strangers:
+        writer.close()
+
+
+# -- a listed peer that does not keep to the rules -----------------------------------------------------------------
+
+
+class Hostile:
+    """Says anything over CURVE, and has the second connection if it wants it."""
+
+    def __init__(self, context, ring, address):
+        self.socket = context.socket(zmq.DEALER)
+        self.socket.linger = 0
+        self.socket.curve_secretkey, self.socket.curve_publickey = ring.secret, ring.public
+        self.socket.curve_serverkey = ring.listed[0][0]
+        self.socket.connect(address)
+
+    async def offered(self):
+        """Ask for a second connection; port, token, key for what is sent, key for what comes."""
+        key = new_key()
+        self.socket.send(b"\0A" + key)
+        while not self.socket.poll(0):  # noqa: ASYNC110 - the transport of this event loop answers
+            await asyncio.sleep(0.002)
+        said = self.socket.recv()
+        return int.from_bytes(said[2:4], "little"), said[4:20], key, said[20:]
+
+
+@pytest.fixture
+async def hostile(opened):
+    rings = keyrings(3)
+    listener = opened(rings[0], 0)
+    address = await listener.listen(TCP)
+    with zmq.Context() as context:
+        one = Hostile(context, rings[1], address)
+        honest = opened(rings[2])
+        link = honest.dial(address, 0)
+        await next_of(honest, Opened)
+        await until(lambda: channel(honest, link))
+        yield one, listener, (honest, link)
+        one.socket.close()
+
+
+async def gone(listener, identity=1):
+    """The link of this peer has been broken, and nothing is kept for it."""
+    await until(lambda: listener.bulk._links.get(identity) not in listener.bulk._ways)
+
+
+def mark(*lengths):
+    return b"\0M" + b"".join(length.to_bytes(4, "little") for length in lengths)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [mark(2**32 - 1), b"header"],
+        [mark(*[2**20] * 9), b"header"],
+        [mark(*[2**16] + [0] * 5000), b"header"],
+        [mark(1), b"header"],
+        [mark(), b"header"],
+        [mark(2**20)],
+        [mark(2**20), b"header", b"more"],
+        [b"\0M\1", b"header"],
+    ],
+)
+async def test_an_announcement_that_cannot_be_breaks_its_link_alone(hostile, said):
+    one, listener, (honest, link) = hostile
+    await one.offered()
+    assert len(listener.bulk._ways) == 2
+    one.socket.send_multipart(said)
+    await gone(listener)
+    await put(honest, link, b"long", bytes(LONG))
+    arrival = await next_of(listener, Arrival)
+    assert (arrival.identity, arrival.frames[1].nbytes) == (2, LONG)
+
+
+@pytest.mark.parametrize("message", [[mark(2**20), b"header"], [b"small"], [bytes(2**20)]])
+async def test_what_is_announced_and_does_not_come_holds_up_little(hostile, message):
+    one, listener, (honest, link) = hostile
+    await one.offered()
+    one.socket.send_multipart([mark(2**20), b"header"])
+    for _ in range(1100):
+        try:
+            one.socket.send_multipart(message, zmq.NOBLOCK)
+        except zmq.Again:
+            await asyncio.sleep(0.001)
+        if listener.bulk._links.get(1) not in listener.bulk._ways:
+            break
+        await asyncio.sleep(0)
+    await gone(listener)
+    await put(honest, link, b"long", bytes(LONG))
+    while (arrival := await next_of(listener, Arrival)).identity != 2:
+        pass
+    assert arrival.frames[1].nbytes == LONG
+
+
+async def test_to_ask_twice_changes_nothing(hostile):
+    one, listener, _ = hostile
+    port, token, mine, theirs = await one.offered()
+    one.socket.send(b"\0A" + new_key())
+    one.socket.send(b"\0A short")
+    one.socket.send(b"hello")
+    while (arrival := await next_of(listener, Arrival)).identity != 1 or bytes(arrival.frames[0]) != b"hello":
+        pass
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    record = bytearray(16 + SEAL)
+    Sealing(mine).seal(memoryview(token), memoryview(record))
+    writer.write(token + bytes(record))
+    answer, found = await reader.readexactly(16 + SEAL), bytearray(16)
+    Opening(theirs).open(memoryview(answer), memoryview(found))
+    assert found == token
+    writer.close()
