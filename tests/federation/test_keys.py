@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.addresses import listen_address
+from dpeer.federation.addresses import bulk_port, listen_address
 from dpeer.federation.keys import keyring, keyrings, public_keys, read_secret, write_secret
 from dpeer.federation.settings import Settings
 from dpeer.peer.transports.keys import public_of
@@ -78,6 +78,19 @@ def test_with_the_keys_of_all_ranks_a_peer_may_listen_anywhere(made: list[tuple[
         rank: [key] for rank, (_, key) in enumerate(made)
     }
     assert listen_address(given, 1, encrypted=True) == "tcp://0.0.0.0:7700"
+
+
+def test_a_second_port_is_for_peers_with_keys(made: list[tuple[Path, str]]) -> None:
+    given = {rank: {"key": key, "address": f"tcp://10.0.0.{rank}:7700"} for rank, (_, key) in enumerate(made)}
+    given[1]["bulk"] = 7701
+    listed = Settings.model_validate({"size": 3, "rank": given, "secret": str(made[1][0])})
+    assert keyring(listed, 1) is not None
+    assert [bulk_port(listed, rank) for rank in range(3)] == [None, 7701, None]
+    assert bulk_port(Settings(size=3, encrypt=True), 1) == 0
+    with pytest.raises(ConfigurationError, match=r"rank\.1\.bulk = 7701: .* lists no keys: add every rank's `key`"):
+        keyring(Settings.model_validate({"size": 3, "rank": {1: {"bulk": 7701}}}), 1)
+    with pytest.raises(ConfigurationError, match="bulk"):
+        Settings.model_validate({"size": 3, "rank": {1: {"bulk": 70000}}})
 
 
 def test_without_keys_there_is_no_keyring() -> None:

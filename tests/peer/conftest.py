@@ -145,7 +145,10 @@ def capturing_logger(rank, messages):
 
 
 class Federation:
-    """Peers with vector learners on this event loop, over "inprocess", "tcp", "keys" (tcp with keys), or "bulk" (with second connections)."""
+    """Peers with vector learners on this event loop.
+
+    They are connected "inprocess", by "tcp", by tcp with "keys", or with second connections for bodies, too: "bulk".
+    """
 
     def __init__(self, kind, topology, *, rounds=6, out=None, resume=False, liveness=None, wait=20.0, change=None):
         self.kind, self.topology, self.rounds = kind, topology, rounds

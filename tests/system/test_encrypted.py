@@ -18,11 +18,12 @@ class Federation:
         said = self.dpeer("keygen", "--rank", rank, "--out", folder).succeed()
         return re.search(r'^key = ("[0-9a-f]{64}")$', said, re.MULTILINE)[1]
 
-    def __call__(self, keys, name="dpeer.toml"):
+    def __call__(self, keys, name="dpeer.toml", bulk=None):
         """Write a file that lists these keys, by rank."""
         lines = ["size = 3", f'task = "{self.task}"', "rounds = 3", 'topology = "ring"', 'alone = "never"']
         for rank, key in enumerate(keys):
             lines += [f"[rank.{rank}]", f'address = "tcp://127.0.0.1:{self.base + rank}"', f"key = {key}"]
+            lines += [] if bulk is None else [f"bulk = {bulk}"]
         (self.folder / name).write_text("\n".join(lines) + "\n")
 
 
@@ -51,6 +52,19 @@ def test_keygen_and_start_as_the_page_says_give_the_bits_of_a_cluster(dpeer, fed
         )  # fmt: skip
         run.succeed()
         assert results(out, 3) == results("out", 3)
+
+
+@pytest.mark.slow
+def test_with_a_second_port_the_bits_are_the_same(dpeer, federation, schedule, results, tmp_path):
+    """Bodies of digits are long enough for it."""
+    federation.task = "digits"
+    federation([federation.key("keys", rank) for rank in range(3)], bulk=0)
+    for peer in [start(dpeer, rank, schedule) for rank in range(3)]:
+        peer.succeed()
+    for rank in range(3):
+        assert "no-bulk" not in (tmp_path / f"out/rank-{rank}/log.jsonl").read_text()
+    dpeer("simulate", "--federation", "dpeer.toml", "--out", "simulated", *schedule).succeed()
+    assert results("out", 3) == results("simulated", 3)
 
 
 @pytest.mark.slow
