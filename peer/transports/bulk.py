@@ -147,13 +147,17 @@ class Bulk:
                 self._on_offer(link, frames)
             elif way is None:
                 self._transport.push(queue, arrival)
+            elif way.broken:
+                pass  # what came before it is lost
             elif kind == _MARK:
                 self._on_mark(way, arrival)
             else:
                 way.take(arrival)
         except (struct.error, ProtocolError):
-            self.forget(link)
-            end()
+            if way is not None:
+                way.break_off()
+            else:
+                end()
 
     def room(self, queue: Link) -> None:
         """There is room in a queue again."""
@@ -199,7 +203,7 @@ class Bulk:
 
     def _use(self, link: Link, met: Met) -> bool:
         way = self._ways.get(link)
-        if way is None:
+        if way is None or way.broken:
             return False
         drained, ended = partial(self._drained, link, way), partial(self._ended, link, way)
         way.attach(Channel(met.connection, met.sealing, met.opening, way.arrived, drained, ended))
@@ -222,8 +226,7 @@ class Bulk:
         if lost is None and not way.waits:
             way.close()
         else:
-            self.forget(link)
-            way.end()
+            way.break_off()
 
 
 def _sizes(buffers: Sequence[Buffer]) -> list[int]:

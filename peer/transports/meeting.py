@@ -77,8 +77,9 @@ class Meeting:
             AddressError: the port cannot be had; names it.
         """
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        both = host == "::" and socket.has_dualstack_ipv6()  # as libzmq does
         try:
-            self._server = socket.create_server((host, port), family=family)
+            self._server = socket.create_server((host, port), family=family, dualstack_ipv6=both)
         except OSError as error:
             raise AddressError(
                 f"bulk = {port}: this port of {host} cannot be used ({error.strerror}): stop what listens there or "

@@ -34,14 +34,15 @@ class Way:
     Attributes:
         channel: The connection beside the link; None while there is none.
         coming: Whether there is one, or is going to be.
+        broken: Whether the link has been broken off: what comes on it still is dropped.
     """
 
     def __init__(
         self, queue: Link, end: Callable[[], None], push: Callable[[Arrival], None], full: Callable[[], bool]
     ) -> None:
-        self.queue, self.end = queue, end
+        self.queue, self._end = queue, end
         self.channel: Channel | None = None
-        self.coming = False
+        self.coming = self.broken = False
         self._push, self._full = push, full
         self._held: deque[Arrival | _Announced] = deque()
         self._held_bytes = 0
@@ -120,3 +121,9 @@ class Way:
             self.channel = None
         self._held.clear()
         self._held_bytes = 0
+
+    def break_off(self) -> None:
+        """Break the link: something that was sent on it is lost."""
+        self.close()
+        self.broken = True
+        self._end()

@@ -14,6 +14,7 @@ import pytest
 from dpeer.exceptions import Interrupted
 from dpeer.peer import Limits, LivenessConfig, Network, Peer, PeerConfig, Worker, ZeroMQTransport
 from dpeer.peer.logs import peer_logger
+from dpeer.peer.transports.meeting import Meeting
 from dpeer.topology import Neighborhood, Row
 from tests.peer.keys import keyrings
 
@@ -289,6 +290,23 @@ def expected_bodies(topology, rounds, width=5):
     for number in range(rounds):
         x = (topology.matrix(number) if isinstance(topology, Changing) else topology.weights) @ (0.9 * x + drift)
     return x
+
+
+@pytest.fixture
+def offered_elsewhere(monkeypatch):
+    """Have listeners offer a proxy's port for second connections, which passes them on to the listener's."""
+
+    def offer(*proxies):
+        listen, left = Meeting.listen, list(proxies)
+
+        def offered(self, host, port):
+            listen(self, host, port)
+            proxy = left.pop(0)
+            proxy.port, self.port = self.port, int(proxy.address.rpartition(":")[2])
+
+        monkeypatch.setattr(Meeting, "listen", offered)
+
+    return offer
 
 
 @pytest.fixture

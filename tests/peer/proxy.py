@@ -90,3 +90,25 @@ class Proxy:
                     await target.drain()
         if number > self._swallowed[way]:
             target.close()
+
+
+class Tap(Proxy):
+    """A proxy that keeps what passes.
+
+    Attributes:
+        seen: All bytes that have passed each way.
+        spoil: Which byte of what goes to the listener is changed; None for none.
+    """
+
+    def __init__(self, target):
+        super().__init__(target)
+        self.seen, self.spoil = {self.there: bytearray(), self.back: bytearray()}, None
+
+    def changed(self, way, data):
+        before = len(self.seen[way])
+        self.seen[way] += data
+        if way is self.there and self.spoil is not None and before <= self.spoil < before + len(data):
+            data = bytearray(data)
+            data[self.spoil - before] ^= 1
+            self.spoil = None
+        return bytes(data)

@@ -11,28 +11,11 @@ from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.transports import Arrival, Broken, Opened, Room, Sent, Slower, meeting
 from dpeer.peer.transports.records import SEAL, Opening, Sealing, new_key
 from tests.peer.keys import keyrings
-from tests.peer.proxy import Proxy
+from tests.peer.proxy import Tap
 
 LIMITS = Limits(payload_bytes=8_000_000)
 TCP = "tcp://127.0.0.1:0"
 LONG = 2_000_000
-
-
-class Tap(Proxy):
-    """A proxy that keeps what passes, and may change one byte of what goes to the listener."""
-
-    def __init__(self, target):
-        super().__init__(target)
-        self.seen, self.spoil = {self.there: bytearray(), self.back: bytearray()}, None
-
-    def changed(self, way, data):
-        before = len(self.seen[way])
-        self.seen[way] += data
-        if way is self.there and self.spoil is not None and before <= self.spoil < before + len(data):
-            data = bytearray(data)
-            data[self.spoil - before] ^= 1
-            self.spoil = None
-        return bytes(data)
 
 
 @pytest.fixture(autouse=True)
@@ -79,15 +62,12 @@ def channel(transport, link):
 
 
 class Pair:
-    """A listener and a dialler with a second connection, which goes through a tap if there is one."""
+    """A listener and a dialler with a second connection."""
 
-    async def meet(self, opened, tap=None):
+    async def meet(self, opened):
         rings = keyrings(2)
         self.listener, self.dialler = opened(rings[0], 0), opened(rings[1])
         self.address = await self.listener.listen(TCP)
-        if tap is not None:
-            self.listener.bulk._meeting.port = int(tap.address.rpartition(":")[2])
-            tap.port = self.port
         self.there = self.dialler.dial(self.address, 0)
         await next_of(self.dialler, Opened)
         await put(self.dialler, self.there, b"hello")
@@ -97,21 +77,11 @@ class Pair:
 
 
 @pytest.fixture
-async def tapped(opened, monkeypatch):
+async def tapped(opened, offered_elsewhere):
     """A pair, and the tap on its second connection."""
-    found = []
-    listen = meeting.Meeting.listen
-
-    def noted(self, host, port):
-        listen(self, host, port)
-        found.append(self.port)
-
-    monkeypatch.setattr(meeting.Meeting, "listen", noted)
     async with Tap("tcp://127.0.0.1:1") as tap:
-        pair = Pair()
-        Pair.port = property(lambda self: found[0])
-        await pair.meet(opened, tap)
-        yield pair, tap
+        offered_elsewhere(tap)
+        yield await Pair().meet(opened), tap
 
 
 async def test_messages_keep_their_order_both_ways(opened):
@@ -323,7 +293,7 @@ async def test_an_introduction_is_good_once(tapped):
     pair, tap = tapped
     introduction = bytes(tap.seen[tap.there])
     assert len(introduction) == 48
-    assert await said_to(pair.port, introduction) == b""
+    assert await said_to(tap.port, introduction) == b""
     await put(pair.dialler, pair.there, b"long", bytes(LONG))
     assert (await next_of(pair.listener, Arrival)).frames[1].nbytes == LONG
 
@@ -381,9 +351,14 @@ async def hostile(opened):
         one.socket.close()
 
 
+def broken(listener, identity=1):
+    way = listener.bulk._ways[listener.bulk._links[identity]]
+    return way.broken and not way.waits
+
+
 async def gone(listener, identity=1):
     """The link of this peer has been broken, and nothing is kept for it."""
-    await until(lambda: listener.bulk._links.get(identity) not in listener.bulk._ways)
+    await until(lambda: broken(listener, identity))
 
 
 def mark(*lengths):
@@ -424,7 +399,7 @@ async def test_what_is_announced_and_does_not_come_holds_up_little(hostile, mess
             one.socket.send_multipart(message, zmq.NOBLOCK)
         except zmq.Again:
             await asyncio.sleep(0.001)
-        if listener.bulk._links.get(1) not in listener.bulk._ways:
+        if broken(listener):
             break
         await asyncio.sleep(0)
     await gone(listener)
