@@ -140,4 +140,4 @@ HELD = 1024
 the operating system buffers."""
 
 HELD_BYTES = 2**23
-"""Bytes of those that have come already, which are small ones."""
+"""Bytes of those that have come already, which are small ones, and of the headers of those that were announced."""

@@ -12,11 +12,20 @@ from dpeer.peer.limits import HELD, HELD_BYTES
 from dpeer.peer.transports.base import Arrival, Link
 from dpeer.peer.transports.channel import Channel, Incoming
 
+_LENGTH = 64
+"""Bytes of memory that the length of an announced buffer takes, about."""
+
 
 @dataclass(frozen=True)
 class _Announced:
     arrival: Arrival
     incoming: Incoming
+    lengths: int
+
+    @property
+    def nbytes(self) -> int:
+        """What is kept as long as the buffers do not come."""
+        return wire.size(self.arrival.frames) + _LENGTH * self.lengths
 
     def whole(self) -> Arrival:
         return self.arrival._replace(frames=[*self.arrival.frames, *self.incoming.buffers])
@@ -69,8 +78,7 @@ class Way:
         if not self._held:
             self._push(arrival)
             return
-        self._held_bytes += wire.size(arrival.frames)
-        self._hold(arrival)
+        self._hold(arrival, wire.size(arrival.frames))
 
     def announce(self, arrival: Arrival, lengths: Sequence[int]) -> None:
         """Take a message whose buffers come on the channel.
@@ -85,12 +93,14 @@ class Way:
         if not self.coming:
             raise ProtocolError("malformed", "a message is announced on a connection that there is not")
         incoming = Incoming(lengths)
-        self._hold(_Announced(arrival, incoming))
+        announced = _Announced(arrival, incoming, len(lengths))
+        self._hold(announced, announced.nbytes)
         if self.channel is not None:
             self.channel.expect(incoming)
 
-    def _hold(self, one: Arrival | _Announced) -> None:
+    def _hold(self, one: Arrival | _Announced, nbytes: int) -> None:
         self._held.append(one)
+        self._held_bytes += nbytes
         if len(self._held) > HELD or self._held_bytes > HELD_BYTES:
             raise ProtocolError("too-many", "the buffers of a message that was announced do not come")
 
@@ -101,6 +111,7 @@ class Way:
             if isinstance(one, _Announced):
                 if not one.incoming.complete:
                     break
+                self._held_bytes -= one.nbytes
                 self._push(one.whole())
             else:
                 self._held_bytes -= wire.size(one.frames)

@@ -389,12 +389,23 @@ async def test_an_announcement_that_cannot_be_breaks_its_link_alone(hostile, sai
     assert (arrival.identity, arrival.frames[1].nbytes) == (2, LONG)
 
 
-@pytest.mark.parametrize("message", [[mark(2**20), b"header"], [b"small"], [bytes(2**20)]])
+@pytest.mark.parametrize(
+    "message",
+    [
+        [mark(2**20), b"header"],
+        [mark(2**20), bytes(2**20)],
+        [mark(2**20, *[0] * 4000), b"header"],
+        [b"small"],
+        [bytes(2**20)],
+    ],
+)
 async def test_what_is_announced_and_does_not_come_holds_up_little(hostile, message):
     one, listener, (honest, link) = hostile
     await one.offered()
     one.socket.send_multipart([mark(2**20), b"header"])
+    way, held = listener.bulk._ways[listener.bulk._links[1]], 0
     for _ in range(1100):
+        held = max(held, len(way._held) * sum(map(len, message)))
         try:
             one.socket.send_multipart(message, zmq.NOBLOCK)
         except zmq.Again:
@@ -403,6 +414,7 @@ async def test_what_is_announced_and_does_not_come_holds_up_little(hostile, mess
             break
         await asyncio.sleep(0)
     await gone(listener)
+    assert held <= 2**23 + 2**20
     await put(honest, link, b"long", bytes(LONG))
     while (arrival := await next_of(listener, Arrival)).identity != 2:
         pass
