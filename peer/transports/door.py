@@ -10,6 +10,8 @@ import asyncio
 import contextlib
 import os
 import socket
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 import zmq
@@ -79,7 +81,7 @@ class Door:
         identity = int(part["User-Id"])
         number = int(part.get(zmq.SRCFD))
         for old in self._connections.spoke(number, identity, self._loop.time()):
-            self.end(old)
+            self.ending(old)()
         return identity, number
 
     # -- libzmq's questions ------------------------------------------------------------------------------------
@@ -115,20 +117,18 @@ class Door:
             self._ends[number] = peer
             place = peer[1][0] if isinstance(peer[1], tuple) else ""
             for old in self._connections.accepted(number, str(place), self._loop.time()):
-                self.end(old)
+                self.ending(old)()
 
-    def end(self, number: int) -> None:
-        """End a connection. Its number may be another's by now, which is left alone."""
-        with contextlib.suppress(OSError), _copy(number) as copied:
-            if _ends(copied) == self._ends.get(number, _ends(copied)):
-                copied.shutdown(socket.SHUT_RDWR)
+    def ending(self, number: int) -> Callable[[], None]:
+        """What ends the connection that has this number now, and leaves alone whoever has got the number since."""
+        return partial(_end, number, self._ends.get(number))
 
     def _look_later(self) -> None:
         self._look = self._loop.call_later(PROVE_WITHIN / 2, self._look_after)
 
     def _look_after(self) -> None:
         for number in self._connections.overdue(self._loop.time()):
-            self.end(number)
+            self.ending(number)()
         self._look_later()
 
     def _turned_away(self, place: str, reason: str) -> None:
@@ -142,6 +142,12 @@ class Door:
 def _copy(number: int) -> socket.socket:
     """The socket with this number, under another one, so that closing it closes nothing of libzmq's."""
     return socket.socket(fileno=os.dup(number))
+
+
+def _end(number: int, peer: _Peer | None) -> None:
+    with contextlib.suppress(OSError), _copy(number) as copied:
+        if _ends(copied) == peer:
+            copied.shutdown(socket.SHUT_RDWR)
 
 
 def _ends(connection: socket.socket) -> _Peer:

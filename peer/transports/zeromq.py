@@ -11,7 +11,6 @@ import asyncio
 import errno
 from collections import Counter, deque
 from collections.abc import Callable
-from functools import partial
 
 import zmq
 
@@ -114,7 +113,7 @@ class ZeroMQTransport:
             self.push(self._router, Arrival(link, buffers))
         else:
             identity, number = self._door.identify(parts[0])
-            self.bulk.came(self._router, Arrival(link, buffers, identity), partial(self._door.end, number))
+            self.bulk.came(self._router, Arrival(link, buffers, identity), self._door.ending(number))
 
     def dial(self, address: str, identity: Identity | None = None) -> Link:
         """Connect a DEALER."""

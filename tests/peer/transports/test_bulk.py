@@ -326,6 +326,18 @@ class Hostile:
         self.socket.curve_serverkey = ring.listed[0][0]
         self.socket.connect(address)
 
+    async def met(self):
+        """Ask for a second connection, and make it; returns its writer."""
+        port, token, mine, theirs = await self.offered()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        record = bytearray(16 + SEAL)
+        Sealing(mine).seal(memoryview(token), memoryview(record))
+        writer.write(token + bytes(record))
+        answer, found = await reader.readexactly(16 + SEAL), bytearray(16)
+        Opening(theirs).open(memoryview(answer), memoryview(found))
+        assert found == token
+        return writer
+
     async def offered(self):
         """Ask for a second connection; port, token, key for what is sent, key for what comes."""
         key = new_key()
@@ -437,3 +449,24 @@ async def test_to_ask_twice_changes_nothing(hostile):
     Opening(theirs).open(memoryview(answer), memoryview(found))
     assert found == token
     writer.close()
+
+
+async def test_a_link_that_breaks_takes_no_other_along_that_has_got_the_number_of_its_connection(hostile):
+    one, listener, (honest, link) = hostile
+    writer = await one.met()
+    one.socket.send_multipart([mark(2**20), b"header"])
+    await until(lambda: listener.bulk._ways[listener.bulk._links[1]].waits)
+    connections = listener._door._connections._all
+    numbers = {found.identity: number for number, found in connections.items()}
+    before = listener.bulk._links[2]
+    one.socket.close()
+    await until(lambda: numbers[1] not in connections)
+    os.dup2(numbers[2], numbers[1])  # as if the honest peer had connected just now
+    try:
+        writer.close()
+        await gone(listener)
+        await put(honest, link, b"long", bytes(LONG))
+        arrival = await next_of(listener, Arrival)
+        assert (arrival.link, arrival.frames[1].nbytes) == (before, LONG)
+    finally:
+        os.close(numbers[1])
