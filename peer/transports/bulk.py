@@ -59,6 +59,7 @@ class Bulk:
         self._ways: dict[Link, Way] = {}
         self._asked: dict[Link, tuple[str, bytes]] = {}
         self._links: dict[Identity, Link] = {}
+        self._replaced: dict[Identity, Link] = {}
         self._changed = asyncio.Event()
 
     def listen(self, host: str, port: int) -> None:
@@ -168,15 +169,27 @@ class Bulk:
     def _on_ask(self, queue: Link, arrival: Arrival, end: Callable[[], None]) -> None:
         link, frames, identity = arrival
         _, theirs = _ASKED.unpack(frames[0])
-        if self._meeting.port is None or identity is None:
+        if identity is None:
             return
-        self.forget(self._links.get(identity))  # of each only the newest link stays
-        self._links[identity] = link
-        self._add(queue, link, end).coming = True
+        self._replace(identity, link)
+        way = self._add(queue, link, end)  # also where there is no port: whoever asks on and on is heard by the core
+        if self._meeting.port is None:
+            return
+        way.coming = True
         offer = self._meeting.offers[identity] = Offer(link, theirs)
         said = _OFFERED.pack(_OFFER, self._meeting.port, offer.token, offer.own)
         if self._transport.write(link, [said]) is not Sent.TAKEN:
             self.forget(link)
+
+    def _replace(self, identity: Identity, link: Link) -> None:
+        """Note the newest link of somebody. What comes on the one before it still is dropped: bodies of it are lost."""
+        self.forget(self._replaced.pop(identity, None))
+        earlier = self._ways.get(self._links.get(identity))
+        if earlier is not None:
+            earlier.close()
+            earlier.broken = True
+            self._replaced[identity] = self._links[identity]
+        self._links[identity] = link
 
     def _on_offer(self, link: Link, frames: Frames) -> None:
         _, port, token, theirs = _OFFERED.unpack(frames[0])
