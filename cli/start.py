@@ -66,6 +66,8 @@ def start(
         own = own.model_copy(update={"alone": "auto"})
     keyring = keys.keyring(own, number)
     listen = addresses.listen_address(settings, number, encrypted=keyring is not None)
+    if keyring is not None:
+        addresses.bulk_port(settings, number)  # for its errors
     everyone = addresses.addresses(settings)
     # What cannot be shows before anything is written, and before the task reads its data.
     to_dial = {}

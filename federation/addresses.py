@@ -96,9 +96,23 @@ def listen_address(settings: Settings, rank: int, *, encrypted: bool = False) ->
 
 
 def bulk_port(settings: Settings, rank: int) -> int | None:
-    """With keys, the port at which this rank accepts second connections for bodies; None for none."""
+    """With keys, the port at which this rank accepts second connections for bodies; None for none.
+
+    Raises:
+        AddressError: there is one for a rank that nobody dials at a port.
+    """
+    if settings.encrypt:
+        return 0
     own = settings.rank.get(rank)
-    return 0 if settings.encrypt else None if own is None else own.bulk
+    if own is None or own.bulk is None:
+        return None
+    address = own.bind if own.bind is not None else addresses(settings).get(rank)
+    if address is None or is_ipc(address, f"rank.{rank}.address"):
+        raise AddressError(
+            f"rank.{rank}.bulk = {own.bulk}: a second port goes with an address tcp://HOST:PORT, and rank {rank} "
+            f"{'is not dialled' if address is None else 'listens at a path'}: leave `bulk` out"
+        )
+    return own.bulk
 
 
 def is_ipc(address: str, key: str) -> bool:

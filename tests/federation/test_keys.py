@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpeer.exceptions import ConfigurationError
+from dpeer.exceptions import AddressError, ConfigurationError
 from dpeer.federation.addresses import bulk_port, listen_address
 from dpeer.federation.keys import keyring, keyrings, public_keys, read_secret, write_secret
 from dpeer.federation.settings import Settings
@@ -91,6 +91,13 @@ def test_a_second_port_is_for_peers_with_keys(made: list[tuple[Path, str]]) -> N
         keyring(Settings.model_validate({"size": 3, "rank": {1: {"bulk": 7701}}}), 1)
     with pytest.raises(ConfigurationError, match="bulk"):
         Settings.model_validate({"size": 3, "rank": {1: {"bulk": 70000}}})
+
+
+@pytest.mark.parametrize(("address", "why"), [(None, "is not dialled"), ("ipc:///tmp/one", "listens at a path")])
+def test_a_second_port_goes_with_a_port(address: str | None, why: str) -> None:
+    given = {0: {"address": "tcp://10.0.0.1:7700"}, 1: {"address": address, "bulk": 7701}}
+    with pytest.raises(AddressError, match=rf"rank\.1\.bulk = 7701: .* rank 1 {why}: leave `bulk` out"):
+        bulk_port(Settings.model_validate({"size": 3, "rank": given}), 1)
 
 
 def test_without_keys_there_is_no_keyring() -> None:
