@@ -94,6 +94,9 @@ HANDSHAKE = 5.0
 PROVE_WITHIN = 10.0
 """Seconds in which a connection has to prove a key and to say something."""
 
+KEEPALIVE_IDLE = 30
+"""Seconds without a word on a connection after which the operating system asks whether the other end is there."""
+
 UNSAID = 8
 """How many words that somebody was turned away may wait to be read; what else happens is added to the next one."""
 

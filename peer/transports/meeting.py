@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import secrets
 import socket
 from collections import deque
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpeer.exceptions import AddressError, ProtocolError
-from dpeer.peer.limits import MOST_UNPROVED, PROVE_WITHIN
+from dpeer.peer.limits import KEEPALIVE_IDLE, MOST_UNPROVED, PROVE_WITHIN
 from dpeer.peer.transports.base import Link
 from dpeer.peer.transports.keys import Identity
 from dpeer.peer.transports.records import SEAL, Opening, Sealing, new_key
@@ -35,9 +36,9 @@ class Offer:
     """
 
     link: Link
-    theirs: bytes
-    own: bytes = field(default_factory=new_key)
-    token: bytes = field(default_factory=lambda: secrets.token_bytes(TOKEN_BYTES))
+    theirs: bytes = field(repr=False)
+    own: bytes = field(default_factory=new_key, repr=False)
+    token: bytes = field(default_factory=lambda: secrets.token_bytes(TOKEN_BYTES), repr=False)
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,8 @@ class Meeting:
             self._server = socket.create_server((host, port), family=family, dualstack_ipv6=both)
         except OSError as error:
             raise AddressError(
-                f"bulk = {port}: this port of {host} cannot be used ({error.strerror}): stop what listens there or "
-                "choose another port"
+                f"bulk = {port}: this port of {host} cannot be used ({os.strerror(error.errno or 0)}): stop what "
+                "listens there or choose another port"
             ) from error
         self._server.setblocking(False)
         self.port = self._server.getsockname()[1]
@@ -154,9 +155,9 @@ class Meeting:
         self._begin(self._connect(host, port, offer, failed))
 
     async def _connect(self, host: str, port: int, offer: Offer, failed: Callable[[str], None]) -> None:
-        connection = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-        used = False
+        connection, used = None, False
         try:
+            connection = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
             _set_up(connection, self._give_up)
             sealing, opening = Sealing(offer.own), Opening(offer.theirs)
             async with asyncio.timeout(PROVE_WITHIN):
@@ -167,7 +168,7 @@ class Meeting:
         except (OSError, TimeoutError, ProtocolError) as error:
             failed(f"port {port} of {host} cannot be used: {error or 'nothing answers'}")
         finally:
-            if not used:
+            if connection is not None and not used:
                 connection.close()
 
     async def _receive(self, connection: socket.socket, length: int) -> bytes:
@@ -190,7 +191,11 @@ class Meeting:
 def _set_up(connection: socket.socket, give_up: float) -> None:
     connection.setblocking(False)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # A firewall on the way must not forget a connection that is idle while everybody trains (libzmq's has heartbeats).
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_KEEPIDLE"):  # not on macOS before Python 3.13
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_IDLE)
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # not on macOS
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(give_up * 1000))
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import zmq
 
 from dpeer.exceptions import AddressError
-from dpeer.peer.limits import PIECE, UNREAD, Limits
+from dpeer.peer.limits import KEEPALIVE_IDLE, PIECE, UNREAD, Limits
 from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Room, Sent
 from dpeer.peer.transports.bulk import Bulk
 from dpeer.peer.transports.door import Door
@@ -226,7 +226,7 @@ class ZeroMQTransport:
         socket.setsockopt(zmq.RCVHWM, UNREAD)
         # Dead hosts are noticed by the transport too (a pulled cable leaves the TCP connection open for hours).
         socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
-        socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, 30)
+        socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_IDLE)
         socket.setsockopt(zmq.TCP_MAXRT, int(self._give_up * 1000))
         return socket
 

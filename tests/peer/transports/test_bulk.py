@@ -8,6 +8,7 @@ import pytest
 import zmq
 
 from dpeer.peer import Limits, ZeroMQTransport
+from dpeer.peer.limits import KEEPALIVE_IDLE
 from dpeer.peer.transports import Arrival, Broken, Opened, Room, Sent, Slower, meeting
 from dpeer.peer.transports.records import SEAL, Opening, Sealing, new_key
 from tests.peer.keys import keyrings
@@ -207,6 +208,20 @@ async def test_both_may_leave_at_once_while_both_send(opened):
         while transport.send(link, [b"x", bytes(LONG)]) is Sent.TAKEN:
             pass
     await asyncio.gather(pair.dialler.close(0.2), pair.listener.close(0.2))
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_KEEPIDLE"), reason="the system has no such option")
+async def test_a_connection_that_is_idle_is_kept_and_looked_after(opened):
+    pair = await Pair().meet(opened)
+    for transport, link in ((pair.dialler, pair.there), (pair.listener, pair.back)):
+        connection = channel(transport, link)._connection
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEPALIVE_IDLE
+
+
+def test_what_an_offer_says_of_itself_has_no_keys():
+    offer = meeting.Offer("link", b"theirs")
+    assert repr(offer) == "Offer(link='link')"
 
 
 async def test_for_one_that_does_not_read_little_waits_and_nothing_is_lost(opened):
