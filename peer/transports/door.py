@@ -121,7 +121,11 @@ class Door:
 
     def ending(self, number: int) -> Callable[[], None]:
         """What ends the connection that has this number now, and leaves alone whoever has got the number since."""
-        return partial(_end, number, self._ends.get(number))
+        peer = self._ends.get(number)
+        if peer is None:  # the word that it was accepted comes later than its first message
+            with contextlib.suppress(OSError), _copy(number) as copied:
+                peer = _ends(copied)
+        return partial(_end, number, peer)
 
     def _look_later(self) -> None:
         self._look = self._loop.call_later(PROVE_WITHIN / 2, self._look_after)
