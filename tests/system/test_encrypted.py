@@ -6,6 +6,33 @@ import signal
 
 import pytest
 
+from dpeer.peer.limits import LONG
+
+WIDE = """
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from dpeer.training import Task
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(64, 512), nn.ReLU())
+        self.fc = nn.Linear(512, 2)
+
+    def forward(self, x):
+        return self.fc(self.body(x))
+
+
+def task(rank, size, seed):
+    x = torch.randn(60, 64, generator=torch.Generator().manual_seed(rank))
+    rows = TensorDataset(x, (x[:, 0] > 0).long())
+    return Task(model=Net(), head=("fc",), train=rows, test=rows)
+"""
+"""A task whose bodies are long enough for a second connection: 133 KB."""
+
 
 class Federation:
     """Writes federation files of three ranks on this host."""
@@ -56,13 +83,15 @@ def test_keygen_and_start_as_the_page_says_give_the_bits_of_a_cluster(dpeer, fed
 
 @pytest.mark.slow
 def test_with_a_second_port_the_bits_are_the_same(dpeer, federation, schedule, results, tmp_path):
-    """Bodies of digits are long enough for it."""
-    federation.task = "digits"
+    (tmp_path / "wide.py").write_text(WIDE)
+    federation.task = "wide.py:task"
     federation([federation.key("keys", rank) for rank in range(3)], bulk=0)
     for peer in [start(dpeer, rank, schedule) for rank in range(3)]:
         peer.succeed()
     for rank in range(3):
         assert "no-bulk" not in (tmp_path / f"out/rank-{rank}/log.jsonl").read_text()
+        summary = json.loads((tmp_path / f"out/rank-{rank}/summary.json").read_text())
+        assert summary["bytes_sent"] >= 3 * 2 * LONG, "three rounds, two neighbors: shorter bodies do not take it"
     dpeer("simulate", "--federation", "dpeer.toml", "--out", "simulated", *schedule).succeed()
     assert results("out", 3) == results("simulated", 3)
 
