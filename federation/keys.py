@@ -143,9 +143,10 @@ def write_secret(rank: int, folder: Path) -> tuple[Path, bytes]:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:
-        there = "a secret is never overwritten; remove it first if nothing uses it any more" if path.exists() else ""
-        what = path if there else folder
-        raise ConfigurationError(f"--out {str(folder)!r}: {what} exists{': ' + there if there else ''}") from error
+        found = f"{folder} exists"
+        if os.path.lexists(path):  # a link that leads nowhere, too
+            found = f"{path} exists: a secret is never overwritten; remove it first if nothing uses it any more"
+        raise ConfigurationError(f"--out {str(folder)!r}: {found}") from error
     except OSError as error:
         raise ConfigurationError(f"--out {str(folder)!r}: {error.strerror}") from error
     with os.fdopen(handle, "w") as file:

@@ -43,6 +43,11 @@ def test_a_secret_is_its_owners_alone_and_is_never_overwritten(tmp_path: Path) -
         write_secret(2, path.parent)
     assert path.read_bytes() == content
     assert public.hex() not in path.read_text()
+    link = path.with_name("rank-3.secret")
+    link.symlink_to("elsewhere")
+    with pytest.raises(ConfigurationError, match=r"rank-3\.secret exists: a secret is never overwritten"):
+        write_secret(3, path.parent)
+    assert not link.exists()
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644])
