@@ -81,7 +81,7 @@ class Door:
         identity = int(part["User-Id"])
         number = int(part.get(zmq.SRCFD))
         for old in self._connections.spoke(number, identity, self._loop.time()):
-            self.ending(old)()
+            _end(old, self._ends.get(old))
         return identity, number
 
     # -- libzmq's questions ------------------------------------------------------------------------------------
@@ -117,10 +117,10 @@ class Door:
             self._ends[number] = peer
             place = peer[1][0] if isinstance(peer[1], tuple) else ""
             for old in self._connections.accepted(number, str(place), self._loop.time()):
-                self.ending(old)()
+                _end(old, self._ends.get(old))
 
     def ending(self, number: int) -> Callable[[], None]:
-        """What ends the connection that has this number now, and leaves alone whoever has got the number since."""
+        """What ends the connection on which a message has just come, and leaves alone whoever gets its number later."""
         peer = self._ends.get(number)
         if peer is None:  # the word that it was accepted comes later than its first message
             with contextlib.suppress(OSError), _copy(number) as copied:
@@ -132,7 +132,7 @@ class Door:
 
     def _look_after(self) -> None:
         for number in self._connections.overdue(self._loop.time()):
-            self.ending(number)()
+            _end(number, self._ends.get(number))
         self._look_later()
 
     def _turned_away(self, place: str, reason: str) -> None:
