@@ -17,8 +17,12 @@ _EXPECTED = {
     "finish": "none, head:E or all:E, for example head:5",
     "robust": "none, clip, clip:TAU, trimmed-mean:F or median, for example trimmed-mean:1",
     "lr_schedule": "exponential, step:N or cosine, for example step:10",
+    "key": "64 hexadecimal digits in quotes, as `dpeer keygen` prints them, or a list of two such keys",
 }
 """Settings whose pattern says less than an example."""
+
+_NO_KEYS = ("[key]", "str", "list[str]")
+"""What pydantic puts into a mistake's place beside keys: the key itself is wrong, or none of a key's types fits."""
 
 
 class InvalidSettings(ConfigurationError):  # noqa: N818 - reads as what happened
@@ -43,8 +47,7 @@ class InvalidSettings(ConfigurationError):  # noqa: N818 - reads as what happene
             path: The federation file; None without one.
         """
         first = self._first
-        # Keys of dicts appear as (rank, 3, "[key]") when the key itself is wrong.
-        location = [str(part) for part in first["loc"] if part != "[key]"]
+        location = [str(part) for part in first["loc"] if part not in _NO_KEYS]
         key = ".".join(location)
         if first["type"] == "extra_forbidden":
             *table, name = location

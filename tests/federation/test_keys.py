@@ -122,6 +122,12 @@ def test_a_key_that_is_none_is_named(made: list[tuple[Path, str]], key: str) -> 
         public_keys(settings({0: made[0][1], 1: key, 2: made[2][1]}))
 
 
+@pytest.mark.parametrize("key", [5, [1, 2], {"a": 1}, True])
+def test_a_key_of_another_type_is_named(key: object) -> None:
+    with pytest.raises(ConfigurationError, match=r"^rank\.0\.key = .*: expected 64 hexadecimal digits in quotes"):
+        Settings.model_validate({"size": 3, "rank": {0: {"key": key}}})
+
+
 def test_two_ranks_have_no_key_in_common(made: list[tuple[Path, str]]) -> None:
     with pytest.raises(ConfigurationError, match=r"rank\.2\.key = .* is rank 0's, too"):
         public_keys(settings({0: made[0][1], 1: made[1][1], 2: made[0][1]}))
