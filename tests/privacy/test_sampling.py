@@ -1,0 +1,102 @@
+"""Poisson sampling: every unit by itself, with the rate that is stated, from bits that nobody else has."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.privacy import sampling
+from dpeer.privacy.randomness import KEY_BYTES, Keystream
+from dpeer.privacy.sampling import Poisson
+
+DRAWS, UNITS = 2000, 300
+
+
+class Known(Keystream):
+    """A keystream under a known key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._key = bytearray((9).to_bytes(KEY_BYTES, "big"))
+
+
+def drawn(rate: float) -> np.ndarray:
+    """Who was in which draw, shape (draws, units)."""
+    poisson, found = Poisson(UNITS, rate), np.zeros((DRAWS, UNITS), dtype=bool)
+    for row in found:
+        row[poisson.draw()] = True
+    return found
+
+
+@pytest.mark.parametrize("rate", [0.003, 0.05, 0.5, 0.9])
+def test_units_come_with_their_rate_and_independently(rate: float) -> None:
+    found = drawn(rate)
+    error = math.sqrt(rate * (1 - rate))
+    assert abs(found.mean() - rate) < 5 * error / math.sqrt(found.size)
+    assert np.abs(found.mean(0) - rate).max() < 6 * error / math.sqrt(DRAWS) + 3 / DRAWS
+    sizes = found.sum(1)
+    assert sizes.var() == pytest.approx(UNITS * error**2, rel=0.25), "not of a fixed size"
+    centered = (found - rate) / error
+    pairs = centered.T @ centered / DRAWS
+    assert np.abs(pairs[~np.eye(UNITS, dtype=bool)]).mean() < 1.2 * math.sqrt(2 / math.pi / DRAWS)
+    after = (centered[1:] * centered[:-1]).mean()
+    assert abs(after) < 5 / math.sqrt(found.size)
+
+
+def test_a_draw_may_be_empty() -> None:
+    empty = (drawn(0.003).sum(1) == 0).mean()
+    assert empty == pytest.approx(0.997**UNITS, abs=5 * math.sqrt(0.25 / DRAWS))
+
+
+def test_the_rate_is_exact_to_64_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit is drawn where its 64 bits are below the rate, also beyond what is drawn at once."""
+    monkeypatch.setattr(sampling, "Keystream", Known)
+    units, rate = 70_001, 0.1
+    words = Known().words(0, units)
+    expected = np.flatnonzero([int(word) < Fraction(rate) * 2**64 for word in words])
+    found = Poisson(units, rate).draw()
+    assert np.array_equal(found, expected)
+    assert found.dtype == np.int64
+    assert np.array_equal(Poisson(units, rate).draw(), found), "the same under the same key"
+
+
+def test_all_are_drawn_with_rate_1() -> None:
+    assert Poisson(7, 1.0).draw().tolist() == [*range(7)]
+
+
+def test_a_seed_does_not_reach_it() -> None:
+    found = []
+    for _ in range(2):
+        np.random.seed(0)
+        found.append(Poisson(200, 0.5).draw().tolist())
+    assert found[0] != found[1]
+
+
+def test_each_draw_has_a_key_of_its_own_which_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Keystream] = []
+
+    class Watched(Keystream):
+        def __init__(self) -> None:
+            super().__init__()
+            made.append(self)
+
+    monkeypatch.setattr(sampling, "Keystream", Watched)
+    poisson = Poisson(10, 0.5)
+    poisson.draw()
+    poisson.draw()
+    assert len(made) == 2
+    for stream in made:
+        with pytest.raises(ValueError, match="one release only"):
+            stream.words(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("units", "rate", "what"),
+    [(10, 0.0, "--sampling-rate 0"), (10, 1.01, "--sampling-rate 1.01"), (10, float("nan"), "--sampling-rate nan"),
+     (10, 1e-20, "2\\^-64"), (0, 0.5, "units to sample from 0")],
+)  # fmt: skip
+def test_limits(units: int, rate: float, what: str) -> None:
+    with pytest.raises(ConfigurationError, match=what.replace("-", r"\-").replace(r"\^\-", r"\^-")):
+        Poisson(units, rate)
