@@ -20,11 +20,20 @@ from dpeer.training.task import Augment
 
 
 class Batch(NamedTuple):
-    """A minibatch of the peer's training data."""
+    """A minibatch of the peer's training data.
+
+    Attributes:
+        inputs: The model's inputs; None in a sampled batch of which nothing was drawn.
+        targets: What the loss compares outputs with; None likewise.
+        size: How many examples it has.
+        units: In a sampled batch of groups, whose each example is: 0 for the first group's, then 1, ..., shape (size,),
+            int64, on the host; None where each example is a unit.
+    """
 
     inputs: Any
     targets: Any
     size: int
+    units: Tensor | None = None
 
 
 class Minibatches:
@@ -80,7 +89,11 @@ class Minibatches:
             if self._augment is not None:
                 inputs = self._data.compute.lay_out(augmented(self._augment, inputs, generator))
             yield Batch(inputs, targets, len(chunks[index]))
-        if self._noted:
+        self._settle()
+
+    def _settle(self) -> None:
+        """Make `loss` of what was noted."""
+        if any(size for _, size in self._noted):
             weights = torch.tensor([size for _, size in self._noted], dtype=torch.float64, device="cpu")
             losses = torch.stack([loss for loss, _ in self._noted]).cpu().double()
             self.loss = (losses @ weights / weights.sum()).item()
