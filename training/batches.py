@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils.data import Subset, TensorDataset, default_collate
 
@@ -153,7 +152,7 @@ class Batches:
             yield *self.take(index), len(index)
 
 
-def predict(model: nn.Module, inputs: Any) -> Any:
+def predict(model: Callable[..., Any], inputs: Any) -> Any:
     """Call the model: a tuple or list of inputs fills its arguments, a mapping its keyword arguments."""
     if isinstance(inputs, tuple | list) and not isinstance(inputs, PackedSequence):
         return model(*inputs)

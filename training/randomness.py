@@ -68,7 +68,8 @@ def seed_globals(seed: int) -> None:
     random.seed(seed)
 
 
-def _states(device: torch.device) -> tuple[Any, ...]:
+def generator_states(device: torch.device) -> tuple[Any, ...]:
+    """The states of the global generators, of the host and of a device, to be compared."""
     kind, key, *rest = np.random.get_state(legacy=True)
     tensors = [torch.get_rng_state()] + ([torch.cuda.get_rng_state(device)] if device.type == "cuda" else [])
     torches = (state.numpy().tobytes() for state in tensors)
@@ -154,10 +155,10 @@ class GlobalGenerators:
             return
         with LOCK:
             seed_globals(int(stream(self._seed, purpose, self._rank, number).integers(2**63)))
-            before = None if kind in self._draws else _states(self._device)
+            before = None if kind in self._draws else generator_states(self._device)
             yield
             if before is not None:
-                self._draws[kind] = before != _states(self._device)
+                self._draws[kind] = before != generator_states(self._device)
 
     def rewinding(self) -> Callable[[], None]:
         """A function that puts the generators back to their present state, for a task that is to draw the same again.
@@ -183,10 +184,10 @@ class GlobalGenerators:
             yield
             return
         try:
-            before = _states(self._device)
+            before = generator_states(self._device)
             yield
             self._unwatched.discard(kind)
-            if before != _states(self._device):
+            if before != generator_states(self._device):
                 raise TaskError(
                     "the task draws from the global generators of torch, numpy or random (dropout does), but says "
                     "`draws=False`: leave that out"

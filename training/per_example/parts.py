@@ -1,0 +1,111 @@
+"""Per-example gradients of one parameter, whole or as factors of which they are the product."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Part(Protocol):
+    """The gradients of one parameter (or several that lie side by side), one for each example."""
+
+    def squares(self) -> Tensor:
+        """The squared length of each gradient, shape (examples,)."""
+
+    def drop(self, examples: Tensor) -> None:
+        """Make the gradients of these examples zero, whatever they are; a mask, shape (examples,)."""
+
+    def sums(self, weights: Tensor) -> Tensor:
+        """Weighted sums of the gradients, shape (sums, values); the weights have shape (sums, examples)."""
+
+
+class Whole:
+    """Gradients that lie in memory one by one.
+
+    Args:
+        values: Shape (examples, values).
+    """
+
+    def __init__(self, values: Tensor) -> None:
+        self._values = values
+
+    def squares(self) -> Tensor:
+        """See `Part`."""
+        out: Tensor = torch.linalg.vector_norm(self._values, dim=1).square()
+        return out
+
+    def drop(self, examples: Tensor) -> None:
+        """See `Part`."""
+        self._values = self._values.masked_fill(examples[:, None], 0.0)
+
+    def sums(self, weights: Tensor) -> Tensor:
+        """See `Part`."""
+        out: Tensor = weights @ self._values
+        return out
+
+
+class Outer:
+    """Gradients that are outer products, as a linear layer's are: they need not lie in memory to be measured and added.
+
+    Args:
+        left: Shape (examples, rows).
+        right: Shape (examples, columns).
+    """
+
+    def __init__(self, left: Tensor, right: Tensor) -> None:
+        self._left, self._right = left, right
+
+    def squares(self) -> Tensor:
+        """See `Part`."""
+        lengths: Tensor = torch.linalg.vector_norm(self._left, dim=1) * torch.linalg.vector_norm(self._right, dim=1)
+        return lengths.square()
+
+    def drop(self, examples: Tensor) -> None:
+        """See `Part`."""
+        self._left = self._left.masked_fill(examples[:, None], 0.0)
+        self._right = self._right.masked_fill(examples[:, None], 0.0)
+
+    def sums(self, weights: Tensor) -> Tensor:
+        """See `Part`."""
+        weighted = weights[:, None, :] * self._left.T  # (sums, rows, examples)
+        out: Tensor = (weighted @ self._right).flatten(1)
+        return out
+
+
+@dataclass
+class Computed:
+    """What a way of computing found for some examples.
+
+    Attributes:
+        losses: Shape (examples,).
+        parts: Gradients, each with the place of its values in the vector of what is trained; zero elsewhere.
+        examples: How many there are.
+        count: How many values are trained.
+    """
+
+    losses: Tensor
+    parts: list[tuple[slice, Part]]
+    examples: int
+    count: int
+
+    def norms(self) -> Tensor:
+        """The length of each example's gradient over all parameters, shape (examples,), float64."""
+        total = torch.zeros(self.examples, dtype=torch.float64, device=self.losses.device)
+        for _, part in self.parts:
+            total += part.squares()
+        return total.sqrt_()
+
+    def drop(self, examples: Tensor) -> None:
+        """Make the gradients of these examples zero; a mask, shape (examples,)."""
+        for _, part in self.parts:
+            part.drop(examples)
+
+    def sums(self, weights: Tensor) -> Tensor:
+        """Weighted sums of gradients, shape (sums, count), float32; the weights have shape (sums, examples)."""
+        out = torch.zeros(len(weights), self.count, dtype=torch.float32, device=self.losses.device)
+        for place, part in self.parts:
+            out[:, place] += part.sums(weights)
+        return out
