@@ -313,6 +313,7 @@ SLOW = {
     ),
     "python benchmarks/flooded.py": Small("--connections 2 --peers 3 --parameters 1000 --rounds 2 --repeats 1"),
     "python benchmarks/steady.py": Small("--peers 2 --parameters 1000 --rounds 8"),
+    "python benchmarks/per_example.py": Small("--batch 3 --repeats 2"),
     "python benchmarks/privacy.py": Small("--model digits --samples 10 --repetitions 1"),
     "python benchmarks/topologies.py": Small("--seeds 0-0 --rounds 1 --size 6 --body-epochs 1"),
 }
