@@ -1,4 +1,4 @@
-"""Epsilon of many releases, and the noise for an epsilon, by three accountants.
+"""Epsilon of many releases or steps, and the noise for an epsilon, by three accountants.
 
 * `exact`: the closed form of `gaussian`, for releases that are not sampled;
 * `pld`: privacy loss distributions, tight up to a discretisation that errs upwards;
@@ -11,36 +11,27 @@ alone. (With replace-one its PLD doubles the sensitivity once more, and its RDP 
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import math
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Literal, get_args
+from collections.abc import Callable, Iterable
+from typing import Literal, get_args
 
 from scipy.optimize import brentq
 
 from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.privacy import accountants
+from dpeer.privacy.charges import Charge, merged
 from dpeer.privacy.gaussian import check_probability
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.gaussian import mu as mu_of
 
-if TYPE_CHECKING:
-    from dp_accounting import PrivacyAccountant
-
 Accountant = Literal["exact", "pld", "rdp"]
 ACCOUNTANTS: tuple[str, ...] = get_args(Accountant)
-
-_FINEST = 1e-4
-"""The discretisation of privacy losses that dp-accounting takes by itself."""
 
 _LEAST_DELTA = 1e-15
 """The least delta for `pld`, which cuts off tails of about e^-50 and counts them as an infinite loss."""
 
 _LARGEST_MU = 1e3
 """The largest mu for `pld`: beyond it its grid would be too coarse, and nothing is private anyway."""
-
-_COARSENESS = 1e-6
-"""The grid's step over mu^2 and mu, the scales of a loss: a finer one has millions of points and no better digits."""
 
 
 def epsilon(
@@ -62,22 +53,43 @@ def epsilon(
     _check(releases, delta, accountant, sampling)
     if not (multiplier > 0.0 and math.isfinite(multiplier)):
         raise ConfigurationError(f"noise over sensitivity {multiplier:g}: choose a number above 0")
-    if releases == 0 or sampling == 0.0:
+    if sampling == 0.0:
         return 0.0
-    if accountant == "exact":
-        return epsilon_of(math.sqrt(releases) / multiplier, delta)
-    if accountant == "pld" and math.sqrt(releases) / multiplier > _LARGEST_MU:
-        raise ConfigurationError(
-            f"noise over sensitivity {multiplier:g} for {releases} releases: epsilon is in the hundred thousands, "
-            "beyond accountant pld: use exact"
-        )
-    import dp_accounting
+    return composed([Charge(sampling, multiplier, releases)], delta, accountant)
 
-    event: dp_accounting.DpEvent = dp_accounting.GaussianDpEvent(multiplier)
-    if sampling < 1.0:
-        event = dp_accounting.PoissonSampledDpEvent(sampling, event)
-    with _quiet():
-        return float(_ledger(accountant, math.sqrt(releases) / multiplier).compose(event, releases).get_epsilon(delta))
+
+def composed(charges: Iterable[Charge], delta: float, accountant: Accountant = "pld") -> float:
+    """The epsilon of all these charges together, in whatever order their steps are taken.
+
+    Args:
+        charges: A release of a client-level mechanism is a step with sampling rate 1 and s / S as noise multiplier.
+        delta: Between 0 and 1.
+        accountant: One of `ACCOUNTANTS`; `exact` takes charges with sampling rate 1 only.
+
+    Raises:
+        ConfigurationError: A value is out of its range, or `exact` is asked about sampling.
+    """
+    check_probability(delta)
+    found = merged(charges)
+    for charge in found:
+        _check(charge.steps, delta, accountant, charge.sampling_rate)
+    if not found:
+        return 0.0
+    mus = [math.sqrt(charge.steps) / charge.noise_multiplier for charge in found]
+    mu = mus[0] if len(mus) == 1 else math.hypot(*mus)
+    if accountant == "exact":
+        return epsilon_of(mu, delta)
+    if accountant == "rdp":
+        return accountants.rdp(found, delta)
+    if all(charge.sampling_rate == 1.0 for charge in found):
+        if mu > _LARGEST_MU:
+            number = sum(charge.steps for charge in found)
+            raise ConfigurationError(
+                f"noise over sensitivity {math.sqrt(number) / mu:g} for {number} releases: epsilon is in the hundred "
+                "thousands, beyond accountant pld: use exact"
+            )
+        return accountants.pld_of_releases(found, delta, mu)
+    return accountants.pld_of_steps(found, delta)
 
 
 def calibrate(
@@ -104,6 +116,10 @@ def calibrate(
     if accountant == "exact":
         return _safe(exact, epsilon, reached, 1e-15)
     low, high = exact / 2.0, exact
+    if accountant == "pld" and sampling < 1.0:
+        # Less noise than without sampling is enough, by orders of magnitude: `rdp` finds quickly where to look.
+        high = calibrate(epsilon, delta, releases, "rdp", sampling)
+        low = high / 1.2
     while reached(high) > epsilon:
         low, high = high, 2.0 * high
     while reached(low) <= epsilon:
@@ -125,29 +141,6 @@ def _safe(multiplier: float, epsilon: float, reached: Callable[[float], float], 
         multiplier *= 1.0 + step
         step *= 2.0
     return multiplier
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Within it dp-accounting does not log the Renyi orders that it leaves out: fewer orders only raise the bound."""
-    log = logging.getLogger("absl")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        log.setLevel(level)
-
-
-def _ledger(accountant: Accountant, mu: float) -> PrivacyAccountant:
-    import dp_accounting
-    from dp_accounting import pld, rdp
-
-    relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
-    if accountant == "rdp":
-        return rdp.RdpAccountant(neighboring_relation=relation)
-    grid = max(_FINEST, _COARSENESS * (mu * mu + 10.0 * mu))
-    return pld.PLDAccountant(neighboring_relation=relation, value_discretization_interval=grid)
 
 
 def _check(releases: int, delta: float, accountant: str, sampling: float) -> None:

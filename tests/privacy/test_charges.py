@@ -1,0 +1,158 @@
+"""Charges at sample level, against values from elsewhere and against integrals of their own."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.privacy.accounting import calibrate, composed, epsilon
+from dpeer.privacy.charges import Charge, merged, shuffled, times
+
+from .step_losses import delta_of_one, epsilon_of
+
+RATES = st.floats(0.001, 0.5)
+NOISE = st.floats(0.5, 20.0)
+STEPS = st.integers(1, 2000)
+CHARGES = st.lists(st.builds(Charge, RATES, NOISE, STEPS), min_size=1, max_size=3)
+"""Of these `rdp` takes hundredths of a second, and grows and falls as the losses themselves do."""
+
+
+@pytest.mark.parametrize(
+    ("rate", "sigma", "delta"), [(0.05, 1.0, 1e-5), (0.2, 0.7, 1e-6), (0.01, 2.0, 1e-4), (0.5, 3.0, 1e-3)]
+)
+def test_one_step_is_what_the_integral_over_its_densities_says(rate: float, sigma: float, delta: float) -> None:
+    found = composed([Charge(rate, sigma, 1)], delta)
+    assert found > 0.0
+    # Never too little, and too much by hardly anything.
+    assert delta_of_one(rate, sigma, found) <= delta * (1.0 + 1e-9)
+    assert delta_of_one(rate, sigma, found * (1.0 - 2e-3)) > delta
+
+
+@pytest.mark.parametrize(
+    ("steps", "delta"),
+    [
+        ([(0.05, 1.0, 300)], 1e-5),
+        ([(0.1, 2.0, 300)], 1 / 500),
+        ([(0.05, 1.0, 100), (0.02, 1.5, 400)], 1e-5),
+        ([(0.05, 1.2, 200), (1.0, 8.0, 5)], 1e-6),
+    ],
+)
+def test_many_steps_of_several_kinds_are_what_their_losses_add_up_to(
+    steps: list[tuple[float, float, int]], delta: float
+) -> None:
+    expected = epsilon_of(steps, delta)
+    assert composed([Charge(*step) for step in steps], delta) == pytest.approx(expected, rel=3e-4)
+
+
+def test_what_a_paper_printed_as_a_bound_is_one() -> None:
+    # Abadi et al., "Deep learning with differential privacy", 2016, section 3: epsilon 1.26 by the moments accountant.
+    found = composed([Charge(0.01, 4.0, 10_000)], 1e-5)
+    assert found == pytest.approx(epsilon_of([(0.01, 4.0, 10_000)], 1e-5, width=1e-4), rel=3e-4)
+    assert 0.9 < found < composed([Charge(0.01, 4.0, 10_000)], 1e-5, "rdp") < 1.26
+
+
+def test_alternate_steps_are_charged_for_the_head_and_for_the_body() -> None:
+    both = composed([Charge(0.05, 1.0, 100), Charge(0.05, 1.0, 200)], 1e-5)
+    assert both == composed([Charge(0.05, 1.0, 300)], 1e-5) == pytest.approx(5.795, abs=5e-4)
+    assert both > 1.1 * composed([Charge(0.05, 1.0, 200)], 1e-5)
+
+
+def test_shuffled_batches_are_charged_as_if_every_step_took_all() -> None:
+    # 20 steps a pass, 15 passes: as 300 Poisson batches it would be 5.8.
+    passes = shuffled(1.0, 15)
+    assert passes == Charge(1.0, 1.0, 15)
+    assert composed([passes], 1e-5, "exact") == epsilon(1.0, 15, 1e-5) > 20.0
+    assert composed([passes], 1e-5) == pytest.approx(epsilon(1.0, 15, 1e-5), abs=1e-3)
+
+
+def test_releases_and_steps_add_up() -> None:
+    releases = Charge(1.0, 5.0, 20)
+    assert composed([releases], 1e-5, "exact") == epsilon(5.0, 20, 1e-5)
+    more = Charge(1.0, 3.0, 4)
+    assert composed([releases, more], 1e-5, "exact") == pytest.approx(
+        epsilon(1.0 / math.hypot(math.sqrt(20) / 5, math.sqrt(4) / 3), 1, 1e-5), rel=1e-12
+    )
+    assert composed([releases, Charge(0.05, 1.0, 300)], 1e-5) > 5.795
+
+
+@given(CHARGES, st.randoms())
+@settings(max_examples=20, deadline=None)
+def test_neither_order_nor_division_matters(charges: list[Charge], random) -> None:
+    parts = [Charge(one.sampling_rate, one.noise_multiplier, 1) for one in charges]
+    parts += [Charge(one.sampling_rate, one.noise_multiplier, one.steps - 1) for one in charges]
+    random.shuffle(parts)
+    assert merged(parts) == merged(charges)
+    assert composed(parts, 1e-5, "rdp") == composed(charges, 1e-5, "rdp")
+
+
+@given(CHARGES, st.floats(1.05, 3.0))
+@settings(max_examples=20, deadline=None)
+def test_epsilon_grows_with_steps_and_rate_and_falls_with_noise_and_delta(charges: list[Charge], factor: float) -> None:
+    first, *rest = charges
+    rate, noise, steps = first.sampling_rate, first.noise_multiplier, first.steps
+    least = composed(charges, 1e-5, "rdp")
+    for more in (
+        [Charge(rate, noise, math.ceil(steps * factor)), *rest],
+        [Charge(min(1.0, rate * factor), noise, steps), *rest],
+        [Charge(rate, noise / factor, steps), *rest],
+        [*charges, Charge(0.1, 3.0, 1)],
+    ):
+        assert composed(more, 1e-5, "rdp") >= least * (1.0 - 1e-9)
+    assert composed(charges, 1e-6, "rdp") >= least
+
+
+@pytest.mark.slow
+@given(RATES, st.floats(0.8, 20.0), STEPS)
+@settings(max_examples=25, deadline=None)
+def test_the_tight_accountant_grows_and_falls_alike(rate: float, noise: float, steps: int) -> None:
+    found = composed([Charge(rate, noise, steps)], 1e-5)
+    assert found <= composed([Charge(rate, noise, steps)], 1e-5, "rdp") * (1.0 + 1e-3) + 1e-3
+    assert found <= composed([Charge(1.0, noise, steps)], 1e-5, "exact") * (1.0 + 1e-3) + 1e-3
+    for more in (Charge(rate, noise, 2 * steps), Charge(rate, noise / 1.3, steps), Charge(1.3 * rate, noise, steps)):
+        assert composed([more], 1e-5) >= found * (1.0 - 1e-3)
+
+
+@pytest.mark.parametrize("target", [1.0, 3.0, 8.0])
+def test_calibrated_noise_of_sampled_steps_is_enough_and_hardly_more(target: float) -> None:
+    noise = calibrate(target, 1e-5, 400, "pld", 0.05)
+    assert epsilon(noise, 400, 1e-5, "pld", 0.05) <= target
+    assert epsilon(noise * (1.0 - 1e-4), 400, 1e-5, "pld", 0.05) > target
+
+
+def test_nothing_costs_nothing() -> None:
+    assert merged([Charge(0.1, 1.0, 0)]) == ()
+    assert composed([], 1e-5) == composed([Charge(0.1, 1.0, 0)], 1e-5) == 0.0
+    assert times([Charge(0.1, 1.0, 3), Charge(1.0, 2.0, 1)], 4) == (Charge(0.1, 1.0, 12), Charge(1.0, 2.0, 4))
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((0.0, 1.0, 1), "sampling rate 0:"),
+        ((1.5, 1.0, 1), "sampling rate 1.5"),
+        ((math.nan, 1.0, 1), "sampling rate nan"),
+        ((0.1, 0.0, 1), "noise multiplier 0"),
+        ((0.1, math.inf, 1), "noise multiplier inf"),
+        ((0.1, 1.0, -1), "steps -1"),
+    ],
+)
+def test_charges_that_there_cannot_be(values: tuple[float, float, int], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        Charge(*values)
+
+
+@pytest.mark.parametrize(
+    ("charge", "delta", "accountant", "said"),
+    [
+        (Charge(0.1, 1.0, 9), 1e-5, "exact", "the closed form knows no sampling"),
+        (Charge(0.1, 1.0, 9), 1e-11, "pld", "delta 1e-11: accountant pld resolves 1e-10 or more with sampling"),
+        (Charge(0.1, 1.0, 2_000_000), 1e-5, "pld", "steps 2,000,000: accountant pld counts up to 1,000,000"),
+        (Charge(0.1, 0.001, 9), 1e-5, "pld", "noise multiplier 0.001 for 9 steps.*beyond accountant pld"),
+        (Charge(0.1, 1.0, 9), 0.0, "pld", "delta 0:"),
+    ],
+)
+def test_what_an_accountant_cannot_compute_is_said(charge: Charge, delta: float, accountant: str, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        composed([charge], delta, accountant)
