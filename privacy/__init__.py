@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from dpeer.privacy.charges import Charge
 from dpeer.privacy.guarantee import Adjacency, Adversary, Guarantee
 from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.mechanism import Clipped, Vector, clip, norm, privatize
 from dpeer.privacy.protection import Protection
+from dpeer.privacy.sample import SampleGuarantee
 from dpeer.privacy.sparsify import Sparsifier
 from dpeer.privacy.unprotected import Unprotected
 
 __all__ = [
     "Adjacency",
     "Adversary",
+    "Charge",
     "Clipped",
     "Guarantee",
     "Ledger",
     "Protection",
+    "SampleGuarantee",
     "Sparsifier",
     "Unprotected",
     "Vector",

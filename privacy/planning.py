@@ -12,7 +12,8 @@ from dpeer.privacy.guarantee import Adversary, Guarantee
 
 ADVICE = (
     "use fewer shared parameters (adapters, or a small body on a frozen public one) or fewer rounds; privacy at sample "
-    "level, which is what eight hospitals want, is not in this version"
+    "level, which is what eight hospitals want, can be planned (dpeer privacy plan --privacy sample), but training "
+    "with it is not in this version"
 )
 """What to do where `drowning` is above 1."""
 
@@ -38,7 +39,7 @@ def calibrated(guarantee: Guarantee, epsilon: float, releases: int, accountant: 
     """
     ratio = accounting.calibrate(epsilon, guarantee.delta, releases, accountant)
     # Rounded up to ten digits, so that what is printed or copied into a file does not fall short by a rounding.
-    multiplier = _up(ratio * guarantee.noise_multiplier / guarantee.ratio(), 10)
+    multiplier = up(ratio * guarantee.noise_multiplier / guarantee.ratio(), 10)
     return dataclasses.replace(guarantee, noise_multiplier=multiplier)
 
 
@@ -82,7 +83,7 @@ def drowning(ratio: float, peers: int, releases: int) -> float:
     return ratio / math.sqrt(peers * max(releases, 1))
 
 
-def _up(value: float, digits: int) -> float:
-    """The value, rounded up to so many significant digits."""
+def up(value: float, digits: int) -> float:
+    """A value above 0, rounded up to so many significant digits."""
     step = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
     return float(f"{math.ceil(value / step) * step:.{digits - 1}e}")

@@ -12,11 +12,11 @@ from dpeer.privacy.charges import Charge, merged, shuffled, times
 
 from .step_losses import delta_of_one, epsilon_of
 
-RATES = st.floats(0.001, 0.5)
-NOISE = st.floats(0.5, 20.0)
+RATES = st.floats(0.001, 0.2)
+NOISE = st.floats(1.0, 20.0)
 STEPS = st.integers(1, 2000)
 CHARGES = st.lists(st.builds(Charge, RATES, NOISE, STEPS), min_size=1, max_size=3)
-"""Of these `rdp` takes hundredths of a second, and grows and falls as the losses themselves do."""
+"""Of these `rdp` grows and falls as the losses themselves do. (With less noise dp-accounting leaves out orders.)"""
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_epsilon_grows_with_steps_and_rate_and_falls_with_noise_and_delta(charge
 
 
 @pytest.mark.slow
-@given(RATES, st.floats(0.8, 20.0), STEPS)
+@given(RATES, NOISE, STEPS)
 @settings(max_examples=25, deadline=None)
 def test_the_tight_accountant_grows_and_falls_alike(rate: float, noise: float, steps: int) -> None:
     found = composed([Charge(rate, noise, steps)], 1e-5)
