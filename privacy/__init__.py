@@ -9,6 +9,7 @@ from dpeer.privacy.mechanism import Clipped, Vector, clip, norm, privatize
 from dpeer.privacy.protection import Protection
 from dpeer.privacy.sample import SampleGuarantee
 from dpeer.privacy.sparsify import Sparsifier
+from dpeer.privacy.step_ledger import StepLedger
 from dpeer.privacy.unprotected import Unprotected
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "Protection",
     "SampleGuarantee",
     "Sparsifier",
+    "StepLedger",
     "Unprotected",
     "Vector",
     "clip",

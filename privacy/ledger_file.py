@@ -2,10 +2,12 @@
 
 A file's first line says how the run's releases were protected, and of what: `{"mechanism": {...}, "noise": ..., "data":
 ..., "new_data": ..., "earlier": [...], "time": ...}`; each line after it is a release, `{"round": ..., "time": ...,
-...}`. Of a run without noise (`"mechanism": null`) only the first is written down: what is known after it needs no
-second. Nor is there protection in noise that was drawn in a way that is broken by now: releases of a run with another
-`noise` than this version's count as released without any. `earlier` has the number of releases of each ledger that was
-put aside before, so that one that is lost or cut is noticed.
+...}`. At sample level such a line has the local steps that the peer is about to take: `"charge": {"sampling_rate": ...,
+"noise_multiplier": ..., "steps": ...}`; a round may have several. Of a run without noise (`"mechanism": null`) only the
+first is written down: what is known after it needs no second. Nor is there protection in noise that was drawn in a way
+that is broken by now: releases of a run with another `noise` than this version's count as released without any.
+`earlier` has the number of releases of each ledger that was put aside before, so that one that is lost or cut is
+noticed.
 """
 
 from __future__ import annotations
@@ -18,8 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpeer.exceptions import CheckpointError
+from dpeer.exceptions import CheckpointError, ConfigurationError
+from dpeer.privacy.charges import Charge
 from dpeer.privacy.noise import SCHEME
+
+_MALFORMED = (ValueError, KeyError, TypeError, AttributeError, ConfigurationError)
+"""What reading a line that is no ledger's may raise."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +33,16 @@ class Run:
     """What one run released.
 
     Attributes:
-        mechanism: The fields of the run's `Guarantee`; None without noise.
+        mechanism: The fields of the run's `Guarantee`, at sample level what `StepLedger` was given; None without noise.
         noise: The way in which the noise was drawn.
         new_data: Whether the user said that its data are others than those of the runs before.
         data: SHA-256 (hex) of its data; None where nobody knows.
-        rounds: In which rounds it released, in order; without noise only the first of them.
+        rounds: In which rounds it released, or charged steps, in order; without noise only the first of them.
         hashes: SHA-256 (hex) of what was released in a round.
         begun: Whether the first line is there, and whole.
         earlier: How many releases the ledgers have that were put aside before it, `ledger-1.jsonl` first; None for one
             that could not be read then. Empty in a ledger of an older version, which does not say it.
+        charges: At sample level what each line charges, in order; otherwise empty.
     """
 
     mechanism: Mapping[str, Any] | None
@@ -46,6 +53,7 @@ class Run:
     hashes: Mapping[int, str]
     begun: bool = True
     earlier: Sequence[int | None] = ()
+    charges: Sequence[Charge] = ()
 
     @property
     def protects(self) -> bool:
@@ -75,7 +83,7 @@ def read(path: Path) -> Run:
     """
     try:
         return _run(path.read_bytes().rpartition(b"\n")[0])
-    except (ValueError, KeyError, TypeError, AttributeError, IsADirectoryError) as error:
+    except (*_MALFORMED, IsADirectoryError) as error:
         raise damaged(path, error) from error
 
 
@@ -94,7 +102,7 @@ def read_aside(path: Path, releases: int | None) -> Run:
         run = _run(content)
     except FileNotFoundError as error:
         raise damaged(path, "there is no such file any more", what="lost") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, *_MALFORMED) as error:
         raise damaged(path, error) from error
     if not run.rounds:
         raise damaged(path, "it has no releases")
@@ -167,10 +175,12 @@ def _run(content: bytes) -> Run:
     mechanism = None if first["mechanism"] is None else dict(first["mechanism"])
     rounds = tuple(int(release["round"]) for release in releases)
     hashes = {int(release["round"]): str(release["sha256"]) for release in releases if "sha256" in release}
+    charges = tuple(Charge(**release["charge"]) for release in releases if "charge" in release)
+    if charges and len(charges) != len(releases):
+        raise ValueError("some of its lines charge steps and some do not")
     earlier = tuple(None if count is None else int(count) for count in first.get("earlier", ()))
-    return Run(
-        mechanism, first.get("noise"), bool(first.get("new_data")), first.get("data"), rounds, hashes, earlier=earlier
-    )
+    said = (first.get("noise"), bool(first.get("new_data")), first.get("data"))
+    return Run(mechanism, *said, rounds, hashes, earlier=earlier, charges=charges)
 
 
 def _line(entry: Mapping[str, Any]) -> bytes:

@@ -69,7 +69,7 @@ class Protection:
         return {against: math.hypot(*(self._mu(run, against) for run in runs)) for against in ("neighbor", "aggregate")}
 
     def _mu(self, run: Run, adversary: Adversary) -> float:
-        if not run.protects or run.mechanism is None:
+        if not run.protects or run.mechanism is None or run.charges:  # steps protect records, not the whole data set
             return math.inf
         try:
             mechanism = Guarantee(**run.mechanism)
