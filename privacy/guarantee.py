@@ -154,13 +154,18 @@ def uniform_share(min_honest: int) -> float:
 
 
 def default_delta(units: int) -> float:
-    """min(1e-5, 1 / (10 N)) for N protected units (peers)."""
+    """min(1e-5, 1 / (10 N)) for N protected units (peers or records)."""
     _check_units(units)
     return min(1e-5, 0.1 / units)
 
 
-def check_delta(delta: float, units: int) -> str | None:
+def check_delta(delta: float, units: int, unit: str = "peer") -> str | None:
     """A warning about a delta above 1 / (10 N), N the protected units; None for a smaller one.
+
+    Args:
+        delta: Between 0 and 1.
+        units: N.
+        unit: What is protected: a peer, or a record.
 
     Raises:
         ConfigurationError: It is 1 / N or more, or not between 0 and 1.
@@ -169,11 +174,11 @@ def check_delta(delta: float, units: int) -> str | None:
     _check_units(units)
     if delta >= 1.0 / units:
         raise ConfigurationError(
-            f"delta {delta:g} with {units} peers: at 1/{units} or more, publishing one peer's data outright would "
+            f"delta {delta:g} with {units} {unit}s: at 1/{units} or more, publishing one {unit}'s data outright would "
             f"count as private: choose at most {0.1 / units:.4g}"
         )
     if delta > 0.1 / units:
-        return f"delta {delta:g} is above 1/(10 N) = {0.1 / units:.4g} of {units} peers: choose that or less"
+        return f"delta {delta:g} is above 1/(10 N) = {0.1 / units:.4g} of {units} {unit}s: choose that or less"
     return None
 
 

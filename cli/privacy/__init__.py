@@ -13,7 +13,7 @@ from dpeer.cli.privacy.plan import plan
 
 @click.group()
 def privacy() -> None:
-    """Compute what client-level privacy promises, to whom, and for how much noise."""
+    """Compute what privacy promises, to whom, and for how much noise."""
 
 
 privacy.add_command(epsilon)

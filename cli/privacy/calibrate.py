@@ -7,22 +7,29 @@ from typing import Any
 
 import click
 
-from dpeer.cli.privacy.options import Asked, privacy_options
+from dpeer.cli.privacy import sampled
+from dpeer.cli.privacy.modes import SampleAsked, of_mode, options_of_both
+from dpeer.cli.privacy.options import Asked
 from dpeer.cli.privacy.printing import both, facts, print_facts, print_lines, protected, short, upwards, which_is_which
 from dpeer.cli.topology.options import json_option
 
 
 @click.command(short_help="Print the noise for an epsilon.")
-@privacy_options("noise_multiplier")
+@options_of_both("noise_multiplier")
 @json_option
 def calibrate(as_json: bool, **options: Any) -> None:
     """Print the least noise with which so many rounds stay within an epsilon.
 
     \b
-    Example:
+    Examples:
       dpeer privacy calibrate --target-epsilon 10 --rounds 20
+      dpeer privacy calibrate --privacy sample --target-epsilon 3 --sampling-rate 0.05 --steps 20 --rounds 20
     """  # noqa: D301 - \b is click's
-    asked = Asked(**options)
+    chosen = of_mode(options)
+    if chosen["privacy"] == "sample":
+        sampled.calibrate(SampleAsked(**chosen), as_json)
+        return
+    asked = Asked(**chosen)
     asked.require("calibrate", "target_epsilon", "rounds")
     warnings = asked.warnings()
     guarantee = asked.guarantee()

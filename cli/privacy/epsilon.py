@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
-from dpeer.cli.privacy.options import Asked, privacy_options
+from dpeer.cli.privacy import sampled
+from dpeer.cli.privacy.modes import SampleAsked, of_mode, options_of_both
+from dpeer.cli.privacy.options import Asked
 from dpeer.cli.privacy.printing import (
     document,
     facts,
@@ -22,16 +24,21 @@ from dpeer.cli.topology.options import json_option
 
 
 @click.command(short_help="Print epsilon after so many rounds.")
-@privacy_options("target_epsilon")
+@options_of_both("target_epsilon")
 @json_option
 def epsilon(as_json: bool, **options: Any) -> None:
-    """Print the epsilon of client-level privacy after so many rounds.
+    """Print the epsilon after so many rounds, at client level or for one record.
 
     \b
-    Example:
+    Examples:
       dpeer privacy epsilon --noise-multiplier 5 --rounds 20
+      dpeer privacy epsilon --privacy sample --noise-multiplier 1 --sampling-rate 0.05 --steps 20 --rounds 15
     """  # noqa: D301 - \b is click's
-    asked = Asked(**options)
+    chosen = of_mode(options)
+    if chosen["privacy"] == "sample":
+        sampled.epsilon(SampleAsked(**chosen), as_json)
+        return
+    asked = Asked(**chosen)
     asked.require("epsilon", "noise_multiplier", "rounds")
     warnings = asked.warnings()
     guarantee = asked.guarantee()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar, get_args
 
@@ -70,7 +70,7 @@ _OPTIONS = {
     ),
     "delta": click.option(
         "--delta", type=number("--delta", "1e-5", 1e-300, 0.5), metavar="D",
-        help="The probability that epsilon does not hold.  [default: 1e-5; 1 / (10 N) above 10,000 peers]",
+        help="The probability that epsilon does not hold.  [default: 1e-5; 1 / (10 N) above 10,000 peers or records]",
     ),
     "clip_norm": click.option(
         "--clip-norm", type=number("--clip-norm", "1"), metavar="C", default="1", show_default=True,
@@ -100,7 +100,7 @@ _OPTIONS = {
 
 
 def privacy_options(*left_out: str) -> Callable[[F], F]:
-    """All options of the group but these; the command is called with `Asked` instead of them."""
+    """All options of the group but these."""
     names = [name for name in _OPTIONS if name not in left_out]
 
     def decorate(command: F) -> F:
@@ -138,12 +138,7 @@ class Asked:
         Raises:
             ConfigurationError: Something is missing.
         """
-        missing = [name for name in names if all(getattr(self, one) is None for one in name.split("|"))]
-        if missing:
-            flags = [" or ".join(_flag(one) for one in sorted(name.split("|"))) for name in missing]
-            firsts = [name.split("|")[-1] for name in names]
-            whole = " ".join(f"{_flag(name)} {EXAMPLES[name]}" for name in firsts)
-            raise ConfigurationError(f"{', '.join(flags)} must be given, for example dpeer privacy {command} {whole}")
+        require(self, command, EXAMPLES, *names)
 
     @property
     def releases(self) -> int:
@@ -192,5 +187,26 @@ class Asked:
         return uniform_share(self.dp_min_honest)
 
 
-def _flag(name: str) -> str:
+def require(given: object, command: str, examples: Mapping[str, str], *names: str) -> None:
+    """Refuse a missing value, with the whole command as it would be right.
+
+    Args:
+        given: Has the values as attributes, None where one is missing.
+        command: Its name, with what always stands behind it.
+        examples: A value for each name.
+        names: As in `Asked.require`.
+
+    Raises:
+        ConfigurationError: Something is missing.
+    """
+    missing = [name for name in names if all(getattr(given, one) is None for one in name.split("|"))]
+    if missing:
+        flags = [" or ".join(flag(one) for one in sorted(name.split("|"))) for name in missing]
+        firsts = [name.split("|")[-1] for name in names]
+        whole = " ".join(f"{flag(name)} {examples[name]}" for name in firsts)
+        raise ConfigurationError(f"{', '.join(flags)} must be given, for example dpeer privacy {command} {whole}")
+
+
+def flag(name: str) -> str:
+    """An option as it is typed, from its name in Python."""
     return f"--{name.replace('_', '-')}"

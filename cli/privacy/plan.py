@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
-from dpeer.cli.privacy.options import Asked, count, privacy_options
+from dpeer.cli.privacy import sampled
+from dpeer.cli.privacy.modes import SampleAsked, of_mode, options_of_both
+from dpeer.cli.privacy.options import Asked, count
 from dpeer.cli.privacy.printing import (
     document,
     facts,
@@ -24,7 +26,7 @@ from dpeer.privacy.guarantee import Guarantee
 
 
 @click.command(short_help="Print whether training survives the noise.")
-@privacy_options()
+@options_of_both()
 @click.option(
     "--parameters",
     type=count("--parameters", 60000),
@@ -42,7 +44,11 @@ def plan(as_json: bool, **options: Any) -> None:
     Example:
       dpeer privacy plan --size 8 --parameters 60000 --rounds 20 --target-epsilon 10
     """  # noqa: D301 - \b is click's
-    asked = Asked(**options)
+    chosen = of_mode(options, "size")
+    if chosen["privacy"] == "sample":
+        sampled.plan(SampleAsked(**chosen), as_json)
+        return
+    asked = Asked(**chosen)
     asked.require("plan", "size", "parameters", "rounds", "noise_multiplier|target_epsilon")
     warnings = asked.warnings()
     guarantee = asked.guarantee()

@@ -15,6 +15,9 @@ from dpeer.privacy import planning
 from dpeer.privacy.accounting import Accountant
 from dpeer.privacy.guarantee import Guarantee
 
+MEANT = {"exact": "closed form", "pld": "privacy loss distributions", "rdp": "Renyi, an upper bound"}
+"""What each accountant is."""
+
 
 def both(guarantee: Guarantee, releases: int, accountant: Accountant) -> dict[str, float | None]:
     """Both epsilons of aggregate mode, by their JSON keys; empty in the other mode."""
@@ -89,11 +92,10 @@ def print_lines(lines: Iterable[str]) -> None:
 
 def facts(guarantee: Guarantee, releases: int, accountant: Accountant) -> list[tuple[str, str, str]]:
     """The values that the numbers were computed from."""
-    meant = {"exact": "closed form", "pld": "privacy loss distributions", "rdp": "Renyi, an upper bound"}
     return [
         ("delta", f"{guarantee.delta:g}", "probability that epsilon does not hold"),
         ("rounds", f"{releases:,}", "one release of every peer in each"),
-        ("accountant", accountant, meant[accountant]),
+        ("accountant", accountant, MEANT[accountant]),
     ]
 
 
