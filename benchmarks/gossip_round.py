@@ -21,8 +21,10 @@ the repetitions, and a ratio's own median: of two contestants of the same repeti
     trained_saving  the same with a checkpoint in every round; `trained_saving_ratio` is its time over that of `trained`
     computed        dpeer with as many seconds of the processor's time of arithmetic in every round, on one thread
     computed_saving the same with a checkpoint in every round; `computed_saving_ratio` likewise
+    encrypted       dpeer over tcp:// with keys; `encrypted_ratio` is its time over dpeer's, `encrypted_cpu_ratio` its
+                    processor time; `dpeer` is measured with it
 
-Of `trained` to `computed_saving` only what `--only` names is measured, and of `saving`, too.
+Of `trained` to `encrypted` only what `--only` names is measured, and of `saving`, too.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from dpeer.federation.heap import freeze_heap, keep_heap
+from dpeer.federation.keys import keyrings
 from dpeer.peer import Limits, Peer, PeerConfig, ZeroMQTransport
 from dpeer.peer import Worker as Threads
 from dpeer.peer.logs import peer_logger
@@ -105,7 +108,8 @@ def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
 
     Options: `listen`, "tcp" or "ipc"; `topology` and `degree`, of the graph from which the case's neighbors are;
     `piece_bytes`, of the transport; `lands`, to copy pieces into a pooled buffer before they are mixed; `sleeps` and
-    `computes`, of the learner; `saves`, to keep files, in a folder in `out`.
+    `computes`, of the learner; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to use keys;
+    `transport`, what makes one, if it is another.
     """
     keep_heap()
     freeze_heap()
@@ -137,7 +141,9 @@ async def _peer(rank: int, case: Case, introduce: Introduce, address: str, folde
     learner = (Landing if case.options.get("lands") else Idle)(task(case.parameters), "dfedmdc", rank=rank, seed=0)
     learner.sleeps, learner.computes = case.options.get("sleeps", 0.0), case.options.get("computes", 0.0)
     graph = build(case.options.get("topology", "ring"), case.size, degree=case.options.get("degree", 4))
-    transport = ZeroMQTransport(Limits(payload_bytes=learner.payload_bytes))
+    keyring = case.options["keyrings"][rank] if "keyrings" in case.options else None
+    made = case.options.get("transport", ZeroMQTransport)
+    transport = made(Limits(payload_bytes=learner.payload_bytes), keyring=keyring)
     transport.piece_bytes = case.options.get("piece_bytes", transport.piece_bytes)
     laps = Laps()
     peer = Peer(
@@ -146,6 +152,7 @@ async def _peer(rank: int, case: Case, introduce: Introduce, address: str, folde
             rounds=WARM_UP + case.rounds,
             listen=address,
             fingerprint={},
+            authenticated=keyring is not None,
             evaluate_every=10**9,
             out=folder,
         ),
@@ -206,6 +213,11 @@ def trained(seconds: float) -> dict[str, tuple[Worker, dict[str, Any]]]:
     }
 
 
+def encrypted(size: int) -> dict[str, tuple[Worker, dict[str, Any]]]:
+    """So many peers with keys, which are made anew; measured only where they are named."""
+    return {"encrypted": (peers, {"keyrings": keyrings(size)})}
+
+
 def measure(
     case: Case, repeats: int, contestants: Mapping[str, tuple[Worker, Mapping[str, Any]]]
 ) -> dict[str, list[list[Figures]]]:
@@ -237,7 +249,9 @@ _RATIOS = {
     "saving_ratio": ("saving", "dpeer"),
     "trained_saving_ratio": ("trained_saving", "trained"),
     "computed_saving_ratio": ("computed_saving", "computed"),
+    "encrypted_ratio": ("encrypted", "dpeer"),
 }
+_CPU_RATIOS = {"cpu_ratio": ("dpeer", "raw"), "encrypted_cpu_ratio": ("encrypted", "dpeer")}
 
 
 def figures(found: Mapping[str, Sequence[Sequence[Figures]]]) -> dict[str, Any]:
@@ -248,11 +262,12 @@ def figures(found: Mapping[str, Sequence[Sequence[Figures]]]) -> dict[str, Any]:
     for key, (name, other) in _RATIOS.items():
         if {name, other} <= found.keys():
             result[key] = ratio(times[name], times[other])
-    for name, key in (("dpeer", "cpu_s_per_gb"), ("raw", "raw_cpu_s_per_gb")):
+    for name, before in (("dpeer", ""), ("raw", "raw_"), ("encrypted", "encrypted_")):
         if name in cpu:
-            result[key] = median(cpu[name])
-    if {"dpeer", "raw"} <= found.keys():
-        result["cpu_ratio"] = ratio(cpu["dpeer"], cpu["raw"])
+            result[f"{before}cpu_s_per_gb"] = median(cpu[name])
+    for key, (name, other) in _CPU_RATIOS.items():
+        if {name, other} <= found.keys():
+            result[key] = ratio(cpu[name], cpu[other])
     if "raw" in found:
         first = found["raw"][0]
         sent = sum(one.bytes_sent / len(one.round_seconds) for one in first)
@@ -273,7 +288,7 @@ def main() -> None:
     parser.add_argument("--parameters", type=int, default=RESNET18)
     parser.add_argument("--rounds", type=int, default=15, help="that count, in each repetition")
     parser.add_argument("--repeats", type=int, default=5)
-    named = CONTESTANTS | VARIANTS
+    named = CONTESTANTS | VARIANTS | encrypted(0)
     parser.add_argument("--train", type=float, default=0.5, help="seconds of training in a round, where there is any")
     parser.add_argument("--out", type=Path, help="a folder on the disk that files are kept on (default: the system's)")
     parser.add_argument("--only", nargs="*", choices=[*named, *trained(0)], default=list(CONTESTANTS))
@@ -281,8 +296,9 @@ def main() -> None:
     arguments = parser.parse_args()
     options = {"out": arguments.out}
     case = Case(arguments.peers, arguments.parameters, arguments.rounds, ring(arguments.peers), options)
-    named |= trained(arguments.train)
-    found = measure(case, arguments.repeats, {name: named[name] for name in arguments.only})
+    named |= trained(arguments.train) | encrypted(arguments.peers)
+    beside = ["dpeer"] if "encrypted" in arguments.only else []
+    found = measure(case, arguments.repeats, {name: named[name] for name in [*beside, *arguments.only]})
     result = {"peers": arguments.peers, "parameters": arguments.parameters, **figures(found)}
     if result.get("gloo_ratio", 1.0) < 1:
         print("warning: gloo beats the raw ring: the raw ring is the wrong baseline", file=sys.stderr)

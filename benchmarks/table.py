@@ -56,6 +56,10 @@ def rows(repeats: int) -> Iterator[Row]:
     """All rows, as they are measured."""
     for peers, parameters, target in ((4, LARGE, 1.25), (8, LARGE, 1.25), (4, MIDDLE, 1.5)):
         yield from _gossip(peers, parameters, target, repeats)
+    for parameters, target in ((LARGE, 1.4), (MIDDLE, 1.5)):
+        found = _run("gossip_round", "--parameters", parameters, "--repeats", repeats, "--only", "encrypted")
+        ours, plain = f"{found['encrypted_ms']:.1f} ms", f"{found['round_ms']:.1f} ms, without keys"
+        yield Row(f"with keys, {parameters / 1e6:.1f}M parameters", ours, plain, found["encrypted_ratio"], target)
     found = _run("gossip_round", "--repeats", repeats, "--only", "trained", "trained_saving")
     ours, without = f"{found['trained_saving_ms']:.0f} ms", f"{found['trained_ms']:.0f} ms, without checkpoints"
     yield Row("a round with a checkpoint, 0.5 s of training", ours, without, found["trained_saving_ratio"], 1.3)
