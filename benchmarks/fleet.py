@@ -49,6 +49,8 @@ class Figures:
     round_seconds: tuple[float, ...] = ()
     resident_mb: tuple[float, ...] = ()
     unshared_mb: float = 0.0
+    attempts_per_s: float = 0.0
+    """Of whoever attacks beside, where there is somebody: connections or messages."""
 
 
 def ring(size: int) -> tuple[tuple[int, ...], ...]:

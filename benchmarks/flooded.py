@@ -1,110 +1,178 @@
-"""What a round of gossip loses while strangers flood one of the peers: 100 connections that send junk without pause.
+"""What a round of gossip loses while one of the peers is attacked, by strangers or by a neighbor.
 
-    python benchmarks/flooded.py [--connections 100] [--peers 4] [--parameters 11173962] [--repeats 5] [--rounds 15]
-                                 [--last] [--json]
+    python benchmarks/flooded.py [--kind junk stalled unlisted plain neighbor] [--connections N] [--peers 4]
+                                 [--parameters 11173962] [--repeats 5] [--rounds 15] [--last] [--json]
 
-The peers are those of `gossip_round.py`, on a ring, without training. The one that is flooded is the first, which dials
-both of its neighbors, or with `--last` the one that is dialled by both of them, so that all that it gets comes through
-the socket that is flooded. The strangers are one other process, held on the last core where there are several; on a
-host of two cores it takes half of what the peers have. So there is a third contestant, in which that process floods a
-socket that nobody of the federation reads.
+The peers are those of `gossip_round.py`, on a ring, without training; where nothing else is said, with keys. The one
+that is attacked is the first, which dials both of its neighbors, or with `--last` the one that is dialled by both of
+them, so that all that it gets comes through the socket that is attacked.
 
-    alone       no strangers
-    aside       the strangers flood a socket of their own
-    flooded     the strangers flood a peer; `flooded_ratio` is its time over that of `alone`, `flood_ratio` over `aside`
+    junk        100 connections that send junk without pause; here no peer has keys (measured if nothing is named)
+    stalled     1,000 connections that stall in the handshake, and are made again when they are ended
+    unlisted    100 connections with a key that is not listed, that connect again and again
+    plain       100 connections without keys, that send 64 KiB of junk and are ended, again and again
+    neighbor    a listed neighbor that takes part, and sends 10 damaged or replayed messages before each that it has to
+
+The strangers (`strangers.py`) are one other process, held on the last core where there are several; on a host of two
+cores it takes half of what the peers have. The neighbor (`hostile_neighbor.py`) is itself a peer. So each attack has
+two contestants beside peers that are left alone. In one a peer is attacked, in the other one a socket that nobody of
+the federation reads, in the attacker's own process, and no more often a second than the peer just before. By kind:
+
+    _alone_ms   a round that is not attacked
+    _aside_ms   a round while a socket of its own is attacked
+    _ms         a round while a peer is attacked; `_ratio` is its time over that alone, `_over_aside` over that aside
+    _cpu_ratio  processor time of the peer that is attacked, over that alone
+    _per_s      how often a second it was connected; of junk and the neighbor how many messages of no use were sent
+    _aside_per_s    the same, aside
 """
 
 from __future__ import annotations
 
 import argparse
-import os
+import json
 import subprocess
 import sys
-import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import IO, Any
 
-import zmq
-from fleet import Case, Figures, Introduce, ring, say
-from gossip_round import RESNET18, measure, peers, ratio, round_ms
+from fleet import Case, Figures, Introduce, ring, run, say
+from gossip_round import RESNET18, peers, ratio, round_ms
+from hostile_neighbor import HostileTransport
 
-from dpeer.cores import own_cores
+from dpeer.federation.keys import keyrings
+from dpeer.peer import Limits
+from dpeer.peer.transports import Keyring
 
-JUNK = bytes(100)
+KINDS = {"junk": 100, "stalled": 1000, "unlisted": 100, "plain": 100, "neighbor": 1}
+"""What attacks there are, and how many connections each has."""
 
-
-def flood(address: str, connections: int) -> None:
-    """Send junk to the address, or to a socket of this process if there is none, until the process is ended."""
-    if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, {own_cores()[-1]})
-    context = zmq.Context()
-    if not address:
-        sink = context.socket(zmq.ROUTER)
-        address = f"tcp://127.0.0.1:{sink.bind_to_random_port('tcp://127.0.0.1')}"
-        threading.Thread(target=_swallow, args=(sink,), daemon=True).start()
-    links = [context.socket(zmq.DEALER) for _ in range(connections)]
-    poller = zmq.Poller()
-    for link in links:
-        link.connect(address)
-        poller.register(link, zmq.POLLOUT)
-    while True:
-        for link, _ in poller.poll():
-            try:
-                for _ in range(10):
-                    link.send(JUNK, zmq.NOBLOCK)
-            except zmq.Again:
-                continue
+_WITH_KEYS = "with keys"
 
 
-def _swallow(sink: zmq.Socket[bytes]) -> None:
-    while True:
-        sink.recv_multipart()
+def attacked(rank: int, case: Case, introduce: Introduce) -> Figures:
+    """A peer of a federation of which rank `at` is attacked.
+
+    Options: those of `peers`; `at`; `attack`, the kind, or "" for none; `aside`, for one that goes elsewhere;
+    `connections`, how many the strangers have, and `per_s`, how often they connect at most.
+    """
+    options = case.options
+    if options["attack"] == "neighbor":
+        return _hostile(rank, case, introduce) if rank == case.neighbors[options["at"]][0] else peers(
+            rank, case, introduce
+        )  # fmt: skip
+    if not options["attack"] or rank != options["at"]:
+        return peers(rank, case, introduce)
+    with _strangers(options) as (tell, hear):
+
+        def and_attack(address: Any) -> list[Any]:
+            told = introduce(address)
+            server = options["keyrings"][rank].public.hex() if "keyrings" in options else ""
+            where = {"address": "" if options["aside"] else address, "server": server, "per_s": options.get("per_s")}
+            tell.write(f"{json.dumps(where)}\n")
+            tell.flush()
+            return told
+
+        found = peers(rank, case, and_attack)
+        tell.close()
+        return replace(found, attempts_per_s=float(hear.readline()))
 
 
-def flooded(rank: int, case: Case, introduce: Introduce) -> Figures:
-    """A peer, and beside that of rank `at` the strangers; option `strangers`: "none", "aside" or "here"."""
-    strangers: subprocess.Popen[bytes] | None = None
-
-    def and_strangers(address: Any) -> list[Any]:
-        nonlocal strangers
-        told = introduce(address)
-        if rank == case.options["at"] and case.options["strangers"] != "none":
-            target = address if case.options["strangers"] == "here" else ""
-            words = [sys.executable, __file__, "--flood", target, "--connections", str(case.options["connections"])]
-            strangers = subprocess.Popen(words)
-        return told
-
+@contextmanager
+def _strangers(options: Mapping[str, Any]) -> Iterator[tuple[IO[str], IO[str]]]:
+    """Strangers who wait to be told where to attack; what they read, and what they say."""
+    program = Path(__file__).with_name("strangers.py")
+    words = [sys.executable, str(program), options["attack"], str(options["connections"])]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
-        return peers(rank, case, and_strangers)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        if process.stdout.readline() != "ready\n":
+            raise RuntimeError(f"{program.name} has not begun: nothing was measured")
+        yield process.stdin, process.stdout
     finally:
-        if strangers is not None:
-            strangers.kill()
-            strangers.wait()
+        process.kill()
+        process.wait()
+
+
+def _hostile(rank: int, case: Case, introduce: Introduce) -> Figures:
+    made: list[HostileTransport] = []
+
+    def make(limits: Limits, keyring: Keyring) -> HostileTransport:
+        made.append(HostileTransport(limits, keyring, victim=case.options["at"], aside=case.options["aside"]))
+        return made[0]
+
+    found = peers(rank, replace(case, options={**case.options, "transport": make}), introduce)
+    (transport,) = made
+    seconds = time.perf_counter() - (transport.began or 0.0)
+    return replace(found, attempts_per_s=transport.attempts / seconds)
+
+
+def contests(case: Case, kinds: Sequence[str], repeats: int, connections: int | None) -> dict[str, list[list[Figures]]]:
+    """The figures of every rank, by contestant and repetition: peers left alone, and two contestants for each kind."""
+    rings = keyrings(case.size)
+    found: defaultdict[str, list[list[Figures]]] = defaultdict(list)
+    for _ in range(repeats):
+        for alone in dict.fromkeys(map(_alone, kinds)):
+            keys: dict[str, Any] = {"keyrings": rings} if alone == _WITH_KEYS else {}
+            with_keys = replace(case, options={**case.options, **keys, "attack": ""})
+            found[alone].append(run(attacked, with_keys))
+            for kind in (kind for kind in kinds if _alone(kind) == alone):
+                options = {**with_keys.options, "attack": kind, "connections": connections or KINDS[kind]}
+                here = run(attacked, replace(case, options={**options, "aside": False}))
+                paced = {**options, "aside": True, "per_s": sum(one.attempts_per_s for one in here)}
+                found[kind].append(here)
+                found[f"{kind}_aside"].append(run(attacked, replace(case, options=paced)))
+    return found
+
+
+def _alone(kind: str) -> str:
+    return "without keys" if kind == "junk" else _WITH_KEYS
+
+
+def figures(kind: str, at: int, found: Mapping[str, Sequence[Sequence[Figures]]]) -> dict[str, float]:
+    """What was measured of one kind of attack on rank `at`."""
+    ways = {"alone": found[_alone(kind)], "aside": found[f"{kind}_aside"], "here": found[kind]}
+    times = {way: [round_ms(one) for one in runs] for way, runs in ways.items()}
+    cpu = {way: [one[at].cpu_seconds for one in runs] for way, runs in ways.items()}
+    often = {way: median(sum(one.attempts_per_s for one in ranks) for ranks in runs) for way, runs in ways.items()}
+    return {
+        f"{kind}_alone_ms": median(times["alone"]),
+        f"{kind}_aside_ms": median(times["aside"]),
+        f"{kind}_ms": median(times["here"]),
+        f"{kind}_ratio": ratio(times["here"], times["alone"]),
+        f"{kind}_over_aside": ratio(times["here"], times["aside"]),
+        f"{kind}_cpu_ratio": ratio(cpu["here"], cpu["alone"]),
+        f"{kind}_per_s": often["here"],
+        f"{kind}_aside_per_s": often["aside"],
+    }
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--connections", type=int, default=100)
+    parser.add_argument("--kind", nargs="+", choices=list(KINDS), default=["junk"])
+    parser.add_argument("--connections", type=int, help="of strangers (default: by kind)")
     parser.add_argument("--peers", type=int, default=4)
     parser.add_argument("--parameters", type=int, default=RESNET18)
     parser.add_argument("--rounds", type=int, default=15, help="that count, in each repetition")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--last", action="store_true", help="flood the last peer, not the first")
+    parser.add_argument("--last", action="store_true", help="attack the last peer, not the first")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--flood", metavar="ADDRESS", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.flood is not None:
-        flood(arguments.flood, arguments.connections)
-    options = {"connections": arguments.connections, "at": arguments.peers - 1 if arguments.last else 0}
-    case = Case(arguments.peers, arguments.parameters, arguments.rounds, ring(arguments.peers), options)
-    ways = {"alone": "none", "aside": "aside", "flooded": "here"}
-    found = measure(case, arguments.repeats, {name: (flooded, {"strangers": way}) for name, way in ways.items()})
-    times = {name: [round_ms(one) for one in runs] for name, runs in found.items()}
-    result = {f"{name}_ms": median(values) for name, values in times.items()}
-    result["flooded_ratio"] = ratio(times["flooded"], times["alone"])
-    result["flood_ratio"] = ratio(times["flooded"], times["aside"])
-    say({"connections": arguments.connections, **result}, as_json=arguments.json)
+    at = arguments.peers - 1 if arguments.last else 0
+    case = Case(arguments.peers, arguments.parameters, arguments.rounds, ring(arguments.peers), {"at": at})
+    kinds = list(dict.fromkeys(arguments.kind))
+    found = contests(case, kinds, arguments.repeats, arguments.connections)
+    result: dict[str, float] = {}
+    for kind in kinds:
+        result |= figures(kind, at, found)
+    say(result, as_json=arguments.json)
 
 
 if __name__ == "__main__":
