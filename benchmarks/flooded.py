@@ -103,8 +103,8 @@ def _strangers(options: Mapping[str, Any]) -> Iterator[tuple[IO[str], IO[str]]]:
 def _hostile(rank: int, case: Case, introduce: Introduce) -> Figures:
     made: list[HostileTransport] = []
 
-    def make(limits: Limits, keyring: Keyring) -> HostileTransport:
-        made.append(HostileTransport(limits, keyring, victim=case.options["at"], aside=case.options["aside"]))
+    def make(limits: Limits, keyring: Keyring, bulk: int | None) -> HostileTransport:
+        made.append(HostileTransport(limits, keyring, bulk, victim=case.options["at"], aside=case.options["aside"]))
         return made[0]
 
     found = peers(rank, replace(case, options={**case.options, "transport": make}), introduce)
@@ -119,7 +119,7 @@ def contests(case: Case, kinds: Sequence[str], repeats: int, connections: int | 
     found: defaultdict[str, list[list[Figures]]] = defaultdict(list)
     for _ in range(repeats):
         for alone in dict.fromkeys(map(_alone, kinds)):
-            keys: dict[str, Any] = {"keyrings": rings} if alone == _WITH_KEYS else {}
+            keys: dict[str, Any] = {"keyrings": rings, "bulk": 0} if alone == _WITH_KEYS else {}
             with_keys = replace(case, options={**case.options, **keys, "attack": ""})
             found[alone].append(run(attacked, with_keys))
             for kind in (kind for kind in kinds if _alone(kind) == alone):

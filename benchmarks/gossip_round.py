@@ -21,10 +21,11 @@ the repetitions, and a ratio's own median: of two contestants of the same repeti
     trained_saving  the same with a checkpoint in every round; `trained_saving_ratio` is its time over that of `trained`
     computed        dpeer with as many seconds of the processor's time of arithmetic in every round, on one thread
     computed_saving the same with a checkpoint in every round; `computed_saving_ratio` likewise
-    encrypted       dpeer over tcp:// with keys; `encrypted_ratio` is its time over dpeer's, `encrypted_cpu_ratio` its
-                    processor time; `dpeer` is measured with it
+    encrypted       dpeer over tcp:// with keys and second connections for bodies; `encrypted_ratio` is its time over
+                    dpeer's, `encrypted_cpu_ratio` its processor time
+    curve           the same without second connections: all is encrypted by CurveZMQ; `curve_ratio`, `curve_cpu_ratio`
 
-Of `trained` to `encrypted` only what `--only` names is measured, and of `saving`, too.
+Of `trained` to `curve` only what `--only` names is measured, and of `saving`, too.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
     Options: `listen`, "tcp" or "ipc"; `topology` and `degree`, of the graph from which the case's neighbors are;
     `piece_bytes`, of the transport; `lands`, to copy pieces into a pooled buffer before they are mixed; `sleeps` and
     `computes`, of the learner; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to use keys;
-    `transport`, what makes one, if it is another.
+    `bulk`, the port of second connections, with keys; `transport`, what makes one, if it is another.
     """
     keep_heap()
     freeze_heap()
@@ -143,7 +144,8 @@ async def _peer(rank: int, case: Case, introduce: Introduce, address: str, folde
     graph = build(case.options.get("topology", "ring"), case.size, degree=case.options.get("degree", 4))
     keyring = case.options["keyrings"][rank] if "keyrings" in case.options else None
     made = case.options.get("transport", ZeroMQTransport)
-    transport = made(Limits(payload_bytes=learner.payload_bytes), keyring=keyring)
+    limits = Limits(payload_bytes=learner.payload_bytes)
+    transport = made(limits, keyring=keyring, bulk=case.options.get("bulk"))
     transport.piece_bytes = case.options.get("piece_bytes", transport.piece_bytes)
     laps = Laps()
     peer = Peer(
@@ -215,7 +217,8 @@ def trained(seconds: float) -> dict[str, tuple[Worker, dict[str, Any]]]:
 
 def encrypted(size: int) -> dict[str, tuple[Worker, dict[str, Any]]]:
     """So many peers with keys, which are made anew; measured only where they are named."""
-    return {"encrypted": (peers, {"keyrings": keyrings(size)})}
+    rings = keyrings(size)
+    return {"encrypted": (peers, {"keyrings": rings, "bulk": 0}), "curve": (peers, {"keyrings": rings})}
 
 
 def measure(
@@ -250,8 +253,13 @@ _RATIOS = {
     "trained_saving_ratio": ("trained_saving", "trained"),
     "computed_saving_ratio": ("computed_saving", "computed"),
     "encrypted_ratio": ("encrypted", "dpeer"),
+    "curve_ratio": ("curve", "dpeer"),
 }
-_CPU_RATIOS = {"cpu_ratio": ("dpeer", "raw"), "encrypted_cpu_ratio": ("encrypted", "dpeer")}
+_CPU_RATIOS = {
+    "cpu_ratio": ("dpeer", "raw"),
+    "encrypted_cpu_ratio": ("encrypted", "dpeer"),
+    "curve_cpu_ratio": ("curve", "dpeer"),
+}
 
 
 def figures(found: Mapping[str, Sequence[Sequence[Figures]]]) -> dict[str, Any]:
@@ -262,7 +270,7 @@ def figures(found: Mapping[str, Sequence[Sequence[Figures]]]) -> dict[str, Any]:
     for key, (name, other) in _RATIOS.items():
         if {name, other} <= found.keys():
             result[key] = ratio(times[name], times[other])
-    for name, before in (("dpeer", ""), ("raw", "raw_"), ("encrypted", "encrypted_")):
+    for name, before in (("dpeer", ""), ("raw", "raw_"), ("encrypted", "encrypted_"), ("curve", "curve_")):
         if name in cpu:
             result[f"{before}cpu_s_per_gb"] = median(cpu[name])
     for key, (name, other) in _CPU_RATIOS.items():
@@ -297,8 +305,7 @@ def main() -> None:
     options = {"out": arguments.out}
     case = Case(arguments.peers, arguments.parameters, arguments.rounds, ring(arguments.peers), options)
     named |= trained(arguments.train) | encrypted(arguments.peers)
-    beside = ["dpeer"] if "encrypted" in arguments.only else []
-    found = measure(case, arguments.repeats, {name: named[name] for name in [*beside, *arguments.only]})
+    found = measure(case, arguments.repeats, {name: named[name] for name in arguments.only})
     result = {"peers": arguments.peers, "parameters": arguments.parameters, **figures(found)}
     if result.get("gloo_ratio", 1.0) < 1:
         print("warning: gloo beats the raw ring: the raw ring is the wrong baseline", file=sys.stderr)

@@ -31,6 +31,7 @@ class HostileTransport(ZeroMQTransport):
     Args:
         limits: As of any transport.
         keyring: As of any transport.
+        bulk: As of any transport.
         victim: The rank that gets it.
         aside: Whether it gets as much into a socket of this process instead.
 
@@ -39,8 +40,8 @@ class HostileTransport(ZeroMQTransport):
         began: When it has sent the first one; None before.
     """
 
-    def __init__(self, limits: Limits, keyring: Keyring, *, victim: int, aside: bool) -> None:
-        super().__init__(limits, keyring=keyring)
+    def __init__(self, limits: Limits, keyring: Keyring, bulk: int | None, *, victim: int, aside: bool) -> None:
+        super().__init__(limits, keyring=keyring, bulk=bulk)
         self.attempts = 0
         self.began: float | None = None
         self._most = limits

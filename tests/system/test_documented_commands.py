@@ -311,7 +311,13 @@ SLOW = {
     "python benchmarks/gossip_round.py --only dpeer saving trained trained_saving computed computed_saving": Small(
         "--peers 2 --parameters 1000 --rounds 2 --repeats 1 --train 0.01"
     ),
+    "python benchmarks/gossip_round.py --only dpeer curve encrypted": Small(
+        "--peers 2 --parameters 1000 --rounds 2 --repeats 1"
+    ),
     "python benchmarks/flooded.py": Small("--connections 2 --peers 3 --parameters 1000 --rounds 2 --repeats 1"),
+    "python benchmarks/flooded.py --kind stalled unlisted plain neighbor": Small(
+        "--connections 2 --peers 3 --parameters 1000 --rounds 2 --repeats 1"
+    ),
     "python benchmarks/steady.py": Small("--peers 2 --parameters 1000 --rounds 8"),
     "python benchmarks/per_example.py": Small("--batch 3 --repeats 2"),
     "python benchmarks/privacy.py": Small("--model digits --samples 10 --repetitions 1"),
