@@ -82,6 +82,17 @@ REST_AFTER = 2
 lost is only what is dear. A flood has at most 2000 messages a second read, which take a fifth of a core. Others have
 their turns meanwhile: beside a flood 2000 pieces a second, 130 MB of the shortest and 8 GB of the longest."""
 
+# -- a message whose end has not come ------------------------------------------------------------------------------
+
+AROUND = 2**18
+"""What a message takes on the wire beside its header and its buffers, at most: the lengths of 4096 buffers, their
+seals, what was said before the first message, and what libzmq reads at once."""
+
+LOOK = 0.05
+"""Seconds between two looks at what libzmq holds of a message whose end has not come. A connection on which that is
+longer than any message of a peer is ended. Its sender can fill what its line carries in this time beside: 60 MB at 10
+Gbit/s. A look takes some microseconds."""
+
 # -- connections, where keys are used ----------------------------------------------------------------------------------
 
 MOST_UNPROVED = 32
@@ -128,7 +139,8 @@ ASK_AGAIN = 5.0
 
 UNREAD = 8
 """How many messages may wait to be decoded, in each socket's queue here and in each connection's queues in libzmq,
-before their sender has to wait: with the longest pieces 32 MiB each."""
+before their sender has to wait: with the longest pieces 32 MiB each. (libzmq counts whole messages; for what is not
+whole, see `LOOK`.)"""
 
 UNREAD_IN_PROCESS = 16
 """The same between peers of one process, where a message is a whole body that the sender has in memory anyway."""

@@ -128,6 +128,18 @@ class Core:
         self.rejections.count_turned_away(place, reason, times)
         return self._after(now)
 
+    def endless(self, link: Link | None, place: str, now: float) -> list[Effect]:
+        """A connection was ended on which a message had no end; None if nothing had come on it before."""
+        error = ProtocolError(
+            "endless", f"it came from {place}, was longer than any may be and had no end: the connection was ended"
+        )
+        known = self.members.by_link(link) or self.greetings.dialling.get(link)
+        if known is not None:
+            self.rejections.count(known.rank, error)
+        else:
+            self.rejections.count_stranger(f"from {place}", error)
+        return self._after(now)
+
     def unreachable(self, link: Link, reason: str, now: float) -> list[Effect]:
         """A dialled link cannot be established at present, for this reason."""
         one = self.greetings.dialling.get(link)

@@ -17,6 +17,7 @@ from dpeer.peer.protocol import Core
 from dpeer.peer.transports import (
     Arrival,
     Broken,
+    Endless,
     Event,
     Link,
     Opened,
@@ -177,6 +178,8 @@ class Pump:
                 return self.core.slower(link, reason, now)
             case TurnedAway(place, reason, times):
                 return self.core.turned_away(place, reason, times, now)
+            case Endless(link, place):
+                return self.core.endless(link, place, now)
 
     def _do(self, effects: Iterable[Effect]) -> None:
         """Do these effects, and those that they lead to, in order."""

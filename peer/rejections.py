@@ -37,7 +37,7 @@ _ADVICE: Mapping[str, str] = {
         ("stranger", "other-federation", "not-a-neighbor", "mismatch", "wrong-rank", "rank-taken"), _OTHERS
     ),
     **dict.fromkeys(("malformed", "oversized", "incomplete", "stray", "short-piece", "unhandled"), _VERSIONS),
-    "too-many": _FLOOD,
+    **dict.fromkeys(("too-many", "endless"), _FLOOD),
 }
 """What to do, by reason; the other reasons are of bodies that arrived whole."""
 

@@ -3,6 +3,7 @@
 from dpeer.peer.transports.base import (
     Arrival,
     Broken,
+    Endless,
     Event,
     Link,
     Opened,
@@ -20,6 +21,7 @@ from dpeer.peer.transports.zeromq import ZeroMQTransport
 __all__ = [
     "Arrival",
     "Broken",
+    "Endless",
     "Event",
     "Identity",
     "InProcessTransport",

@@ -68,7 +68,17 @@ class TurnedAway(NamedTuple):
     times: int
 
 
-Event = Arrival | Opened | Broken | Room | Unreachable | Slower | TurnedAway
+class Endless(NamedTuple):
+    """A connection was ended because a message on it was longer than any may be, and its end had not come.
+
+    `link` is the one that it was, None if no whole message had come on it; `place` the host at the other end.
+    """
+
+    link: Link | None
+    place: str
+
+
+Event = Arrival | Opened | Broken | Room | Unreachable | Slower | TurnedAway | Endless
 
 
 class Sent(enum.Enum):

@@ -70,7 +70,7 @@ class Bulk:
         """
         self._meeting.listen(host, port)
 
-    def ask(self, link: Link, host: str, end: Callable[[], None]) -> None:
+    def ask(self, link: Link, host: str, end: Callable[[], object]) -> None:
         """Ask whoever listens at this host, on a link that was just established, for a second connection.
 
         Args:
@@ -131,7 +131,7 @@ class Bulk:
 
     # -- what comes over CURVE ---------------------------------------------------------------------------------
 
-    def came(self, queue: Link, arrival: Arrival, end: Callable[[], None]) -> None:
+    def came(self, queue: Link, arrival: Arrival, end: Callable[[], object]) -> None:
         """Take a message that has come over CURVE.
 
         Args:
@@ -166,7 +166,7 @@ class Bulk:
             if way.queue == queue:
                 way.room()
 
-    def _on_ask(self, queue: Link, arrival: Arrival, end: Callable[[], None]) -> None:
+    def _on_ask(self, queue: Link, arrival: Arrival, end: Callable[[], object]) -> None:
         link, frames, identity = arrival
         _, theirs = _ASKED.unpack(frames[0])
         if identity is None:
@@ -207,7 +207,7 @@ class Bulk:
 
     # -- channels ----------------------------------------------------------------------------------------------
 
-    def _add(self, queue: Link, link: Link, end: Callable[[], None]) -> Way:
+    def _add(self, queue: Link, link: Link, end: Callable[[], object]) -> Way:
         self.forget(link)
         way = self._ways[link] = Way(
             queue, end, partial(self._transport.push, queue), lambda: self._transport.waiting(queue) >= UNREAD

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import socket
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,8 +16,10 @@ import zmq
 from zmq.utils.monitor import parse_monitor_message
 
 from dpeer.peer.limits import HANDSHAKE, PROVE_WITHIN, UNSAID
+from dpeer.peer.transports import tcp
 from dpeer.peer.transports.base import TurnedAway
 from dpeer.peer.transports.connections import Connections
+from dpeer.peer.transports.gauge import GAUGED
 from dpeer.peer.transports.keys import Identity, Keyring
 
 if TYPE_CHECKING:
@@ -30,13 +30,12 @@ _ZAP = "inproc://zeromq.zap.01"
 _VERSION = b"1.0"
 
 _WATCHED = (
-    zmq.EVENT_ACCEPTED
+    GAUGED
+    | zmq.EVENT_ACCEPTED
     | zmq.EVENT_DISCONNECTED
     | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
     | zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
 )
-
-_Peer = tuple[object, object]
 
 
 class Door:
@@ -52,7 +51,7 @@ class Door:
         self._transport = transport
         self._owners = keyring.owners
         self._connections = Connections()
-        self._ends: dict[int, _Peer] = {}
+        self._ends: dict[int, tcp.Ends] = {}
         self._unsaid: dict[str, tuple[str, int]] = {}
         self._loop = asyncio.get_running_loop()
         self._asked = transport.socket(zmq.REP, _ZAP)
@@ -81,7 +80,7 @@ class Door:
         identity = int(part["User-Id"])
         number = int(part.get(zmq.SRCFD))
         for old in self._connections.spoke(number, identity, self._loop.time()):
-            _end(old, self._ends.get(old))
+            self._end(old)
         return identity, number
 
     # -- libzmq's questions ------------------------------------------------------------------------------------
@@ -101,6 +100,7 @@ class Door:
     # -- connections -------------------------------------------------------------------------------------------
 
     def _happened(self, parts: list[zmq.Frame]) -> None:
+        self._transport.gauge.happened(self._router, parts)
         message = parse_monitor_message([part.bytes for part in parts])
         event, number = message["event"], message["value"]
         if event == zmq.EVENT_ACCEPTED:
@@ -112,27 +112,26 @@ class Door:
             self._turned_away("", "no-key")
 
     def _accepted(self, number: int) -> None:
-        with contextlib.suppress(OSError), _copy(number) as copied:
-            peer = _ends(copied)
-            self._ends[number] = peer
-            place = peer[1][0] if isinstance(peer[1], tuple) else ""
-            for old in self._connections.accepted(number, str(place), self._loop.time()):
-                _end(old, self._ends.get(old))
+        ends = tcp.ends(number)
+        if ends is not None:
+            self._ends[number] = ends
+            for old in self._connections.accepted(number, tcp.place(ends), self._loop.time()):
+                self._end(old)
 
-    def ending(self, number: int) -> Callable[[], None]:
+    def ending(self, number: int) -> Callable[[], object]:
         """What ends the connection on which a message has just come, and leaves alone whoever gets its number later."""
-        peer = self._ends.get(number)
-        if peer is None:  # the word that it was accepted comes later than its first message
-            with contextlib.suppress(OSError), _copy(number) as copied:
-                peer = _ends(copied)
-        return partial(_end, number, peer)
+        # The word that it was accepted may come later than its first message.
+        return partial(tcp.end, number, self._ends.get(number) or tcp.ends(number))
+
+    def _end(self, number: int) -> None:
+        tcp.end(number, self._ends.get(number))
 
     def _look_later(self) -> None:
         self._look = self._loop.call_later(PROVE_WITHIN / 2, self._look_after)
 
     def _look_after(self) -> None:
         for number in self._connections.overdue(self._loop.time()):
-            _end(number, self._ends.get(number))
+            self._end(number)
         self._look_later()
 
     def _turned_away(self, place: str, reason: str) -> None:
@@ -141,18 +140,3 @@ class Door:
             for reason, (place, count) in self._unsaid.items():
                 self._transport.push(self, TurnedAway(place, reason, count))
             self._unsaid.clear()
-
-
-def _copy(number: int) -> socket.socket:
-    """The socket with this number, under another one, so that closing it closes nothing of libzmq's."""
-    return socket.socket(fileno=os.dup(number))
-
-
-def _end(number: int, peer: _Peer | None) -> None:
-    with contextlib.suppress(OSError), _copy(number) as copied:
-        if _ends(copied) == peer:
-            copied.shutdown(socket.SHUT_RDWR)
-
-
-def _ends(connection: socket.socket) -> _Peer:
-    return connection.getsockname(), connection.getpeername()

@@ -10,6 +10,7 @@ from zmq.utils.monitor import parse_monitor_message
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.transports.base import Arrival, Broken, Link, Opened, Unreachable
+from dpeer.peer.transports.gauge import GAUGED
 from dpeer.peer.transports.keys import Identity
 from dpeer.peer.transports.resolving import endpoint, is_literal, resolve, split
 
@@ -34,7 +35,7 @@ _FAILED = {
 }
 """What may be wrong, by what libzmq says of a handshake in which one side could not prove its key."""
 
-_WATCHED = sum(_FAILED) | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED
+_WATCHED = sum(_FAILED) | GAUGED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CONNECT_RETRIED
 
 _NEXT = 1.0
 """The same at most where a name stands for several addresses, of which the next one is tried."""
@@ -140,6 +141,8 @@ class Line:
 
     def _came(self, parts: list[zmq.Frame]) -> None:
         self._pause = _AGAIN
+        if self.socket is not None:
+            self._transport.gauge.came(self.socket, self._link, parts)
         arrival = Arrival(self._link, [part.buffer for part in parts], self._identity)
         if self._transport.bulk is None:
             self._transport.push(self._link, arrival)
@@ -147,6 +150,8 @@ class Line:
             self._transport.bulk.came(self._link, arrival, self.end)
 
     def _happened(self, parts: list[zmq.Frame]) -> None:
+        if self.socket is not None:
+            self._transport.gauge.happened(self.socket, parts)
         event = zmq.Event(parse_monitor_message([part.bytes for part in parts])["event"])
         if self._later is not None:
             return

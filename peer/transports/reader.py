@@ -18,12 +18,16 @@ class Reader:
     word up: so the socket is read until it is empty, and again after every send. (zmq.asyncio does so too, at the price
     of some futures for each message.)
 
+    Of a message with too many frames the first ones are handed over, as far as they show that; the others are skipped,
+    a part of them at a time.
+
     Args:
         socket: The socket; nobody else reads it.
         handle: Called with each message.
         room: Whether another message may be taken. When this becomes true again, `look_soon` has to be called.
         emptied: Called when the socket has no further message at present.
         signalled: Called when something happened to the socket, such as that it can be written to again.
+        frames: The most that are kept of a message.
     """
 
     def __init__(
@@ -33,9 +37,12 @@ class Reader:
         room: Callable[[], bool] = lambda: True,
         emptied: Callable[[], None] = lambda: None,
         signalled: Callable[[], None] = lambda: None,
+        frames: int = 2**12,
     ) -> None:
         self._socket, self._handle, self._room = socket, handle, room
         self._emptied, self._signalled = emptied, signalled
+        self._frames = frames
+        self._more = False  # whether the rest of a message is to be skipped
         self._loop = asyncio.get_running_loop()
         self._descriptor = int(socket.getsockopt(zmq.FD))
         self._due: asyncio.Handle | None = None
@@ -59,6 +66,8 @@ class Reader:
         """Read all that is there, whether there is room or not."""
         while (message := self._receive()) is not None:
             self._handle(message)
+            while self._more:
+                self._skip()
 
     def _signal(self) -> None:
         self._signalled()
@@ -71,6 +80,9 @@ class Reader:
         for _ in range(_AT_ONCE):
             if self._stopped or not self._room():
                 return
+            if self._more:
+                self._skip()
+                continue
             message = self._receive()
             if message is None:
                 self._emptied()
@@ -84,6 +96,13 @@ class Reader:
             message = [self._socket.recv(zmq.NOBLOCK, copy=False)]
         except zmq.Again:
             return None
-        while message[-1].more:
+        while message[-1].more and len(message) < self._frames:
             message.append(self._socket.recv(zmq.NOBLOCK, copy=False))
+        self._more = message[-1].more
         return message
+
+    def _skip(self) -> None:
+        for _ in range(self._frames):
+            if not self._more:
+                return
+            self._more = self._socket.recv(zmq.NOBLOCK, copy=False).more

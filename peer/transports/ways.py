@@ -47,7 +47,7 @@ class Way:
     """
 
     def __init__(
-        self, queue: Link, end: Callable[[], None], push: Callable[[Arrival], None], full: Callable[[], bool]
+        self, queue: Link, end: Callable[[], object], push: Callable[[Arrival], None], full: Callable[[], bool]
     ) -> None:
         self.queue, self._end = queue, end
         self.channel: Channel | None = None

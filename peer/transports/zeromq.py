@@ -19,6 +19,7 @@ from dpeer.peer.limits import KEEPALIVE_IDLE, PIECE, UNREAD, Limits
 from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Room, Sent
 from dpeer.peer.transports.bulk import Bulk
 from dpeer.peer.transports.door import Door
+from dpeer.peer.transports.gauge import GAUGED, Gauge
 from dpeer.peer.transports.keys import Identity, Keyring
 from dpeer.peer.transports.line import Line
 from dpeer.peer.transports.reader import Reader
@@ -37,6 +38,10 @@ _SEAL = 64
 _LATE = 1.0
 """Seconds after which a link that is gone is given up although the ROUTER was never empty: somebody may flood it."""
 
+_MORE = 3
+"""Frames that a message may have beside its buffers: the name of its connection, its header, and one that shows that
+there are too many."""
+
 _RETRY = 0.001
 _SELDOM = 0.02
 """Seconds after which a full link is tried again, at first and at most: libzmq's word that there is room can get lost
@@ -48,8 +53,8 @@ class ZeroMQTransport:
 
     Args:
         limits: The longest frames. libzmq drops a connection on which a longer one is announced, before it takes memory
-            for it. (How many frames a message has is known only when it is complete: without keys anybody who reaches
-            the port can make libzmq hold a message of many frames, and with keys whoever has one.)
+            for it. A message that is longer than these allow, of however many frames, ends its connection before it is
+            complete (`Gauge`; on Linux, and over tcp:// only).
         give_up: Seconds after which a connection breaks whose other end confirms nothing.
         keyring: Whom to let in, and what to prove to whom is dialled; None for connections without encryption.
         bulk: With keys, the port at which a listener accepts second connections for long messages, 0 for a free one;
@@ -57,6 +62,7 @@ class ZeroMQTransport:
 
     Attributes:
         failures: How often it was tried in vain to connect to an address, on any link.
+        gauge: Ends connections on which a message has no end.
     """
 
     piece_bytes = PIECE
@@ -71,8 +77,10 @@ class ZeroMQTransport:
         self._bulk_port = bulk
         self._give_up = give_up
         self._door: Door | None = None
+        self.gauge = Gauge(self, limits)
         self._context = zmq.Context()
         self._router: zmq.Socket[bytes] | None = None
+        self._monitor: zmq.Socket[bytes] | None = None
         self._lines: dict[Link, Line] = {}
         self._dialled = 0
         self.failures: Counter[str] = Counter()
@@ -95,6 +103,9 @@ class ZeroMQTransport:
         self._router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         if self.keyring is not None:
             self._door = Door(self, self._router, self.keyring)
+        else:
+            router, self._monitor = self._router, self._router.get_monitor_socket(GAUGED)
+            self.watch(self._monitor, lambda parts: self.gauge.happened(router, parts))
         try:
             self._router.bind(address)
         except zmq.ZMQError as error:
@@ -108,7 +119,9 @@ class ZeroMQTransport:
         return bound
 
     def _came(self, parts: list[zmq.Frame]) -> None:
+        assert self._router is not None, "it has been read"
         link, buffers = parts[0].bytes, _buffers(parts[1:])
+        self.gauge.came(self._router, link, parts[1:])
         if self._door is None or self.bulk is None:
             self.push(self._router, Arrival(link, buffers))
         else:
@@ -209,6 +222,9 @@ class ZeroMQTransport:
         if self._door is not None:
             self._door.close()
         if self._router is not None:
+            if self._monitor is not None:
+                self._router.disable_monitor()
+                self.forget(self._monitor)
             self.forget(self._router, linger)
         # term() waits for the flush; the event loop (other peers of this process, say) must not.
         await asyncio.to_thread(self._context.term)
@@ -239,7 +255,20 @@ class ZeroMQTransport:
     ) -> None:
         """Read a socket as long as the queue of this key is short."""
         queue = self._queues.setdefault(key, deque())
-        self._readers[socket] = Reader(socket, handle, lambda: len(queue) < UNREAD, emptied, self._try_again)
+        self.gauge.add(socket, None if key is socket else key)
+
+        def nothing_waits() -> None:
+            emptied()
+            self.gauge.emptied(socket)
+
+        self._readers[socket] = Reader(
+            socket, handle, lambda: len(queue) < UNREAD, nothing_waits, self._try_again, self._limits.buffers + _MORE
+        )
+
+    def look_soon(self, socket: zmq.Socket[bytes]) -> None:
+        """Look soon whether a message waits in the socket."""
+        if socket in self._readers:
+            self._readers[socket].look_soon()
 
     def watch(self, monitor: zmq.Socket[bytes], handle: Callable[[list[zmq.Frame]], None]) -> None:
         """Read all that a monitor says."""
@@ -265,6 +294,7 @@ class ZeroMQTransport:
         """Read a socket no more, and close it."""
         if socket in self._readers:
             self._readers.pop(socket).stop()
+            self.gauge.forget(socket)
         socket.close(linger=int(linger * 1000))
 
     # -- links that are full or gone ---------------------------------------------------------------------------
