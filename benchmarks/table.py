@@ -57,7 +57,8 @@ def rows(repeats: int) -> Iterator[Row]:
     for peers, parameters, target in ((4, LARGE, 1.25), (8, LARGE, 1.25), (4, MIDDLE, 1.5)):
         yield from _gossip(peers, parameters, target, repeats)
     for parameters, target in ((LARGE, 1.4), (MIDDLE, 1.5)):
-        found = _run("gossip_round", "--parameters", parameters, "--repeats", repeats, "--only", "encrypted")
+        only = ("--only", "dpeer", "encrypted")
+        found = _run("gossip_round", "--parameters", parameters, "--repeats", repeats, *only)
         ours, plain = f"{found['encrypted_ms']:.1f} ms", f"{found['round_ms']:.1f} ms, without keys"
         yield Row(f"with keys, {parameters / 1e6:.1f}M parameters", ours, plain, found["encrypted_ratio"], target)
     found = _run("gossip_round", "--repeats", repeats, "--only", "trained", "trained_saving")
