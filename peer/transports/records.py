@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from dpeer.exceptions import ProtocolError
 
 KEY_BYTES = 32
-RECORD = 2**18
+RECORD = 2**19
 """Bytes of the longest record before it is encrypted: it stays in the processor's cache on its way to the socket."""
 
 SEAL = 16
