@@ -9,6 +9,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dpeer.exceptions import ConfigurationError
@@ -30,7 +31,10 @@ _MOST_STEPS = 10**6
 """The most steps of which some are sampled: with ten million, such errors have come to whole units of epsilon."""
 
 _LARGEST_RENYI = 1e5
-"""The largest epsilon, as `rdp` bounds it, of which the loss distribution of sampled steps is made."""
+"""The largest epsilon, as `_about` bounds it, of which the loss distribution of sampled steps is made."""
+
+_FEW_ORDERS = (1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 256, 512)
+"""Renyi orders that bound an epsilon well enough to choose a grid by it, in a tenth of the time of all orders."""
 
 
 def rdp(charges: Sequence[Charge], delta: float) -> float:
@@ -40,6 +44,15 @@ def rdp(charges: Sequence[Charge], delta: float) -> float:
 
     relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
     return _composed(rdp.RdpAccountant(neighboring_relation=relation), charges, delta)
+
+
+def _about(charges: Sequence[Charge], delta: float) -> float:
+    """A quick bound on epsilon, up to about a tenth above that of `rdp`."""
+    import dp_accounting
+    from dp_accounting import rdp
+
+    relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
+    return _composed(rdp.RdpAccountant(_FEW_ORDERS, relation), charges, delta)
 
 
 def pld_of_releases(charges: Sequence[Charge], delta: float, mu: float) -> float:
@@ -53,7 +66,8 @@ def pld_of_releases(charges: Sequence[Charge], delta: float, mu: float) -> float
     return _pld(charges, delta, max(_FINEST, _COARSENESS * (mu * mu + 10.0 * mu)))
 
 
-def pld_of_steps(charges: Sequence[Charge], delta: float) -> float:
+@lru_cache(maxsize=512)  # the peers of a simulation ask the same
+def pld_of_steps(charges: tuple[Charge, ...], delta: float) -> float:
     """Epsilon by privacy loss distributions where steps are sampled, right to about 1e-4 of itself and never too low.
 
     Raises:
@@ -66,7 +80,7 @@ def pld_of_steps(charges: Sequence[Charge], delta: float) -> float:
         )
     if steps > _MOST_STEPS:
         raise ConfigurationError(f"steps {steps:,}: accountant pld counts up to {_MOST_STEPS:,} with sampling: use rdp")
-    about = rdp(charges, delta)
+    about = _about(charges, delta)
     if not about <= _LARGEST_RENYI:
         noise = min(charge.noise_multiplier for charge in charges)
         raise ConfigurationError(

@@ -104,7 +104,13 @@ def note_plain(folder: Path, data: str | None = None, *, new_data: bool = False)
 def releases_in(folder: Path) -> int:
     """How many private releases the ledger in a peer's folder has; 0 where there is none, or none that can be read."""
     run = read_or_none(folder / FOLDER / LEDGER)
-    return 0 if run is None or run.mechanism is None else len(run.rounds)
+    return 0 if run is None or run.mechanism is None or run.charges else len(run.rounds)
+
+
+def steps_in(folder: Path) -> int:
+    """How many private steps the ledger in a peer's folder has charged; 0 where there is none, or none can be read."""
+    run = read_or_none(folder / FOLDER / LEDGER)
+    return 0 if run is None else sum(charge.steps for charge in run.charges)
 
 
 def uncharged(folder: Path) -> list[Path]:

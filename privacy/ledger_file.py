@@ -3,7 +3,8 @@
 A file's first line says how the run's releases were protected, and of what: `{"mechanism": {...}, "noise": ..., "data":
 ..., "new_data": ..., "earlier": [...], "time": ...}`; each line after it is a release, `{"round": ..., "time": ...,
 ...}`. At sample level such a line has the local steps that the peer is about to take: `"charge": {"sampling_rate": ...,
-"noise_multiplier": ..., "steps": ...}`; a round may have several. Of a run without noise (`"mechanism": null`) only the
+"noise_multiplier": ..., "steps": ...}`; a round may have several, and a line with `"ended": true` says that there is
+none after it. Of a run without noise (`"mechanism": null`) only the
 first is written down: what is known after it needs no second. Nor is there protection in noise that was drawn in a way
 that is broken by now: releases of a run with another `noise` than this version's count as released without any.
 `earlier` has the number of releases of each ledger that was put aside before, so that one that is lost or cut is
@@ -43,6 +44,7 @@ class Run:
         earlier: How many releases the ledgers have that were put aside before it, `ledger-1.jsonl` first; None for one
             that could not be read then. Empty in a ledger of an older version, which does not say it.
         charges: At sample level what each line charges, in order; otherwise empty.
+        ended: Whether it says that no step is taken any more.
     """
 
     mechanism: Mapping[str, Any] | None
@@ -54,6 +56,7 @@ class Run:
     begun: bool = True
     earlier: Sequence[int | None] = ()
     charges: Sequence[Charge] = ()
+    ended: bool = False
 
     @property
     def protects(self) -> bool:
@@ -176,11 +179,12 @@ def _run(content: bytes) -> Run:
     rounds = tuple(int(release["round"]) for release in releases)
     hashes = {int(release["round"]): str(release["sha256"]) for release in releases if "sha256" in release}
     charges = tuple(Charge(**release["charge"]) for release in releases if "charge" in release)
-    if charges and len(charges) != len(releases):
+    ends = sum(release.get("ended") is True for release in releases)
+    if (charges or ends) and len(charges) + ends != len(releases):
         raise ValueError("some of its lines charge steps and some do not")
     earlier = tuple(None if count is None else int(count) for count in first.get("earlier", ()))
     said = (first.get("noise"), bool(first.get("new_data")), first.get("data"))
-    return Run(mechanism, *said, rounds, hashes, earlier=earlier, charges=charges)
+    return Run(mechanism, *said, rounds, hashes, earlier=earlier, charges=charges, ended=ends > 0)
 
 
 def _line(entry: Mapping[str, Any]) -> bytes:

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from dpeer.privacy.guarantee import Adjacency, Adversary
+from dpeer.privacy.sample import Head
+from dpeer.privacy.steps import Ascent, Unit
 from dpeer.sections import Mark, Section, setting
 
 _GROUP = "Privacy"
@@ -17,15 +19,16 @@ Sparsify = Annotated[str, Field(pattern=r"^(top-k|random):[0-9.]+$")]
 class PrivacySettings(Section):
     """What neighbors may learn of a peer's data, and the noise that keeps the rest from them."""
 
-    privacy: Literal["none", "client"] = setting(
+    privacy: Literal["none", "client", "sample"] = setting(
         "none",
-        "differential privacy for what leaves a peer: none, or client (its whole data set)",
+        "differential privacy: none; client protects a peer's whole data set in what leaves it; sample protects each "
+        "training record, or group of records, against everyone",
         mark=Mark.SHARED,
         group=_GROUP,
     )
     target_epsilon: float | None = setting(
         None,
-        "privacy budget: the noise follows from it; or with noise-multiplier, releases end when it is used up",
+        "privacy budget: the noise follows from it; or with noise-multiplier, releases or steps end with it",
         mark=Mark.FOLLOWS,
         group=_GROUP,
         gt=0,
@@ -35,14 +38,14 @@ class PrivacySettings(Section):
     )
     clip_norm: float = setting(
         1.0,
-        "longest update of the body that is released with privacy: longer ones are scaled down to it",
+        "longest update of the body (sample: gradient of a record) that counts as it is: longer ones are scaled down",
         mark=Mark.FOLLOWS,
         group=_GROUP,
         gt=0,
     )
     delta: float | None = setting(
         None,
-        "chance that epsilon does not hold (default: 1e-5, or 1/(10 size) if smaller)",
+        "chance that epsilon does not hold (default: 1e-5, or if smaller 1/(10 N) of N peers, or records)",
         mark=Mark.SHARED,
         group=_GROUP,
         gt=0,
@@ -69,3 +72,52 @@ class PrivacySettings(Section):
         mark=Mark.SHARED,
         group=_GROUP,
     )
+    sampling_rate: float | None = setting(
+        None,
+        "sample: chance of each record to be in a step's batch (default: batch-size over records)",
+        mark=Mark.OWN,
+        group=_GROUP,
+        gt=0,
+        le=1,
+    )
+    records: int | None = setting(
+        None,
+        "sample: about how many records (or groups) this peer trains with, which others may know (default: their "
+        "number, rounded to a power of two)",
+        mark=Mark.OWN,
+        group=_GROUP,
+        ge=1,
+    )
+    dp_head: Head = setting(
+        "joint",
+        "sample: how the head is trained: joint (with the body), alternate (in steps of its own), frozen (not at all), "
+        "post (after the last message)",
+        mark=Mark.SHARED,
+        group=_GROUP,
+    )
+    dp_sam: Ascent = setting(
+        "previous",
+        "sample: SAM climbs along the gradient of the step before (previous), or of the same-batch, which costs more",
+        mark=Mark.OWN,
+        group=_GROUP,
+    )
+    privacy_unit: Unit = setting(
+        "record",
+        "sample: what is protected: a record, or a group of them that the task tells, such as a patient's",
+        mark=Mark.OWN,
+        group=_GROUP,
+    )
+    microbatch: int = setting(
+        64,
+        "sample: how many records' gradients are in memory at a time",
+        mark=Mark.ASIDE,
+        group=_GROUP,
+        ge=1,
+    )
+
+
+CLIENT_ONLY = ("dp_adversary", "dp_min_honest", "dp_adjacency", "sparsify")
+"""Settings that mean something at client level alone."""
+
+SAMPLE_ONLY = ("sampling_rate", "records", "dp_head", "dp_sam", "privacy_unit", "microbatch")
+"""Settings that mean something at sample level alone."""

@@ -16,15 +16,15 @@ _LISTED = 20
 """The most names found in data that an error lists."""
 
 
-def check_strength(noise_multiplier: float | None, target_epsilon: float | None) -> None:
-    """Refuse privacy without a noise multiplier or a target epsilon.
+def check_strength(noise_multiplier: float | None, target_epsilon: float | None, level: str = "client") -> None:
+    """Refuse privacy, at this level, without a noise multiplier or a target epsilon.
 
     Raises:
         ConfigurationError: Both are None.
     """
     if noise_multiplier is None and target_epsilon is None:
         raise ConfigurationError(
-            "--privacy client needs to know how much: give --target-epsilon 8 (the noise follows from it) or "
+            f"--privacy {level} needs to know how much: give --target-epsilon 8 (the noise follows from it) or "
             "--noise-multiplier"
         )
 
@@ -118,12 +118,13 @@ def check_budget(guarantee: Guarantee, target_epsilon: float | None) -> None:
         )
 
 
-def check_said(task: str, found: Mapping[str, Sequence[str]]) -> None:
+def check_said(task: str, found: Mapping[str, Sequence[str]], level: str = "client") -> None:
     """Refuse options that were found in the peer's data: under privacy neighbors learn only settings and noised values.
 
     Args:
         task: Its name.
         found: What of the task's options was found in the peer's data instead of being said, with what it would be.
+        level: The level of privacy, for the message.
 
     Raises:
         ConfigurationError: Something was found that a setting can say.
@@ -132,7 +133,7 @@ def check_said(task: str, found: Mapping[str, Sequence[str]]) -> None:
         return
     options = " ".join(f"--task-option {option}={_listed(names)}" for option, names in found.items())
     raise ConfigurationError(
-        f"--privacy client with task {task!r}: {' and '.join(found)} must be said, alike on all peers, for neighbors "
+        f"--privacy {level} with task {task!r}: {' and '.join(found)} must be said, alike on all peers, for neighbors "
         f"get to know them and must not learn them from the data; this peer's data show {options} (name all that there "
         "can be)"
     )

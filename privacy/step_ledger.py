@@ -21,6 +21,9 @@ from dpeer.privacy.guarantee import Guarantee
 from dpeer.privacy.history import LEDGER
 from dpeer.privacy.ledger_file import Run
 
+_RECORD = "record"
+"""What is protected where nothing is said of it."""
+
 
 class StepLedger:
     """What a run has charged, and what all runs on the same data come to.
@@ -34,6 +37,7 @@ class StepLedger:
 
     Attributes:
         earlier: What runs before this one have released or charged on the same data, oldest first.
+        ended: Whether this run takes no step any more; see `end`.
 
     Raises:
         CheckpointError: A ledger is damaged; or the one to go on with is of another mechanism or of other data.
@@ -53,6 +57,7 @@ class StepLedger:
         found = self._resumed() if resume and self._path.exists() else None
         self._begun = found is not None
         self._charges = [] if found is None else list(found.charges)
+        self.ended = found is not None and found.ended
         self._new_data = new_data or (found is not None and found.new_data)
         runs = history.earlier(folder, data, new_data=self._new_data, current=self._begun)
         self.earlier = [] if self._new_data else runs
@@ -62,6 +67,11 @@ class StepLedger:
         """What this run has charged, in order."""
         return tuple(self._charges)
 
+    @property
+    def steps(self) -> int:
+        """How many steps this run has charged."""
+        return sum(charge.steps for charge in self._charges)
+
     def charge(self, number: int, steps: Charge) -> None:
         """Charge steps; when this returns they are on disk and may be taken, and not before.
 
@@ -70,11 +80,11 @@ class StepLedger:
             steps: At least one; no more than are about to be taken, or the others are paid for in vain.
 
         Raises:
-            ValueError: There are no steps.
+            ValueError: There are no steps, or the run has ended.
             OSError: The disk refused; no step may be taken.
         """
-        if steps.steps < 1:
-            raise ValueError("a charge has at least 1 step")
+        if steps.steps < 1 or self.ended:
+            raise ValueError("a charge has at least 1 step, and there is none after the end")
         if not self._begun:
             history.begin(self._folder, self._mechanism, self._data, new_data=self._new_data)
             self._begun = True
@@ -82,6 +92,21 @@ class StepLedger:
         self._charges.append(steps)
         line = {"round": number, "time": ledger_file.now(), "charge": dataclasses.asdict(steps)}
         ledger_file.append(self._path, line)
+
+    def end(self, number: int) -> None:
+        """Note that no step is taken any more, from this round on; when this returns that is on disk.
+
+        What is trained without noise from then on, at home, must never have an effect on what leaves the peer: so there
+        is no way back, also not with a larger budget.
+
+        Raises:
+            ValueError: No step has been charged.
+            OSError: The disk refused; nothing may be trained without noise.
+        """
+        if not self._charges:
+            raise ValueError("a run that has charged nothing has nothing to end")
+        self.ended = True
+        ledger_file.append(self._path, {"round": number, "time": ledger_file.now(), "ended": True})
 
     def epsilon(self, delta: float, accountant: Accountant = "pld", further: Iterable[Charge] = ()) -> float:
         """Epsilon of everything that was charged on these data, by this run and those before it.
@@ -94,7 +119,7 @@ class StepLedger:
         Returns:
             Infinite where something has been released without noise.
         """
-        before = [charged(run) for run in self.earlier]
+        before = [charged(run, self._mechanism.get("unit", _RECORD)) for run in self.earlier]
         if None in before:
             return math.inf
         known = [charge for charges in before if charges is not None for charge in charges]
@@ -128,16 +153,20 @@ class StepLedger:
         return run
 
 
-def charged(run: Run) -> tuple[Charge, ...] | None:
-    """What a run comes to for one record, as charges; None where that is not bounded.
+def charged(run: Run, unit: str = _RECORD) -> tuple[Charge, ...] | None:
+    """What a run comes to for one unit, as charges; None where that is not bounded.
 
-    A release at client level protects the whole data set against a neighbor, and so each record: one record can move
-    the update by 2 C, whatever the run's own adjacency was.
+    A release at client level protects the whole data set against a neighbor, and so each record and each group: any of
+    them can move the update by 2 C, whatever the run's own adjacency was.
+
+    Args:
+        run: What it released or charged.
+        unit: "record" or "group". Steps that protected the other of the two say nothing of this one.
     """
     if not run.protects or run.mechanism is None:
         return None
     if run.charges:
-        return tuple(run.charges)
+        return tuple(run.charges) if run.mechanism.get("unit", _RECORD) == unit else None
     try:
         mechanism = dataclasses.replace(Guarantee(**run.mechanism), adjacency="replace")
     except (TypeError, ConfigurationError):  # of a later version, or altered: nothing is known of it
