@@ -20,7 +20,9 @@ from dpeer.federation.hostile import check_hostile
 from dpeer.federation.notes import notes
 from dpeer.federation.options import options_of, with_options
 from dpeer.federation.privacy_notes import privacy_notes
-from dpeer.federation.protection import promise, protect
+from dpeer.federation.protection import account, planned_releases, promise, protect
+from dpeer.federation.sample_notes import sample_notes
+from dpeer.federation.sampling import sampling_of
 from dpeer.federation.settings import Settings
 from dpeer.federation.watching import watch_of
 from dpeer.privacy import Unprotected
@@ -98,8 +100,13 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     compute = Compute(find_device(settings.device, rank), settings.amp, settings.channels_last)
     task = task_of(settings, rank)
     folder, meeting = rank_folder(settings.out, rank) / FOLDER, take_part(graph, settings)
-    content, protection, unprotected = _content(task), None, None
-    if guarantee is None or said_of_it.shares == "nothing":
+    content, protection, unprotected, sampling = _content(task), None, None, None
+    if settings.privacy == "sample":
+        check_said(settings.task, task.found, "sample")
+        account(folder, resume=resume)
+        sampling = sampling_of(task, settings, folder, planned_releases(settings, graph), resume=resume, data=content,
+                               new_data=new_data)  # fmt: skip
+    elif guarantee is None or said_of_it.shares == "nothing":
         protect(settings, None, folder, resume=resume)
         unprotected = Unprotected(folder, data=content, new_data=new_data)
     else:
@@ -112,7 +119,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     # Before the algorithm's code sees the data: neighbors get to know this.
     compared = (
         fingerprint(settings, graph, options, guarantee)
-        | divided(task, way, settings, private=guarantee is not None)
+        | divided(task, way, settings, private=settings.privacy != "none")
         | named(task, said_of_it.shares)
     )
     copied = copy_apart(task, settings, said_of_it.shares)
@@ -121,7 +128,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         seed=_first(settings.seed_batches, settings.seed), keep=settings.keep, evaluate_on=settings.evaluate_on,
         patience=settings.patience,
         steady=isinstance(graph, Topology) and settings.participation == 1, compute=compute,
-        protection=protection, unprotected=unprotected, options=options,
+        protection=protection, unprotected=unprotected, sampling=sampling, options=options,
     )  # fmt: skip
     if guarantee is not None and learner.shares and protection is None:
         raise AlgorithmError(f"algorithm {settings.algorithm}: it said that it shares nothing, and shares something")
@@ -148,6 +155,8 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         seed=_first(settings.seed_batches, settings.seed), folder=rank_folder(settings.out, rank),
     )  # fmt: skip
     private = privacy_notes(protection, settings, graph, learner.shared_values) if protection else []
+    if learner.steps is not None:
+        private = sample_notes(learner.steps, settings, learner.trained_together, learner.units)
     return PeerParts(
         learner=learner,
         topology=meeting if learner.shares else take_part(Isolated(settings.size), settings),

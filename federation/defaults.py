@@ -13,6 +13,8 @@ from dpeer.training import BUILTIN_TASKS, find_algorithm
 _RATES = ("body_lr", "head_lr")
 _OF_ADAMW = 0.001
 """PyTorch's own: AdamW's steps have about the length of the rate, whatever the gradient's."""
+_AFTERWARDS = "head:10"
+"""How a head is trained that was frozen while messages left."""
 
 
 def with_defaults(settings: Settings) -> Settings:
@@ -33,6 +35,8 @@ def with_defaults(settings: Settings) -> Settings:
         # Statistics of one's own data are computed under privacy only if somebody asks for them.
         own["standardize"] = builtin is not None and builtin.standardize and settings.privacy == "none"
         said = said - {"standardize"}
+    if settings.privacy == "sample" and "finish" not in said:
+        own["finish"] = _AFTERWARDS if settings.dp_head == "post" else "none"
     return settings.model_copy(update={name: value for name, value in own.items() if name not in said})
 
 

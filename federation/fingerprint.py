@@ -9,7 +9,7 @@ from typing import Any
 
 from dpeer.federation.settings import Settings, default_of, shared
 from dpeer.privacy import Guarantee
-from dpeer.privacy.settings import PrivacySettings
+from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
 from dpeer.topology import AnyTopology
 from dpeer.training import Algorithm, Task, find_algorithm, shared_options, source_hash
 from dpeer.training.algorithms.facts import facts_of
@@ -38,7 +38,7 @@ def fingerprint(
         settings: All values as they are used.
         graph: What follows from the settings of the graph; its edges and weights are compared.
         options: The algorithm's; those that it shares are compared.
-        guarantee: What follows from the settings of privacy; None without it.
+        guarantee: What follows from the settings of privacy at client level; None without it.
     """
     algorithm = find_algorithm(settings.algorithm)
     name = facts_of(algorithm).name
@@ -64,8 +64,15 @@ def fingerprint(
         "privacy": settings.privacy,
         "clip_norm": guarantee.clip_norm if guarantee else None,
         "noise_multiplier": guarantee.noise_multiplier if guarantee else None,
-        **({name: getattr(settings, name) for name in shared(PrivacySettings)} if guarantee else {}),
+        **{name: getattr(settings, name) for name in _privacy(settings.privacy)},
     }
+
+
+def _privacy(level: str) -> tuple[str, ...]:
+    """The settings of privacy that peers compare; at sample level each has an epsilon, noise and delta of its own."""
+    if level == "client":
+        return tuple(name for name in shared(PrivacySettings) if name not in SAMPLE_ONLY)
+    return tuple(name for name in shared(PrivacySettings) if name in SAMPLE_ONLY) if level == "sample" else ()
 
 
 def _left_out(name: str, settings: Settings) -> bool:

@@ -9,19 +9,20 @@ from functools import lru_cache
 from pathlib import Path
 
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
+from dpeer.federation.sample_protection import check_sample_settings
 from dpeer.federation.sent import check_ledger, sent_unrecorded
 from dpeer.federation.settings import Settings, default_of
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
 from dpeer.privacy.guarantee import check_delta, default_delta
-from dpeer.privacy.history import note_plain, releases_in
+from dpeer.privacy.history import note_plain, releases_in, steps_in
 from dpeer.privacy.planning import calibrated
-from dpeer.privacy.settings import PrivacySettings
+from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
 from dpeer.privacy.soundness import check_adversary, check_budget, check_strength, worst_share
 from dpeer.topology import ChangingTopology, Participation, Topology
 
 
 def promise(settings: Settings, graph: Topology | ChangingTopology) -> Guarantee | None:
-    """The guarantee of a run with these settings, equal on all peers; None without privacy.
+    """The guarantee of a run with these settings, equal on all peers; None without privacy at client level.
 
     Raises:
         ConfigurationError: The settings do not say enough, or ask for what is not sound.
@@ -30,8 +31,17 @@ def promise(settings: Settings, graph: Topology | ChangingTopology) -> Guarantee
     if settings.privacy == "none":
         for name in PrivacySettings.model_fields:
             if getattr(settings, name) != default_of(name):
-                raise ConfigurationError(f"{_said(name, settings)} protects nothing without --privacy client: add it")
+                level = "sample" if name in SAMPLE_ONLY else "client"
+                raise ConfigurationError(f"{_said(name, settings)} protects nothing without --privacy {level}: add it")
         return None
+    if settings.privacy == "sample":
+        check_sample_settings(settings)
+        return None
+    for name in SAMPLE_ONLY:
+        if getattr(settings, name) != default_of(name):
+            raise ConfigurationError(
+                f"{_said(name, settings)} belongs to --privacy sample; with --privacy client leave it out"
+            )
     check_strength(settings.noise_multiplier, settings.target_epsilon)
     check_adversary(settings.dp_adversary, settings.dp_min_honest, Sparsifier.parse(settings.sparsify))
     delta = settings.delta if settings.delta is not None else default_delta(settings.size)
@@ -76,11 +86,13 @@ def protect(
         CheckpointError: The ledger to go on with is damaged, or of another mechanism, or has no privacy to go on with.
         BudgetTooSmall: Earlier runs in the folder have used up the budget.
     """
-    if resume:
-        check_ledger(folder.parent)
-    if sent_unrecorded(folder.parent):
-        note_plain(folder)  # now, for the metrics that tell of it will be gone
+    account(folder, resume=resume)
     if guarantee is None:
+        if resume and (steps := steps_in(folder.parent)):
+            raise CheckpointError(
+                f"the run in {str(folder.parent)!r} has charged {steps} private steps: go on with its --privacy "
+                "sample, or start over with --overwrite"
+            )
         if resume and (made := releases_in(folder.parent)):
             raise CheckpointError(
                 f"the run in {str(folder.parent)!r} has made {made} private releases: go on with its --privacy client, "
@@ -95,6 +107,22 @@ def protect(
     if protection.ledger.releases == 0 and protection.ledger.earlier and not protection.may_release:
         raise BudgetTooSmall(_used_up(protection, folder.parent))
     return protection
+
+
+def account(folder: Path, *, resume: bool) -> None:
+    """See that the ledger of a rank's privacy folder says all that has left the rank, before anything else does.
+
+    Args:
+        folder: The folder.
+        resume: Whether the run in it is continued.
+
+    Raises:
+        CheckpointError: The ledger to go on with has lost something.
+    """
+    if resume:
+        check_ledger(folder.parent)
+    if sent_unrecorded(folder.parent):
+        note_plain(folder)  # now, for the metrics that tell of it will be gone
 
 
 def _used_up(protection: Protection, folder: Path) -> str:

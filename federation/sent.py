@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dpeer.exceptions import CheckpointError
 from dpeer.peer import checkpoint
-from dpeer.privacy.history import FOLDER, LEDGER, releases_in, uncharged
+from dpeer.privacy.history import FOLDER, LEDGER, releases_in, steps_in, uncharged
 from dpeer.privacy.unprotected import notes_releases
 from dpeer.results.reading import read_metrics, read_object
 from dpeer.results.values import whole
@@ -27,6 +27,9 @@ def check_ledger(folder: Path) -> None:
         return
     told, there = _told(folder), releases_in(folder)
     why = f"it has {there} private releases, metrics.jsonl or the checkpoint tell of {told}" if told > there else ""
+    steps, charged = _told(folder, "steps"), steps_in(folder)
+    if steps > charged:
+        why = f"it has {charged} private steps, metrics.jsonl or the checkpoint tell of {steps}"
     if lost := uncharged(folder / FOLDER):
         why = f"it lacks the line of {lost[-1].name}, which may have been sent"
     if why:
@@ -43,6 +46,8 @@ def sent_unrecorded(folder: Path) -> bool:
     """
     if notes_releases(folder):
         return False
+    if _told(folder, "steps") > steps_in(folder):
+        return True
     if _told(folder) > releases_in(folder) or uncharged(folder / FOLDER) or _plain(folder):
         return True
     metrics = read_metrics(folder)
@@ -54,21 +59,21 @@ def sent_unrecorded(folder: Path) -> bool:
     return unknown or any(line.bytes_sent and not line.privacy for line in metrics.lines)
 
 
-def _told(folder: Path) -> int:
-    """How many private releases metrics.jsonl or the checkpoint tell of."""
-    lines = [whole(line.privacy.get("releases")) for line in read_metrics(folder).lines if line.privacy]
-    return max(count or 0 for count in (*lines, _saved_releases(folder), 0))
+def _told(folder: Path, what: str = "releases") -> int:
+    """How many private releases, or steps, metrics.jsonl or the checkpoint tell of."""
+    lines = [whole(line.privacy.get(what)) for line in read_metrics(folder).lines if line.privacy]
+    return max(count or 0 for count in (*lines, _saved(folder, what), 0))
 
 
 def _plain(folder: Path) -> bool:
     """Whether the newest checkpoint is of a run without noise that sent its last round's body, or is damaged."""
     found = checkpoint.latest(folder / checkpoint.FOLDER)
-    if found is None or _saved_releases(folder) is not None:
+    if found is None or _saved(folder, "releases") is not None:
         return False
     return read_object(found / checkpoint.STATE).get("released_frames", 0) is not None
 
 
-def _saved_releases(folder: Path) -> int | None:
-    """How many private releases the newest checkpoint tells of; None without one, and of a run without privacy."""
+def _saved(folder: Path, what: str) -> int | None:
+    """How many of them the newest checkpoint tells of; None without one, and of a run without privacy."""
     learner = checkpoint.learner_folder(folder)
-    return None if learner is None else whole(read_object(learner / REST).get("releases"))
+    return None if learner is None else whole(read_object(learner / REST).get(what))

@@ -145,6 +145,11 @@ def _privacy(card: Mapping[str, Any]) -> str:
             "No privacy guarantee: what the peer shared was computed from its data without noise. So was this model; "
             "it may reveal something about single rows."
         )
+    if spent.get("mode") == "sample" and spent.get("head") in ("joint", "alternate", "frozen"):
+        return (
+            f"{privacy_line(spent)}. This holds for what the peer sent to others and for the model in this file; the "
+            "figures in it are measured on the peer's data and have no guarantee."
+        )
     return (
         f"{privacy_line(spent)}. This holds for what the peer sent to others; this file also holds what stayed at home "
         "(the head, scales, figures), which has no guarantee."

@@ -35,7 +35,12 @@ def worst(spent: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
 def privacy_line(spent: Mapping[str, Any]) -> str:
     """The costs of a run's releases as a line: the protected unit, the adversary, epsilon and delta."""
     line = f"privacy of {spent['guarantee']}: {cost(spent)} at delta {spent['delta']:g}"
-    line += f" after {spent['releases']} releases"
+    if spent.get("mode") == "sample":
+        line += f" after {spent['steps']:,} steps"
+        if earlier := spent.get("earlier_steps"):
+            line += f" and {earlier:,} of earlier runs in this folder"
+    else:
+        line += f" after {spent['releases']} releases"
     if spent.get("released_without_noise"):
         line += " (earlier runs in this folder have released bodies without noise that protects)"
     elif earlier := spent.get("earlier_releases"):

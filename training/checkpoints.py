@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError
-from dpeer.privacy import Protection
+from dpeer.privacy import Protection, StepLedger
 from dpeer.training import store
 from dpeer.training.algorithms import Algorithm, shared_options
 from dpeer.training.algorithms.facts import facts_of
@@ -30,6 +30,7 @@ class Checkpoints:
         snapshots: Copies of all that changes.
         selection: Knows which model is the best so far.
         protection: The releases under differential privacy; None without it.
+        ledger: The steps of privacy at sample level; None without it.
     """
 
     def __init__(
@@ -39,10 +40,11 @@ class Checkpoints:
         snapshots: Snapshots,
         selection: ModelSelection,
         protection: Protection | None,
+        ledger: StepLedger | None = None,
     ) -> None:
         self._algorithm, self._trainer, self._snapshots = algorithm, trainer, snapshots
         self._name = facts_of(type(algorithm)).name
-        self._selection, self._protection = selection, protection
+        self._selection, self._protection, self._ledger = selection, protection, ledger
         self._room: State | None = None
 
     @property
@@ -77,7 +79,10 @@ class Checkpoints:
         rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self._selection.best_round}
         rest |= {"best_point": self._selection.best_point, "finish": self._trainer.hyperparameters.finish}
         rest |= {"best_loss": self._selection.best_loss if best is not None else None, "worse": self._selection.worse}
-        rest |= {"releases": None if self._protection is None else self._protection.ledger.releases}
+        if self._ledger is not None:
+            rest |= {"releases": 0, "steps": self._ledger.steps}
+        else:
+            rest |= {"releases": None if self._protection is None else self._protection.ledger.releases}
         return Copied(states, self._identity | rest)
 
     def load(self, directory: Path) -> None:
@@ -93,6 +98,8 @@ class Checkpoints:
             last, best = states["last"], states.get("best")
             best_loss = math.inf if best is None else float(rest["best_loss"])
             charged, worse = int(rest.get("releases") or 0), int(rest.get("worse") or 0)
+            steps = rest.get("steps")
+            taken = None if steps is None else int(steps)
             point = _point(rest, best is not None)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint in {directory} is damaged: {error!r}") from error
@@ -105,6 +112,17 @@ class Checkpoints:
             raise CheckpointError(
                 f"the checkpoint in {directory} has {charged} private releases, the ledger fewer: restore the ledger "
                 "as it was last (an older copy will not do): what was released has to be counted"
+            )
+        if (taken is None) != (self._ledger is None):
+            there, here = ("a run with", "without") if self._ledger is None else ("a run without", "with")
+            raise CheckpointError(
+                f"the checkpoint in {directory} is of {there} --privacy sample, this one is {here}: go on with the "
+                "setting it began with, or start over with --overwrite"
+            )
+        if self._ledger is not None and taken is not None and self._ledger.steps < taken:
+            raise CheckpointError(
+                f"the checkpoint in {directory} has {taken} private steps, the ledger fewer: restore the ledger as it "
+                "was last (an older copy will not do): what was trained has to be counted"
             )
         self._check_finish(directory, number, rest.get("finish"))
         kept = None if best is None else self._snapshots.predicted(best, self._algorithm)

@@ -7,12 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from dpeer.privacy.step_protection import StepProtection
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.facts import Facts
 from dpeer.training.codecs import Codec, Private
 from dpeer.training.device import Compute, host
 from dpeer.training.finishing import Finishing
 from dpeer.training.keeping import Keeping
+from dpeer.training.private_trainer import PrivateTrainer
+from dpeer.training.sample_level import SampledReleases
 from dpeer.training.selection import ModelSelection, Point
 from dpeer.training.trainer import Trainer
 
@@ -24,6 +27,7 @@ class Description:
     _facts: Facts
     _trainer: Trainer
     _codec: Codec
+    _sampled: SampledReleases | None
     _selection: ModelSelection
     _finishing: Finishing
     _keeping: Keeping
@@ -111,7 +115,27 @@ class Description:
     @property
     def privacy(self) -> dict[str, Any] | None:
         """What the peer's releases have cost so far, plain JSON values with "epsilon" and "delta"; None without DP."""
+        if self._sampled is not None:
+            return self._sampled.spent
         return self._codec.spent if isinstance(self._codec, Private) else None
+
+    @property
+    def steps(self) -> StepProtection | None:
+        """What charges the local steps; None without privacy at sample level."""
+        return self._trainer.protection if isinstance(self._trainer, PrivateTrainer) else None
+
+    @property
+    def units(self) -> int:
+        """How many records, or groups of them, privacy at sample level draws from; without it all training samples."""
+        return self._trainer.units if isinstance(self._trainer, PrivateTrainer) else self._trainer.num_samples
+
+    @property
+    def trained_together(self) -> int:
+        """The most parameters that a step of a round trains."""
+        trainer = self._trainer
+        parts = {"body": trainer.body.count, "head": trainer.head.count}
+        phases = () if self.steps is None else self.steps.phases
+        return max((parts.get(phase.part, trainer.model.count) for phase in phases), default=trainer.model.count)
 
     @property
     def num_samples(self) -> int:

@@ -23,8 +23,10 @@ from dpeer.training.finishing import Finishing
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.keeping import Keeping
 from dpeer.training.payload import Payload
+from dpeer.training.private_trainer import PrivateTrainer, Sampling
 from dpeer.training.randomness import GlobalGenerators, Purpose
 from dpeer.training.rows import Rows
+from dpeer.training.sample_level import SampledReleases, check_sound, planned_phases
 from dpeer.training.selection import ModelSelection
 from dpeer.training.snapshots import Snapshots, Stateful
 from dpeer.training.split import frozen_alike, split
@@ -52,6 +54,8 @@ class TorchLearner(Description):
         compute: On which device, where the model and the data are moved to, and how.
         protection: Differential privacy for what leaves the peer; None sends bodies as they are.
         unprotected: Where it is written down that bodies left as they are.
+        sampling: Privacy at sample level: how each record is protected in local training, so that bodies may be sent as
+            they are; None trains without noise.
         options: The algorithm's options, by name; its defaults for those that are not given.
 
     Raises:
@@ -77,6 +81,7 @@ class TorchLearner(Description):
         compute: Compute = HOST,
         protection: Protection | None = None,
         unprotected: Unprotected | None = None,
+        sampling: Sampling | None = None,
         options: Any = None,
     ) -> None:
         for option, value, other in (("keep", keep, "last"), ("evaluate-on", evaluate_on, "test")):
@@ -95,6 +100,8 @@ class TorchLearner(Description):
         self._protection, self._unprotected = protection, unprotected
         with self._drawing(Purpose.START, 0):
             made = self._algorithm = new_algorithm(found, {} if options is None else options)
+            if sampling is not None:
+                check_sound(made, facts.shares, sampling, keep=keep, patience=patience)
             claim(task.model)
             parts = split(task.model, task.head, facts.shares, facts.name)
             began = Beginning(parts, frozen_alike(task.model, task.head) if self.shares else {})
@@ -102,8 +109,8 @@ class TorchLearner(Description):
             with compute.reporting():
                 if not compute.on_host:
                     task.model.to(compute.device)  # parameters stay the same objects
-                self._trainer = Trainer(
-                    task, parts, h, rank=rank, seed=seed, compute=compute, generators=self._generators,
+                self._trainer = _trainer(
+                    sampling, task, parts, h, rank=rank, seed=seed, compute=compute, generators=self._generators,
                     extras=extras_of(made, parts),
                 )  # fmt: skip
                 self._selection = ModelSelection(task, keep, evaluate_on, compute, self._trainer.loss_function)
@@ -111,6 +118,12 @@ class TorchLearner(Description):
             with blamed(made, "start"):
                 made.start(self._trainer)
             self._codec = choose_codec(made, self._trainer, protection, steady=steady)
+            self._sampled = None
+            if isinstance(self._trainer, PrivateTrainer):
+                self._sampled = SampledReleases(self._trainer)
+                with blamed(made, "train"):
+                    planned = planned_phases(found, {} if options is None else options, self._trainer)
+                self._trainer.protect(planned)
         if not is_built_in(found):
             began.check(self._trainer, facts.name)
         self._finishing = Finishing(made, self._trainer)
@@ -119,8 +132,11 @@ class TorchLearner(Description):
         kept: dict[str, Stateful] = {
             "algorithm": made, "extras": self._trainer.extras, "codec": self._codec, "finish": self._finishing,
         }  # fmt: skip
+        if self._sampled is not None:
+            kept["sampled"] = self._sampled
         self._snapshots = Snapshots(self._trainer, kept)
-        self._checkpoints = Checkpoints(made, self._trainer, self._snapshots, self._selection, protection)
+        ledger = None if self._sampled is None else self._sampled.ledger
+        self._checkpoints = Checkpoints(made, self._trainer, self._snapshots, self._selection, protection, ledger)
         self._mixed = False
 
     @contextmanager
@@ -173,6 +189,8 @@ class TorchLearner(Description):
             return None
         if self._unprotected is not None:
             self._unprotected.note(number)
+        if self._sampled is not None:
+            self._sampled.before()
         return self._codec.release(number)
 
     def evaluate(self) -> Evaluation:
@@ -249,7 +267,9 @@ class TorchLearner(Description):
             TaskError: The task's model, loss or data raised.
         """
         self._trainer.begin(number)
-        with self._calling(Purpose.FINISH, number), blamed(self._algorithm, "finish"):
+        # Of a class from outside nobody knows whether it trains a copy, so its last steps are protected like others.
+        freely = self._at_home() if is_built_in(self._facts.algorithm) else nullcontext()
+        with self._calling(Purpose.FINISH, number), blamed(self._algorithm, "finish"), freely:
             self._algorithm.finish(self._trainer)
         return self._trainer.loss
 
@@ -266,9 +286,13 @@ class TorchLearner(Description):
         if not self._finishing.asked:
             return None
         self._trainer.begin(number)
-        with self._calling(Purpose.FINE_TUNE, number):
+        with self._calling(Purpose.FINE_TUNE, number), self._at_home():
             self._finishing.train()
         return self.evaluate()
+
+    def _at_home(self) -> AbstractContextManager[None]:
+        """Within it a copy of the model is trained that no neighbor hears of: without noise, whatever is protected."""
+        return self._trainer.freely() if isinstance(self._trainer, PrivateTrainer) else nullcontext()
 
     def interrupt(self) -> None:
         """Ask `train` to stop after the current minibatch, now and in every later call. Any thread may call this."""
@@ -337,6 +361,10 @@ class TorchLearner(Description):
     def constant_loss(self) -> float | None:
         """The loss of always answering the mean of the own training targets; None where they are no such numbers."""
         return self._selection.constant_loss(self._trainer.data)
+
+
+def _trainer(sampling: Sampling | None, *given: Any, **named: Any) -> Trainer:
+    return Trainer(*given, **named) if sampling is None else PrivateTrainer(*given, **named, sampling=sampling)
 
 
 def _check_patience(patience: int, facts: Facts, keep: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,13 @@ from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch, Minibatches
 from dpeer.training.per_example.examples import check_examples, examples_of
 from dpeer.training.task import Augment
+
+Pay = Callable[[int], int]
+"""Asked before batches are drawn, with how many there are still to come, for how many of them has been paid."""
+
+
+def _nothing_to_pay(left: int) -> int:
+    return left
 
 
 class Sampled(Minibatches):
@@ -80,18 +87,30 @@ class Sampled(Minibatches):
             return math.ceil(h.local_steps * epochs / h.body_epochs)
         return max(1, round(epochs / self._poisson.rate)) if epochs else 0
 
-    def of(self, number: int, phase: Phase, epochs: int) -> Iterator[Batch]:
+    def of(self, number: int, phase: Phase, epochs: int, pay: Pay = _nothing_to_pay) -> Iterator[Batch]:
         """The batches of a round; neither its number nor the phase decides about what is drawn.
+
+        Args:
+            number: The round.
+            phase: Which part of it.
+            epochs: Passes over the data.
+            pay: Called before batches are drawn, with how many there are still to come; gives how many of them may be
+                drawn now. When that is none, there are no more.
 
         Raises:
             Interrupted: `interrupt` was called.
             TaskError: The data cannot be read or augmented.
         """
         self._noted = deque(maxlen=math.ceil(1 / self._poisson.rate))
-        for _ in range(self.steps(epochs)):
+        left, paid = self.steps(epochs), 0
+        while left:
             if self._stop.is_set():
                 raise Interrupted("training was asked to stop")
+            paid = paid or pay(left)
+            if not paid:
+                break
             yield self._drawn()
+            left, paid = left - 1, paid - 1
         self._settle()
 
     def _drawn(self) -> Batch:

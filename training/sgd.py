@@ -6,7 +6,8 @@ is three lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import torch
@@ -94,6 +95,23 @@ def clip_gradient(flat: Flat, longest: float) -> None:
     """Shorten the gradient to the length `longest` where it is longer, as ``torch.nn.utils.clip_grad_norm_`` does."""
     norm = torch.linalg.vector_norm(flat.grad)
     flat.grad.mul_((longest / (norm + _CLIP_TINY)).clamp_max(1.0))
+
+
+@contextmanager
+def climbed(flat: Flat, direction: Tensor, rho: float) -> Iterator[None]:
+    """Within it the parameters are at w + rho d / ||d||; afterwards they have the very bits they had before.
+
+    Args:
+        flat: The perturbed parameters.
+        direction: d, shape (count,).
+        rho: The perturbation's length.
+    """
+    kept = flat.data.clone()
+    flat.data.addcmul_(direction, rho / torch.linalg.vector_norm(direction).clamp_min(_TINY))
+    try:
+        yield
+    finally:
+        flat.data.copy_(kept)
 
 
 def sam_gradient(

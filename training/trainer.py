@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import TaskError
+from dpeer.privacy.steps import Ascent
 from dpeer.training.adam import AdamW
 from dpeer.training.batches import Batches, predict
 from dpeer.training.device import HOST, Compute
@@ -55,6 +56,7 @@ class Trainer:
         number: The round, from 0; the learner sets it.
         loss_function: What is made small: ``loss_function(outputs, targets)``, the mean over the batch.
         gradients: For how many samples a gradient of the loss has been computed so far in this process.
+        ascent: Along which gradient SAM climbs; see `dpeer.training.gradients.sam`.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Trainer:
         self.untrained = Untrained(task.model, self.body, self.head)
         self.number = 0
         self.gradients = 0
+        self.ascent: Ascent = "same-batch"
         self.data = Batches("train", task.train, task.collate, compute)
         self.rank, self.seed = rank, seed
         self.loss_function: Loss = compute.own(objective(task, hyperparameters.class_weights, self.data), task.model)
@@ -152,7 +155,7 @@ class Trainer:
     ) -> Iterator[None]:
         """The steps of `fit`, each made when the iterator is advanced, which has to be within `training`."""
         clip, make = self.hyperparameters.grad_clip, step or self.optimizer
-        stepped = [(flat, make(flat), self.decayed(rate)) for flat, rate in ((part, lr), *beside)]
+        stepped = [(flat, make(flat), self.decayed(rate)) for flat, rate in (*self.rates(part, lr), *beside)]
         for batch in self.minibatches(phase or part.phase, epochs):
             loss = gradient(self, part, batch)
             for flat, optimizer, rate in stepped:
@@ -161,6 +164,10 @@ class Trainer:
                 optimizer.step(rate)
             self.note(loss, batch)
             yield
+
+    def rates(self, part: Flat, lr: float) -> Sequence[tuple[Flat, float]]:
+        """What is stepped where `part` is trained, each with its learning rate."""
+        return [(part, lr)]
 
     def optimizer(self, flat: Flat) -> Optimizer:
         """What `optimizer` names, with the momentum and weight decay of the hyperparameters; its state is zero."""

@@ -13,6 +13,7 @@ from dpeer.sections import Mark, marked, meaning_of
 from dpeer.training.settings import OptionSettings
 
 PRIVATE: dict[str, Any] = {"privacy": "client", "noise_multiplier": 2.0}
+SAMPLE: dict[str, Any] = {"privacy": "sample", "noise_multiplier": 2.0}
 AVERAGED: dict[str, Any] = {
     "dp_adversary": "aggregate", "dp_min_honest": 2, "topology": "full", "weights": "uniform", "size": 4,
 }  # fmt: skip
@@ -40,6 +41,9 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "target_epsilon": (3.0, {"privacy": "client", "target_epsilon": 8.0}), "noise_multiplier": (3.0, PRIVATE),
     "clip_norm": (2.0, PRIVATE), "delta": (1e-6, PRIVATE), "dp_adversary": ("neighbor", PRIVATE | AVERAGED),
     "dp_min_honest": (3, PRIVATE | AVERAGED), "dp_adjacency": ("zero-out", PRIVATE),
+    "sampling_rate": (0.5, SAMPLE), "records": (64, SAMPLE), "dp_head": ("alternate", SAMPLE),
+    "dp_sam": ("same-batch", SAMPLE), "privacy_unit": ("group", SAMPLE | {"task": "mine.py:task"}),
+    "microbatch": (8, SAMPLE),
     "sparsify": ("random:0.5", PRIVATE), "evaluate_every": (2, {}), "evaluate_on": ("validation", {"validation": 0.2}),
     "checkpoint_every": (2, {}), "keep": ("best", {"validation": 0.2}),
     "finish": ("head:2", {}),
@@ -64,7 +68,8 @@ from dpeer.training import Task
 
 def task(rank, size, seed, shift=0.0):
     data = TensorDataset(torch.randn(12, 4) + shift, torch.arange(12) % 2)
-    return Task(model=nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 2)), head=("1",), train=data, test=data)
+    model = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 2))
+    return Task(model=model, head=("1",), train=data, test=data, groups=[number // 3 for number in range(12)])
 """
 
 

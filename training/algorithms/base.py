@@ -48,6 +48,8 @@ class Algorithm(ABC):
             False holds for the very class that says it, and for no class that derives from it.
         draws: Whether its own code may draw from the global generators of torch, numpy or random. A class of a user's
             own is taken to do so, and its peers train one at a time in a simulation, unless it says False.
+        past_fit: What it computes from the data otherwise than by `Trainer.fit`, in words; privacy at sample level
+            refuses such an algorithm.
         Options: A frozen dataclass of the settings that only it has; see `dpeer.training.algorithms.options`.
         options: An instance of `Options`: what it was made with.
     """
@@ -61,6 +63,7 @@ class Algorithm(ABC):
     uses: ClassVar[tuple[str, ...]] = ()
     mixed_uses_data: ClassVar[bool] = True
     draws: ClassVar[bool] = True
+    past_fit: ClassVar[str] = ""
 
     Options: ClassVar[type[Any]] = NoOptions
 

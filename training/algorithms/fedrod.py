@@ -69,6 +69,7 @@ class FedRoD(Algorithm):
     shares = "model"
     leaves = "the generic model"
     uses = ("head_lr",)
+    past_fit = "how many examples each class has, by which it balances its loss, and a gradient of two heads at once"
 
     @dataclass(frozen=True)
     class Options:

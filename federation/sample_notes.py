@@ -1,0 +1,78 @@
+"""What a user is told about privacy at sample level before a peer starts."""
+
+from __future__ import annotations
+
+import math
+
+from dpeer.federation.sample_protection import check_units
+from dpeer.federation.settings import Settings
+from dpeer.privacy import planning
+from dpeer.privacy.step_protection import StepProtection
+from dpeer.results.costs import cost
+
+_ADVICE = (
+    "use larger batches (--batch-size, --sampling-rate), fewer trained parameters (a small body on a frozen public "
+    "one, --dp-head frozen) or fewer rounds"
+)
+_HEADS = {
+    "joint": "the head is trained in the same steps as the body and is as private as it",
+    "alternate": "the head has steps of its own, which are charged too, and is as private as the body",
+    "frozen": "the head stays as it was initialised",
+    "post": "the head stays as it was initialised until no message leaves this peer any more; then it is trained at "
+    "home without noise, so model.safetensors must not be given away",
+}
+
+
+def sample_notes(protection: StepProtection, settings: Settings, parameters: int, units: int) -> list[str]:
+    """Notes to the user at the start.
+
+    Args:
+        protection: The peer's.
+        settings: As this rank uses them.
+        parameters: The most parameters that are trained together.
+        units: How many records or groups the peer has.
+    """
+    m, rounds = protection.mechanism, protection.rounds
+    a_round = sum(phase.steps for phase in protection.phases)
+    steps = protection.ledger.steps + a_round * rounds
+    promised = protection.epsilon(rounds)
+    lines = [
+        f"privacy of {m.words}: {cost({'epsilon': promised})} at delta {m.delta:.3g} after {steps:,} steps "
+        f"({a_round:,} a round, noise multiplier {m.noise_multiplier:.10g}, clip norm {m.clip_norm:g}, sampling rate "
+        f"{m.sampling_rate:.4g}, about {m.units:,} {m.unit}s)",
+        f"--dp-head {m.head}: {_HEADS[m.head]}",
+    ]
+    if protection.ledger.earlier:
+        lines.append(_earlier(protection))
+    if protection.ended:
+        lines.append("the budget has ended: no step is taken any more, and the last body is sent again")
+    elif rounds < settings.rounds and protection.budget is not None:
+        lines.append(
+            f"the budget of epsilon {protection.budget:g} allows {rounds:,} rounds: from then on the last body is sent "
+            "again" + (", and the head goes on training at home" if m.head == "post" else "")
+        )
+    if warning := check_units(settings, units):
+        lines.append(warning)
+    # A step moves the model by the mean of clipped gradients, so by at most C, as a release does at client level.
+    ratio = m.noise_multiplier * math.sqrt(parameters) / (m.sampling_rate * m.units)
+    lines.append(
+        f"the noise of a step is {ratio:,.4g} times as long as the longest mean of a batch's clipped gradients "
+        f"({parameters:,} parameters, {m.sampling_rate * m.units:,.4g} {m.unit}s a batch)"
+    )
+    if planning.drowning(ratio, settings.size, a_round * rounds) > 1:
+        lines.append(f"training cannot survive this noise: {_ADVICE}")
+    return lines
+
+
+def _earlier(protection: StepProtection) -> str:
+    """A note on what earlier runs in the same folder have spent."""
+    spent = protection.spent()
+    if spent["released_without_noise"]:
+        return (
+            "WARNING: earlier runs in this folder have released bodies without noise that protects these records, so "
+            "nothing is promised about them; if this run's data are others, start it with --overwrite --new-data"
+        )
+    return (
+        f"earlier runs in this folder charged {spent['earlier_steps']:,} steps, which are counted in; if this run's "
+        "data are others, start it with --overwrite --new-data"
+    )

@@ -1,0 +1,271 @@
+"""Training with privacy at sample level, against computations of its own."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from dpeer.exceptions import AlgorithmError, ConfigurationError
+from dpeer.privacy import Charge
+from dpeer.training import Algorithm, Task, sam
+from tests.training.sampling import sampled
+
+Make = Callable[..., Task]
+
+ALMOST_NONE = 1e-9
+"""A noise multiplier with which steps are what they are without noise, but for the rounding to its grid."""
+
+
+def clipped_mean(model: nn.Module, task: Task, names: list[str], clip_norm: float, divisor: float) -> dict[str, Any]:
+    """The sum of the clipped gradients of single examples over a number: one backward pass for each example."""
+    total = {name: np.zeros(parameter.shape) for name, parameter in model.named_parameters() if name in names}
+    parameters = {name: parameter for name, parameter in model.named_parameters() if name in names}
+    for inputs, target in task.train:
+        loss = cross_entropy(model(inputs[None]), target[None])
+        found = torch.autograd.grad(loss, list(parameters.values()))
+        gradients = {name: one.double().numpy() for name, one in zip(parameters, found, strict=True)}
+        norm = np.sqrt(sum((one**2).sum() for one in gradients.values()))
+        limit = clip_norm * (1 - 2**-10)
+        for name, one in gradients.items():
+            total[name] += one * min(1.0, limit / norm)
+    return {name: one / divisor for name, one in total.items()}
+
+
+def values(task: Task) -> dict[str, Any]:
+    return {name: parameter.detach().double().numpy().copy() for name, parameter in task.model.named_parameters()}
+
+
+BODY, HEAD = ["body.0.weight", "body.0.bias"], ["fc.weight", "fc.bias"]
+
+
+@pytest.mark.parametrize("head", ["joint", "alternate", "frozen", "post"])
+def test_a_step_of_every_record_is_the_clipped_mean_by_hand(head: str, make_task: Make, tmp_path: Path) -> None:
+    """dfedmdc with one step of head and body; the other way of the same round is written out here."""
+    task, by_hand = make_task(samples=20), make_task(samples=20)
+    learner = sampled(
+        task, tmp_path, rate=1.0, noise=ALMOST_NONE, clip_norm=0.5, units=16, head=head,
+        hyper={"body_lr": 0.3, "head_lr": 0.2, "momentum": 0.0},
+    )  # fmt: skip
+    model, expected = by_hand.model, values(by_hand)
+
+    def step(names: list[str], rates: dict[str, float]) -> None:
+        found = clipped_mean(model, by_hand, names, 0.5, 16.0)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if name in names:
+                    expected[name] = expected[name] - rates[name] * found[name]
+                    parameter.copy_(torch.from_numpy(expected[name]))
+
+    rates = dict.fromkeys(BODY, 0.3) | dict.fromkeys(HEAD, 0.2)
+    for group in {"joint": [BODY + HEAD], "alternate": [HEAD, BODY]}.get(head, [BODY]):
+        step(group, rates)
+    learner.train(0)
+    for name, found in values(task).items():
+        assert np.allclose(found, expected[name], atol=2e-6), name
+    charged = learner.steps.ledger.charges
+    assert sum(charge.steps for charge in charged) == {"alternate": 2}.get(head, 1)
+
+
+def test_steps_are_as_many_as_passes_need_and_all_of_them_are_charged(make_task: Make, tmp_path: Path) -> None:
+    hyper = {"body_epochs": 3, "head_epochs": 2}
+    for head, expected in (("joint", 30), ("alternate", 20 + 30), ("frozen", 30), ("post", 30)):
+        learner = sampled(make_task(), tmp_path / head, rate=0.1, head=head, hyper=hyper)
+        assert sum(phase.steps for phase in learner.steps.phases) == expected
+        for number in range(2):
+            learner.train(number)
+        assert learner.steps.ledger.steps == 2 * expected
+        assert {charge.noise_multiplier for charge in learner.steps.ledger.charges} == {1.0}
+
+
+@pytest.mark.parametrize(("ascent", "noise"), [("previous", 2.0), ("same-batch", 2.0 / 2**0.5)])
+def test_a_second_gradient_on_a_batch_is_one_step_with_less_noise(
+    ascent: str, noise: float, make_task: Make, tmp_path: Path
+) -> None:
+    learner = sampled(make_task(), tmp_path, "dfedsmdc", noise=2.0, ascent=ascent, head="alternate")
+    learner.train(0)
+    assert learner.steps.ledger.charges == (Charge(0.5, 2.0, 2), Charge(0.5, noise, 2))
+
+
+def test_sam_climbs_along_the_gradient_of_the_step_before(make_task: Make, tmp_path: Path) -> None:
+    """Two steps on all records, of the body alone: the second gradient is taken at w + rho g / ||g||."""
+    task, by_hand = make_task(samples=20), make_task(samples=20)
+    learner = sampled(
+        task, tmp_path, "dfedsmdc", rate=1.0, noise=ALMOST_NONE, units=20, head="frozen",
+        options={"rho": 0.7}, hyper={"body_lr": 0.5, "momentum": 0.0, "body_epochs": 2},
+    )  # fmt: skip
+    learner.train(0)
+    start = values(by_hand)
+    first = clipped_mean(by_hand.model, by_hand, BODY, 1.0, 20.0)
+    length = np.sqrt(sum((one**2).sum() for one in first.values()))
+    after = {name: start[name] - 0.5 * first[name] for name in BODY}
+    with torch.no_grad():
+        for name, parameter in by_hand.model.named_parameters():
+            if name in BODY:
+                parameter.copy_(torch.from_numpy(after[name] + 0.7 * first[name] / length))
+    second = clipped_mean(by_hand.model, by_hand, BODY, 1.0, 20.0)
+    for name in BODY:
+        assert np.allclose(values(task)[name], after[name] - 0.5 * second[name], atol=3e-6)
+
+
+def test_noise_has_the_length_that_is_promised(make_task: Make, tmp_path: Path) -> None:
+    """Steps with a rate of 1e-9 of no record at all are noise alone: sigma C / (q N) on each coordinate."""
+    hyper = {"body_lr": 1.0, "momentum": 0.0, "local_steps": 1, "lr_decay": 1.0, "lr_schedule": "exponential"}
+    task = make_task()
+    learner = sampled(task, tmp_path, "fedavg", rate=1e-9, noise=3.0, clip_norm=0.5, units=7, hyper=hyper)
+    found = []
+    for number in range(150):
+        before = learner.body.double()
+        learner.train(number)
+        found.append((learner.body.double() - before).numpy() * 1e-9 * 7 / (3.0 * 0.5))
+    draws = np.concatenate(found)
+    assert abs(draws.std() - 1) < 5 / np.sqrt(2 * draws.size)
+    assert abs(draws.mean()) < 5 / np.sqrt(draws.size)
+
+
+def test_when_the_budget_ends_the_last_body_is_sent_again(make_task: Make, tmp_path: Path) -> None:
+    learner = sampled(make_task(), tmp_path, noise=3.0, budget=2.0, rounds=9)
+    fits = learner.steps.rounds
+    assert 0 < fits < 9
+    sent, said = [], []
+    for number in range(fits + 2):
+        learner.train(number)
+        sent.append(b"".join(bytes(buffer) for buffer in learner.release(number) or ()))
+        learner.mix({}, {0: 1.0})
+        said.append(learner.privacy)
+    assert len({*sent[:fits]}) == fits
+    assert sent[fits - 1 :] == [sent[fits - 1]] * 3
+    assert [one["sent_again"] for one in said] == [False] * fits + [True] * 2
+    assert said[fits - 1]["epsilon"] == said[-1]["epsilon"] <= 2.0
+    assert learner.steps.ledger.epsilon(1e-5, further=[Charge(0.5, 3.0, 2)]) > 2.0
+    assert learner.steps.ledger.steps == 2 * fits
+
+
+def test_a_resumed_peer_pays_again_and_never_goes_beyond_its_budget(make_task: Make, tmp_path: Path) -> None:
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    learner = sampled(make_task(), tmp_path / "p", noise=3.0, budget=5.0, rounds=20)
+    fits = learner.steps.rounds
+    for number in range(2):
+        learner.train(number)
+        learner.release(number)
+        learner.mix({}, {0: 1.0})
+    learner.save(folder)
+    learner.train(2)  # and is killed
+    again = sampled(make_task(), tmp_path / "p", noise=3.0, budget=5.0, rounds=20, resume=True)
+    again.load(folder)
+    assert again.steps.ledger.steps == 6
+    assert again.steps.rounds == fits - 3
+    for number in range(2, fits + 2):
+        again.train(number)
+    assert again.steps.ledger.steps == 2 * fits
+
+
+def test_a_head_that_is_trained_without_noise_feeds_no_body_any_more(make_task: Make, tmp_path: Path) -> None:
+    """With post the head goes on when the budget has ended; a larger budget later does not bring the body back."""
+    learner = sampled(make_task(), tmp_path / "p", noise=3.0, budget=2.0, rounds=9, head="post")
+    head, fits = learner._trainer.head, learner.steps.rounds
+    first = head.data.clone()
+    for number in range(fits + 1):
+        learner.train(number)
+        learner.release(number)
+    assert torch.equal(head.data, first)
+    learner.train(fits + 1)
+    assert not torch.equal(head.data, first)
+    body = learner.body
+    again = sampled(make_task(), tmp_path / "p", noise=3.0, budget=50.0, rounds=9, head="post", resume=True)
+    assert again.steps.ended
+    before = again.body
+    again.train(fits + 2)
+    assert torch.equal(again.body, before)
+    assert again.steps.ledger.steps == learner.steps.ledger.steps
+    assert torch.equal(learner.body, body)
+
+
+def test_algorithms_that_read_data_past_the_steps_are_refused(make_task: Make, tmp_path: Path) -> None:
+    for name, word in (("fedrod", "each class"), ("dis-pfl", "mask")):
+        with pytest.raises(ConfigurationError, match=word):
+            sampled(make_task(), tmp_path, name)
+    with pytest.raises(ConfigurationError, match="--dp-head post"):
+        sampled(make_task(), tmp_path, "fedbabu")
+    sampled(make_task(), tmp_path / "b", "fedbabu", head="post")
+    for head in ("frozen", "post"):
+        with pytest.raises(ConfigurationError, match=f"--dp-head {head}"):
+            sampled(make_task(), tmp_path, "dfedavgm", head=head)
+
+
+class Peeking(Algorithm):
+    """Computes a loss of its own."""
+
+    shares = "body"
+
+    def train(self, peer: Any) -> None:
+        def rule(peer: Any, part: Any, batch: Any) -> Any:
+            if batch.size:
+                peer.objective(peer.outputs(batch), batch)
+            return peer.gradient(part, batch)
+
+        peer.fit(peer.body, epochs=1, lr=0.1, gradient=rule)
+
+
+class Twice(Algorithm):
+    """Takes two gradients where it has said one."""
+
+    shares = "body"
+
+    def train(self, peer: Any) -> None:
+        def rule(peer: Any, part: Any, batch: Any) -> Any:
+            peer.gradient(part, batch)
+            return peer.gradient(part, batch)
+
+        if self.options.says:
+            rule.looks = 2
+        peer.fit(peer.body, epochs=1, lr=0.1, gradient=rule)
+
+    from dataclasses import dataclass
+
+    @dataclass(frozen=True)
+    class Options:
+        says: bool = False
+
+
+def test_what_an_own_algorithm_takes_past_fit_is_refused_when_it_does_it(make_task: Make, tmp_path: Path) -> None:
+    peeking = sampled(make_task(), tmp_path / "a", Peeking, rate=1.0)
+    with pytest.raises(AlgorithmError, match="outputs"):
+        peeking.train(0)
+    twice = sampled(make_task(), tmp_path / "b", Twice, rate=1.0)
+    with pytest.raises(AlgorithmError, match="looks"):
+        twice.train(0)
+    honest = sampled(make_task(), tmp_path / "c", Twice, rate=1.0, noise=4.0, options={"says": True})
+    honest.train(0)
+    assert honest.steps.ledger.charges == (Charge(1.0, 4.0 / 2**0.5, 1),)
+
+
+class Climbing(Algorithm):
+    """SAM from outside."""
+
+    shares = "model"
+
+    def train(self, peer: Any) -> None:
+        peer.fit(peer.model, epochs=1, lr=0.1, gradient=sam(0.1))
+
+
+def test_an_own_algorithm_is_planned_and_charged_like_a_built_in_one(make_task: Make, tmp_path: Path) -> None:
+    learner = sampled(make_task(), tmp_path, Climbing, ascent="same-batch", noise=2.0)
+    assert [(phase.part, phase.steps, phase.looks) for phase in learner.steps.phases] == [("model", 2, 2)]
+    learner.train(0)
+    assert learner.steps.ledger.charges == (Charge(0.5, 2.0 / 2**0.5, 2),)
+
+
+def test_keeping_the_best_model_is_refused(make_task: Make, tmp_path: Path) -> None:
+    from dpeer.training import TorchLearner
+
+    task = make_task(validation=make_task(1).test)
+    plain = sampled(task, tmp_path / "a")
+    sampling = plain._trainer._sampling
+    with pytest.raises(ConfigurationError, match="--keep best"):
+        TorchLearner(make_task(validation=task.test), "dfedmdc", rank=0, seed=0, keep="best", sampling=sampling)

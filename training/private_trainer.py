@@ -1,0 +1,296 @@
+"""Local training that protects each record of the peer's data against everyone: privacy at sample level.
+
+Algorithms stay as they are written. Wherever they take a gradient, this trainer draws a Poisson sample of the records
+in place of a minibatch, charges the step before it draws, and gives them a gradient that is clipped record by record
+and noised (Abadi et al., Deep Learning with Differential Privacy, CCS 2016, Algorithm 1). All that follows from such
+gradients may be seen by anybody: momentum, SAM's ascent, the body, the head, what is mixed.
+
+The head is trained on the same records, and gradients of the body depend on it. So there are four ways to train it:
+
+    joint      head and body in the same steps, with one clipping and one noise over both
+    alternate  as the algorithm does it; the head's steps are charged like the body's
+    frozen     not at all: it stays as it was initialised
+    post       as frozen, until no message leaves the peer any more; then freely, without noise, on a copy
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpeer.exceptions import AlgorithmError
+from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.sample import Head
+from dpeer.privacy.step_protection import StepProtection
+from dpeer.privacy.steps import Ascent, Phase
+from dpeer.training.device import HOST, Compute
+from dpeer.training.flat import Flat
+from dpeer.training.gradients import Gradient, looks, plain
+from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.minibatches import Batch
+from dpeer.training.per_example.gradient import Met, PrivateGradient
+from dpeer.training.randomness import GlobalGenerators
+from dpeer.training.sampled import Sampled
+from dpeer.training.sgd import Step
+from dpeer.training.split import Split
+from dpeer.training.task import Task
+from dpeer.training.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How records are protected in local training.
+
+    Attributes:
+        rate: q, the probability with which each unit is in a batch.
+        protect: Called once, with the steps of a round; gives what protects and charges them.
+        head: How the head is trained.
+        ascent: Along which gradient SAM climbs.
+        microbatch: How many records' gradients are in memory at a time.
+        groups: Whose each training record is, shape (records,), where groups are protected; None where records are.
+    """
+
+    rate: float
+    protect: Callable[[Sequence[Phase]], StepProtection]
+    head: Head = "joint"
+    ascent: Ascent = "previous"
+    microbatch: int = 64
+    groups: NDArray[Any] | None = None
+
+
+class PrivateTrainer(Trainer):
+    """A `Trainer` of which every gradient is private, but within `freely`. The arguments are those of `Trainer`.
+
+    Args:
+        sampling: How records are protected.
+
+    Attributes:
+        protection: What charges the steps; there is none, and nothing is trained, before `protect`.
+        met: What clipping met in the round so far; for the peer's own files, never for others.
+        refused: Whether steps of this round were left out because the budget has ended.
+        taken: How many steps of this round have been charged.
+    """
+
+    protection: StepProtection
+
+    def __init__(
+        self,
+        task: Task,
+        split: Split,
+        hyperparameters: Hyperparameters,
+        *,
+        rank: int,
+        seed: int,
+        sampling: Sampling,
+        compute: Compute = HOST,
+        generators: GlobalGenerators | None = None,
+        extras: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(
+            task, split, hyperparameters, rank=rank, seed=seed, compute=compute, generators=generators, extras=extras
+        )
+        self.ascent = sampling.ascent
+        self.met, self.refused, self.taken = Met(), False, 0
+        self._sampling = sampling
+        self._shuffled, self._sampled = self._minibatches, Sampled(
+            self.data, task.augment, hyperparameters, rank=rank, seed=seed, rate=sampling.rate, groups=sampling.groups
+        )  # fmt: skip
+        self._minibatches = self._sampled
+        self._gradient: PrivateGradient | None = None
+        self._free = False
+        self._planned: list[Phase] | None = None
+        self._phase, self._looks = "", 1
+        self._batch: Batch | None = None
+        self._left = 0
+        self._head_rate: float | None = None
+
+    @property
+    def units(self) -> int:
+        """How many units, records or groups, there are to draw from."""
+        return self._sampled.units
+
+    def phases(self, train: Callable[[], object]) -> list[Phase]:
+        """The phases of a round in which nothing is trained: what an algorithm would do.
+
+        Args:
+            train: Runs a round of an algorithm that nothing else uses.
+        """
+        self._planned = []
+        try:
+            train()
+            return self._planned
+        finally:
+            self._planned, self._head_rate = None, None
+
+    def protect(self, planned: Sequence[Phase]) -> None:
+        """Begin to train; what a task lacks for it shows here.
+
+        Raises:
+            TaskError: The task couples examples, or cannot be protected for another reason.
+            ConfigurationError: A setting does not go with it, or the budget is too small.
+        """
+        parts = {"body": self.body, "head": self.head, "model": self.model}
+        self.protection = self._sampling.protect(planned)
+        m = self.protection.mechanism
+        mechanism = ClippedSum(m.clip_norm, m.noise_multiplier, m.sampling_rate, m.units)
+        self._gradient = PrivateGradient(mechanism, self._sampling.microbatch)
+        for name in dict.fromkeys(phase.part for phase in planned):
+            if name in parts and parts[name].count:
+                self._gradient.start(self, parts[name])
+
+    def interrupt(self) -> None:
+        """See `Trainer.interrupt`."""
+        self._shuffled.interrupt()
+        self._sampled.interrupt()
+
+    def begin(self, number: int) -> None:
+        """See `Trainer.begin`."""
+        super().begin(number)
+        self.met, self.refused, self.taken = Met(), False, 0
+
+    @contextmanager
+    def freely(self) -> Iterator[None]:
+        """Within it training is that of `Trainer`: on shuffled minibatches, without noise.
+
+        What is trained within it must have no effect on what leaves the peer, now or ever.
+        """
+        self._free, self._minibatches, before = True, self._shuffled, self._minibatches
+        self._shuffled.loss = None
+        try:
+            yield
+        finally:
+            self._free, self._minibatches = False, before
+            self._sampled.loss = self._shuffled.loss
+
+    def fit(
+        self,
+        part: Flat,
+        *,
+        epochs: int,
+        lr: float,
+        gradient: Gradient = plain,
+        step: Step | None = None,
+        phase: str | None = None,
+        beside: Sequence[tuple[Flat, float]] = (),
+    ) -> None:
+        """See `Trainer.fit`; which parts are stepped follows from how the head is trained."""
+        chosen = part
+        if not self._free:
+            mode = self._sampling.head
+            if part is self.head:
+                if mode == "joint":
+                    self._head_rate = lr if part.count else None  # it is stepped with the body
+                    return
+                if mode in ("frozen", "post"):
+                    self._fit_head_at_home(epochs=epochs, lr=lr, gradient=gradient, step=step, phase=phase)
+                    return
+            elif part is self.body and mode == "joint" and self._head_rate is not None:
+                chosen = self.model
+            elif part is self.model and mode in ("frozen", "post") and self.head.count:
+                chosen = self.body
+        super().fit(chosen, epochs=epochs, lr=lr, gradient=gradient, step=step, phase=phase, beside=beside)
+        if chosen is not part:
+            self._head_rate = None
+
+    def _fit_head_at_home(self, **how: Any) -> None:
+        """Train the head without noise where the body is trained no more; before that leave it as it is."""
+        if self._sampling.head == "post" and self._planned is None and self.protection.ended:
+            self.protection.end(self.number)
+            with self.freely():
+                super().fit(self.head, **how)
+
+    def rates(self, part: Flat, lr: float) -> Sequence[tuple[Flat, float]]:
+        """See `Trainer.rates`; head and body keep a learning rate each where they are stepped together."""
+        if part is self.model and self._head_rate is not None and not self._free:
+            return [(self.body, lr), (self.head, self._head_rate)]
+        return super().rates(part, lr)
+
+    def steps(
+        self,
+        part: Flat,
+        *,
+        epochs: int,
+        lr: float,
+        gradient: Gradient = plain,
+        step: Step | None = None,
+        phase: str | None = None,
+        beside: Sequence[tuple[Flat, float]] = (),
+    ) -> Iterator[None]:
+        """See `Trainer.steps`."""
+        self._phase, self._looks = part.phase, looks(gradient, self.ascent)
+        yield from super().steps(
+            part, epochs=epochs, lr=lr, gradient=gradient, step=step, phase=phase, beside=beside
+        )  # fmt: skip
+
+    def minibatches(self, phase: str, epochs: int) -> Iterator[Batch]:
+        """See `Trainer.minibatches`; each batch is charged before it is drawn."""
+        if self._free:
+            yield from super().minibatches(phase, epochs)
+            return
+        many, self._looks = self._looks, 1
+        if self._planned is not None:
+            self._planned.append(Phase(self._phase, self._sampled.steps(epochs), many))
+            return
+        for batch in self._sampled.of(self.number, phase, epochs, lambda left: self._pay(left, many)):
+            self._batch, self._left = batch, many
+            yield batch
+        self._batch = None
+
+    def _pay(self, left: int, many: int) -> int:
+        paid = self.protection.charge(self.number, left, many)
+        self.taken += paid
+        self.refused = self.refused or not paid
+        return paid
+
+    def gradient(self, part: Flat, batch: Batch) -> Tensor:
+        """See `Trainer.gradient`; clipped record by record and noised.
+
+        Raises:
+            AlgorithmError: More gradients are asked for than have been charged.
+        """
+        if self._free:
+            return super().gradient(part, batch)
+        if batch is not self._batch or not self._left or self._gradient is None:
+            raise AlgorithmError(
+                "privacy at sample level charges each gradient of a batch before the batch is drawn, and this one is "
+                "not charged: use each batch of Trainer.fit once, or give the gradient rule an attribute `looks` that "
+                "says how many gradients it computes on a batch"
+            )
+        self._left -= 1
+        loss = self._gradient(self, part, batch)
+        met = self._gradient.met
+        self.met.units += met.units
+        self.met.clipped += met.clipped
+        self.met.not_finite += met.not_finite
+        return loss
+
+    def outputs(self, batch: Batch) -> Any:
+        """See `Trainer.outputs`.
+
+        Raises:
+            AlgorithmError: This is not within `freely`.
+        """
+        self._refuse("outputs")
+        return super().outputs(batch)
+
+    def objective(self, outputs: Any, batch: Batch) -> Tensor:
+        """See `Trainer.objective`.
+
+        Raises:
+            AlgorithmError: This is not within `freely`.
+        """
+        self._refuse("losses")
+        return super().objective(outputs, batch)
+
+    def _refuse(self, what: str) -> None:
+        if not self._free:
+            raise AlgorithmError(
+                f"the algorithm computes {what} of its own from the data, which privacy at sample level cannot "
+                "protect: have it train by Trainer.fit, or change what `peer.gradient` gives"
+            )

@@ -1,0 +1,122 @@
+"""What a learner adds to a round where each record is protected in local training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.privacy import StepLedger
+from dpeer.privacy.steps import Phase
+from dpeer.training.algorithms import Algorithm
+from dpeer.training.algorithms.fedbabu import FedBABU
+from dpeer.training.algorithms.own import new_algorithm
+from dpeer.training.private_trainer import PrivateTrainer, Sampling
+from dpeer.training.split import Shares
+
+
+def check_sound(algorithm: Algorithm, shares: Shares, sampling: Sampling, *, keep: str, patience: int | None) -> None:
+    """Refuse what reads the data past the steps that are protected, or chooses by it.
+
+    Raises:
+        ConfigurationError: Says what it is, and what would be right.
+    """
+    name = algorithm.name
+    if algorithm.past_fit:
+        raise ConfigurationError(
+            f"--privacy sample cannot be used with {name}, which computes {algorithm.past_fit}: choose another "
+            "--algorithm, such as dfedmdc, fedper or ditto"
+        )
+    if sampling.head in ("frozen", "post") and shares != "body":
+        raise ConfigurationError(
+            f"--dp-head {sampling.head}: {name} keeps no head at home that it trains by itself; use --dp-head joint, "
+            "or an algorithm that does, such as dfedmdc"
+        )
+    if sampling.head != "post" and isinstance(algorithm, FedBABU):
+        raise ConfigurationError(
+            f"--dp-head {sampling.head}: {name} trains its model without noise after the last round: use --dp-head post"
+        )
+    if keep == "best":
+        raise ConfigurationError(
+            "--keep best cannot be used with --privacy sample: which model is the best is read off data without noise; "
+            "leave it out"
+        )
+    if patience is not None:
+        raise ConfigurationError(
+            f"--patience {patience} cannot be used with --privacy sample: when to stop is read off data without noise; "
+            "leave it out"
+        )
+
+
+def planned_phases(algorithm: type[Algorithm], options: Any, peer: PrivateTrainer) -> list[Phase]:
+    """The steps of a round, as a second instance of the algorithm asks for them; nothing is trained.
+
+    Args:
+        algorithm: Its class.
+        options: Its options.
+        peer: The trainer.
+    """
+    probe = new_algorithm(algorithm, options)
+    values = peer.model.data.clone()
+    found: list[Phase] = []
+
+    def train() -> None:
+        with peer.holding(values):
+            probe.start(peer)
+            probe.train(peer)
+
+    found = peer.phases(train)
+    return [phase for phase in found if phase.steps]
+
+
+class SampledReleases:
+    """The body that the last steps made, which is sent again when the budget allows none any more.
+
+    Args:
+        trainer: The peer's.
+    """
+
+    def __init__(self, trainer: PrivateTrainer) -> None:
+        self._trainer = trainer
+        self._last: Tensor | None = None
+        self._again = False
+
+    @property
+    def ledger(self) -> StepLedger:
+        """What has been charged."""
+        return self._trainer.protection.ledger
+
+    def before(self) -> None:
+        """Look at what is about to be released: a round without a step has nothing new to say."""
+        peer = self._trainer
+        self._again = peer.refused and not peer.taken and self._last is not None
+        if self._again:
+            assert self._last is not None
+            with torch.no_grad():
+                peer.shared.data.copy_(self._last)
+        else:
+            self._last = peer.shared.data.detach().clone()
+
+    @property
+    def spent(self) -> dict[str, Any]:
+        """See `TorchLearner.privacy`."""
+        met = self._trainer.met
+        said = {**self._trainer.protection.spent(), "sent_again": self._again}
+        if self._trainer.taken:
+            said |= {
+                "records_drawn": met.units,
+                "clipped_share": met.clipped / met.units if met.units else 0.0,
+                "not_finite_gradients": met.not_finite,
+            }
+        return said
+
+    def state(self) -> Mapping[str, Tensor]:
+        """See `Stateful`."""
+        return {} if self._last is None else {"last": self._last}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """See `Stateful`."""
+        self._last = state.get("last")
