@@ -58,6 +58,8 @@ def task(rank: int, size: int, seed: int, data: str | None = None) -> Task:
         return TensorDataset(torch.tensor(inputs, dtype=torch.float32), torch.tensor(rows[:, -1], dtype=torch.int64))
 
     # head=("fc",): the layer `fc` stays here; everything else is averaged with the neighbors.
+    # Each patient has one row here. Where some have several, say whose each row of `train` is, groups=[...], so that
+    # privacy can protect a patient and not only a row; and divide patients, not rows, into training and test.
     return Task(model=model, head=("fc",), train=dataset(train), test=dataset(test))
 
 

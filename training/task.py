@@ -42,6 +42,9 @@ class Task:
             `torch.utils.data.TensorDataset`.
         test: Test data of the same kind.
         validation: Validation data of the same kind, which ``--keep best`` needs.
+        groups: Whose each training example is (a patient's, a writer's): a number or a string for each example of
+            `train`, in its order, so that privacy can protect all examples of a group together. An array of shape
+            (examples,) once the task is made; None where nobody says.
         loss: ``loss(outputs, targets)``, a scalar tensor, the mean over the batch. Cross-entropy if left out.
         metrics: ``metrics(outputs, targets)`` over the whole test set, a number by name. `accuracy` and
             `balanced_accuracy` if left out; the entry named ``accuracy`` is the one that tables show.
@@ -70,6 +73,7 @@ class Task:
     train: Any
     test: Any
     validation: Any = None
+    groups: Any = None
     loss: Loss | None = None
     metrics: Metrics | None = None
     collate: Collate | None = None
@@ -91,6 +95,8 @@ class Task:
             dataset = getattr(self, name)
             if dataset is not None or name != "validation":
                 self._check_dataset(name, dataset)
+        if self.groups is not None:
+            self.groups = _one_each(self.groups, len(self.train))
         for name in ("loss", "metrics", "collate", "augment"):
             function = getattr(self, name)
             if function is not None and not callable(function):
@@ -114,6 +120,27 @@ class Task:
                 f"the first item of the task's {name} data is {_kind(sample)}{size}; it must be a pair "
                 "(input, target), or the task must give a `collate` that makes such pairs"
             )
+
+
+def _one_each(groups: Any, examples: int) -> NDArray[Any]:
+    """Whose each training example is, as an array of numbers or strings, shape (examples,)."""
+    wanted = "must be a number or a string for each training example"
+    if isinstance(groups, str | bytes) or not hasattr(groups, "__len__"):
+        raise TaskError(f"the task's groups are {_kind(groups)}; there {wanted}, in a list or an array")
+    if len(groups) != examples:
+        raise TaskError(
+            f"the task's groups are {len(groups)}, and there are {examples} training examples; there {wanted}"
+        )
+    with blame("the task's groups cannot be read", lambda: f"there {wanted}"):
+        # An array of both would turn numbers into strings, and 1 and "1" into one group.
+        words = {isinstance(entry, str | bytes) for entry in groups}
+        array = np.asarray(groups)
+    if array.ndim != 1 or array.dtype.kind not in "biufUS" or len(words) > 1:
+        raise TaskError(f"the task's groups have shape {array.shape} and type {array.dtype}; there {wanted}, all alike")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        place = int(np.flatnonzero(~np.isfinite(array))[0])
+        raise TaskError(f"the task's groups have {array[place]} for training example {place}; there {wanted}")
+    return array
 
 
 def _kind(value: Any) -> str:

@@ -13,7 +13,7 @@ from dpeer.training import Hyperparameters
 from dpeer.training.batches import Batches
 from dpeer.training.minibatches import Batch
 from dpeer.training.sampled import Sampled
-from dpeer.training.task import Augment
+from dpeer.training.task import Augment, Task
 
 N = 40
 
@@ -49,6 +49,17 @@ def test_batches_are_of_single_examples_and_some_are_empty() -> None:
             continue
         assert len(batch.targets) == batch.size == len(set(batch.targets.tolist()))
         assert torch.equal(batch.inputs[:, 0].long(), batch.targets)
+
+
+def test_what_a_task_says_of_whose_examples_are_is_what_is_drawn_together() -> None:
+    patients = [f"patient {example % 8}" for example in range(N)]
+    data = TensorDataset(torch.arange(N)[:, None] * torch.ones(1, 3), torch.arange(N))
+    task = Task(model=torch.nn.Linear(3, 2), head=(), train=data, test=data, groups=patients)
+    found = Sampled(Batches("train", data, None), None, Hyperparameters(), rank=0, seed=0, rate=0.5, groups=task.groups)
+    assert found.units == 8
+    for batch in drawn(found, epochs=20):
+        drawn_of = {target % 8 for target in batch.targets.tolist()} if batch.size else set()
+        assert batch.size == 5 * len(drawn_of), "a patient's five examples or none"
 
 
 def test_the_public_seed_does_not_decide() -> None:

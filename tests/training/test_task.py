@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -45,6 +46,15 @@ class Broken:
         ({"train": torch.zeros(3, 6)}, "is a Tensor; it must be a pair"),
         ({"train": Broken()}, "train data cannot be read: OSError: disk on fire"),
         ({"loss": "mse"}, "loss is a str; it must be a function"),
+        ({"groups": range(49)}, "groups are 49, and there are 50 training examples; there must be a number or a str"),
+        ({"groups": []}, "groups are 0, and there are 50 training examples"),
+        ({"groups": "p" * 50}, "groups are a str; there must be a number or a string for each"),
+        ({"groups": 50}, "groups are a int; there must be"),
+        ({"groups": np.zeros((50, 1))}, "groups have shape \\(50, 1\\) and type float64; there must be"),
+        ({"groups": [1, "1"] * 25}, "groups have shape \\(50,\\) and type .*all alike"),
+        ({"groups": [None] * 50}, "groups have shape \\(50,\\) and type object"),
+        ({"groups": [[1], [1, 2]] * 25}, "groups cannot be read: ValueError.*there must be"),
+        ({"groups": [0.0] * 7 + [float("nan")] * 43}, "groups have nan for training example 7; there must be"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -57,6 +67,28 @@ def test_refusals(make_task: Callable[..., Task], changes: dict[str, Any], messa
 def test_a_string_is_one_prefix(make_task: Callable[..., Task]) -> None:
     assert make_task(head="fc").head == ("fc",)
     assert make_task(head=["fc"]).head == ("fc",)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        [number // 2 for number in range(50)],
+        tuple(f"patient {number // 2}" for number in range(50)),
+        np.arange(50) // 2,
+        torch.arange(50) // 2,
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_groups_are_an_array_with_an_entry_for_each_training_example(
+    make_task: Callable[..., Task], given: Any
+) -> None:
+    task = make_task(groups=given)
+    assert isinstance(task.groups, np.ndarray)
+    assert task.groups.tolist() == [entry.item() if hasattr(entry, "item") else entry for entry in given]
+
+
+def test_nobody_need_say_whose_examples_are(make_task: Callable[..., Task]) -> None:
+    assert make_task().groups is None
 
 
 def failing(*_: Any) -> Any:

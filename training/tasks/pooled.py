@@ -96,6 +96,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
         train=prepared(train),
         test=prepared(division.test.rows(part.test)),
         validation=prepared(division.train.rows(part.validation)) if len(part.validation) else None,
+        groups=None if division.train.groups is None else division.train.groups[part.train],
         loss=None if data.classes else mse_loss if scaled is None else ScaledLoss(scaled[1]),
         metrics=None if data.classes else regression_metrics,
         augment=augment_images(data) if choices.augment else None,

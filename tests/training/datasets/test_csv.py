@@ -259,6 +259,20 @@ def test_a_group_is_in_one_part_of_one_peer(tmp_path: Path, seed: int) -> None:
         load_task("csv", 0, 3, seed, options, Choices(partition="iid"))
 
 
+@pytest.mark.parametrize(("rank", "choices"), [(0, Choices(validation=0.3)), (1, Choices(partition="group"))])
+def test_the_task_says_whose_each_training_row_is(tmp_path: Path, rank: int, choices: Choices) -> None:
+    path = patients(tmp_path, rows=300, groups=30)
+    options = {"path": str(path), "target": "diagnosis", "group": "patient"}
+    task = load_task("csv", rank, 3, 0, options, choices)
+    lines = path.read_text().splitlines()[1:]
+    names = [lines[int(row)].split(",")[2] for row in task.train.tensors[0][:, 0].tolist()]
+    # One number for a patient, and one patient for a number; and all ten rows of each patient are here.
+    assert len(names) == len(task.groups) == 10 * len(set(names)) == 10 * len(set(task.groups.tolist()))
+    assert len(set(zip(names, task.groups.tolist(), strict=True))) == len(set(names))
+    del options["group"]
+    assert load_task("csv", 0, 1, 0, {**options, "ignore": ["patient"]}).groups is None
+
+
 def test_too_few_groups_say_so(tmp_path: Path) -> None:
     path = patients(tmp_path, rows=60, groups=2)
     options = {"path": str(path), "target": "diagnosis", "group": "patient"}

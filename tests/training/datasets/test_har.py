@@ -120,10 +120,25 @@ def test_a_person_a_peer(folder: Path) -> None:
     for rank, task in enumerate(tasks):
         assert task.indices is not None
         assert {rank + 1} == {int(subjects[row]) for rows in task.indices.values() for row in rows}
+        assert task.groups.tolist() == [rank + 1] * len(task.train)
     with pytest.raises(PartitionError, match="the data are from 5 subjects, too few for 6 peers; at most --size 5"):
         load_task("har", 0, 6, 0, {"data": str(folder)})
     with pytest.raises(PartitionError, match=r"do not say which writer .*; these know each sample's subject"):
         load_task("har", 0, 2, 0, {"data": str(folder)}, Choices(partition="writer"))
+
+
+@pytest.mark.parametrize("partition", ["subject", "iid"])
+def test_the_task_says_whose_each_training_window_is(folder: Path, partition: str) -> None:
+    """Also where a person's windows go to several peers, and where some are held out."""
+    whose = {tuple(x[:, 0]): person for people in PEOPLE.values() for x, _, person in zip(*part(people), strict=True)}
+    seen = set()
+    for rank in range(2):
+        task = load_task("har", rank, 2, 0, {"data": str(folder)}, Choices(partition=partition, validation=0.2))
+        windows = task.train.tensors[0][:, 0].numpy()
+        near = [min(whose, key=lambda x: np.abs(x - window).max()) for window in windows]  # the files have 8 digits
+        assert task.groups.tolist() == [whose[x] for x in near]
+        seen |= set(task.groups.tolist())
+    assert len(seen) == (5 if partition == "subject" else 3)
 
 
 @pytest.mark.parametrize(

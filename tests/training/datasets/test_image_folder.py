@@ -74,6 +74,8 @@ def test_a_table_has_labels_and_groups_of_the_images_beside_it(tmp_path: Path) -
     task = load_task("image-folder", 0, 2, 0, {"path": str(tmp_path), "image_size": 8})
     parts = [{place % 10 for place in task.indices[part].tolist()} for part in ("train", "test")]
     assert parts[0] & parts[1] == set(), "both images of a patient are in one part"
+    patients = [place % 10 for place in task.indices["train"].tolist()]
+    assert len(set(zip(patients, task.groups.tolist(), strict=True))) == len(parts[0]) == len(set(task.groups.tolist()))
 
 
 def test_a_group_is_the_same_in_train_and_test(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def test_leafs_split_is_kept(tmp_path: Path) -> None:
         mine = {writer for writer, _ in train}
         assert {writer for writer, _ in test} == {writer for writer, _ in validation} == mine
         assert len(mine) == 2
+        assert [WRITERS.index(writer) for writer in task.groups] == [writer for writer, _ in train]
         assert len(set(train + validation)) == 90
         assert len(test) == 10
         seen |= mine

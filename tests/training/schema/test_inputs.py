@@ -233,6 +233,18 @@ def test_a_group_stays_together(site: dict[str, Any], schema_file: Path) -> None
     assert halves[0] & halves[1] == set()
 
 
+def test_the_group_column_says_whose_each_training_row_is(
+    site: dict[str, Any], schema_file: Path, tmp_path: Path
+) -> None:
+    task = trained(site["path"], schema_file, validation=0.3)
+    names = [site["rows"][place]["patient"] for place in task.indices["train"]]
+    assert len(task.groups) == len(task.train) == 3 * len(set(names)) == 3 * len(set(task.groups.tolist()))
+    assert len(set(zip(names, task.groups.tolist(), strict=True))) == len(set(names))
+    without = tmp_path / "without.toml"
+    without.write_text(SCHEMA.replace('kind = "group"', 'kind = "ignore"'))
+    assert trained(site["path"], without).groups is None
+
+
 def test_semicolons_and_decimal_commas(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(
         'format = 1\n[target]\ncolumn = "y"\nkind = "regression"\n[columns.a]\nkind = "number"\n'
