@@ -33,7 +33,7 @@ def sampling_of(
     """
     groups = None
     if settings.privacy_unit == "group":
-        told = getattr(task, "groups", None)
+        told = task.groups
         check_groups(settings, told)
         groups = np.asarray(told)
     units = len(task.train) if groups is None else len(np.unique(groups))
