@@ -171,10 +171,16 @@ async def test_one_who_floods_does_not_keep_the_others_waiting(ends):
     assert before <= 8
 
 
-async def test_what_was_sent_before_closing_arrives(ends):
+async def test_what_was_sent_before_closing_arrives(ends, request):
     listener, address, dialler = ends
     link = dialler.dial(address, 0)
     await dialler.receive()
+    if request.node.callspec.params["ends"] == "bulk":
+        # What comes in while a socket closes makes TCP drop what it has not sent yet, so let the listener speak first.
+        async with asyncio.timeout(100):
+            while not dialler.bulk.takes(link, [b"", b"x"]):
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(dialler.receive(), 0.01)
     sent = 0
     while dialler.send(link, [b"%d" % sent, b"x" * 100_000]) is Sent.TAKEN and sent < 20:
         sent += 1

@@ -158,9 +158,9 @@ def test_the_body_is_normal(many: np.ndarray) -> None:
     expected = np.diff(np.concatenate([[0.0], norm.cdf(edges), [1.0]])) * MANY
     counts = np.bincount(np.searchsorted(edges, many), minlength=2000)
     statistic = float(((counts - expected) ** 2 / expected).sum())
-    assert chi2.ppf(1e-4, 1999) < statistic < chi2.ppf(1 - 1e-4, 1999)
-    assert abs(many.mean()) < 4.5 / math.sqrt(MANY)
-    assert abs(many.var() - 1) < 4.5 * math.sqrt(2 / MANY)
+    assert chi2.ppf(1e-7, 1999) < statistic < chi2.isf(1e-7, 1999)
+    assert abs(many.mean()) < 5.5 / math.sqrt(MANY)
+    assert abs(many.var() - 1) < 5.5 * math.sqrt(2 / MANY)
 
 
 def test_the_tails_are_normal(many: np.ndarray) -> None:
