@@ -1,0 +1,122 @@
+"""Nothing but noised sums reaches what leaves a peer: other data behind the same sums, and not a bit differs.
+
+The sums that steps get are replaced by numbers that no data have anything to do with. Two peers that have quite
+different records then do the same, as far as anybody else can see; what they send can only differ where something of
+the data goes past the sums: a head without noise, a statistic, a count.
+"""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.training import ALGORITHMS, Task, TorchLearner
+from tests.training.sampling import sampled
+
+Make = Callable[..., Task]
+
+HEADS = ("joint", "alternate", "frozen", "post")
+ROUNDS = 2
+
+
+@pytest.fixture(autouse=True)
+def sums_without_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each mechanism gives the same numbers in the same order, whatever it is given."""
+    made: dict[int, np.random.Generator] = {}
+
+    def released(self: ClippedSum, total: Any, threads: int = 1) -> Any:
+        generator = made.setdefault(id(self), np.random.default_rng(1))
+        return generator.normal(size=total.size).astype(np.float32)
+
+    monkeypatch.setattr(ClippedSum, "released", released)
+
+
+def other_data(samples: int, seed: int) -> TensorDataset:
+    rng = np.random.default_rng(seed)
+    return TensorDataset(
+        torch.tensor(rng.normal(seed, 3.0, size=(samples, 6)), dtype=torch.float32),
+        torch.tensor(rng.integers(0, 3, samples)),
+    )
+
+
+def seen(learner: TorchLearner, rounds: int = ROUNDS) -> list[bytes]:
+    """What a neighbor gets: the first weights, the manifest, and each round's bytes; the end of a run included."""
+    found = [learner.digest.encode(), repr(learner.manifest).encode(), str(learner.payload_bytes).encode()]
+    for number in range(rounds):
+        learner.train(number)
+        payload = learner.release(number)
+        found.append(b"".join(bytes(buffer) for buffer in payload or ()))
+        learner.evaluate()
+        if learner.shares:
+            learner.mix({}, {0: 1.0})
+        learner.evaluate()
+    learner.finish(rounds - 1)
+    learner.fine_tune(rounds - 1)
+    # A run that is continued after its end must not send what was trained at home in the end.
+    learner.train(rounds)
+    payload = learner.release(rounds)
+    found.append(b"".join(bytes(buffer) for buffer in payload or ()))
+    return found
+
+
+SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {}),
+    ({"optimizer": "adamw", "weight_decay": 0.1, "grad_clip": 1.0}, {"ascent": "same-batch"}),
+    ({"momentum": 0.9, "quantize": 8, "finish": "all:1"}, {"microbatch": 7}),
+    ({"wire_dtype": "bfloat16", "local_steps": 3, "finish": "head:1", "lr_schedule": "cosine"}, {"budget": 0.9}),
+    ({"robust": "clip:1.0", "max_norm": 100.0}, {"groups": True}),
+]
+ALL = ("dfedmdc", "dfedsmdc", "fedper", "ditto")
+"""Algorithms that are tried with all settings; the others, whose rounds are made of the same parts, with two."""
+
+WAYS = [
+    (name, head, settings)
+    for at, (name, head) in enumerate(itertools.product(sorted(ALGORITHMS), HEADS))
+    for settings in range(len(SETTINGS))
+    if name in ALL or settings in (0, 1 + at % 4)
+]
+
+
+@pytest.mark.parametrize(("name", "head", "settings"), WAYS)
+def test_what_leaves_is_the_same_whatever_the_data(
+    name: str, head: str, settings: int, make_task: Make, tmp_path: Path
+) -> None:
+    hyper, more = SETTINGS[settings]
+    sent = []
+    more = dict(more)
+    grouped, budget = more.pop("groups", False), more.pop("budget", None)
+    for seed, samples in ((0, 41), (5, 64)):
+        task = make_task(train=other_data(samples, seed), test=other_data(30, seed + 1))
+        groups = np.arange(samples) % (7 + seed) if grouped else None
+        try:
+            learner = sampled(
+                task, tmp_path / str(seed), name, rate=0.5, noise=20.0, units=32, head=head, groups=groups,
+                budget=budget, hyper={"body_lr": 0.1, **hyper}, rounds=ROUNDS + 1, **more,
+            )  # fmt: skip
+        except ConfigurationError as error:
+            refusals = ("--dp-head", "fedrod", "dis-pfl", "--quantize", "--robust", "--wire-dtype", "--finish")
+            assert any(word in str(error) for word in refusals), error
+            assert sent == [], "one of the two was refused and the other not: that tells them apart"
+            return
+        sent.append(seen(learner))
+    assert sent[0] == sent[1]
+
+
+def test_the_test_would_see_a_head_without_noise(
+    make_task: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a sum that follows from the data, what is sent does, too."""
+    monkeypatch.setattr(ClippedSum, "released", lambda self, total, threads=1: total.astype(np.float32))
+    sent = []
+    for seed, samples in ((0, 41), (5, 64)):
+        task = make_task(train=other_data(samples, seed), test=other_data(30, seed + 1))
+        sent.append(seen(sampled(task, tmp_path / str(seed), rate=0.5, units=32)))
+    assert sent[0][:3] == sent[1][:3]
+    assert sent[0][3] != sent[1][3]

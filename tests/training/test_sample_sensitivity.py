@@ -1,0 +1,115 @@
+"""One record more moves no sum by more than the clip norm, whatever was released before.
+
+Each sum that the mechanism is about to noise is written down, and replaced by numbers that do not depend on it. So two
+peers of which one has a record more have the same history, and the distance of their sums is the sensitivity that the
+noise is measured by. A head that is trained without noise raises it: then all gradients of the body change with it.
+"""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.training import ALGORITHMS, Task
+from dpeer.training.private_trainer import PrivateTrainer
+from tests.training.sampling import sampled
+
+Make = Callable[..., Task]
+
+CLIP_NORM = 0.3
+
+
+@pytest.fixture
+def sums(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """The sums in the order in which they would have been noised; a new list for each learner is up to the test."""
+    found: list[np.ndarray] = []
+
+    def released(self: ClippedSum, total: Any, threads: int = 1) -> Any:
+        rng = np.random.default_rng(len(found))
+        found.append(np.array(total))
+        return 0.3 * rng.normal(size=total.size).astype(np.float32)
+
+    monkeypatch.setattr(ClippedSum, "released", released)
+    return found
+
+
+def never_flat(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """A loss whose gradient does not vanish, however well a record is learned."""
+    return -outputs.gather(1, targets[:, None]).mean()
+
+
+def farthest(
+    name: str, head: str, make_task: Make, tmp_path: Path, sums: list[np.ndarray], **more: Any
+) -> tuple[float, int]:
+    """The largest distance of two peers' sums, over the clip norm, and how many sums there were."""
+    base = make_task().train
+    extreme = torch.tensor([[50.0, -50.0, 40.0, -40.0, 30.0, -30.0]]), torch.tensor([2])
+    larger = TensorDataset(*(torch.cat([one, last]) for one, last in zip(base.tensors, extreme, strict=True)))
+    found = []
+    for number, train in enumerate((base, larger)):
+        groups = None
+        if more.get("grouped"):
+            groups = np.minimum(np.arange(len(train)) // 5, 10)
+        learner = sampled(
+            make_task(train=train, loss=never_flat), tmp_path / str(number), name, rate=1.0, noise=50.0, clip_norm=CLIP_NORM,
+            units=32, head=head, groups=groups, ascent=more.get("ascent", "previous"), microbatch=16,
+            hyper={"body_epochs": 2, "head_epochs": 3, "body_lr": 0.2, "head_lr": 0.5, "finish": "all:1"},
+        )  # fmt: skip
+        sums.clear()
+        for one in range(2):
+            learner.train(one)
+            learner.release(one)
+            learner.mix({}, {0: 1.0})
+        learner.finish(1)
+        learner.fine_tune(1)
+        learner.train(2)
+        found.append([*sums])
+    distances = [np.linalg.norm(one - other) for one, other in zip(*found, strict=True)]
+    return max(distances) / CLIP_NORM, len(distances)
+
+
+WAYS = [
+    (name, head, {"ascent": ascent, "grouped": grouped})
+    for (name, head), (ascent, grouped) in itertools.product(
+        itertools.product(sorted(ALGORITHMS), ("joint", "alternate", "frozen", "post")),
+        (("previous", False), ("same-batch", True)),
+    )
+]
+
+
+@pytest.mark.parametrize(("name", "head", "more"), WAYS, ids=[f"{n}-{h}-{m['ascent']}" for n, h, m in WAYS])
+def test_one_record_more_moves_a_sum_by_the_clip_norm_at_most(
+    name: str, head: str, more: dict[str, Any], make_task: Make, tmp_path: Path, sums: list[np.ndarray]
+) -> None:
+    try:
+        distance, steps = farthest(name, head, make_task, tmp_path, sums, **more)
+    except ConfigurationError as error:
+        assert name in ("fedrod", "dis-pfl", "fedbabu") or f"--dp-head {head}" in str(error)
+        return
+    assert steps >= 6
+    assert 0.99 < distance <= 1.0, "the record that is there in one of them counts, and for no more than itself"
+
+
+def test_a_head_without_noise_is_seen(
+    make_task: Make, tmp_path: Path, sums: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What PRIVACY of a body alone would forget: the same peer, whose head is trained as without privacy."""
+    private = PrivateTrainer.fit
+
+    def fit(self: PrivateTrainer, part: Any, **how: Any) -> None:
+        if part is self.head and self._planned is None:
+            with self.freely():
+                private(self, part, **how)
+            return
+        private(self, part, **how)
+
+    monkeypatch.setattr(PrivateTrainer, "fit", fit)
+    distance, _ = farthest("dfedmdc", "alternate", make_task, tmp_path, sums)
+    assert distance > 1.5
