@@ -63,7 +63,7 @@ class GroupStep:
         if most > _MOST:
             raise ConfigurationError(
                 f"{records:,} records of a group with sampling rate {charge.sampling_rate:g}: a batch may have "
-                f"{most:,} of them, and accountant pld looks at up to {_MOST:,}"
+                f"{most:,} of them, and accountant pld looks at up to {_MOST:,}: choose fewer"
             )
         self._counts = np.arange(most + 1, dtype=np.float64)
         probabilities = binom.pmf(self._counts, records, charge.sampling_rate)

@@ -1,9 +1,10 @@
 """Epsilon of a group of records, such as a patient with several rows, under steps that protect single records.
 
 Steps at sample level promise an epsilon for one record. A patient with m records is told apart more easily, because a
-step's batch may have several of them. How much more easily follows from the same steps without any further noise:
-`group_losses` says what one step shows of the group, and here the steps are composed. The general rule for groups, m
-epsilon with delta (e^(m epsilon) - 1) / (e^epsilon - 1), holds as well and is far above it.
+step's batch may have several of them. How much more easily follows from the same steps, without any more noise:
+`group_losses` says what one step shows of the group, and here the steps are composed. The general rule for groups (m
+epsilon, at delta (e^(m epsilon) - 1) / (e^epsilon - 1)) holds as well; it lies above this, and needs the epsilon of one
+record at a delta that is soon too small to be resolved.
 """
 
 from __future__ import annotations
@@ -68,14 +69,18 @@ def of_group(charges: Iterable[Charge], delta: float, records: int, accountant: 
         raise UnknownName("accountant", accountant, ACCOUNTANTS)
     if accountant != "pld":
         raise ConfigurationError(
-            f"accountant {accountant} with {records} records of a group and sampling: only pld knows such groups"
+            f"accountant {accountant} with {records} records of a group and sampling: choose pld, which knows groups"
         )
     check_probability(delta)
     if delta < _LEAST_DELTA:
-        raise ConfigurationError(f"delta {delta:g}: accountant pld resolves {_LEAST_DELTA:g} or more with sampling")
+        raise ConfigurationError(
+            f"delta {delta:g}: accountant pld resolves {_LEAST_DELTA:g} or more with sampling: choose a larger one"
+        )
     steps = sum(charge.steps for charge in found)
     if steps > _MOST_STEPS:
-        raise ConfigurationError(f"steps {steps:,}: accountant pld counts up to {_MOST_STEPS:,} with sampling")
+        raise ConfigurationError(
+            f"steps {steps:,}: accountant pld counts up to {_MOST_STEPS:,} with sampling: choose fewer"
+        )
     return _by_losses(found, delta, records)
 
 
@@ -130,5 +135,5 @@ def _losses(kind: GroupStep, direction: Direction, grid: float) -> PLDPmf:
 
     low, high = kind.range(direction)
     first, last = math.floor(low / grid), math.ceil(high / grid)
-    deltas = kind.deltas(np.arange(first, last + 1) * grid, direction)
+    deltas = kind.deltas(np.arange(first, last + 1, dtype=np.float64) * grid, direction)
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, first, last, deltas)

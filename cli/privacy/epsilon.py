@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dpeer.cli.privacy import sampled
-from dpeer.cli.privacy.modes import SampleAsked, of_mode, options_of_both
+from dpeer.cli.privacy.modes import SampleAsked, of_mode, options_of_both, patient_option
 from dpeer.cli.privacy.options import Asked
 from dpeer.cli.privacy.printing import (
     document,
@@ -25,6 +25,7 @@ from dpeer.cli.topology.options import json_option
 
 @click.command(short_help="Print epsilon after so many rounds.")
 @options_of_both("target_epsilon")
+@patient_option
 @json_option
 def epsilon(as_json: bool, **options: Any) -> None:
     """Print the epsilon after so many rounds, at client level or for one record.

@@ -13,6 +13,7 @@ from dpeer.cli.privacy.options import DELTA, F, count, flag, number, privacy_opt
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import SampleGuarantee, sample
 from dpeer.privacy.accounting import ACCOUNTANTS, Accountant
+from dpeer.privacy.groups import of_group
 from dpeer.privacy.guarantee import check_delta, default_delta
 from dpeer.privacy.sample import Head
 
@@ -50,13 +51,23 @@ _OPTIONS = {
         help="Records of a peer, a public or rounded number: for the batch size, and delta's default and limit; for "
         "--privacy sample.",
     ),
+    "patient_records": click.option(
+        "--patient-records", type=count("--patient-records", 10), metavar="M",
+        help="Print the epsilon of a patient (or of any group) with M records, too; for --privacy sample.",
+    ),
     "accountant": click.option(
         "--accountant", type=click.Choice(ACCOUNTANTS), default="exact", show_default="exact; pld for sample",
         help="exact: closed form; pld: also knows sampling; rdp: the same, an upper bound.",
     ),
 }  # fmt: skip
 
+_OF_SAMPLE = (*_SAMPLE, "patient_records")
 _CLIENT = ("dp_adversary", "dp_adjacency", "dp_min_honest", "size")
+
+
+def patient_option(command: F) -> F:
+    """The option of commands that know the epsilon of a patient with several records."""
+    return _OPTIONS["patient_records"](command)
 
 
 def options_of_both(*left_out: str) -> Callable[[F], F]:
@@ -82,7 +93,7 @@ def of_mode(options: dict[str, Any], *both: str) -> dict[str, Any]:
         ConfigurationError: One was given that belongs to the other level only.
     """
     private = options["privacy"]
-    others = [name for name in (_SAMPLE if private == "client" else _CLIENT) if name in options and name not in both]
+    others = [name for name in (_OF_SAMPLE if private == "client" else _CLIENT) if name in options and name not in both]
     for name in filter(_typed, others):
         said = f"{flag(name)} {options[name]}"
         if private == "client":
@@ -118,6 +129,7 @@ class SampleAsked:
     steps: int | None = None
     head_steps: int | None = None
     records: int | None = None
+    patient_records: int | None = None
     noise_multiplier: float | None = None
     target_epsilon: float | None = None
     rounds: int | None = None
@@ -157,6 +169,15 @@ class SampleAsked:
         if self.delta is not None:
             return self.delta
         return DELTA if self.records is None else default_delta(self.records)
+
+    def patient_epsilon(self, guarantee: SampleGuarantee) -> float:
+        """Epsilon of a patient with as many records as were asked for, after the planned rounds.
+
+        Raises:
+            ConfigurationError: The accountant cannot compute it.
+        """
+        assert self.patient_records is not None
+        return of_group(guarantee.charges(self.planned), guarantee.delta, self.patient_records, self.accountant)
 
     def guarantee(self, target_epsilon: float | None = None) -> SampleGuarantee:
         """The guarantee with the noise multiplier that was given, else with the least noise for the target epsilon.

@@ -35,14 +35,21 @@ def epsilon(asked: SampleAsked, as_json: bool) -> None:
     asked.require("epsilon", "noise_multiplier")
     warnings, guarantee = asked.warnings(), asked.guarantee()
     found = _document(guarantee, asked)
+    patient: Rows = []
+    if asked.patient_records is not None:
+        found["patient_records"] = asked.patient_records
+        found["epsilon_of_patient"] = finite(asked.patient_epsilon(guarantee))
+        said = f"with {asked.patient_records:,} records, of all of them together"
+        patient = [("epsilon of a patient", short(found["epsilon_of_patient"]), said)]
     if as_json:
         _print_json(found)
         return
     rows = [
-        ("epsilon", short(found["epsilon"]), "against everyone"),
+        ("epsilon", short(found["epsilon"]), "of one record, against everyone" if patient else "against everyone"),
+        *patient,
         ("noise multiplier", upwards(guarantee.noise_multiplier), "noise on a sum of gradients / clip norm"),
     ]
-    _print(guarantee, rows + _facts(guarantee, asked), [PERSONS, *warnings])
+    _print(guarantee, rows + _facts(guarantee, asked), [*([] if patient else [PERSONS]), *warnings])
 
 
 def calibrate(asked: SampleAsked, as_json: bool) -> None:

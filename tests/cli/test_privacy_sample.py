@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from dpeer.cli.privacy import privacy
 from dpeer.exceptions import ConfigurationError
+from tests.privacy.step_losses import epsilon_of
 
 SAMPLE = ("--privacy", "sample", "--sampling-rate", 0.05)
 ROUNDS = (*SAMPLE, "--steps", 20, "--rounds", 15)
@@ -56,6 +57,26 @@ def test_epsilon_by_the_other_accountants() -> None:
     exact = parsed(*with_all, "--noise-multiplier", 2, "--accountant", "exact")["epsilon"]
     assert exact == pytest.approx(7.5113, abs=5e-5)
     assert parsed(*with_all, "--noise-multiplier", 2)["epsilon"] == pytest.approx(exact, abs=1e-4)
+
+
+def test_a_patient_with_several_records() -> None:
+    four = ("epsilon", *ROUNDS, "--noise-multiplier", 4)
+    found = parsed(*four, "--patient-records", 5)
+    assert found["patient_records"] == 5
+    assert found["epsilon_of_patient"] == pytest.approx(epsilon_of([(0.05, 4.0, 300)], 1e-5, 5e-4, records=5), rel=3e-4)
+    assert found["epsilon"] == parsed(*four)["epsilon"] == pytest.approx(0.826, abs=5e-4)
+    assert parsed(*four, "--patient-records", 1)["epsilon_of_patient"] == found["epsilon"]
+    printed = words(run(*four, "--patient-records", 5))
+    assert "epsilon 0.8260 of one record, against everyone epsilon of a patient 5.037 with 5 records" in printed
+    assert "A person with several records" not in printed
+    assert parsed(*EPSILON, "--accountant", "pld", "--patient-records", 2)["epsilon_of_patient"] > 13.0
+
+
+def test_a_patient_is_in_all_that_is_charged() -> None:
+    both = ("epsilon", *SAMPLE, "--noise-multiplier", 4, "--rounds", 15, "--dp-head", "alternate")
+    found = parsed(*both, "--steps", 12, "--head-steps", 8, "--patient-records", 5)
+    four = ("epsilon", *ROUNDS, "--noise-multiplier", 4)
+    assert found["epsilon_of_patient"] == parsed(*four, "--patient-records", 5)["epsilon_of_patient"]
 
 
 def test_an_alternate_head_is_charged_for_both_counts() -> None:
@@ -152,12 +173,14 @@ def test_a_plan_with_a_budget_that_ends_early() -> None:
         ((*EPSILON, "--records", 10**11), "delta 1e-12: accountant pld resolves 1e-10 or more with sampling: use rdp"),
         ((*EPSILON, "--sampling-rate", 1.5), "--sampling-rate '1.5': write a number from .* to 1, for example 0.05"),
         ((*EPSILON, "--sampling-rate", 0), "--sampling-rate '0'"),
+        ((*EPSILON, "--patient-records", 0), "--patient-records '0': write a whole number from 1 on"),
+        ((*EPSILON, "--patient-records", 2, "--accountant", "rdp"), "accountant rdp with 2 records .*: choose pld"),
         ((*EPSILON, "--steps", 0), "--steps '0': write a whole number from 1 on"),
         ((*EPSILON, "--steps", 10**6), "steps 15,000,000: accountant pld counts up to 1,000,000"),
         *(
             (("epsilon", "--noise-multiplier", 5, "--rounds", 20, option, value), f"^{option} .*: it belongs to --pri")
             for option, value in (("--sampling-rate", 0.1), ("--steps", 5), ("--dp-head", "joint"),
-                                  ("--head-steps", 5), ("--records", 2000))
+                                  ("--head-steps", 5), ("--records", 2000), ("--patient-records", 5))
         ),
     ],
 )  # fmt: skip
@@ -182,6 +205,7 @@ def test_lines_fit(columns: int) -> None:
     large = ("--size", 10**6, "--parameters", 10**12, "--records", 10**12)
     for arguments in (
         (*EPSILON, *alternate),
+        ("epsilon", *ROUNDS, "--noise-multiplier", 10**6, "--dp-head", "frozen", "--patient-records", 10**3),
         ("calibrate", *ROUNDS, *alternate, "--target-epsilon", 1000),
         ("plan", *ROUNDS, *alternate, *large, "--noise-multiplier", 1, "--target-epsilon", 0.001),
     ):

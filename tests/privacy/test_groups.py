@@ -144,9 +144,15 @@ def test_nothing_costs_nothing() -> None:
     ("charge", "delta", "records", "accountant", "said"),
     [
         (Charge(0.1, 1.0, 9), 1e-5, 0, "pld", "^records of a group 0: choose 1 or more$"),
-        (Charge(0.1, 1.0, 9), 1e-5, 3, "rdp", "^accountant rdp with 3 records of a group and sampling: only pld"),
-        (Charge(0.1, 1.0, 9), 1e-5, 3, "exact", "^accountant exact with 3 records of a group and sampling: only pld"),
-        (Charge(0.1, 1.0, 9), 1e-11, 3, "pld", "^delta 1e-11: accountant pld resolves 1e-10 or more with sampling$"),
+        (Charge(0.1, 1.0, 9), 1e-5, 3, "rdp", "^accountant rdp with 3 records of a group and sampling: choose pld"),
+        (Charge(0.1, 1.0, 9), 1e-5, 3, "exact", "^accountant exact with 3 records of a group and sampling: choose pld"),
+        (
+            Charge(0.1, 1.0, 9),
+            1e-11,
+            3,
+            "pld",
+            "^delta 1e-11: accountant pld resolves 1e-10 or more with sampling: choose a l",
+        ),
         (Charge(0.1, 1.0, 9), 0.0, 3, "pld", "^delta 0:"),
         (Charge(0.1, 1.0, 2_000_000), 1e-5, 3, "pld", "^steps 2,000,000: accountant pld counts up to 1,000,000 with"),
         (Charge(0.1, 0.01, 9), 1e-5, 50, "pld", "^noise multiplier 0.01 for 9 steps and 50 records of a group: eps"),
