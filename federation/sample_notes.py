@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import math
 
+from dpeer.exceptions import ConfigurationError
 from dpeer.federation.sample_protection import check_units
 from dpeer.federation.settings import Settings
 from dpeer.privacy import planning
+from dpeer.privacy.groups import of_group
 from dpeer.privacy.step_protection import StepProtection
+from dpeer.privacy.steps import charges
 from dpeer.results.costs import cost
 
+_MANY = 10
+"""Records of the patient that is taken as an example."""
+
+_GROUPS = "--privacy-unit group protects all records of a patient together"
 _ADVICE = (
     "use larger batches (--batch-size, --sampling-rate), fewer trained parameters (a small body on a frozen public "
     "one, --dp-head frozen) or fewer rounds"
@@ -40,6 +47,7 @@ def sample_notes(protection: StepProtection, settings: Settings, parameters: int
         f"privacy of {m.words}: {cost({'epsilon': promised})} at delta {m.delta:.3g} after {steps:,} steps "
         f"({a_round:,} a round, noise multiplier {m.noise_multiplier:.10g}, clip norm {m.clip_norm:g}, sampling rate "
         f"{m.sampling_rate:.4g}, about {m.units:,} {m.unit}s)",
+        *_of_a_patient(protection, rounds),
         f"--dp-head {m.head}: {_HEADS[m.head]}",
     ]
     if protection.ledger.earlier:
@@ -62,6 +70,19 @@ def sample_notes(protection: StepProtection, settings: Settings, parameters: int
     if planning.drowning(ratio, settings.size, a_round * rounds) > 1:
         lines.append(f"training cannot survive this noise: {_ADVICE}")
     return lines
+
+
+def _of_a_patient(protection: StepProtection, rounds: int) -> list[str]:
+    """What somebody has who has several records, in words; nothing where that is not counted."""
+    m, many = protection.mechanism, _MANY
+    if m.unit == "group":
+        return ["a patient, or whoever a group is, is protected by this however many records the group has"]
+    own = (*protection.ledger.charges, *charges(m, protection.phases, rounds))
+    try:
+        epsilon = of_group(own, m.delta, many)
+    except ConfigurationError:
+        return [f"a patient with several records is protected less: {_GROUPS}"]
+    return [f"a patient with {many} of the records has epsilon {epsilon:.4g} in this run: {_GROUPS}"]
 
 
 def _earlier(protection: StepProtection) -> str:

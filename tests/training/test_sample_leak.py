@@ -89,7 +89,7 @@ def test_what_leaves_is_the_same_whatever_the_data(
     name: str, head: str, settings: int, make_task: Make, tmp_path: Path
 ) -> None:
     hyper, more = SETTINGS[settings]
-    sent = []
+    sent: list[str | list[bytes]] = []
     more = dict(more)
     grouped, budget = more.pop("groups", False), more.pop("budget", None)
     for seed, samples in ((0, 41), (5, 64)):
@@ -101,12 +101,12 @@ def test_what_leaves_is_the_same_whatever_the_data(
                 budget=budget, hyper={"body_lr": 0.1, **hyper}, rounds=ROUNDS + 1, **more,
             )  # fmt: skip
         except ConfigurationError as error:
-            refusals = ("--dp-head", "fedrod", "dis-pfl", "--quantize", "--robust", "--wire-dtype", "--finish")
-            assert any(word in str(error) for word in refusals), error
-            assert sent == [], "one of the two was refused and the other not: that tells them apart"
-            return
-        sent.append(seen(learner))
-    assert sent[0] == sent[1]
+            sent.append(str(error))
+        else:
+            sent.append(seen(learner))
+    assert sent[0] == sent[1]  # the refusal as well
+    refusals = ("--dp-head", "fedrod", "dis-pfl", "--quantize", "--robust", "--wire-dtype", "--finish")
+    assert isinstance(sent[0], list) or any(word in sent[0] for word in refusals)
 
 
 def test_the_test_would_see_a_head_without_noise(
