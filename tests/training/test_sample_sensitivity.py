@@ -59,7 +59,8 @@ def farthest(
             groups = np.minimum(np.arange(len(train)) // 5, 10)
         learner = sampled(
             make_task(train=train, loss=never_flat), tmp_path / str(number), name, rate=1.0, noise=50.0,
-            clip_norm=CLIP_NORM, units=32, head=head, groups=groups, ascent=more.get("ascent", "previous"), microbatch=16,
+            clip_norm=CLIP_NORM, units=32, head=head, groups=groups, ascent=more.get("ascent", "previous"),
+            microbatch=16,
             hyper={"body_epochs": 2, "head_epochs": 3, "body_lr": 0.2, "head_lr": 0.5, "finish": "all:1"},
         )  # fmt: skip
         sums.clear()
