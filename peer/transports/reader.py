@@ -78,7 +78,11 @@ class Reader:
             self._due.cancel()
             self._due = None
         for _ in range(_AT_ONCE):
-            if self._stopped or not self._room():
+            if self._stopped:
+                return
+            if not self._room():
+                # Takes the descriptor's word, too: else the event loop would turn without a pause until there is room.
+                self._socket.getsockopt(zmq.EVENTS)
                 return
             if self._more:
                 self._skip()
