@@ -25,6 +25,8 @@ WIDTH = 20_000
 PIECE = 2**16
 HOSTILE = 3
 LIMITS = wire.Limits(payload_bytes=8 * WIDTH)
+BOMB = msgpack.packb({"kind": "hello", "rank": HOSTILE, "manifest": [[]] * 2**19})
+"""A header of half a megabyte that would become half a million lists."""
 
 
 class Hostile:
@@ -144,8 +146,7 @@ class Hostile:
     def _dear(self, number):
         """A header that takes long to unpack, or a hello with other settings."""
         other = self.hello.model_copy(update={"fingerprint": {"size": 5}})
-        bomb = msgpack.packb({"kind": "hello", "rank": HOSTILE, "manifest": [[] for _ in range(2**19)]})
-        return [self.random.choice([wire.encode(other), [bomb]])], 1
+        return [self.random.choice([wire.encode(other), [BOMB]])], 1
 
     def _replayed(self, number):
         """A heartbeat as it has sent it before: that is no harm, and nothing to count."""
