@@ -206,13 +206,18 @@ class _Step:
         self, process: Process, context: contextvars.Context, callback: Callable[..., object], args: tuple[Any, ...]
     ) -> None:
         self._process, self._context, self._callback, self._args = process, context, callback, args
-        self.handle: asyncio.Handle
-        """What the loop gave for it, by which it may still be cancelled after it was put off."""
+        self.handle: asyncio.Handle | None = None
+        """What the loop gave for it, by which it may still be cancelled after it was put off; None once it was called.
+
+        The handle knows the step, too: if both kept each other, every step would wait for the garbage collector.
+        """
 
     def __call__(self) -> None:
         if self._process.frozen:
             self._process.park(self)
-        elif not self.handle.cancelled():
+            return
+        handle, self.handle = self.handle, None
+        if handle is not None and not handle.cancelled():
             self._callback(*self._args)
 
     def go_on(self) -> None:
