@@ -66,10 +66,19 @@ class OneWay:
         return tuple(sorted({(rank - 1) % self.size, (rank + 1) % self.size}))
 
 
+class Remembered:
+    """Graphs as they are, each asked for once: all peers of all schedules, and what looks on, ask for the same few."""
+
+    def __init__(self, graphs: Graphs) -> None:
+        self.size = graphs.size
+        self.at = functools.cache(graphs.at)
+        self.connections = functools.cache(graphs.connections)
+
+
 @functools.cache
 def graphs(name: str, size: int, participation: float) -> Graphs:
     whole = OneWay(size) if name == "one-way" else build(name, size, graph_seed=size)
-    return whole if participation == 1.0 else Participation(whole, participation, 3)
+    return Remembered(whole if participation == 1.0 else Participation(whole, participation, 3))
 
 
 def generate(seed: int) -> Scenario:

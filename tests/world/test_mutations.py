@@ -211,11 +211,14 @@ BREACHES = {
     mix_with_the_whole_row: 2,
     send_to_everybody: 1,
 }
-"""Rules, and after how many schedules the breach was found when this was written; any change to a scenario moves it."""
+"""Rules, and after how many schedules the breach was found when this was written; any change to a scenario moves it.
+
+The one that found it is played first, so that a run of the tests need not play all before it.
+"""
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("breach", BREACHES, ids=lambda breach: breach.__name__)
 def test_a_breach_is_found(breach, monkeypatch):
     breach(monkeypatch)
-    assert any(why(generate(seed)) for seed in range(SCHEDULES))
+    assert any(why(generate(seed)) for seed in (BREACHES[breach] - 1, *range(SCHEDULES)))
