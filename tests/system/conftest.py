@@ -98,17 +98,21 @@ output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
 os.dup2(output, 1)
 os.dup2(output, 2)
 os.close(output)
-sys.argv = ["dpeer", *arguments]
-sys.path.insert(0, "")
+sys.argv = [program or "dpeer", *arguments]
+sys.path.insert(0, os.path.dirname(program) if program else "")
 for number in (signal.SIGINT, signal.SIGTERM):
     signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
 from multiprocessing import forkserver
 forkserver.ensure_running = forkserver._forkserver.ensure_running = lambda: None
-from dpeer.cli import main
-main(arguments)
+if program:
+    import runpy
+    runpy.run_path(program, run_name="__main__")
+else:
+    from dpeer.cli import main
+    main(arguments)
 """
-"""What `python -m dpeer` does, in a process that has torch in memory already."""
+"""What `python -m dpeer` or `python PROGRAM` does, in a process that has torch in memory already."""
 
 
 class Running(Protocol):
@@ -145,16 +149,19 @@ class Executed:
 
 
 class Forked:
-    """`dpeer ARGUMENTS` in a process that is forked from the server that a cluster forks its peers from.
+    """`dpeer ARGUMENTS`, or `python PROGRAM ARGUMENTS`, in a process forked from the server of a cluster's peers.
 
     It is there at once: to bring torch into memory takes longer than most tests. The peers of its own cluster come from
     the same server, and so are not of its session.
     """
 
-    def __init__(self, arguments: list[str], folder: Path, log: Path) -> None:
+    def __init__(self, program: str | None, arguments: list[str], folder: Path, log: Path) -> None:
         context = forking.context()
-        given = {"arguments": arguments, "folder": str(folder), "log": str(log), "environment": dict(os.environ)}
-        self._process = context.Process(target=exec, args=(FORKED, {**given, "__name__": "forked"}))
+        given = {
+            "program": program, "arguments": arguments, "folder": str(folder), "log": str(log),
+            "environment": dict(os.environ), "__name__": "forked",
+        }  # fmt: skip
+        self._process = context.Process(target=exec, args=(FORKED, given))
         forking.start(self._process)
         assert self._process.pid is not None
         self.pid = self._process.pid
@@ -250,15 +257,15 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def dpeer(tmp_path: Path, processes: list[Process]) -> Callable[..., Process]:
-    """Start `dpeer ARGUMENTS` in tmp_path, or `python PROGRAM ARGUMENTS`."""
+    """Start `dpeer ARGUMENTS` in tmp_path, or `python PROGRAM ARGUMENTS`; `executed` as a shell starts it."""
 
-    def run(*arguments: object, program: tuple[str, ...] | None = None) -> Process:
+    def run(*arguments: object, program: str | None = None, executed: bool = False) -> Process:
         log = tmp_path / f"output-{len(processes)}.txt"
         words = [*map(str, arguments)]
-        if program is None and sys.platform != "darwin":
-            running: Running = Forked(words, tmp_path, log)
+        if executed or sys.platform == "darwin":
+            running: Running = Executed([*((program,) if program else COMMAND), *words], tmp_path, log)
         else:
-            running = Executed([*(program or COMMAND), *words], tmp_path, log)
+            running = Forked(program, words, tmp_path, log)
         processes.append(Process(running, log))
         return processes[-1]
 
@@ -268,7 +275,7 @@ def dpeer(tmp_path: Path, processes: list[Process]) -> Callable[..., Process]:
 @pytest.fixture
 def dpeer_command(dpeer: Callable[..., Process]) -> Callable[..., Process]:
     """Start `dpeer ARGUMENTS` in tmp_path as a shell starts it; whatever it starts is of its session."""
-    return partial(dpeer, program=COMMAND)
+    return partial(dpeer, executed=True)
 
 
 @pytest.fixture
@@ -286,6 +293,23 @@ def forked(tmp_path: Path) -> Callable[[], list[int]]:
         return found
 
     return find
+
+
+@pytest.fixture
+def kill_all(forked: Callable[[], list[int]], until: Callable[..., Any]) -> Callable[[Process], None]:
+    """Kill a command and all that it has started in one moment, as when a machine loses its power."""
+
+    def kill(run: Process) -> None:
+        started = forked()
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # stopped first: nobody acts upon another one's end
+            for pid in started:
+                os.kill(pid, number)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(run.pid, number)
+        run.wait()
+        until(lambda: not run.offspring() and not forked())
+
+    return kill
 
 
 @pytest.fixture

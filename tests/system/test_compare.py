@@ -148,7 +148,7 @@ def test_a_script_without_a_main_guard_is_run_once(
     arguments = [str(argument) for argument in command("--algorithms", "local,dfedmdc")]
     script = f"print('begins', flush=True)\nfrom dpeer.cli import main\nmain({arguments!r})\n"
     (tmp_path / "script.py").write_text(script)
-    printed = dpeer(program=("script.py",)).succeed(SLOW)
+    printed = dpeer(program="script.py", executed=True).succeed(SLOW)
     assert printed.count("begins") == 1
 
 

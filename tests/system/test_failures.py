@@ -76,9 +76,9 @@ def test_the_others_finish_when_one_peer_is_killed_and_say_whom_they_lost(
 
 
 def test_a_peer_that_is_missing_at_the_start_is_named_after_the_wait(
-    task: str, dpeer_command: Callable[..., Any], free_ports: Callable[[int], int], tmp_path: Path
+    task: str, dpeer: Callable[..., Any], free_ports: Callable[[int], int], tmp_path: Path
 ) -> None:
-    alone = dpeer_command(
+    alone = dpeer(
         "start", "--rank", 1, "--size", 4, "--task", task, "--base-port", free_ports(4), "--wait", 2, "--threads", 1
     )
     assert alone.wait() == 3
@@ -87,11 +87,11 @@ def test_a_peer_that_is_missing_at_the_start_is_named_after_the_wait(
 
 
 def test_two_peers_with_different_settings_both_name_the_field_and_both_values(
-    task: str, dpeer_command: Callable[..., Any], free_ports: Callable[[int], int]
+    task: str, dpeer: Callable[..., Any], free_ports: Callable[[int], int]
 ) -> None:
     base = free_ports(2)
     common = ("start", "--size", 2, "--task", task, "--base-port", base, "--threads", 1, "--wait", 30)
-    peers = [dpeer_command(*common, "--rank", rank, "--body-lr", lr) for rank, lr in ((0, 0.125), (1, 0.25))]
+    peers = [dpeer(*common, "--rank", rank, "--body-lr", lr) for rank, lr in ((0, 0.125), (1, 0.25))]
     for rank, peer in enumerate(peers):
         assert peer.wait() == 4, peer.output
         ours, theirs = ("0.125", "0.25") if rank == 0 else ("0.25", "0.125")
@@ -101,14 +101,14 @@ def test_two_peers_with_different_settings_both_name_the_field_and_both_values(
 
 
 def test_an_error_of_one_clustered_peer_ends_all_with_its_code_and_its_rank(
-    dpeer_command: Callable[..., Any], task: str, tmp_path: Path
+    dpeer: Callable[..., Any], task: str, tmp_path: Path
 ) -> None:
     (tmp_path / "raising.py").write_text(
         "import small\n\n\ndef task(rank, size, seed):\n"
         "    if rank == 1:\n        raise FileNotFoundError('no scans for site 1')\n"
         "    return small.task(rank, size, seed)\n"
     )
-    run = dpeer_command("cluster", "--size", 3, "--task", "raising.py:task", "--rounds", 2)
+    run = dpeer("cluster", "--size", 3, "--task", "raising.py:task", "--rounds", 2)
     assert run.wait() == 2
     assert [line for line in run.output.splitlines() if line.startswith("dpeer: ")] == [
         "dpeer: rank 1: task 'raising.py:task' failed: FileNotFoundError: no scans for site 1"
@@ -138,13 +138,13 @@ def pending(run: Any) -> bool:
 @linux
 def test_a_second_interrupt_ends_a_started_peer_at_once(
     task: str,
-    dpeer_command: Callable[..., Any],
+    dpeer: Callable[..., Any],
     free_ports: Callable[[int], int],
     until: Callable[..., Any],
     tmp_path: Path,
 ) -> None:
     common = ("start", "--size", 2, "--task", task, *UNFINISHED, "--base-port", free_ports(2), "--threads", 1)
-    peers = [dpeer_command(*common, "--rank", rank) for rank in range(2)]
+    peers = [dpeer(*common, "--rank", rank) for rank in range(2)]
     until(lambda: all((tmp_path / f"pausing-{rank}").exists() for rank in range(2)))
     for peer, number in zip(peers, (signal.SIGINT, signal.SIGTERM), strict=True):
         peer.signal(number)
@@ -201,7 +201,7 @@ def signal_mask(pid: int, name: str) -> int:
 def test_strangers_on_the_port_have_no_effect(
     task: str,
     schedule: tuple[str, ...],
-    dpeer_command: Callable[..., Any],
+    dpeer: Callable[..., Any],
     simulate: Callable[..., None],
     slow_after: Callable[[int], tuple[str, ...]],
     hurry: Callable[[], None],
@@ -214,7 +214,7 @@ def test_strangers_on_the_port_have_no_effect(
     base = free_ports(2)
     settings = ("--size", 2, "--task", task, *schedule, "--rounds", 3, "--seed", 5)
     common = ("start", *settings, "--base-port", base, "--threads", 1, "--out", "run", *slow_after(1))
-    peers = [dpeer_command(*common, "--rank", rank) for rank in range(2)]
+    peers = [dpeer(*common, "--rank", rank) for rank in range(2)]
     until(lambda: rounds_done("run", 0) >= 1)
     with socket.create_connection(("127.0.0.1", base)) as plain, zmq.Context() as context:
         plain.sendall(b"GET / HTTP/1.1\r\n\r\n" * 50)

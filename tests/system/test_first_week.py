@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture
 def tables(tmp_path: Path, dpeer: Callable[..., Any]) -> Path:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    dpeer("visits", "first-week/tables", program=("examples/tables.py",)).succeed()
+    dpeer("visits", "first-week/tables", program="examples/tables.py").succeed()
     return tmp_path / "first-week" / "tables"
 
 
@@ -83,7 +83,7 @@ def test_the_sites_differ_as_the_page_says_and_every_new_row_is_predicted(
 
 @pytest.mark.parametrize("kind", ["income", "biopsies"])
 def test_the_other_tables_have_the_classes_that_they_say(kind: str, tmp_path: Path, dpeer: Callable[..., Any]) -> None:
-    dpeer(kind, "tables", program=(str(ROOT / "examples" / "tables.py"),)).succeed()
+    dpeer(kind, "tables", program=str(ROOT / "examples" / "tables.py")).succeed()
     lacking = {"income": (6, "high"), "biopsies": (7, "malignant")}[kind]
     for rank in SITES:
         with (tmp_path / "tables" / f"site-{rank}.csv").open(newline="") as file:

@@ -146,7 +146,7 @@ def values(model: Any, name: str) -> NDArray[np.float32]:
 def recorded(task: str, dpeer: Callable[..., Any], proxies: list[Proxy], tmp_path: Path) -> Callable[..., list[bytes]]:
     """Run a federation of `dpeer start` processes; returns all bytes of each direction of each connection."""
 
-    def run(algorithm: str, program: tuple[str, ...] = ("-m", "dpeer")) -> list[bytes]:
+    def run(algorithm: str, program: str | None = None) -> list[bytes]:
         ranks = "".join(
             f'[rank.{rank}]\nbind = "tcp://127.0.0.1:0"\naddress = "tcp://127.0.0.1:{proxy.port}"\n'
             for rank, proxy in enumerate(proxies)
@@ -195,7 +195,7 @@ def test_the_search_finds_the_heads_of_a_build_made_to_send_them(
     recorded: Callable[..., list[bytes]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "leak.py").write_text(LEAK)
-    streams = recorded("dfedmdc", program=(str(tmp_path / "leak.py"),))
+    streams = recorded("dfedmdc", program=str(tmp_path / "leak.py"))
     made: dict[str, Any] = {"__name__": "leak"}
     monkeypatch.setattr(dpeer.training.learner, "split", dpeer.training.learner.split)  # put back afterwards
     exec(LEAK, made)

@@ -1,8 +1,6 @@
 """Killed while a checkpoint is being written and the next round trains, a federation goes on with the same bits."""
 
 import json
-import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,21 +68,20 @@ def test_killed_while_it_writes_and_trains_it_goes_on_with_the_same_bits(
     begins: int,
     held: str,
     schedule: tuple[str, ...],
-    dpeer_command: Callable[..., Any],
+    dpeer: Callable[..., Any],
     simulate: Callable[..., None],
     slow_after: Callable[[int], tuple[str, ...]],
     results: Callable[..., Any],
     until: Callable[..., Any],
+    kill_all: Callable[..., None],
     tmp_path: Path,
 ) -> None:
     options = ("--size", SIZE, "--task", held, *schedule, "--rounds", ROUNDS, "--seed", 3)
     command = ("cluster", *options, "--out", "run")
-    run = dpeer_command(*command, *slow_after(2), "--task-option", f"moment={moment}")
+    run = dpeer(*command, *slow_after(2), "--task-option", f"moment={moment}")
     until(lambda: (tmp_path / "writing").exists() and (tmp_path / "pausing-0").exists())
-    os.killpg(run.pid, signal.SIGKILL)
-    run.wait()
-    until(lambda: not run.offspring())
-    again = dpeer_command(*command, "--resume")
+    kill_all(run)
+    again = dpeer(*command, "--resume")
     again.succeed()
     log = (tmp_path / "run" / "rank-0" / "log.jsonl").read_text()
     assert f"resuming at round {begins + 1}" in log
@@ -95,26 +92,25 @@ def test_killed_while_it_writes_and_trains_it_goes_on_with_the_same_bits(
 def test_a_private_round_that_was_released_before_the_last_was_on_disk_is_charged_and_released_once(
     held: str,
     schedule: tuple[str, ...],
-    dpeer_command: Callable[..., Any],
+    dpeer: Callable[..., Any],
     until: Callable[..., Any],
+    kill_all: Callable[..., None],
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "run" / "rank-0"
     command = (
         "cluster", "--size", SIZE, "--task", held, *schedule, "--rounds", ROUNDS - 1, *PRIVATE, "--out", "run",
     )  # fmt: skip
-    run = dpeer_command(*command, "--task-option", "moment=file")
+    run = dpeer(*command, "--task-option", "moment=file")
     until(lambda: (tmp_path / "writing").exists() and [one["round"] for one in ledger(folder)] == [0, 1, 2])
     until(lambda: sorted(released(folder)) == ["released-00000001.bin", "released-00000002.bin"])
-    os.killpg(run.pid, signal.SIGKILL)
-    run.wait()
-    until(lambda: not run.offspring())
+    kill_all(run)
     for rank in (1, 2):
         lines = (tmp_path / "run" / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()
         assert len(lines) == 2, "nobody has got rank 0's body of round 2, or gone on without it"
     charged = ledger(folder)
     kept = released(folder)
-    dpeer_command(*command, "--resume").succeed()
+    dpeer(*command, "--resume").succeed()
     assert ledger(folder) == charged, "no round twice"
     assert released(folder) == kept
     for rank in range(SIZE):
@@ -128,27 +124,26 @@ def test_with_fewer_checkpoints_a_federation_that_is_killed_runs_the_rounds_sinc
     private: bool,
     task: str,
     schedule: tuple[str, ...],
-    dpeer_command: Callable[..., Any],
+    dpeer: Callable[..., Any],
     simulate: Callable[..., None],
     slow_after: Callable[[int], tuple[str, ...]],
     rounds_done: Callable[..., int],
     results: Callable[..., Any],
     until: Callable[..., Any],
+    kill_all: Callable[..., None],
     tmp_path: Path,
 ) -> None:
     options = ("--size", SIZE, "--task", task, *schedule, "--rounds", 7, "--seed", 3, "--checkpoint-every", 3)
     command = ("cluster", *options, *(PRIVATE if private else ()), "--out", "run")
-    run = dpeer_command(*command, *slow_after(5))
+    run = dpeer(*command, *slow_after(5))
     until(lambda: all(rounds_done("run", rank) == 5 for rank in range(SIZE)))
     before = [
         [path.name for path in (tmp_path / "run" / f"rank-{rank}" / "checkpoint").iterdir()] for rank in range(SIZE)
     ]
     assert before == [["round-00000002"]] * SIZE
-    os.killpg(run.pid, signal.SIGKILL)
-    run.wait()
-    until(lambda: not run.offspring())
+    kill_all(run)
     charged = ledger(tmp_path / "run" / "rank-0")
-    dpeer_command(*command, "--resume").succeed()
+    dpeer(*command, "--resume").succeed()
     if private:
         after = ledger(tmp_path / "run" / "rank-0")
         assert after[: len(charged)] == charged
