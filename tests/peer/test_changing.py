@@ -95,7 +95,7 @@ def sent_and_received(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["matching", "shift", "random-senders"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("kind", "seed"), [("inprocess", 0), ("inprocess", 1), ("tcp", 2), ("tcp", 3)])
 async def test_stopped_together_and_resumed_is_as_never_stopped(
     federation, kind, tmp_path, expected, changing, name, seed
 ):

@@ -29,7 +29,7 @@ def test_a_cluster_and_a_simulation_give_the_same_bits(
     tmp_path: Any,
 ) -> None:
     # Few steps: what a whole epoch learns is looked at elsewhere.
-    federation = ("--size", 3, "--rounds", 2, "--local-steps", 6, "--algorithm", *variant)
+    federation = ("--size", 3, "--rounds", 2, "--local-steps", 3, "--algorithm", *variant)
     run = dpeer("cluster", *federation, "--out", "cluster")
     simulate(*federation, "--out", "simulated")
     run.succeed()
