@@ -3,8 +3,7 @@
 The garbage collector skips the objects that are imported here, so that their memory stays shared.
 """
 
-import sklearn.datasets  # what the digits are read with
-import sklearn.metrics  # noqa: F401 - what every peer measures its model with at the end
+import sklearn.datasets  # noqa: F401 - what the digits are read with
 
 import dpeer.federation.child
 import dpeer.federation.serving  # noqa: F401

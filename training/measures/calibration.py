@@ -47,9 +47,3 @@ def bins(confidence: Numbers, hit: Numbers) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def calibration_error(confidence: Numbers, hit: Numbers) -> float:
-    """Expected calibration error: the mean over rows of the gap in their bin (Naeini et al., AAAI 2015)."""
-    gaps = np.bincount(bin_of(confidence), weights=confidence - hit, minlength=BINS)
-    return float(np.abs(gaps).sum() / len(hit))

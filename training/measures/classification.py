@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeer.training.measures.calibration import bins, calibration_error
+from dpeer.training.measures.calibration import bins
 from dpeer.training.measures.intervals import bootstrap, undefined, wilson
 from dpeer.training.measures.resampled import Rows, weighted
 
@@ -76,36 +75,14 @@ def auroc_of(shares: Numbers, guess: Whole, truth: Whole) -> float | None:
 
 def _points(rows: Rows, names: tuple[str, ...]) -> dict[str, float | str]:
     """Figures by name, those of a class as ``"f1 0"``; why there is none, where there is none."""
-    from sklearn.metrics import precision_recall_fscore_support
-
-    numbers = range(len(names))
-    _, recall, f1, there = precision_recall_fscore_support(
-        rows.truth, rows.guess, labels=numbers, average=None, zero_division=0.0
-    )
-    present = there > 0
-    missing = {number: f"no row is of class {names[number]!r}" for number in numbers if not present[number]}
-    found: dict[str, float | str] = {f"f1 {number}": missing.get(number, float(f1[number])) for number in numbers}
-    found |= {f"auroc {number}": value for number, value in enumerate(_auroc(rows, missing, names))}
-    found["balanced_accuracy"] = float(recall[present].mean())
+    there = np.bincount(rows.truth, minlength=len(names))
+    alone = f"all rows are of class {names[int(rows.truth[0])]!r}"
+    why = {f"{key} {n}": alone if there[n] else f"no row is of class {names[n]!r}"
+           for key in ("f1", "auroc") for n in range(len(names))}  # fmt: skip
     if len(names) == 2:
-        found |= {"f1": found["f1 1"], "auroc": found["auroc 1"]}
-    else:
-        found["f1"] = float(f1[present].mean())
-        known = [value for name, value in found.items() if name.startswith("auroc") and not isinstance(value, str)]
-        found["auroc"] = float(np.mean(known)) if known else f"all rows are of class {names[int(rows.truth[0])]!r}"
-    return found | {"brier": float(rows.squares.mean()), "ece": calibration_error(rows.confidence, rows.hit)}
-
-
-def _auroc(rows: Rows, missing: Mapping[int, str], names: tuple[str, ...]) -> list[float | str]:
-    """Of each class against the rest; why there is none, if there is none."""
-    from sklearn.metrics import roc_auc_score
-
-    known = [number for number in range(len(names)) if number not in missing]
-    if len(known) == 1:
-        return [missing.get(number, f"all rows are of class {name!r}") for number, name in enumerate(names)]
-    is_it = rows.truth[:, None] == np.array(known)
-    found = iter(roc_auc_score(is_it, rows.shares[:, known], average=None).tolist())
-    return [missing[number] if number in missing else float(next(found)) for number in range(len(names))]
+        why |= {key: why[f"{key} 1"] for key in ("f1", "auroc")}
+    every = weighted(rows, np.ones((1, len(rows.truth))))
+    return {name: float(one) if np.isfinite(one) else why.get(name, alone) for name, (one,) in every.items()}
 
 
 def _shares_of(rows: Rows, number: int, name: str) -> dict[str, Any]:
@@ -124,7 +101,5 @@ def _shares_of(rows: Rows, number: int, name: str) -> dict[str, Any]:
 
 def _confusion(guess: Whole, truth: Whole, count: int) -> list[list[int]]:
     """By true class, how often each class was predicted."""
-    from sklearn.metrics import confusion_matrix
-
-    found: list[list[int]] = confusion_matrix(truth, guess, labels=range(count)).tolist()
+    found: list[list[int]] = np.bincount(truth * count + guess, minlength=count**2).reshape(count, count).tolist()
     return found

@@ -16,17 +16,14 @@ def measure_values(predicted: Numbers, truth: Numbers) -> dict[str, Any]:
         predicted: Shape (rows,).
         truth: Shape (rows,).
     """
-    from sklearn.metrics import mean_absolute_error, mean_squared_error, r2_score
-
     figures: dict[str, Any] = {"kind": "regression", "rows": len(truth)}
     if not np.isfinite(predicted).all():
         why = "the model's outputs are not finite"
         return figures | {"values": {name: undefined(why) for name in ("mae", "rmse", "r2")}}
     ends = bootstrap(lambda weights: _weighted(weights, predicted, truth), len(truth))
-    squares = float(mean_squared_error(truth, predicted))
-    found = {"mae": float(mean_absolute_error(truth, predicted)), "rmse": squares**0.5}
-    if len(np.unique(truth)) > 1:
-        found["r2"] = float(r2_score(truth, predicted))
+    found = {name: float(one) for name, (one,) in _weighted(np.ones((1, len(truth))), predicted, truth).items()}
+    if len(np.unique(truth)) == 1:
+        del found["r2"]
     values = {name: {"value": value, "low": ends[name][0], "high": ends[name][1]} for name, value in found.items()}
     if "r2" not in values:
         values["r2"] = undefined("all rows have the same value")
