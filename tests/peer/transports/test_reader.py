@@ -22,7 +22,7 @@ async def test_while_there_is_no_room_the_event_loop_does_not_turn_for_what_wait
         signals.clear()
         there.send(b"second")
         await until(lambda: signals)
-        await until(lambda: not select.select([here.getsockopt(zmq.FD)], [], [], 0)[0], 10)
+        await until(lambda: not select.select([int(here.getsockopt(zmq.FD))], [], [], 0)[0], 10)
         assert found == [b"first"]
         room[0] = True
         reader.look_soon()
