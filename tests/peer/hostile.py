@@ -18,7 +18,7 @@ import numpy as np
 from dpeer.exceptions import ProtocolError
 from dpeer.peer import ZeroMQTransport, wire
 from dpeer.peer.pieces import cut
-from dpeer.peer.transports import Arrival, Opened, Room, Sent
+from dpeer.peer.transports import Arrival, Broken, Opened, Room, Sent
 
 ROUNDS = 4
 WIDTH = 20_000
@@ -47,7 +47,7 @@ class Hostile:
         self.federation = wire.federation_id(hello.fingerprint)
         self.random = random.Random(7)
         self.expected = self.sent = 0
-        self._room, self._seen, self._here = asyncio.Event(), -1, False
+        self._room, self._left = asyncio.Event(), asyncio.Event()
         self._pending = False
         self._old = deque(maxlen=200)
 
@@ -68,7 +68,9 @@ class Hostile:
             if number + 1 < ROUNDS:
                 await self._body(number + 1)
         await self._put(wire.encode(wire.Heartbeat(rank=HOSTILE, federation=self.federation, round=ROUNDS)))
-        await self._put(wire.encode(wire.Goodbye(rank=HOSTILE, federation=self.federation, reason="done")))
+        # The neighbor leaves when it has read this, and so all before. To close a connection on which something waits
+        # to be read takes back what is under way, and the neighbor would wait until it takes this peer for dead.
+        await self._left.wait()
         return reading
 
     async def _read(self):
@@ -79,11 +81,15 @@ class Hostile:
                     self._bodies.put_nowait("open")
                 case Room():
                     self._room.set()
+                case Broken():
+                    self._left.set()
                 case Arrival(_, frames):
                     self._old.append([bytes(frame) for frame in frames])
                     message = wire.decode(frames, LIMITS)
                     if isinstance(message, wire.Body):
                         self._bodies.put_nowait(message.round)
+                    if isinstance(message, wire.Goodbye):
+                        self._left.set()
 
     async def _put(self, frames):
         while self.transport.send(self.link, frames) is not Sent.TAKEN:
