@@ -18,6 +18,7 @@ pytestmark = pytest.mark.slow
 
 HEADER = "age,bmi,score,diagnosis"
 PRIVATE = ("--privacy", "client", "--noise-multiplier", 2)
+SAMPLE = ("--privacy", "sample", "--noise-multiplier", 2)
 SAID = ("--task-option", "columns=age,bmi,score", "--task-option", "classes=well,ill,dead")
 
 
@@ -84,13 +85,23 @@ def check_alike(first: dict[str, set[tuple[Any, ...]]], second: dict[str, set[tu
         assert fields.get("reason", "done") == "done"
 
 
-@pytest.mark.parametrize("algorithm", ["dfedsmdc", "dfedavgm", "fedbabu"])
+@pytest.mark.parametrize(
+    ("algorithm", "private"),
+    [
+        ("dfedsmdc", (*PRIVATE, "--standardize")),
+        ("dfedavgm", (*PRIVATE, "--standardize")),
+        ("fedbabu", (*PRIVATE, "--standardize")),
+        ("dfedsmdc", SAMPLE),
+        ("dfedavgm", (*SAMPLE, "--records", 50)),
+        ("fedbabu", (*SAMPLE, "--dp-head", "post")),
+    ],
+)
 @pytest.mark.parametrize("rare", ["ill", None])
 def test_one_record_changes_no_byte_that_is_not_noised(
-    kinds: Callable[..., Any], tmp_path: Path, algorithm: str, rare: str | None
+    kinds: Callable[..., Any], tmp_path: Path, algorithm: str, private: tuple[object, ...], rare: str | None
 ) -> None:
     write(tmp_path / "site-1.csv", None)
-    options = ("--task-option", "path=site-{rank}.csv", *SAID, *PRIVATE, "--algorithm", algorithm, "--standardize")
+    options = ("--task-option", "path=site-{rank}.csv", *SAID, *private, "--algorithm", algorithm)
     write(tmp_path / "site-0.csv", "dead")
     first = kinds("first", *options)
     write(tmp_path / "site-0.csv", rare)
