@@ -11,9 +11,8 @@ from dpeer.privacy.accounting import Accountant
 from dpeer.privacy.guarantee import Adversary, Guarantee
 
 ADVICE = (
-    "use fewer shared parameters (adapters, or a small body on a frozen public one) or fewer rounds; privacy at sample "
-    "level, which is what eight hospitals want, can be planned (dpeer privacy plan --privacy sample), but training "
-    "with it is not in this version"
+    "use fewer shared parameters (adapters, or a small body on a frozen public one) or fewer rounds; or protect "
+    "single records with --privacy sample, which is what eight hospitals want"
 )
 """What to do where `drowning` is above 1."""
 

@@ -18,9 +18,7 @@ from dpeer.privacy import SampleGuarantee, planning, sample
 TARGETS = (1.0, 3.0, 8.0)
 """The epsilons of which a plan says what they would cost."""
 
-PERSONS = "A person with several records is protected less than a single record."
-
-UNTRAINED = "Training with privacy at sample level is not in this version: these numbers are for planning."
+PERSONS = "A person with several records is protected less than one with a single record."
 
 ADVICE = (
     "use larger batches (more records, or a higher --sampling-rate), fewer shared parameters (adapters, or a small "
@@ -103,7 +101,7 @@ def plan(asked: SampleAsked, as_json: bool) -> None:
         return
     _print(guarantee, _plan_rows(guarantee, asked, found), [])
     _print_others(found["other_epsilons"], asked)
-    print_lines([*_sentences(asked, found), PERSONS, UNTRAINED, *warnings])
+    print_lines([*_sentences(asked, found), PERSONS, *warnings])
 
 
 def _noise(guarantee: SampleGuarantee, asked: SampleAsked, rounds: int) -> dict[str, Any]:
