@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpeer.cli.privacy.options import Asked, count, privacy_options
+from dpeer.cli.privacy.audited import audit_sample, print_checks
+from dpeer.cli.privacy.modes import SampleAsked, of_mode, options_of_both
+from dpeer.cli.privacy.options import Asked, count
 from dpeer.cli.privacy.printing import print_facts, print_lines, protected, short
 from dpeer.cli.topology.options import json_option
 from dpeer.privacy import Guarantee
@@ -18,14 +20,9 @@ from dpeer.privacy.gaussian import epsilon as epsilon_of
 if TYPE_CHECKING:
     from dpeer.federation.audit.attacks import Report
 
-_REFUTED = (
-    "THE CLAIM IS REFUTED: more is given away than is claimed. By chance that happens in at most 1 of 20 audits: "
-    "repeat it with more --runs, and if it stays, do not use this."
-)
-
 
 @click.command(short_help="Attack the mechanism as a neighbor could.")
-@privacy_options("target_epsilon", "accountant", "dp_adversary", "dp_min_honest", "size")
+@options_of_both("target_epsilon", "accountant", "dp_adversary", "dp_min_honest", "size", "records")
 @click.option(
     "--runs",
     type=count("--runs", 1000, least=20),
@@ -38,16 +35,21 @@ _REFUTED = (
 def audit(as_json: bool, runs: int, **options: Any) -> None:
     """Attack the mechanism as a neighbor could, in the worst case, and print a lower bound on what it gives away.
 
-    Federations of two are trained on two data sets whose updates are as far apart as the clip norm allows; a neighbor
-    tells them apart by the messages it gets. Its errors prove, with 95 % confidence, a mu of Gaussian differential
-    privacy that is at least given away. Beside that the noise itself is looked at, in every way to send a body. More
+    Federations of two are trained on two data sets that are as far apart as the clip norm allows, or at sample level
+    differ in one record; a neighbor tells them apart by the messages it gets. Its errors prove, with 95 % confidence,
+    what is at least given away. Beside that the noise itself is looked at, and what else the promise rests on. More
     than what is claimed would be a defect: exit code 1. It takes about a minute.
 
     \b
-    Example:
+    Examples:
       dpeer privacy audit --noise-multiplier 4 --rounds 9
+      dpeer privacy audit --privacy sample --noise-multiplier 1 --sampling-rate 0.25 --steps 4 --rounds 2
     """  # noqa: D301 - \b is click's
-    asked = Asked(**options, dp_adversary="neighbor", accountant="exact")
+    chosen = of_mode(options)
+    if chosen["privacy"] == "sample":
+        audit_sample(SampleAsked(**{**chosen, "accountant": "pld"}), runs, as_json)
+        return
+    asked = Asked(**chosen, dp_adversary="neighbor", accountant="exact")
     asked.require("audit", "noise_multiplier", "rounds")
     guarantee = asked.guarantee()
 
@@ -70,7 +72,7 @@ def _document(guarantee: Guarantee, rounds: int, report: Report) -> dict[str, An
 
     bound = {key: value for key, value in asdict(report.bound).items() if key != "mu"}
     return {
-        "mu_claimed": report.claimed, "mu_lower_bound": report.bound.mu, "held": report.held,
+        "mode": "client", "mu_claimed": report.claimed, "mu_lower_bound": report.bound.mu, "held": report.held,
         "confidence": attacks.CONFIDENCE,
         "epsilon_claimed": epsilon_of(report.claimed, guarantee.delta),
         "epsilon_lower_bound": epsilon_of(report.bound.mu, guarantee.delta), "delta": guarantee.delta,
@@ -98,5 +100,4 @@ def _print(guarantee: Guarantee, runs: int, report: Report) -> None:
             ("false negatives", f"{found.false_negatives:.1%}", f"of {runs} runs on the second"),
         ]
     )
-    print_facts((check.name, "ok" if check.held else "FAILED", check.said) for check in report.checks)
-    print_lines(["The claim stands." if report.held else _REFUTED])
+    print_checks(report.checks, held=report.held)

@@ -71,12 +71,13 @@ def patient_option(command: F) -> F:
 
 
 def options_of_both(*left_out: str) -> Callable[[F], F]:
-    """The options of the group but these, and those of sample level."""
+    """The options of the group and those of sample level, but these."""
 
     def decorate(command: F) -> F:
         for name in reversed(_SAMPLE):
-            command = _OPTIONS[name](command)
-        command = privacy_options("privacy", "accountant", *left_out)(_OPTIONS["accountant"](command))
+            command = command if name in left_out else _OPTIONS[name](command)
+        command = command if "accountant" in left_out else _OPTIONS["accountant"](command)
+        command = privacy_options("privacy", "accountant", *left_out)(command)
         return _OPTIONS["privacy"](command)
 
     return decorate

@@ -31,7 +31,7 @@ LAYERS = (8, 5, 7)
 COORDINATES = sum(LAYERS)
 ROW = {0: 0.5, 1: 0.5}
 _SEED = 0
-_MEMORY = "/dev/shm"  # noqa: S108 - a fresh folder is made in it
+MEMORY = "/dev/shm"  # noqa: S108 - a fresh folder is made in it
 
 Array = NDArray[np.float64]
 
@@ -119,7 +119,7 @@ def view(setting: Setting, rounds: int, update: Array) -> View:
     h = Hyperparameters(body_epochs=1, head_epochs=1, body_lr=1.0, momentum=0.0, lr_decay=1.0, wire_dtype=setting.dtype)
     moved, released, strayed = (np.empty((rounds, COORDINATES)) for _ in range(3))
     # Ledgers are flushed to disk; one in memory is as good here, and a hundred times faster.
-    place = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+    place = MEMORY if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="dpeer-audit-", dir=place) as folder:
         ledger = Ledger(Path(folder), {}, resume=False)
         protection = Protection(setting.guarantee, ledger, sparsifier=setting.sparsifier)

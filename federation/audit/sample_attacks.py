@@ -1,0 +1,231 @@
+"""The attacks that an audit makes on privacy at sample level, and their results."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation.audit import by_hand
+from dpeer.federation.audit.canary import Array
+from dpeer.federation.audit.records import FAR, OTHERS, WIDTH, Records, canary, of_all_lengths, others, silent
+from dpeer.federation.audit.told import COLUMNS, Setting, View, after_the_end, view
+from dpeer.privacy import SampleGuarantee, checks, residuals, step_audit, step_checks
+from dpeer.privacy.checks import Check
+from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.noise import grid
+from dpeer.privacy.step_audit import StepAudit, audit_steps
+from dpeer.privacy.tradeoff import statistic
+
+CONFIDENCE = 0.95
+
+_LIFE = 20
+"""Runs that one peer makes, one after the other: a new peer takes as long as several steps."""
+
+_HARDLY = 0.001
+"""A sampling rate with which next to all batches are empty."""
+
+_EMPTY, _BY_HAND, _DRAWN = 400, 40, 400
+"""Steps without anybody, of each replay, and of each peer whose draws are looked at."""
+
+_TOGETHER = 10
+"""Steps of a round where they are many."""
+
+_WIDE = 200_003
+"""Values of a gradient whose noise is drawn in several blocks, by several threads."""
+
+Tell = Callable[[int], None]
+"""Called with the number of steps that have been made."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The results of an audit.
+
+    Attributes:
+        claimed: Epsilon, as the peer says it has spent it.
+        bound: What the long attack proves.
+        checks: The results of all other attacks and checks.
+    """
+
+    claimed: float
+    bound: StepAudit
+    checks: Sequence[Check]
+
+    @property
+    def held(self) -> bool:
+        """Whether no attack and no check contradicts the claim."""
+        return (
+            not self.bound.refuted and self.bound.epsilon <= self.claimed and all(check.held for check in self.checks)
+        )
+
+
+def steps(guarantee: SampleGuarantee, rounds: int, runs: int) -> int:
+    """The number of steps that `examine` makes."""
+    return (
+        2 * runs * guarantee.compositions(rounds) + _EMPTY + 2 * _DRAWN + by_hand.steps_made(_BY_HAND)
+        + by_hand.LENGTHS_MADE
+    )  # fmt: skip
+
+
+def examine(guarantee: SampleGuarantee, rounds: int, runs: int, tell: Tell = lambda made: None) -> Report:
+    """Attack steps as a neighbor could who knows everything but the noise and who is drawn, but for one record.
+
+    Args:
+        guarantee: What is claimed.
+        rounds: T of each run.
+        runs: The number of runs without the record, and of those with it.
+        tell: Called with the progress.
+    """
+    setting = Setting(guarantee)
+    known = others(guarantee.clip_norm)
+    more = np.vstack([known, FAR * guarantee.clip_norm * canary()])
+    tests = step_audit.planned(guarantee.charges(rounds), runs, CONFIDENCE)
+    views = [_lives(setting, Records(inputs), rounds, runs, tell) for inputs in (known, more)]
+    claimed = min(one.epsilon for found in views for one in found if one.epsilon is not None)
+    charges = [run for found in views for one in found for run in one.charges]
+    least = min(charges, key=lambda run: sum(charge.steps / charge.noise_multiplier**2 for charge in run))
+    without, within = (np.concatenate([_statistics(setting, one) for one in found]) for found in views)
+    bound = audit_steps(without, within, tests.thresholds, least, guarantee.delta, CONFIDENCE)
+    every = [one for found in views for one in found]
+    told = np.concatenate([one.told for one in every])
+    there, planned = int(told.sum()), told.size * len(setting.planned)
+    found = [
+        step_checks.charged(setting.charge, list(told.sum(axis=1)), charges, guarantee.delta, claimed),
+        Check("steps", bool((told == len(setting.planned)).all()), f"{there:,} of {planned:,} in the messages"),
+        checks.from_released(np.concatenate([one.strayed.ravel() for one in every])),
+        *_noise(setting, views, rounds),
+        _empty(guarantee), _large(guarantee), _climbing(guarantee), _at_the_end(guarantee),
+        *by_hand.draws_by_hand(guarantee, _DRAWN),
+        by_hand.lengths_by_hand(guarantee),
+        *by_hand.steps_by_hand(guarantee, _BY_HAND),
+    ]  # fmt: skip
+    tell(steps(guarantee, rounds, 0))
+    return Report(claimed, bound, found)
+
+
+def _lives(setting: Setting, records: Records, rounds: int, runs: int, tell: Tell) -> list[View]:
+    """The runs on one data set, of as many peers as it takes."""
+    found = []
+    for first in range(0, runs, _LIFE):
+        found.append(view(setting, records, rounds, min(_LIFE, runs - first), ask=True))
+        tell(len(found[-1].sums) * setting.guarantee.compositions(rounds))
+    return found
+
+
+def _statistics(setting: Setting, seen: View) -> Array:
+    """What the neighbor computes of each run: the logarithm of how much likelier the record makes what it saw."""
+    rounds = seen.sums.shape[1] // len(setting.planned)
+    along = np.zeros(seen.sums.shape[:2])
+    for place, part in enumerate(setting.planned * rounds):
+        own = np.zeros(WIDTH)
+        own[COLUMNS[part]] = canary()[COLUMNS[part]]
+        along[:, place] = seen.sums[:, place] @ (own / np.linalg.norm(own))
+    out: Array = statistic(along, setting.charge).sum(axis=1)
+    return out
+
+
+def _noise(setting: Setting, views: Sequence[Sequence[View]], rounds: int) -> list[Check]:
+    """Check the noise where no record has anything, part by part."""
+    g, found = setting.guarantee, []
+    released = [np.concatenate([one.released for one in group]) for group in views]
+    sums = np.concatenate([one.sums for group in views for one in group]) / g.noise_multiplier
+    step, divisor = grid(g.noise_std), g.sampling_rate * setting.units
+    for part in dict.fromkeys(setting.planned):
+        columns, rows = COLUMNS[part], [name == part for name in setting.planned * rounds]
+        noise = sums[:, rows][:, :, columns][:, :, silent()[columns]]
+        each, flat = noise.shape[1], noise.reshape(-1, noise.shape[2])
+        ours = [one[:, rows][:, :, columns].reshape(-1, columns.stop - columns.start) for one in released]
+        for check in (
+            step_checks.on_grid_after_division(np.concatenate(ours), step, divisor),
+            checks.even_digits([np.rint(one.astype(np.float64) * divisor / step) for one in ours]),
+            residuals.never_twice(flat),
+            residuals.enough(flat),
+            dataclasses.replace(residuals.by_round(flat, each), name="noise by step"),
+            dataclasses.replace(residuals.lengths(flat), name="noise by length"),
+            residuals.normal(flat),
+            residuals.unrelated(flat),
+            dataclasses.replace(residuals.forgotten(flat), name="noise across steps"),
+        ):
+            named = check.name if len(set(setting.planned)) == 1 else f"{check.name}, {part}"
+            found.append(dataclasses.replace(check, name=named))
+    if len(set(setting.planned)) > 1:
+        # Noise of the head that comes again in the body, or the other way round.
+        flat = sums[:, :, silent()].reshape(-1, int(silent().sum()))
+        found.append(dataclasses.replace(residuals.forgotten(flat[flat != 0.0]), name="noise across parts"))
+    return found
+
+
+def _empty(guarantee: SampleGuarantee) -> Check:
+    """Check that a step that draws nobody is taken, noised on every coordinate and charged like any other."""
+    made = dataclasses.replace(guarantee, sampling_rate=_HARDLY, steps=_TOGETHER, head="joint", head_steps=0)
+    setting = Setting(made)
+    # Records that have nothing: now and then one of them is drawn.
+    seen = view(setting, Records(np.zeros((OTHERS, WIDTH))), _EMPTY // _TOGETHER)
+    noise = seen.sums[0] / guarantee.noise_multiplier
+    return together("empty batches", [
+        Check("steps", int(seen.told.sum()) == _EMPTY, f"{seen.told.sum():,} told"),
+        step_checks.counted("ledger", setting.charge, _EMPTY, seen.charges[0]),
+        residuals.never_twice(noise), residuals.enough(noise), residuals.normal(noise), residuals.forgotten(noise),
+    ], f"{_EMPTY} steps")  # fmt: skip
+
+
+def _large(guarantee: SampleGuarantee) -> Check:
+    """Check the noise of a gradient of several blocks, which two threads draw."""
+    mechanism = ClippedSum(guarantee.clip_norm, guarantee.noise_multiplier, guarantee.sampling_rate, 4)
+    drawn = mechanism.released(np.zeros(_WIDE), threads=2).astype(np.float64)
+    noise = drawn * (mechanism.expected / guarantee.noise_std)
+    parts = noise[: _WIDE // 100 * 100].reshape(100, -1).T
+    found = [residuals.normal(noise), residuals.forgotten(noise), residuals.enough(parts), residuals.lengths(parts)]
+    return together("a large body", found, f"{_WIDE:,} values")
+
+
+def _climbing(guarantee: SampleGuarantee) -> Check:
+    """Check that SAM's two gradients of a batch, which see the same draws, are charged as one with less noise."""
+    made = dataclasses.replace(guarantee, steps=_TOGETHER, head="joint", head_steps=0)
+    setting = Setting(made, looks=2)
+    seen = view(setting, Records(others(guarantee.clip_norm)), 1)
+    told = int(seen.told.sum())
+    return together("SAM on the same batch", [
+        Check("gradients", told == 2 * _TOGETHER, f"{told} told"),
+        step_checks.counted("ledger", setting.charge, _TOGETHER, seen.charges[0]),
+        residuals.never_twice(seen.sums[0]),
+    ], f"{_TOGETHER} steps of 2 gradients")  # fmt: skip
+
+
+def _at_the_end(guarantee: SampleGuarantee) -> Check:
+    """Check that with `post` no body comes any more when the head has begun to train without noise."""
+    made = dataclasses.replace(guarantee, steps=_TOGETHER, head="post", head_steps=0)
+    same, trained = after_the_end(Setting(made), of_all_lengths(guarantee.clip_norm, 12))
+    said = "another body was sent" if not same else "the last body is sent again"
+    return Check("after the end", same and trained, said if trained else "the head was not trained")
+
+
+def together(name: str, found: Sequence[Check], said: str) -> Check:
+    """One check that holds if all of these do."""
+    failed = [check for check in found if not check.held]
+    return Check(name, not failed, "; ".join(f"{check.name}: {check.said}" for check in failed) or said)
+
+
+def check_range(guarantee: SampleGuarantee, rounds: int, runs: int) -> None:
+    """Refuse what so few runs can say nothing about.
+
+    Raises:
+        ConfigurationError: Half the noise that is claimed could go unnoticed in the long attack.
+    """
+    if step_audit.planned(guarantee.charges(rounds), runs, CONFIDENCE).margin > 0.0:
+        return
+    noise = guarantee.noise_multiplier
+    others_ = (float(f"{noise * factor:.2g}") for factor in (0.7, 1.5, 0.5, 2.0, 0.35, 3.0, 0.25, 5.0, 10.0))
+    better = (dataclasses.replace(guarantee, noise_multiplier=other) for other in others_)
+    able = (one for one in better if step_audit.planned(one.charges(rounds), runs, CONFIDENCE).margin > 0.0)
+    found = next(able, None)
+    raise ConfigurationError(
+        f"--noise-multiplier {noise:g} with --sampling-rate {guarantee.sampling_rate:g} over "
+        f"{guarantee.compositions(rounds)} steps: {runs} runs of each data set could not tell half the noise from all "
+        f"of it; take more --runs, more steps"
+        + ("" if found is None else f", or --noise-multiplier {found.noise_multiplier:g}")
+    )
