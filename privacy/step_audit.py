@@ -26,6 +26,9 @@ Array = NDArray[np.float64]
 _WEAKEST, _STRONGEST = 1 / 8, 64.0
 """Between which noise is looked for, over what was charged; beyond the bound stays where it is, and is none."""
 
+_EVERY = 8
+"""Of so many thresholds one is looked at: the others are as good as it."""
+
 _ERRORS = 3.0
 """By how many standard errors luck may be against the test that is to find a defect."""
 
@@ -78,11 +81,11 @@ def planned(charges: Sequence[Charge], runs: int, confidence: float = 0.95) -> T
 
     def best(real: Tradeoff, refuted: Tradeoff, errors: float) -> tuple[float, float]:
         """The test of which the errors are furthest below what is to be refuted, and by how much."""
-        rates = np.stack([real.false_positives, real.false_negatives])
+        rates = np.stack([real.false_positives, real.false_negatives])[:, ::_EVERY]
         unlucky = rates + errors * np.sqrt(rates * (1.0 - rates) / runs)
         most = _at_most(np.minimum(unlucky * runs, runs), runs, failing)
         margins = refuted.least_missed(most[0]) - most[1]
-        return float(real.thresholds[margins.argmax()]), float(margins.max())
+        return float(real.thresholds[_EVERY * margins.argmax()]), float(margins.max())
 
     threshold, margin = best(halved, claimed, _ERRORS)
     return Tests((threshold, best(claimed, doubled, 0.0)[0]), margin)
@@ -120,8 +123,9 @@ def audit_steps(
         return Tradeoff(_scaled(charges, strength)).least_missed(most_wrong) - most_missed
 
     low, high = math.log(_WEAKEST), math.log(_STRONGEST)
-    epsilon, strength, most = 0.0, math.inf, int(beyond(_STRONGEST).argmax())
-    if beyond(_STRONGEST).max() > 0.0:
+    against_most = beyond(_STRONGEST)
+    epsilon, strength, most = 0.0, math.inf, int(against_most.argmax())
+    if against_most.max() > 0.0:
         if beyond(_WEAKEST).max() <= 0.0:
             low = bisect(lambda log: float(beyond(math.exp(log)).max()), low, high, xtol=1e-4)
         strength = math.exp(low)

@@ -111,14 +111,20 @@ def sampled(draws: Sequence[Draws], rate: float) -> list[Check]:
     share = Check(
         "sampling rate", min(each, all_) > RARE, f"{together.mean():.4f} of {rate:g}, p {min(each, all_, 1.0):.2g}"
     )
-    size = round(rate * units)
-    usual, probability = int((together.sum(axis=1) == size).sum()), float(binom.pmf(size, units, rate))
-    chance = _rarest(np.array([usual]), steps, probability)
-    sizes = Check("batch sizes", chance > RARE, f"{usual:,} of {steps:,} batches of {size} units, p {chance:.2g}")
+    many, size = together.sum(axis=1), max(1, round(rate * units))
+    empty, usual = (int((many == found).sum()) for found in (0, size))
+    chance = min(
+        _rarest(np.array([count]), steps, float(binom.pmf(found, units, rate)))
+        for found, count in ((0, empty), (size, usual))
+    )
+    sizes = Check(
+        "batch sizes", chance > RARE, f"{empty:,} of {steps:,} are empty, {usual:,} have {size}, p {chance:.2g}"
+    )
     # As many steps as a pass over the data has: a record that is shuffled is in one of them.
-    many = max(1, round(1 / rate))
-    passes = np.stack([found for one in draws for found in np.split(one[: len(one) // many * many], len(one) // many)]
-                      ) if min(map(len, draws)) >= many else together[None]  # fmt: skip
+    whole = max(1, round(1 / rate))
+    passes = np.concatenate([one[: len(one) // whole * whole].reshape(-1, whole, units) for one in draws])
+    if not len(passes):
+        passes = together[None]
     once = int((passes.sum(axis=1) == 1).sum())
     in_one = len(passes[0]) * rate * (1 - rate) ** (len(passes[0]) - 1)
     turns = _rarest(np.array([once]), passes.shape[0] * units, in_one)

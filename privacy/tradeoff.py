@@ -134,5 +134,5 @@ def _step(charge: Charge, strength: float, width: float) -> tuple[float, Array, 
     q, absent = charge.sampling_rate, np.diff(norm.cdf(edges / std))
     present = (1.0 - q) * absent + q * np.diff(norm.cdf((edges - 1.0) / std))
     places = np.arange(count) % _BINS
-    absent, present = (np.bincount(places, mass, minlength=_BINS) for mass in (absent, present))
-    return low, absent, present
+    sorted_in = [np.bincount(places, mass, minlength=_BINS).astype(np.float64) for mass in (absent, present)]
+    return low, sorted_in[0], sorted_in[1]

@@ -50,7 +50,8 @@ class Echo(nn.Module):
         said: Tensor = self.head(spoken)
         inputs = [*parts, heard * said]
         moved: Tensor = torch.stack([layer(part) for layer, part in zip(self.body, inputs, strict=True)]).sum(0)
-        return torch.add(moved, said)
+        out: Tensor = moved + said
+        return out
 
 
 class Plain(nn.Module):
@@ -66,7 +67,8 @@ class Plain(nn.Module):
         *parts, heard, spoken = torch.split(x, [*LAYERS, 1, HEAD], dim=1)
         said = spoken @ self.head[0]
         moved = torch.cat([*parts, heard * said[:, None]], dim=1) @ self.body[0]
-        return (moved + said)[:, None]
+        out: Tensor = (moved + said)[:, None]
+        return out
 
 
 class Looking(Plain):

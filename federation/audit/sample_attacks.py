@@ -67,7 +67,7 @@ def steps(guarantee: SampleGuarantee, rounds: int, runs: int) -> int:
     """The number of steps that `examine` makes."""
     return (
         2 * runs * guarantee.compositions(rounds) + _EMPTY + 2 * _DRAWN + by_hand.steps_made(_BY_HAND)
-        + by_hand.LENGTHS_MADE
+        + by_hand.lengths_made()
     )  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def examine(guarantee: SampleGuarantee, rounds: int, runs: int, tell: Tell = lam
     told = np.concatenate([one.told for one in every])
     there, planned = int(told.sum()), told.size * len(setting.planned)
     found = [
-        step_checks.charged(setting.charge, list(told.sum(axis=1)), charges, guarantee.delta, claimed),
+        step_checks.charged(setting.charge, [int(run) for run in told.sum(axis=1)], charges, guarantee.delta, claimed),
         Check("steps", bool((told == len(setting.planned)).all()), f"{there:,} of {planned:,} in the messages"),
         checks.from_released(np.concatenate([one.strayed.ravel() for one in every])),
         *_noise(setting, views, rounds),

@@ -17,9 +17,9 @@ from dpeer.federation.audit.attacks import examine, releases
 from dpeer.federation.audit.canary import COORDINATES, LAYERS, Setting, view
 from dpeer.privacy import Clipped, Guarantee, Ledger, Sparsifier, mechanism, noise
 from dpeer.privacy.audit import audit as audited
-from dpeer.privacy.randomness import KEY_BYTES, Keystream
 from dpeer.training.codecs import private
 from dpeer.training.codecs.private import Private
+from tests.federation.defects import Constant, EightBits, Remembering, noise_changed, scaled, spared
 
 pytestmark = pytest.mark.slow
 
@@ -78,40 +78,6 @@ def test_nothing_is_wrong_with_the_mechanism_as_it_is(adjacency: Any, monkeypatc
     assert sum(made) == releases(ROUNDS, 40)
 
 
-def noise_changed(change: Callable[[np.ndarray, np.ndarray, slice], np.ndarray]) -> Callable[..., None]:
-    """`noised` with the noise, in steps, changed: a function of the noise and the values without it."""
-
-    def changed(size: int, std: float, values: Any, give: Any, threads: int = 1) -> None:
-        def altered(here: slice, steps: np.ndarray) -> None:
-            plain = values(here)
-            give(here, np.rint(plain + change(steps - plain, plain, here)))
-
-        noise.noised(size, std, values, altered, threads)
-
-    return changed
-
-
-def scaled(factor: float) -> Callable[..., None]:
-    return noise_changed(lambda drawn, plain, here: factor * drawn)
-
-
-def spared(drawn: np.ndarray, plain: np.ndarray, here: slice) -> np.ndarray:
-    """One coordinate gets no noise."""
-    return drawn * (np.arange(here.start, here.start + len(drawn)) != 3)
-
-
-class Constant(Keystream):
-    def __init__(self) -> None:
-        super().__init__()
-        self._key = bytearray(KEY_BYTES)
-
-
-class EightBits(Keystream):
-    def __init__(self) -> None:
-        super().__init__()
-        self._key = bytearray([self._key[0]] * KEY_BYTES)
-
-
 def never_clipped(base: Any, body: Any, clip_norm: float) -> Clipped:
     return Clipped(mechanism.norm(base, body), clipped=False, finite=True, factor=1.0)
 
@@ -166,22 +132,6 @@ def finite_or_not(base: Any, body: Any, clip_norm: float) -> Clipped:
 
 def only_alone(size: int, std: float, values: Any, give: Any, threads: int = 1) -> None:
     (scaled(0.0) if threads > 1 else noise.noised)(size, std, values, give, threads)
-
-
-class Remembering:
-    """A quarter of the noise is that of the release before, moved by a coordinate."""
-
-    def __init__(self) -> None:
-        self._last: np.ndarray | None = None
-
-    def __call__(self, *arguments: Any, **options: Any) -> None:
-        noise_changed(self._changed)(*arguments, **options)
-
-    def _changed(self, drawn: np.ndarray, plain: np.ndarray, here: slice) -> np.ndarray:
-        last, self._last = self._last, drawn
-        if last is None or len(last) != len(drawn):
-            return drawn
-        return 0.5 * np.roll(last, 1) + 0.75**0.5 * drawn
 
 
 FIRST: dict[int, np.ndarray] = {}

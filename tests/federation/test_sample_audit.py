@@ -1,0 +1,359 @@
+"""`dpeer privacy audit --privacy sample`: the worst case through the product's own learner, and steps with defects."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dpeer.cli.privacy.audit import audit
+from dpeer.federation.audit import by_hand, sample_attacks
+from dpeer.federation.audit.records import BODY, FAR, WIDTH, Records, canary, others
+from dpeer.federation.audit.sample_attacks import examine, steps
+from dpeer.federation.audit.told import Setting, view
+from dpeer.privacy import Charge, SampleGuarantee, StepLedger, clipped_sum, noise, sampling
+from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.randomness import KEY_BYTES, Keystream
+from dpeer.privacy.sample import Head
+from dpeer.privacy.sampling import Poisson
+from dpeer.privacy.step_audit import audit_steps, planned
+from dpeer.privacy.steps import Mechanism
+from dpeer.privacy.tradeoff import statistic
+from dpeer.training.gradients import plain
+from dpeer.training.per_example.gradient import PrivateGradient
+from dpeer.training.private_trainer import PrivateTrainer
+from dpeer.training.sample_level import SampledReleases
+from dpeer.training.sampled import Sampled
+from dpeer.training.trainer import Trainer
+from tests.federation.defects import Constant, EightBits, Remembering, noise_changed, scaled, spared
+
+pytestmark = pytest.mark.slow
+
+ROUNDS = 2
+CLAIMED = SampleGuarantee(0.25, 1.0, 0.7, 1e-5, steps=4)
+COMMAND = ("privacy", "audit", "--privacy", "sample", "--noise-multiplier", 1, "--sampling-rate", 0.25, "--steps", 4,
+           "--rounds", 2)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An audit of a second, of fewer steps and lengths."""
+    for name, value in (("_EMPTY", 100), ("_BY_HAND", 4), ("_DRAWN", 48), ("_LIFE", 4)):
+        monkeypatch.setattr(sample_attacks, name, value)
+    monkeypatch.setattr(by_hand, "_LENGTHS", (0.5, 1.1))
+    monkeypatch.setattr(by_hand, "_BAD", (float("nan"),))
+    sides = by_hand._sides()[:2]
+    monkeypatch.setattr(by_hand, "_sides", lambda: sides)
+    monkeypatch.setattr(sample_attacks, "check_range", lambda *arguments: None)
+
+
+def guarantee(head: Head) -> SampleGuarantee:
+    return SampleGuarantee(0.25, 1.0, 0.7, 1e-5, 4, head, 2 if head == "alternate" else 0)
+
+
+def along(noise_multiplier: float, rate: float, there: bool, count: int) -> np.ndarray:
+    """What a neighbor sees along the canary's gradient in so many steps, shape (count,)."""
+    setting = Setting(SampleGuarantee(rate, noise_multiplier, 1.0, 1e-5, steps=count))
+    inputs = [others(1.0), *([FAR * canary()[None]] if there else [])]
+    return view(setting, Records(np.vstack(inputs)), 1).sums[0] @ canary()
+
+
+def test_the_attack_is_as_strong_as_the_claim_says() -> None:
+    """Sums along the canary are what the claim is computed from: noise alone, or moved by one clip norm at the rate."""
+    without, within = (along(2.0, 0.5, there, 600) for there in (False, True))
+    assert without.mean() == pytest.approx(0.0, abs=5 * 2 / 600**0.5)
+    assert within.mean() == pytest.approx(0.5, abs=5 * (4.25 / 600) ** 0.5)
+    assert without.var() == pytest.approx(4.0, rel=5 * (2 / 600) ** 0.5)
+    assert within.var() == pytest.approx(4.25, rel=5 * (2 / 600) ** 0.5)
+    exact = along(1e-6, 0.5, there=True, count=80)
+    assert np.abs(exact - np.rint(exact)).max() < 2e-3
+    assert set(np.rint(exact).ravel()) == {0.0, 1.0}
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("head", ["joint", "alternate", "frozen", "post"])
+def test_nothing_is_wrong_with_the_steps_as_they_are(head: Head) -> None:
+    made: list[int] = []
+    report = examine(guarantee(head), ROUNDS, 20, made.append)
+    assert report.held, report
+    assert report.claimed == pytest.approx(guarantee(head).epsilon(ROUNDS))
+    assert report.bound.epsilon <= report.claimed
+    assert sum(made) == steps(guarantee(head), ROUNDS, 20)
+
+
+# Defects. -------------------------------------------------------------------------------------------------------
+
+
+def none_for_empty_batches(drawn: np.ndarray, plain: np.ndarray, here: slice) -> np.ndarray:
+    return drawn * bool(plain.any())
+
+
+def on_the_body_alone(drawn: np.ndarray, plain: np.ndarray, here: slice) -> np.ndarray:
+    return drawn * (np.arange(here.start, here.stop) < BODY) if len(drawn) == WIDTH else drawn
+
+
+class Numbered(Keystream):
+    """The noise of each peer's first step is that of another one's, as from a public seed and the step's number."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._key = bytearray((Numbered.made % 40).to_bytes(KEY_BYTES, "big"))
+        Numbered.made += 1
+
+
+OF, DRAW, POISSON = Sampled.of, Poisson.draw, Poisson.__init__
+GRADIENT, EXAMPLES, GROUPS = PrivateGradient.__call__, PrivateGradient._add_examples, PrivateGradient._add_groups
+CHARGE, FIT, FACTORS = StepLedger.charge, PrivateTrainer.fit, ClippedSum.factors
+
+
+def without_the_empty(batches: Sampled, *arguments: Any) -> Iterator[Any]:
+    return (batch for batch in OF(batches, *arguments) if batch.size)
+
+
+def never_empty(poisson: Poisson) -> Any:
+    while not len(found := DRAW(poisson)):
+        pass
+    return found
+
+
+def of_a_fixed_size(poisson: Poisson) -> Any:
+    size = max(1, round(poisson.rate * poisson.units))
+    return np.sort(np.random.default_rng().permutation(poisson.units)[:size])
+
+
+def shuffled(poisson: Poisson) -> Any:
+    """Passes over the data, in parts of about the right size, which vary."""
+    left = getattr(poisson, "left", None)
+    if left is None or not len(left):
+        parts = round(1 / poisson.rate)
+        whose = np.random.default_rng().integers(parts, size=poisson.units)
+        left = [np.flatnonzero(whose == part) for part in range(parts)]
+    poisson.left = left[1:]
+    return left[0]
+
+
+def at_twice_the_rate(poisson: Poisson, units: int, rate: float) -> None:
+    POISSON(poisson, units, rate if rate == 1.0 else min(0.99, 2 * rate))
+    poisson.rate = rate
+
+
+def by_the_actual_batch(rule: PrivateGradient, peer: Any, part: Any, batch: Any) -> Any:
+    loss = GRADIENT(rule, peer, part, batch)
+    part.grad.mul_(rule._mechanism.expected / max(1, batch.size))
+    return loss
+
+
+def by_the_number_of_records(trainer: PrivateTrainer, planned: Any) -> None:
+    protect = trainer._sampling.protect
+
+    def counting(phases: Any) -> Any:
+        made = protect(phases)
+        object.__setattr__(made.mechanism, "units", trainer.units)
+        return made
+
+    object.__setattr__(trainer._sampling, "protect", counting)
+    PROTECT(trainer, planned)
+
+
+PROTECT = PrivateTrainer.protect
+
+
+def clipped_by_layer(rule: PrivateGradient, found: Any, total: Any) -> None:
+    for place, part in found.parts:
+        factors = rule._factors(part.squares().double().sqrt()).float()
+        part.drop(factors == 0.0)
+        total[place] += part.sums(factors[None])[0]
+
+
+def clipped_as_a_mean(rule: PrivateGradient, found: Any, total: Any) -> None:
+    ones = torch.ones(1, found.examples)
+    mean = found.sums(ones)[0].double().nan_to_num(0.0) / found.examples
+    total += found.examples * mean * rule._factors(mean.norm()[None])
+
+
+def records_of_groups_by_themselves(rule: PrivateGradient, found: Any, units: Any, *rest: Any) -> None:
+    EXAMPLES(rule, found, rest[-1])
+
+
+def trained_before(trainer: PrivateTrainer, part: Any, **how: Any) -> None:
+    """The head is trained as without privacy, and then as it should be."""
+    if part is trainer.head and not trainer._free and trainer._planned is None:
+        with trainer.freely():
+            Trainer.fit(trainer, part, epochs=1, lr=how["lr"], gradient=plain)
+    FIT(trainer, part, **how)
+
+
+def trained_though_frozen(trainer: PrivateTrainer, **how: Any) -> None:
+    if trainer._planned is None:
+        with trainer.freely():
+            Trainer.fit(trainer, trainer.head, epochs=1, lr=how["lr"], gradient=plain)
+
+
+def every_other(ledger: StepLedger, number: int, charge: Charge) -> None:
+    if number % 2 == 0:
+        CHARGE(ledger, number, charge)
+
+
+def at_half_the_rate(mechanism: Mechanism, steps: int, looks: int = 1) -> Charge:
+    return Charge(mechanism.sampling_rate / 2, mechanism.noise_multiplier / looks**0.5, steps)
+
+
+def whatever_the_looks(mechanism: Mechanism, steps: int, looks: int = 1) -> Charge:
+    return Charge(mechanism.sampling_rate, mechanism.noise_multiplier, steps)
+
+
+def in_float32(mechanism: ClippedSum, total: np.ndarray, threads: int = 1) -> np.ndarray:
+    drawn = np.random.default_rng().standard_normal(total.size, dtype=np.float32) * np.float32(mechanism.noise_std)
+    return ((total.astype(np.float32) + drawn) / np.float32(mechanism.expected)).astype(np.float32)
+
+
+def only_alone(size: int, std: float, values: Any, give: Any, threads: int = 1) -> None:
+    (scaled(0.0) if threads > 1 else noise.noised)(size, std, values, give, threads)
+
+
+def not_finite_or_not(mechanism: ClippedSum, norms: np.ndarray) -> np.ndarray:
+    return np.where(np.isfinite(norms), FACTORS(mechanism, norms), 1.0)
+
+
+DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
+    "half the noise": ((clipped_sum, "noised", scaled(0.5)), "noise by coordinate"),
+    "noise at 0.8": ((clipped_sum, "noised", scaled(0.8)), "noise by coordinate"),
+    "one coordinate without noise": ((clipped_sum, "noised", noise_changed(spared)), "empty batches"),
+    "no noise for empty batches": ((clipped_sum, "noised", noise_changed(none_for_empty_batches)), "empty batches"),
+    "noise on the body alone": ((clipped_sum, "noised", noise_changed(on_the_body_alone)), "noise by coordinate"),
+    "no noise by more threads than one": ((clipped_sum, "noised", only_alone), "a large body"),
+    "a constant seed": ((noise, "Keystream", Constant), "fresh noise"),
+    "a seed of 8 bits": ((noise, "Keystream", EightBits), "fresh noise"),
+    "a seed from the number of the step": ((noise, "Keystream", Numbered), "fresh noise"),
+    "noise that comes again a little changed": ((clipped_sum, "noised", Remembering()), "noise across steps"),
+    "noise in float32": ((ClippedSum, "released", in_float32), "grid"),
+    "noise of few digits": (
+        (clipped_sum, "noised", noise_changed(lambda drawn, plain, here: 2 * np.rint(drawn / 2))), "last digits",
+    ),
+    "empty batches are left out": ((Sampled, "of", without_the_empty), "empty batches"),
+    "batches are never empty": ((Poisson, "draw", never_empty), "batch sizes"),
+    "batches of a fixed size": ((Poisson, "draw", of_a_fixed_size), "batch sizes"),
+    "shuffled passes": ((Poisson, "draw", shuffled), "passes"),
+    "twice the sampling rate": ((Poisson, "__init__", at_twice_the_rate), "sampling rate"),
+    "draws from a public seed": ((sampling, "Keystream", Constant), "fresh draws"),
+    "division by the actual batch": ((PrivateGradient, "__call__", by_the_actual_batch), "by hand, joint"),
+    "division by the number of records": ((PrivateTrainer, "protect", by_the_number_of_records), "by hand, joint"),
+    "a clip norm for each layer": ((PrivateGradient, "_add_examples", clipped_by_layer), "by hand, joint"),
+    "clipping of the batch's mean": ((PrivateGradient, "_add_examples", clipped_as_a_mean), "by hand, joint"),
+    "clipping at 1.1": (
+        (ClippedSum, "factors", lambda self, norms: FACTORS(self, norms / 1.1)), "clipping, without noise",
+    ),
+    "clipping of records where groups are protected": (
+        (PrivateGradient, "_add_groups", records_of_groups_by_themselves), "by hand, groups",
+    ),
+    "what is not finite is added": ((ClippedSum, "factors", not_finite_or_not), "clipping, without noise"),
+    "a head trained without noise before the body": ((PrivateTrainer, "fit", trained_before), "by hand, joint"),
+    "a frozen head that is trained": ((PrivateTrainer, "_fit_head_at_home", trained_though_frozen), "by hand, frozen"),
+    "a body after the end": ((SampledReleases, "before", lambda self: None), "after the end"),
+    "steps that are not charged": ((StepLedger, "charge", every_other), "ledger"),
+    "a ledger with another rate": ((Mechanism, "charge", at_half_the_rate), "ledger"),
+    "two gradients of a batch charged as one": ((Mechanism, "charge", whatever_the_looks), "SAM on the same batch"),
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of gradients that are not finite
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_steps_with_a_defect_are_refuted(defect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    (where, name, instead), check = DEFECTS[defect]
+    monkeypatch.setattr(where, name, instead)
+    report = examine(CLAIMED, ROUNDS, 12)
+    assert not report.held
+    failed = {found.name for found in report.checks if not found.held}
+    assert check in failed, report.checks
+
+
+@pytest.mark.usefixtures("few")
+def test_a_head_without_noise_is_found_where_it_has_steps_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    silenced = noise_changed(lambda drawn, plain, here: drawn * (len(drawn) != WIDTH - BODY))
+    monkeypatch.setattr(clipped_sum, "noised", silenced)
+    report = examine(guarantee("alternate"), ROUNDS, 12)
+    assert {"noise by coordinate, head", "normal noise, head"} <= {one.name for one in report.checks if not one.held}
+    assert all(one.held for one in report.checks if one.name.endswith(", body"))
+
+
+def test_half_the_noise_is_refuted_by_the_neighbors_errors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the runs that the command makes by itself."""
+    runs, charges = 1000, [Charge(0.5, 0.7, 1)]
+    assert {option.name: option.default for option in audit.params}["runs"] == str(runs)
+    tests = planned(charges, runs)
+    assert tests.margin > 0.0
+    monkeypatch.setattr(clipped_sum, "noised", scaled(0.5))
+    # Runs of one step each: as many steps of one peer, of which none depends on another, are the same to the neighbor.
+    without, within = (statistic(along(0.7, 0.5, there, runs), charges[0]) for there in (False, True))
+    found = audit_steps(without, within, tests.thresholds, charges, 1e-5)
+    assert found.refuted
+    assert found.epsilon > SampleGuarantee(0.5, 0.7, 1.0, 1e-5, steps=1).epsilon(1)
+    assert 0.5 < found.strength < 1.0
+
+
+@pytest.mark.usefixtures("few")
+def test_a_ledger_that_says_too_little_is_what_the_errors_are_held_against(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StepLedger, "charge", lambda self, number, steps: CHARGE(self, number, replace(steps, steps=1)))
+    report = examine(SampleGuarantee(0.5, 1.0, 1.0, 1e-5, steps=12), 1, 100)
+    assert report.claimed == pytest.approx(SampleGuarantee(0.5, 1.0, 1.0, 1e-5, steps=1).epsilon(1))
+    assert report.bound.refuted
+    assert report.bound.epsilon > report.claimed
+
+
+@pytest.mark.usefixtures("few")
+def test_the_command_says_what_was_claimed_and_found(dpeer: Callable[..., Any]) -> None:
+    result = dpeer(*COMMAND, "--dp-head", "frozen", "--runs", 20, "--json")
+    assert result.code == 0
+    found = json.loads(result.out)
+    assert (found["mode"], found["steps"], found["runs"], found["dp_head"]) == ("sample", 8, 20, "frozen")
+    assert found["held"]
+    assert found["epsilon_claimed"] == pytest.approx(CLAIMED.epsilon(2))
+    assert 0 <= found["epsilon_lower_bound"] <= found["epsilon_claimed"]
+    assert found["noise_multiplier_upper_bound"] is None or found["noise_multiplier_upper_bound"] >= 1.0
+    assert {check["held"] for check in found["checks"]} == {True}
+    assert len(found["checks"]) >= 20
+
+
+@pytest.mark.usefixtures("few")
+def test_a_refuted_claim_ends_with_code_1(dpeer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clipped_sum, "noised", scaled(0.5))
+    result = dpeer(*COMMAND, "--runs", 20)
+    assert result.code == 1
+    assert "THE CLAIM IS REFUTED" in result.out
+    assert "FAILED" in result.out
+    assert "epsilon given away" in result.out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ((*COMMAND[:4], "--rounds", 3), "--noise-multiplier, --sampling-rate, --steps must be given, for example"),
+        ((*COMMAND, "--head-steps", 3), "head-steps 3: only with dp-head alternate"),
+        ((*COMMAND, "--dp-adjacency", "replace"), "--dp-adjacency replace: it belongs to --privacy client"),
+        (("privacy", "audit", "--noise-multiplier", 4, "--rounds", 9, "--steps", 4), "--steps 4: it belongs to --priv"),
+        ((*COMMAND, "--noise-multiplier", 0.05), "could not tell half the noise .*, or --noise-multiplier 0.25"),
+        ((*COMMAND, "--sampling-rate", 0.01, "--noise-multiplier", 9), "1000 runs of each .* take more --runs"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_attacked_is_refused_in_one_line(
+    dpeer: Callable[..., Any], options: tuple[object, ...], said: str
+) -> None:
+    result = dpeer(*options)
+    assert result.code == 2
+    assert re.search(said, result.err), result.err
+    assert result.err.count("\n") == 1
