@@ -351,6 +351,9 @@ NOT_RUN = {
     ),
     "python benchmarks/robust.py --out robust --data DIR": "takes an hour",
     "dpeer privacy audit --noise-multiplier 4 --rounds 9": "about a minute",
+    "dpeer privacy audit --privacy sample --noise-multiplier 1 --sampling-rate 0.25 --steps 4 --rounds 2": (
+        "about a minute"
+    ),
     ".venv/bin/python -m pytest tests/topology": "runs one folder",
     "pipx install '.[plot]'": "To have `dpeer` in every shell",
     "uv tool install '.[plot]'": "To have `dpeer` in every shell",

@@ -1,0 +1,145 @@
+"""From settings to what a run promises a single record."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dpeer
+from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
+from dpeer.federation.sample_protection import check_units, nominal, protect_steps, sampling_rate
+from dpeer.federation.settings import Settings
+from dpeer.privacy import Charge
+from dpeer.privacy.accounting import composed
+from dpeer.privacy.steps import Phase
+
+PHASES = (Phase("model", 20),)
+
+
+def asked(**values: Any) -> Settings:
+    return Settings(**{"privacy": "sample", "target_epsilon": 8.0, **values})
+
+
+def test_the_number_of_records_is_what_is_said_or_a_power_of_two() -> None:
+    assert [nominal(asked(), units) for units in (1, 3, 90, 91, 1000, 1500)] == [1, 4, 64, 128, 1024, 2048]
+    assert nominal(asked(records=2000), 1234) == 2000
+    for units in (1, 5, 77, 1448, 99_999):
+        assert 0.7 < nominal(asked(), units) / units < 1.42
+
+
+def test_a_batch_has_about_as_many_records_as_the_batch_size_says() -> None:
+    assert sampling_rate(asked(batch_size=32), 1000) == 32 / 1024
+    assert sampling_rate(asked(batch_size=32, records=1600), 1000) == 0.02
+    assert sampling_rate(asked(batch_size=64), 40) == 1.0
+    assert sampling_rate(asked(sampling_rate=0.3), 1000) == 0.3
+
+
+def test_a_delta_that_promises_nothing_to_the_records_there_are_is_refused() -> None:
+    assert check_units(asked(), 50) is None
+    assert "choose" in str(check_units(asked(delta=0.005), 50))
+    with pytest.raises(ConfigurationError, match="50 records"):
+        check_units(asked(delta=0.02), 50)
+    assert "4 times as long" in str(check_units(asked(records=100), 400))
+
+
+def test_the_noise_is_the_least_of_three_digits_for_the_budget(tmp_path: Path) -> None:
+    made = protect_steps(asked(batch_size=100, records=2000), PHASES, 2000, tmp_path, rounds=20, resume=False)
+    noise = made.mechanism.noise_multiplier
+    assert noise == pytest.approx(0.916, abs=1e-9)
+    assert composed([Charge(0.05, noise, 400)], 1e-5) <= 8.0 < composed([Charge(0.05, noise - 0.001, 400)], 1e-5)
+    assert (made.mechanism.sampling_rate, made.mechanism.units, made.rounds) == (0.05, 2000, 20)
+
+
+def test_steps_with_two_gradients_have_the_noise_that_they_need(tmp_path: Path) -> None:
+    phases = (Phase("head", 5), Phase("body", 10, looks=2))
+    made = protect_steps(asked(batch_size=100, records=2000), phases, 2000, tmp_path, rounds=4, resume=False)
+    noise = made.mechanism.noise_multiplier
+    both = [Charge(0.05, noise, 20), Charge(0.05, noise / 2**0.5, 40)]
+    assert composed(both, 1e-5) <= 8.0
+    assert made.epsilon(4) == pytest.approx(composed(both, 1e-5))
+
+
+def test_a_budget_into_which_no_round_fits_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BudgetTooSmall, match="--noise-multiplier out"):
+        protect_steps(asked(noise_multiplier=0.3, target_epsilon=1.0), PHASES, 400, tmp_path, rounds=3, resume=False)
+    first = protect_steps(asked(noise_multiplier=2.0), PHASES, 400, tmp_path / "p", rounds=9, resume=False)
+    while first.charge(0, 20):
+        pass
+    with pytest.raises(BudgetTooSmall, match="earlier runs"):
+        protect_steps(asked(noise_multiplier=2.0), PHASES, 400, tmp_path / "p", rounds=9, resume=False)
+
+
+def test_an_algorithm_that_takes_no_step_has_nothing_to_protect(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="no local step"):
+        protect_steps(asked(), (), 400, tmp_path, rounds=3, resume=False)
+
+
+TASK = """
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+from dpeer.training import Task
+
+def task(rank, size, seed, count=40):
+    torch.manual_seed(rank + 1)
+    data = TensorDataset(torch.randn(count, 4), torch.arange(count) % 2)
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 2))
+    return Task(model=model, head=("2",), train=data, test=data, groups=[n // 4 for n in range(count)])
+"""
+
+
+@pytest.fixture
+def federation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    (tmp_path / "mine.py").write_text(TASK)
+    monkeypatch.chdir(tmp_path)
+    return {"size": 2, "task": "mine.py:task", "rounds": 3, "body_epochs": 1, "out": tmp_path / "run"}
+
+
+def spent(folder: Path, rank: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / f"rank-{rank}" / "summary.json").read_text())["privacy"]
+    return found
+
+
+def test_runs_of_all_kinds_in_a_folder_add_up(federation: dict[str, Any], tmp_path: Path) -> None:
+    private = federation | {"privacy": "sample", "noise_multiplier": 2.0}
+    dpeer.run(dpeer.Settings(**private), mode="simulate")
+    first = spent(tmp_path / "run")
+    assert first["mode"] == "sample"
+    assert first["steps"] == 3
+    dpeer.run(dpeer.Settings(**private), mode="simulate", overwrite=True)
+    second = spent(tmp_path / "run")
+    assert (second["steps"], second["earlier_steps"]) == (3, 3)
+    assert second["epsilon"] == pytest.approx(composed([Charge(1.0, 2.0, 6)], second["delta"]))
+    dpeer.run(dpeer.Settings(**(private | {"privacy_unit": "group"})), mode="simulate", overwrite=True)
+    grouped = spent(tmp_path / "run")
+    assert grouped["epsilon"] is None, "steps that protected records promise nothing to a group"
+    dpeer.run(dpeer.Settings(**federation), mode="simulate", overwrite=True)
+    dpeer.run(dpeer.Settings(**private), mode="simulate", overwrite=True)
+    assert spent(tmp_path / "run")["released_without_noise"]
+    dpeer.run(dpeer.Settings(**private), mode="simulate", overwrite=True, new_data=True)
+    assert spent(tmp_path / "run")["epsilon"] == pytest.approx(first["epsilon"])
+
+
+@pytest.mark.parametrize("change", [{"privacy": "none"}, {"privacy": "client"}, {"clip_norm": 2.0}, {"dp_head": "frozen"}])
+def test_a_run_is_not_gone_on_with_in_another_way(change: dict[str, Any], federation: dict[str, Any]) -> None:
+    private = federation | {"privacy": "sample", "noise_multiplier": 2.0}
+    dpeer.run(dpeer.Settings(**private), mode="simulate")
+    other = private | {"rounds": 5} | change
+    if change == {"privacy": "none"}:
+        other.pop("noise_multiplier")
+    with pytest.raises((CheckpointError, ConfigurationError)):
+        dpeer.run(dpeer.Settings(**other), mode="simulate", resume=True)
+
+
+def test_peers_of_different_size_say_the_same(federation: dict[str, Any], tmp_path: Path) -> None:
+    """Each has its own noise and epsilon, and they train together all the same."""
+    ranks = {0: {"task_options": {"count": 30}}, 1: {"task_options": {"count": 200}}}
+    settings = dpeer.Settings(**federation, privacy="sample", target_epsilon=5.0, batch_size=16, rank=ranks)
+    dpeer.run(settings, mode="simulate")
+    small, large = spent(tmp_path / "run", 0), spent(tmp_path / "run", 1)
+    assert small["sampling_rate"] == 16 / 32
+    assert large["sampling_rate"] == 16 / 256
+    assert small["noise_multiplier"] != large["noise_multiplier"]
+    assert max(small["epsilon"], large["epsilon"]) <= 5.0
