@@ -102,6 +102,7 @@ def spent(folder: Path, rank: int = 0) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_runs_of_all_kinds_in_a_folder_add_up(federation: dict[str, Any], tmp_path: Path) -> None:
     private = federation | {"privacy": "sample", "noise_multiplier": 2.0}
     dpeer.run(dpeer.Settings(**private), mode="simulate")
@@ -122,7 +123,9 @@ def test_runs_of_all_kinds_in_a_folder_add_up(federation: dict[str, Any], tmp_pa
     assert spent(tmp_path / "run")["epsilon"] == pytest.approx(first["epsilon"])
 
 
-@pytest.mark.parametrize("change", [{"privacy": "none"}, {"privacy": "client"}, {"clip_norm": 2.0}, {"dp_head": "frozen"}])
+@pytest.mark.parametrize(
+    "change", [{"privacy": "none"}, {"privacy": "client"}, {"clip_norm": 2.0}, {"dp_head": "frozen"}]
+)
 def test_a_run_is_not_gone_on_with_in_another_way(change: dict[str, Any], federation: dict[str, Any]) -> None:
     private = federation | {"privacy": "sample", "noise_multiplier": 2.0}
     dpeer.run(dpeer.Settings(**private), mode="simulate")
