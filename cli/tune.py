@@ -89,6 +89,12 @@ def tune(
     rates = Rates(own, number, rounds, [parse_axis(text) for text in grid] or None, given)
     if not rates.most > 1:
         raise ConfigurationError(f"nothing is left to choose for {own.algorithm}: every rate is given")
+    if own.privacy != "none":
+        click.echo(
+            f"WARNING: --privacy {own.privacy} does not cover what is chosen here: it is read off this peer's data "
+            "without noise, and neighbors get to know the rates; choose them on public data instead",
+            err=True,
+        )
     with _stopped_by_signals(rates):
         found = rates.run(_Lines(rates.most))
     if as_json:

@@ -13,7 +13,7 @@ from typing import Any
 from dpeer.exceptions import CheckpointError, OutputError
 from dpeer.peer import checkpoint
 from dpeer.peer.schedule import cut_off
-from dpeer.privacy.history import FOLDER, releases_in
+from dpeer.privacy.history import FOLDER, releases_in, steps_in
 from dpeer.results.files import CARD, CARD_PAGE, LOG, METRICS, MODEL, PREPARATION, SUMMARY, rank_folder, write_json
 from dpeer.results.reading import read_object
 from dpeer.topology import Graphs
@@ -177,12 +177,12 @@ def behind(out: Path, topology: Graphs, rounds: int) -> list[str]:
 def _holds_run(folder: Path) -> bool:
     """Whether a rank's folder has a completed round, which must not be lost; a mistyped command leaves none.
 
-    A private release counts, too: made again, it would be released twice with different noise.
+    A private release counts, too: made again, it would be released twice with different noise; and so do private steps.
     """
     metrics = folder / METRICS
     if metrics.exists() and metrics.stat().st_size > 0:
         return True
-    return checkpoint.learner_folder(folder) is not None or releases_in(folder) > 0
+    return checkpoint.learner_folder(folder) is not None or releases_in(folder) > 0 or steps_in(folder) > 0
 
 
 def has_checkpoint(out: Path) -> bool:

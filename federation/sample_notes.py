@@ -52,6 +52,11 @@ def sample_notes(protection: StepProtection, settings: Settings, parameters: int
     ]
     if protection.ledger.earlier:
         lines.append(_earlier(protection))
+    if protection.ledger.not_new:
+        lines.append(
+            "WARNING: --new-data, but earlier runs in this folder have used these very data (their SHA-256 is the "
+            "same): what they have cost is not counted, and what is promised here is too little"
+        )
     if protection.ended:
         lines.append("the budget has ended: no step is taken any more, and the last body is sent again")
     elif rounds < settings.rounds and protection.budget is not None:
@@ -94,6 +99,6 @@ def _earlier(protection: StepProtection) -> str:
             "nothing is promised about them; if this run's data are others, start it with --overwrite --new-data"
         )
     return (
-        f"earlier runs in this folder charged {spent['earlier_steps']:,} steps, which are counted in; if this run's "
-        "data are others, start it with --overwrite --new-data"
+        f"earlier runs in this folder charged {spent['earlier_steps']:,} steps and made {spent['earlier_releases']:,} "
+        "releases, which are counted in; if this run's data are others, start it with --overwrite --new-data"
     )

@@ -66,7 +66,9 @@ def check_units(settings: Settings, units: int) -> str | None:
         ConfigurationError: With so few of them the delta that is asked for promises nothing.
     """
     word = settings.privacy_unit
-    warning = None if settings.delta is None else check_delta(settings.delta, units, word)
+    delta = default_delta(nominal(settings, units)) if settings.delta is None else settings.delta
+    # By default it is near enough to 1 / (10 N); what N is said to be may be far off.
+    warning = check_delta(delta, units, word) if settings.delta is not None or settings.records is not None else None
     if settings.records is not None and not 0.5 <= settings.records / units <= 2:
         return (
             f"--records {settings.records}: this peer has {units} {word}s; what is promised holds, but its steps are "
@@ -109,7 +111,7 @@ def protect_steps(
             "protect: leave it out, or give --body-epochs"
         )
     known = nominal(settings, units)
-    delta = settings.delta if settings.delta is not None else default_delta(max(known, units))
+    delta = settings.delta if settings.delta is not None else default_delta(known)
     rate = sampling_rate(settings, units)
     noise = settings.noise_multiplier
     if noise is None:

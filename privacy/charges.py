@@ -40,8 +40,8 @@ class Charge:
             raise ConfigurationError(
                 f"noise multiplier {self.noise_multiplier:g}: choose a number above 0, for example 1.0"
             )
-        if self.steps < 0:
-            raise ConfigurationError(f"steps {self.steps}: choose 0 or more")
+        if not isinstance(self.steps, int) or self.steps < 0:
+            raise ConfigurationError(f"steps {self.steps}: choose a whole number, 0 or more")
 
 
 def merged(charges: Iterable[Charge]) -> tuple[Charge, ...]:

@@ -10,6 +10,7 @@ C. The noise is that of client level: the sum with it is one of real numbers and
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,10 @@ _MARGIN = 1 - 2.0**-10
 """Gradients are clipped to this part of C. In float32 the last bits of one unit's gradient can depend on how many
 others are computed beside it (by 3e-7 of its length at most, where it was measured; a test holds 1e-6), and those of a
 sum on its terms. So one unit, there or not, moves those of a thousand others by less than what is left of C."""
+
+
+_LONGEST = 1e18
+"""Gradients that are longer, or not finite, count as zero: what scales them down would have too few digits."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class ClippedSum:
         return self.rate * self.units
 
     def factors(self, norms: Values) -> Values:
-        """What each gradient is multiplied by, shape (units,): 1 up to the clip norm, 0 where it is not finite.
+        """What each gradient is multiplied by, shape (units,): 1 up to the clip norm, 0 beyond what can be scaled.
 
         Args:
             norms: The gradients' lengths, shape (units,); NaN or infinite where a gradient is not finite.
@@ -74,7 +79,7 @@ class ClippedSum:
         limit = self.clip_norm * _MARGIN
         with np.errstate(divide="ignore", invalid="ignore"):
             factors = np.where(norms <= limit, 1.0, limit / norms)
-        factors[~np.isfinite(norms)] = 0.0
+        factors[~(norms <= (_LONGEST if math.isfinite(self.clip_norm) else sys.float_info.max))] = 0.0
         return factors
 
     def released(self, total: Values, threads: int = 1) -> NDArray[np.float32]:

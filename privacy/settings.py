@@ -113,6 +113,7 @@ class PrivacySettings(Section):
         mark=Mark.ASIDE,
         group=_GROUP,
         ge=1,
+        le=4096,  # sums of more in float32 are less exact than what clipping leaves for it
     )
 
 

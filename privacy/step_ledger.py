@@ -37,6 +37,7 @@ class StepLedger:
 
     Attributes:
         earlier: What runs before this one have released or charged on the same data, oldest first.
+        not_new: Runs before this one whose data were the very same although the user says that these are new.
         ended: Whether this run takes no step any more; see `end`.
 
     Raises:
@@ -61,6 +62,7 @@ class StepLedger:
         self._new_data = new_data or (found is not None and found.new_data)
         runs = history.earlier(folder, data, new_data=self._new_data, current=self._begun)
         self.earlier = [] if self._new_data else runs
+        self.not_new = runs if self._new_data else []
 
     @property
     def charges(self) -> tuple[Charge, ...]:

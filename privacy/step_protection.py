@@ -127,6 +127,7 @@ class StepProtection:
         if self.ledger.earlier:
             said |= {
                 "earlier_steps": sum(charge.steps for run in self.ledger.earlier for charge in run.charges),
+                "earlier_releases": sum(len(run.rounds) for run in self.ledger.earlier if not run.charges),
                 "released_without_noise": math.isinf(said["epsilon"]),
             }
         return said

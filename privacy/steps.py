@@ -22,6 +22,9 @@ Ascent = Literal["previous", "same-batch"]
 _DIGITS = 3
 """Of a noise multiplier that is found for a budget, rounded up: the rest is worth less than 0.2 % of epsilon."""
 
+SMALLEST = 1e-15
+"""Of a clip norm and a noise multiplier: what follows from them is far from the limits of float32."""
+
 _PLENTY = 1e3
 """A noise multiplier with which anything can be computed."""
 
@@ -57,8 +60,10 @@ class Mechanism:
     def __post_init__(self) -> None:
         check_rate(self.sampling_rate)
         for name, value in (("noise-multiplier", self.noise_multiplier), ("clip-norm", self.clip_norm)):
-            if not (value > 0.0 and math.isfinite(value)):
-                raise ConfigurationError(f"--{name} {value:g}: choose a number above 0, for example 1.0")
+            if not SMALLEST <= value <= 1.0 / SMALLEST:
+                raise ConfigurationError(
+                    f"--{name} {value:g}: choose a number from {SMALLEST:g} to {1.0 / SMALLEST:g}, for example 1.0"
+                )
         check_probability(self.delta)
         if self.head not in get_args(Head):
             raise ConfigurationError(f"--dp-head {self.head}: choose {', '.join(get_args(Head))}")

@@ -50,6 +50,10 @@ def augmenting(seed: int, rank: int, number: int, phase: Phase, epoch: int) -> n
     return stream(seed, Purpose.AUGMENT, rank, number, _key(phase), epoch)
 
 
+_AT_ONCE = 1024
+"""Samples that are looked at together."""
+
+
 class Batches:
     """A dataset that gives minibatches ``(inputs, targets)`` by index.
 
@@ -99,6 +103,19 @@ class Batches:
     def located(self, index: torch.Tensor) -> torch.Tensor:
         """An index, moved to where `take` needs it, once for many minibatches."""
         return index if self._tensors is None else index.to(self.compute.device)
+
+    def longest(self, count: int) -> torch.Tensor:
+        """The numbers of the samples whose inputs are farthest from zero; none unless they lie in memory as floats.
+
+        Args:
+            count: At most so many.
+        """
+        none = torch.zeros(0, dtype=torch.int64, device="cpu")
+        if self._tensors is None or not self._tensors[0].is_floating_point() or self._tensors[0].ndim < 2:
+            return none
+        rows = self.located(torch.arange(len(self), device="cpu"))
+        lengths = [self.take(some)[0].flatten(1).abs().amax(1).cpu() for some in torch.split(rows, _AT_ONCE)]
+        return torch.cat(lengths).nan_to_num(0.0).topk(min(count, len(self))).indices
 
     @property
     def has_images(self) -> bool:

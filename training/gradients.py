@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from dpeer.exceptions import AlgorithmError
 from dpeer.privacy.steps import Ascent
 from dpeer.training.flat import Flat
 from dpeer.training.sgd import climbed, sam_gradient
@@ -76,10 +77,17 @@ def sam(rho: float, gradient: Gradient = plain) -> Gradient:
 
 
 def looks(gradient: Gradient, ascent: Ascent = "same-batch") -> int:
-    """How many gradients of the loss a rule computes on one batch: what it says by its attribute `looks`, or 1."""
-    if ascent == "previous" and (found := getattr(gradient, "looks_of_previous", None)) is not None:
-        return int(found)
-    return int(getattr(gradient, "looks", 1))
+    """How many gradients of the loss a rule computes on one batch: what it says by its attribute `looks`, or 1.
+
+    Raises:
+        AlgorithmError: It says something that is no such number.
+    """
+    said = getattr(gradient, "looks", 1)
+    if ascent == "previous":
+        said = getattr(gradient, "looks_of_previous", said)
+    if type(said) is not int or said < 1:
+        raise AlgorithmError(f"a gradient rule says that it computes looks = {said!r} gradients on a batch: 1 or more")
+    return said
 
 
 def proximal(strength: float, towards: Tensor, gradient: Gradient = plain) -> Gradient:

@@ -201,7 +201,9 @@ class TorchLearner(Description):
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        with self._calling(Purpose.EVALUATE, self._trainer.number):
+        # What evaluation does to buffers must not be in gradients that are protected from training data alone.
+        still = nullcontext() if self._sampled is None else self._trainer.untrained.kept()
+        with self._calling(Purpose.EVALUATE, self._trainer.number), still:
             return self._keeping.evaluate(self._keeping.point(mixed=self._mixed))
 
     def check(self, rank: int, received: Payload) -> str | None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -34,6 +35,7 @@ from dpeer.training.flat import Flat
 from dpeer.training.gradients import Gradient, looks, plain
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch
+from dpeer.training.per_example.choosing import check_collate
 from dpeer.training.per_example.gradient import Met, PrivateGradient
 from dpeer.training.randomness import GlobalGenerators
 from dpeer.training.sampled import Sampled
@@ -107,6 +109,8 @@ class PrivateTrainer(Trainer):
         self._planned: list[Phase] | None = None
         self._phase, self._looks = "", 1
         self._batch: Batch | None = None
+        self._shown: Batch | None = None
+        self._loss: Tensor | None = None
         self._left = 0
         self._head_rate: float | None = None
 
@@ -136,6 +140,7 @@ class PrivateTrainer(Trainer):
             ConfigurationError: A setting does not go with it, or the budget is too small.
         """
         parts = {"body": self.body, "head": self.head, "model": self.model}
+        check_collate(self)
         self.protection = self._sampling.protect(planned)
         m = self.protection.mechanism
         mechanism = ClippedSum(m.clip_norm, m.noise_multiplier, m.sampling_rate, m.units)
@@ -229,7 +234,7 @@ class PrivateTrainer(Trainer):
         )  # fmt: skip
 
     def minibatches(self, phase: str, epochs: int) -> Iterator[Batch]:
-        """See `Trainer.minibatches`; each batch is charged before it is drawn."""
+        """See `Trainer.minibatches`; each batch is charged before it is drawn, and shows nothing of what is in it."""
         if self._free:
             yield from super().minibatches(phase, epochs)
             return
@@ -238,9 +243,11 @@ class PrivateTrainer(Trainer):
             self._planned.append(Phase(self._phase, self._sampled.steps(epochs), many))
             return
         for batch in self._sampled.of(self.number, phase, epochs, lambda left: self._pay(left, many)):
-            self._batch, self._left = batch, many
-            yield batch
-        self._batch = None
+            self._batch, self._left, self._loss = batch, many, None
+            # What was drawn is no business of an algorithm: a step that depends on it would tell it.
+            self._shown = Batch(None, None, 0)
+            yield self._shown
+        self._batch = self._shown = None
 
     def _pay(self, left: int, many: int) -> int:
         paid = self.protection.charge(self.number, left, many)
@@ -249,26 +256,37 @@ class PrivateTrainer(Trainer):
         return paid
 
     def gradient(self, part: Flat, batch: Batch) -> Tensor:
-        """See `Trainer.gradient`; clipped record by record and noised.
+        """See `Trainer.gradient`; clipped record by record and noised. The loss is kept from the algorithm.
+
+        Returns:
+            Zero, a scalar; `note` knows the loss of the batch.
 
         Raises:
             AlgorithmError: More gradients are asked for than have been charged.
         """
         if self._free:
             return super().gradient(part, batch)
-        if batch is not self._batch or not self._left or self._gradient is None:
+        if batch is not self._shown or self._batch is None or not self._left or self._gradient is None:
             raise AlgorithmError(
                 "privacy at sample level charges each gradient of a batch before the batch is drawn, and this one is "
                 "not charged: use each batch of Trainer.fit once, or give the gradient rule an attribute `looks` that "
                 "says how many gradients it computes on a batch"
             )
         self._left -= 1
-        loss = self._gradient(self, part, batch)
+        loss = self._gradient(self, part, self._batch)
+        self._loss = loss if self._loss is None else self._loss  # SAM's second one is at another place
         met = self._gradient.met
         self.met.units += met.units
         self.met.clipped += met.clipped
         self.met.not_finite += met.not_finite
-        return loss
+        return torch.zeros_like(loss)
+
+    def note(self, loss: Tensor, batch: Batch) -> None:
+        """See `Trainer.note`; the loss is the one that the first gradient on the batch had."""
+        if self._free or batch is not self._shown or self._batch is None:
+            super().note(loss, batch)
+        elif self._loss is not None:
+            super().note(self._loss, self._batch)
 
     def outputs(self, batch: Batch) -> Any:
         """See `Trainer.outputs`.

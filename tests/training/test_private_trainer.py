@@ -13,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from dpeer.exceptions import AlgorithmError, ConfigurationError
 from dpeer.privacy import Charge
 from dpeer.training import Algorithm, Task, sam
+from dpeer.training.gradients import looks
 from tests.training.sampling import sampled
 
 Make = Callable[..., Task]
@@ -205,8 +206,7 @@ class Peeking(Algorithm):
 
     def train(self, peer: Any) -> None:
         def rule(peer: Any, part: Any, batch: Any) -> Any:
-            if batch.size:
-                peer.objective(peer.outputs(batch), batch)
+            peer.objective(peer.outputs(batch), batch)
             return peer.gradient(part, batch)
 
         peer.fit(peer.body, epochs=1, lr=0.1, gradient=rule)
@@ -240,6 +240,11 @@ def test_what_an_own_algorithm_takes_past_fit_is_refused_when_it_does_it(make_ta
     twice = sampled(make_task(), tmp_path / "b", Twice, rate=1.0)
     with pytest.raises(AlgorithmError, match="looks"):
         twice.train(0)
+    for wrong in (0, 0.5, True, "2"):
+        rule = Twice()
+        rule.looks = wrong
+        with pytest.raises(AlgorithmError, match="1 or more"):
+            looks(rule)
     honest = sampled(make_task(), tmp_path / "c", Twice, rate=1.0, noise=4.0, options={"says": True})
     honest.train(0)
     assert honest.steps.ledger.charges == (Charge(1.0, 4.0 / 2**0.5, 1),)
@@ -252,6 +257,29 @@ class Climbing(Algorithm):
 
     def train(self, peer: Any) -> None:
         peer.fit(peer.model, epochs=1, lr=0.1, gradient=sam(0.1))
+
+
+class Weighing(Algorithm):
+    """Steps by what it could learn of a batch."""
+
+    shares = "body"
+
+    def train(self, peer: Any) -> None:
+        def rule(peer: Any, part: Any, batch: Any) -> Any:
+            loss = peer.gradient(part, batch)
+            self.seen.append((float(loss), batch.size, batch.inputs, batch.targets, batch.units))
+            return loss
+
+        self.seen: list[Any] = []
+        peer.fit(peer.body, epochs=1, lr=0.1, gradient=rule)
+
+
+def test_an_own_algorithm_learns_nothing_of_a_batch(make_task: Make, tmp_path: Path) -> None:
+    learner = sampled(make_task(), tmp_path, Weighing, rate=0.5)
+    loss = learner.train(0)
+    assert loss is not None
+    assert loss > 0.1, "the peer's own files have it"
+    assert {*learner.algorithm.seen} == {(0.0, 0, None, None, None)}
 
 
 def test_an_own_algorithm_is_planned_and_charged_like_a_built_in_one(make_task: Make, tmp_path: Path) -> None:

@@ -10,17 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpeer.exceptions import ConfigurationError, TaskError
+from dpeer.training.augmentation import augmented
 from dpeer.training.batches import predict
+from dpeer.training.device import mapped
 from dpeer.training.errors import blame
 from dpeer.training.flat import Flat
 from dpeer.training.per_example.examples import check_examples
 from dpeer.training.per_example.layers import by_layers
 from dpeer.training.per_example.parts import Computed
+from dpeer.training.per_example.state import remembered
 from dpeer.training.per_example.ways import Way, one_by_one, vectorized
 from dpeer.training.randomness import LOCK, generator_states, undisturbed
 
@@ -29,6 +33,12 @@ if TYPE_CHECKING:
 
 _LOOKED_AT = 8
 """Examples that the start looks at."""
+
+_EXTREME = 4
+"""How many of the examples that are farthest from zero are looked at besides."""
+
+_NEW = object()
+"""Where there is nothing."""
 
 _CLOSE = 1e-3
 """How much gradients and losses may differ, relative to their size, that are computed alone and together."""
@@ -47,14 +57,21 @@ def choose(peer: Trainer, part: Flat) -> Way:
     _check_settings(peer)
     _check_model(peer.module)
     count = min(_LOOKED_AT, peer.num_samples)
-    # From all over the data: the first ones are often of one class.
-    index = peer.data.located(torch.arange(count, device="cpu") * peer.num_samples // count)
+    # From all over the data: the first ones are often of one class. And those that are like no others.
+    rows = torch.cat([torch.arange(count, device="cpu") * peer.num_samples // count, peer.data.longest(_EXTREME)])
+    rows = torch.unique(rows)
+    index, count = peer.data.located(rows), len(rows)
     with LOCK, undisturbed():  # or another peer's draws would be taken for this one's
         before, buffers = generator_states(part.data.device), peer.untrained.copies()
+        attributes = remembered(peer.module, _functions(peer))
         singles = [_cut(peer, index[i : i + 1]) for i in range(count)]
         alone = [one_by_one(peer, part, *single, 1) for single in singles]
+        _evaluate(peer, singles[0][0])
+        if peer.task.augment is not None:
+            augmented(peer.task.augment, singles[0][0], np.random.default_rng(0))
         peer.reattach()
         _check_still(peer, before, buffers)
+        _check_memory(peer, attributes)
         inputs, targets = _cut(peer, index)
         losses = torch.cat([one.losses for one in alone])
         gradients = torch.cat([one.sums(torch.ones(1, 1, device=losses.device)) for one in alone])
@@ -77,6 +94,63 @@ def choose(peer: Trainer, part: Flat) -> Way:
         "the task's model or data couple examples: the gradient of one example differs when it is taken from a batch "
         "with others (padding to the longest of a batch does that); have the dataset give each example as it is alone"
     )
+
+
+def _functions(peer: Trainer) -> list[Any]:
+    """What of a task may remember something besides its model."""
+    task = peer.task
+    return [task.loss, task.augment, task.collate, task.metrics]
+
+
+def _evaluate(peer: Trainer, inputs: Any) -> None:
+    """Look at an example as evaluation does, for what is kept of it would be in the next round's gradients."""
+    peer.module.eval()
+    try:
+        with torch.no_grad(), blame("the task's model failed on a training example in evaluation mode"):
+            predict(peer.module, inputs)
+    finally:
+        peer.module.train()
+
+
+def _check_memory(peer: Trainer, before: Mapping[str, Any]) -> None:
+    """Refuse a task whose code has changed an attribute while it looked at examples.
+
+    Raises:
+        TaskError: It has.
+    """
+    after = remembered(peer.module, _functions(peer))
+    changed = next((path for path in [*before, *after] if before.get(path, _NEW) != after.get(path, _NEW)), None)
+    if changed is not None:
+        raise TaskError(
+            f"{changed} has changed while the model looked at examples: what it keeps of some would be in the "
+            "gradients of others, without noise; privacy at sample level needs a model and a loss that keep nothing "
+            "(set what does not depend on the data when they are made)"
+        )
+
+
+def check_collate(peer: Trainer) -> None:
+    """Refuse a collate function that makes an example longer or shorter with others than alone.
+
+    Raises:
+        TaskError: Examples that are collated alone differ in shape, so that together some are padded.
+    """
+    if peer.task.collate is None:
+        return
+    shapes: set[str] = set()
+    for number in range(peer.num_samples):
+        inputs, _ = _cut(peer, peer.data.located(torch.tensor([number], device="cpu")))
+        shapes.add(str(mapped(inputs, _shape)))
+        if len(shapes) > 1:
+            one, other = sorted(shapes)
+            raise TaskError(
+                f"the task's collate gives inputs of shapes {one} and {other} for single examples, so that in a batch "
+                "one depends on how long the others are: privacy at sample level needs all to have one shape; pad to "
+                "a fixed length"
+            )
+
+
+def _shape(tensor: Tensor) -> Any:
+    return tuple(tensor.shape)
 
 
 def _cut(peer: Trainer, index: Tensor) -> tuple[Any, Any]:

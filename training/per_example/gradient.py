@@ -14,7 +14,7 @@ from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
 from dpeer.training.per_example.choosing import choose
 from dpeer.training.per_example.examples import check_examples, examples_of
-from dpeer.training.per_example.parts import Computed
+from dpeer.training.per_example.parts import Computed, lengths_of
 from dpeer.training.per_example.ways import Unsuited, Way, one_by_one
 
 if TYPE_CHECKING:
@@ -127,17 +127,17 @@ class PrivateGradient:
         sizes = torch.bincount(units, minlength=last + 1)[first : last + 1]
         shares = torch.nn.functional.one_hot(own - first, last - first + 1).T / sizes[:, None]
         shares = shares.float().to(total.device)
+        # An example that is not finite would make the sums of other groups so: zero times infinity is no zero. It is
+        # left out whatever the others are like, or these would decide whether it counts.
+        if (bad := ~found.norms().isfinite()).any():
+            found.drop(bad)
         gradients = found.sums(shares)
-        if not gradients.isfinite().all():
-            # An example that is not finite would make the sums of other groups so: zero times infinity is no zero.
-            found.drop(~found.norms().isfinite())
-            gradients = found.sums(shares)
         if unfinished.gradient is not None:
             gradients[0] += unfinished.gradient
         unfinished.gradient = None
         if here.stop < len(units) and int(units[here.stop]) == last:
             unfinished.gradient, gradients = gradients[-1].clone(), gradients[:-1]
-        factors = self._factors(torch.linalg.vector_norm(gradients, dim=1))
+        factors = self._factors(lengths_of(gradients))
         gradients[factors == 0.0] = 0.0
         total += factors.float() @ gradients
 

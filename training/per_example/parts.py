@@ -22,6 +22,16 @@ class Part(Protocol):
         """Weighted sums of the gradients, shape (sums, values); the weights have shape (sums, examples)."""
 
 
+def lengths_of(rows: Tensor) -> Tensor:
+    """The length of each row, shape (rows,), float64.
+
+    In float32 the squares of millions of values add up to too little, by more than what clipping leaves for rounding;
+    and a length above 1.8e19 would be infinite.
+    """
+    out: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+    return out
+
+
 class Whole:
     """Gradients that lie in memory one by one.
 
@@ -34,8 +44,7 @@ class Whole:
 
     def squares(self) -> Tensor:
         """See `Part`."""
-        out: Tensor = torch.linalg.vector_norm(self._values, dim=1).square()
-        return out
+        return lengths_of(self._values).square()
 
     def drop(self, examples: Tensor) -> None:
         """See `Part`."""
@@ -60,8 +69,7 @@ class Outer:
 
     def squares(self) -> Tensor:
         """See `Part`."""
-        lengths: Tensor = torch.linalg.vector_norm(self._left, dim=1) * torch.linalg.vector_norm(self._right, dim=1)
-        return lengths.square()
+        return (lengths_of(self._left) * lengths_of(self._right)).square()
 
     def drop(self, examples: Tensor) -> None:
         """See `Part`."""

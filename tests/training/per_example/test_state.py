@@ -1,0 +1,157 @@
+"""What a task remembers in attributes is found, and refused before anything is trained."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+from dpeer.exceptions import TaskError
+from dpeer.training import Task
+from dpeer.training.per_example.parts import lengths_of
+from dpeer.training.per_example.state import remembered
+from tests.training.sampling import sampled
+
+
+class Lazy(nn.Module):
+    """Sets what it subtracts from the first batch that it sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.mean is None:
+            self.mean = x.detach().mean(0)
+        return x - self.mean
+
+
+class Averaging(nn.Module):
+    """Keeps a moving average in a list in an attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = [0.0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen[0] = 0.9999 * self.seen[0] + 1e-4 * float(x.detach().abs().mean())
+        return x - self.seen[0]
+
+
+class InEvaluation(nn.Module):
+    """Remembers what it is evaluated on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shift = 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            self.shift = float(x.max())
+        return x - self.shift
+
+
+class Constant(nn.Module):
+    """Has attributes of all kinds, and changes none."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.names, self.table = 2.0, ["a"], torch.ones(6)
+        self.me = [self]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.scale * self.table
+
+
+def task(layer: nn.Module, **more: Any) -> Task:
+    rng = np.random.default_rng(0)
+    data = TensorDataset(torch.tensor(rng.normal(size=(40, 6)), dtype=torch.float32), torch.arange(40) % 3)
+    model = nn.Sequential(layer, nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+    return Task(**({"model": model, "head": ("3",), "train": data, "test": data} | more))
+
+
+@pytest.mark.parametrize("layer", [Lazy, Averaging, InEvaluation])
+def test_a_layer_that_remembers_is_refused(layer: Callable[[], nn.Module], tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match=f"{layer.__name__} '0'"):
+        sampled(task(layer()), tmp_path)
+
+
+def test_a_layer_that_remembers_nothing_is_not(tmp_path: Path) -> None:
+    sampled(task(Constant()), tmp_path).train(0)
+
+
+class Scaled:
+    """A loss that is scaled by the first one it gave."""
+
+    def __init__(self) -> None:
+        self.scale: float | None = None
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        loss = nn.functional.cross_entropy(outputs, targets)
+        self.scale = self.scale or float(loss.detach())
+        return loss / self.scale
+
+
+def remembering_augment() -> Any:
+    seen: list[Tensor] = []
+
+    def augment(inputs: Tensor, generator: Any) -> Tensor:
+        seen.append(inputs)
+        return inputs + seen[0].mean()
+
+    return augment
+
+
+@pytest.mark.parametrize("more", [{"loss": Scaled()}, {"augment": remembering_augment()}])
+def test_so_are_functions_that_remember(more: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="keep nothing"):
+        sampled(task(nn.Identity(), **more), tmp_path)
+
+
+def test_one_example_that_is_like_no_other_is_looked_at(tmp_path: Path) -> None:
+    """The batch's largest value matters only where it is beyond what nearly all batches have."""
+
+    class Shared(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x / max(1.0, float(x.detach().abs().max()) / 10)
+
+    inputs = torch.randn(400, 6, generator=torch.Generator().manual_seed(0))
+    inputs[123, 2] = 500.0
+    data = TensorDataset(inputs, torch.arange(400) % 3)
+    with pytest.raises(TaskError, match="batch"):
+        sampled(task(Shared(), train=data), tmp_path)
+
+
+def test_padding_that_depends_on_others_is_refused(tmp_path: Path) -> None:
+    rows = [(torch.ones(10 if number else 30), number % 3) for number in range(40)]
+
+    def long(samples: list[Any]) -> tuple[Tensor, Tensor]:
+        length = max(len(one) for one, _ in samples)
+        padded = torch.stack([nn.functional.pad(one, (0, length - len(one))) for one, _ in samples])
+        return padded, torch.tensor([target for _, target in samples])
+
+    class Mean(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.mean(1, keepdim=True) * torch.ones(6)
+
+    with pytest.raises(TaskError, match="pad to a fixed length"):
+        sampled(task(Mean(), train=rows, test=rows, collate=long), tmp_path)
+
+
+def test_lengths_of_millions_of_equal_values_are_exact() -> None:
+    """Squares of float32 add up to 0.3 % too little here, which is more than clipping leaves for rounding."""
+    values = torch.full((1, 5_000_000), 0.1)
+    expected = float(np.float32(0.1)) * np.sqrt(5e6)
+    assert lengths_of(values).item() == pytest.approx(expected, rel=1e-9)
+    assert lengths_of(torch.full((1, 4), 1e30)).item() == pytest.approx(2e30, rel=1e-6)
+
+
+def test_what_is_remembered_is_compared_by_value() -> None:
+    one, other = Constant(), Constant()
+    assert remembered(one, []) == remembered(other, [])
+    other.table[0] = 3.0
+    assert remembered(one, []) != remembered(other, [])
