@@ -53,6 +53,9 @@ def augmenting(seed: int, rank: int, number: int, phase: Phase, epoch: int) -> n
 _AT_ONCE = 1024
 """Samples that are looked at together."""
 
+_FARTHEST = 1e6
+"""Inputs beyond it are taken for mistakes."""
+
 
 class Batches:
     """A dataset that gives minibatches ``(inputs, targets)`` by index.
@@ -105,17 +108,18 @@ class Batches:
         return index if self._tensors is None else index.to(self.compute.device)
 
     def longest(self, count: int) -> torch.Tensor:
-        """The numbers of the samples whose inputs are farthest from zero; none unless they lie in memory as floats.
+        """The numbers of the samples whose inputs are farthest from zero, but for those that are beyond computing with.
 
         Args:
-            count: At most so many.
+            count: At most so many; none unless they lie in memory as floats.
         """
         none = torch.zeros(0, dtype=torch.int64, device="cpu")
         if self._tensors is None or not self._tensors[0].is_floating_point() or self._tensors[0].ndim < 2:
             return none
         rows = self.located(torch.arange(len(self), device="cpu"))
         lengths = [self.take(some)[0].flatten(1).abs().amax(1).cpu() for some in torch.split(rows, _AT_ONCE)]
-        return torch.cat(lengths).nan_to_num(0.0).topk(min(count, len(self))).indices
+        found = torch.cat(lengths)
+        return torch.where(found <= _FARTHEST, found, 0.0).topk(min(count, len(self))).indices
 
     @property
     def has_images(self) -> bool:
