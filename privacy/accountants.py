@@ -55,7 +55,8 @@ def _about(charges: Sequence[Charge], delta: float) -> float:
     return _composed(rdp.RdpAccountant(_FEW_ORDERS, relation), charges, delta)
 
 
-def pld_of_releases(charges: Sequence[Charge], delta: float, mu: float) -> float:
+@lru_cache(maxsize=512)  # the peers of a simulation ask the same
+def pld_of_releases(charges: tuple[Charge, ...], delta: float, mu: float) -> float:
     """Epsilon by privacy loss distributions where nothing is sampled.
 
     Args:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpeer.exceptions import ConfigurationError
+from dpeer.privacy import accountants
 from dpeer.privacy.accounting import calibrate, composed, epsilon
 from dpeer.privacy.charges import Charge, merged, shuffled, times
 
@@ -119,6 +120,15 @@ def test_calibrated_noise_of_sampled_steps_is_enough_and_hardly_more(target: flo
     noise = calibrate(target, 1e-5, 400, "pld", 0.05)
     assert epsilon(noise, 400, 1e-5, "pld", 0.05) <= target
     assert epsilon(noise * (1.0 - 1e-4), 400, 1e-5, "pld", 0.05) > target
+
+
+@pytest.mark.parametrize("rate", [0.5, 1.0])
+def test_what_peers_with_equal_steps_ask_is_computed_once(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(accountants, "_pld", lambda charges, *_: asked.append(charges) or 2.5)
+    unlike = 3.0 + rate + 2**-20  # no other test asks for it
+    assert [composed([Charge(rate, unlike, steps)], 1e-5) for steps in (7, 7, 9, 7)] == [2.5] * 4
+    assert asked == [(Charge(rate, unlike, 7),), (Charge(rate, unlike, 9),)]
 
 
 def test_nothing_costs_nothing() -> None:
