@@ -110,12 +110,12 @@ class StepLedger:
         self.ended = True
         ledger_file.append(self._path, {"round": number, "time": ledger_file.now(), "ended": True})
 
-    def epsilon(self, delta: float, accountant: Accountant = "pld", further: Iterable[Charge] = ()) -> float:
+    def epsilon(self, delta: float, accountant: Accountant | None = None, further: Iterable[Charge] = ()) -> float:
         """Epsilon of everything that was charged on these data, by this run and those before it.
 
         Args:
             delta: Between 0 and 1.
-            accountant: One of `accounting.ACCOUNTANTS`.
+            accountant: One of `accounting.ACCOUNTANTS`; None for `accounting.tightest`.
             further: Steps that are not charged yet, to see what they would cost.
 
         Returns:
@@ -125,7 +125,8 @@ class StepLedger:
         if None in before:
             return math.inf
         known = [charge for charges in before if charges is not None for charge in charges]
-        return accounting.composed([*known, *self._charges, *further], delta, accountant)
+        together = [*known, *self._charges, *further]
+        return accounting.composed(together, delta, accountant or accounting.tightest(together))
 
     def _resumed(self) -> Run | None:
         ledger_file.mend(self._path)

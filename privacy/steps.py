@@ -118,16 +118,17 @@ def least_noise(charged: Callable[[float], Sequence[Charge]], epsilon: float, de
     Raises:
         ConfigurationError: There is none that can be computed with.
     """
+    accountant = accounting.tightest(charged(_PLENTY))
 
     def beyond(noise: float) -> float:
         """The logarithm of what they come to over epsilon."""
         try:
-            found = accounting.composed(charged(noise), delta)
+            found = accounting.composed(charged(noise), delta, accountant)
         except ConfigurationError:  # so little noise that nothing is computed: far beyond
             return math.log(1e6)
         return math.log(max(found, 1e-12) / epsilon)
 
-    accounting.composed(charged(_PLENTY), delta)  # what is wrong with delta or the number of steps shows here
+    accounting.composed(charged(_PLENTY), delta, accountant)  # a wrong delta, or too many steps, shows here
     low = high = 1.0
     while beyond(high) > 0.0:
         low, high = high, 2.0 * high

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 from pathlib import Path
+from statistics import NormalDist
 
 import pytest
 
@@ -11,6 +12,7 @@ from dpeer.exceptions import CheckpointError
 from dpeer.privacy import Charge, Guarantee, Ledger, Protection, SampleGuarantee, StepLedger
 from dpeer.privacy.accounting import composed, epsilon
 from dpeer.privacy.history import note_plain
+from dpeer.privacy.steps import least_noise
 
 SAMPLE = dataclasses.asdict(SampleGuarantee(0.05, 1.0, 1.0, 1e-5, steps=30))
 CLIENT = dataclasses.asdict(Guarantee(5.0, 1.0, 1e-5, adjacency="zero-out"))
@@ -43,6 +45,22 @@ def test_a_run_that_goes_on_counts_what_it_charged_and_steps_taken_again_are_cha
     assert again.epsilon(DELTA) == composed([Charge(0.05, 1.0, 300)], DELTA) == pytest.approx(5.795, abs=5e-4)
     assert ledger.epsilon(DELTA, further=[ROUND]) == again.epsilon(DELTA) > ledger.epsilon(DELTA)
     assert StepLedger(tmp_path, SAMPLE, resume=True, data="a").charges == again.charges
+
+
+def test_steps_that_take_all_records_are_one_gaussian_and_nothing_of_it_is_rounded(tmp_path: Path) -> None:
+    def delta_of(mu: float, found: float) -> float:
+        """Of a Gaussian mechanism at this epsilon (Balle and Wang, 2018, theorem 8)."""
+        cdf = NormalDist().cdf
+        return cdf(mu / 2 - found / mu) - math.exp(found) * cdf(-mu / 2 - found / mu)
+
+    sigma = least_noise(lambda noise: [Charge(1.0, noise, 40)], 3.0, DELTA)
+    assert delta_of(math.sqrt(40) / sigma, 3.0) <= DELTA < delta_of(math.sqrt(40) / (sigma * 0.998), 3.0)
+    ledger = StepLedger(tmp_path, SAMPLE, resume=False)
+    for number in range(4):
+        ledger.charge(number, Charge(1.0, sigma, 10))
+    assert delta_of(math.sqrt(40) / sigma, ledger.epsilon(DELTA)) == pytest.approx(DELTA, rel=1e-9)
+    ledger.charge(4, ROUND)
+    assert ledger.epsilon(DELTA) == composed([Charge(1.0, sigma, 40), ROUND], DELTA, "pld") > 3.0
 
 
 def test_a_line_that_was_not_written_whole_was_never_acted_upon(tmp_path: Path) -> None:
