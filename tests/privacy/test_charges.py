@@ -125,7 +125,12 @@ def test_calibrated_noise_of_sampled_steps_is_enough_and_hardly_more(target: flo
 @pytest.mark.parametrize("rate", [0.5, 1.0])
 def test_what_peers_with_equal_steps_ask_is_computed_once(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(accountants, "_pld", lambda charges, *_: asked.append(charges) or 2.5)
+
+    def computed(charges: tuple[Charge, ...], delta: float, grid: float) -> float:
+        asked.append(charges)
+        return 2.5
+
+    monkeypatch.setattr(accountants, "_pld", computed)
     unlike = 3.0 + rate + 2**-20  # no other test asks for it
     assert [composed([Charge(rate, unlike, steps)], 1e-5) for steps in (7, 7, 9, 7)] == [2.5] * 4
     assert asked == [(Charge(rate, unlike, 7),), (Charge(rate, unlike, 9),)]

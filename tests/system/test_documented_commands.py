@@ -323,6 +323,9 @@ SLOW = {
     ),
     "python benchmarks/steady.py": Small("--peers 2 --parameters 1000 --rounds 8"),
     "python benchmarks/per_example.py": Small("--batch 3 --repeats 2"),
+    "dpeer simulate --task benchmarks/examples/fixed_features.py:cancer --algorithm dfedavgm --topology full "
+    "--privacy sample --target-epsilon 3 --sampling-rate 1 --rounds 20 --local-steps 1 --body-lr 6 "
+    "--lr-schedule cosine --momentum 0 --baseline local": Small("--rounds 2"),
     "python benchmarks/privacy.py": Small("--model digits --samples 10 --repetitions 1"),
     "python benchmarks/topologies.py": Small("--seeds 0-0 --rounds 1 --size 6 --body-epochs 1 --algorithm dfedmdc"),
 }
@@ -350,6 +353,7 @@ NOT_RUN = {
         "takes an hour"
     ),
     "python benchmarks/robust.py --out robust --data DIR": "takes an hour",
+    "python benchmarks/sample_level.py --out sample --data har=FILE.npz --data cifar10=DIR": "half an hour",
     "dpeer privacy audit --noise-multiplier 4 --rounds 9": "about a minute",
     "dpeer privacy audit --privacy sample --noise-multiplier 1 --sampling-rate 0.25 --steps 4 --rounds 2": (
         "about a minute"

@@ -1,0 +1,150 @@
+"""What privacy for single records costs, and whether joining beats training alone under the same guarantee.
+
+    python benchmarks/sample_level.py --out DIR [--data har=FILE.npz --data cifar10=DIR] [--seeds 1,2,3]
+        [--only cancer,digits] [--show]
+
+Eight peers train alone and joined, with the same epsilon for each record. First every way gets as many settings, of
+which the accuracy with seed 0 chooses; the chosen ones are run again with the seeds of --seeds, and only these are in
+the table. After that, one setting at a time is changed at epsilon 3, with seed 0.
+
+Results are lines of DIR/sample_level.jsonl: the same command again makes only what is missing, also after Ctrl-C;
+--show makes none. Data sets for which no --data is given are left out; cancer and digits need none. Figures are means
+over the peers of the accuracy on each peer's own test data, after the last mixing; "finished" is after the last step
+at home, which is trained without noise: only what the peer sent is private then, and its model is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import sample_grid as grid
+import torch
+
+import dpeer
+
+Found = dict[str, dict[str, Any]]
+"""The line of each cell, by `key`."""
+
+
+def key(cell: grid.Cell) -> str:
+    """A cell as text."""
+    return json.dumps(cell, sort_keys=True)
+
+
+def main() -> None:
+    """Make what is missing, and print the tables."""
+    arguments = _arguments()
+    torch.set_num_threads(1)
+    data = dict(text.split("=", 1) for text in arguments.data)
+    sets = [name for name in arguments.only.split(",") if name in ("cancer", "digits", *data) or arguments.show]
+    seeds = [int(seed) for seed in arguments.seeds.split(",")]
+    lines = arguments.out / "sample_level.jsonl"
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    found: Found = {}
+    for line in lines.read_text().splitlines() if lines.exists() else ():
+        found[key(json.loads(line)["cell"])] = json.loads(line)
+
+    def make(cells: Iterable[grid.Cell]) -> list[grid.Cell]:
+        own = [cell for cell in cells if cell["set"] in sets]
+        for number, cell in enumerate(own, 1):
+            if key(cell) not in found and not arguments.show:
+                line = found[key(cell)] = {"cell": cell, **measure(cell, data.get(cell["set"]))}
+                with lines.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+                print(f"{number} of {len(own)}: {line}", flush=True)
+        return [cell for cell in own if key(cell) in found]
+
+    chosen = grid.carried_over(best(make(grid.searched()), found))
+    chosen |= grid.carried_over(best(make(grid.finished(chosen)), found))
+    make(cell | {"seed": seed} for seed in seeds for cell in chosen.values())
+    changed = make(grid.variants(chosen))
+    _print(sets, chosen, seeds, found)
+    _print_variants(changed, found)
+
+
+def measure(cell: grid.Cell, data: str | None) -> dict[str, Any]:
+    """Train one run, in a folder that is removed.
+
+    Args:
+        cell: The run.
+        data: The path of the data set's files; None where it comes with scikit-learn.
+
+    Returns:
+        "accuracy" over the peers, each "peers" own, the "epsilon" that their ledgers state, how many "parameters" are
+        shared, and "seconds".
+    """
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="dpeer-benchmark-") as folder:
+        run = dpeer.run(dpeer.Settings(**grid.settings(cell, data, Path(folder) / "run")), mode="simulate")
+        after = run.summary["accuracy_kept" if cell["way"] == "finished" else "accuracy"]
+        return {
+            "accuracy": fmean(after),
+            "peers": [round(one, 4) for one in after],
+            "epsilon": run.summary.get("epsilon"),
+            "parameters": run.summary["body_parameters"],
+            "seconds": round(time.perf_counter() - began, 1),
+        }
+
+
+def best(cells: Iterable[grid.Cell], found: Found) -> dict[tuple[str, str, float], grid.Cell]:
+    """The most accurate cell of each data set, way and budget."""
+    chosen: dict[tuple[str, str, float], grid.Cell] = {}
+    for cell in cells:
+        line, place = found[key(cell)], (cell["set"], cell["way"], cell["epsilon"])
+        if place not in chosen or line["accuracy"] > found[key(chosen[place])]["accuracy"]:
+            chosen[place] = cell
+    return chosen
+
+
+def _print(
+    sets: Iterable[str], chosen: dict[tuple[str, str, float], grid.Cell], seeds: Iterable[int], found: Found
+) -> None:
+    def own(cell: grid.Cell | None) -> list[float]:
+        lines = [found.get(key(cell | {"seed": seed})) for seed in seeds] if cell else []
+        return [line["accuracy"] for line in lines if line]
+
+    def said(values: list[float]) -> str:
+        spread = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
+        return f"{fmean(values):.3f}{spread} ({len(values)})" if values else "-"
+
+    ways = ("alone", "joined", "bias at home", "finished")
+    print("\n| data | epsilon | " + " | ".join(ways) + " | joined less alone | finished less alone without privacy |")
+    print("|---|---|" + "---:|" * (len(ways) + 2))
+    for name in sets:
+        free = own(chosen.get((name, "alone", 0.0)))
+        for epsilon in (0.0, *grid.BUDGETS):
+            by_way = {way: own(chosen.get((name, way, epsilon))) for way in ways}
+            pairs = [(by_way["joined"], by_way["alone"]), (by_way["finished"], free)]
+            gains = [[a - b for a, b in zip(*pair, strict=False)] for pair in pairs]
+            cells = [said(by_way[way]) for way in ways] + [said(gain) for gain in gains]
+            print(f"| {name} | {epsilon:g} | {' | '.join(cells)} |")
+    print()
+    for cell in chosen.values():
+        print({name: value for name, value in cell.items() if name != "seed"})
+
+
+def _print_variants(cells: Iterable[grid.Cell], found: Found) -> None:
+    print(f"\nepsilon {grid.SEARCH_EPSILON:g}, seed {grid.SEARCH_SEED}")
+    for cell in cells:
+        print(f"{found[key(cell)]['accuracy']:.3f}  {key(cell)}")
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("sample-level"))
+    parser.add_argument("--data", action="append", default=[], metavar="NAME=PATH")
+    parser.add_argument("--only", default=",".join(grid.SETS))
+    parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--show", action="store_true")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
