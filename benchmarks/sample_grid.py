@@ -36,7 +36,7 @@ WAYS: Mapping[str, Mapping[str, Any]] = {
     "by size": {"algorithm": "dfedmdc"},
     "finished": {"algorithm": "dfedmdc", "dp_head": "post"},
 }
-"""What is compared, each with as many settings. "by size" is "bias at home" with the same `--records` everywhere."""
+"""What is compared. "by size" is "bias at home" with the same `--records` everywhere."""
 
 RECORDS: Mapping[str, int] = {"digits": 180, "cifar10": 500}
 """About a peer's mean. Where all peers divide by the same number, each moves the average by its share of the records,
@@ -59,7 +59,7 @@ def searched() -> Iterator[Cell]:
             yield _cell(name, "alone", 0.0, lr=lr, epochs=20)
             yield _cell(name, "joined", 0.0, lr=lr, epochs=20)
         for epsilon in SEARCHED[name]:
-            for way in _ways(name):
+            for way in ways(name):
                 more = {"records": RECORDS[name]} if way == "by size" else {}
                 for plan in (SHORT, LONG):
                     for lr in (larger * rate for rate in RATES):
@@ -87,7 +87,7 @@ def finished(chosen: Mapping[tuple[str, str, float], Cell]) -> Iterator[Cell]:
     """What is trained at home after the last message: on from the best joined settings of each data set and budget."""
     for name in SETS:
         for epsilon in SEARCHED[name]:
-            base = chosen.get((name, _ways(name)[-1], epsilon))
+            base = chosen.get((name, ways(name)[-1], epsilon))
             if base is not None:
                 # With --local-steps an epoch of --finish is a fifth of the minibatches of a round.
                 epochs = 5 * AT_HOME[name] // (base.get("at_once") or -(-base["steps"] // 20))
@@ -98,7 +98,7 @@ def finished(chosen: Mapping[tuple[str, str, float], Cell]) -> Iterator[Cell]:
 def variants(chosen: Mapping[tuple[str, str, float], Cell]) -> Iterator[Cell]:
     """One setting changed from the chosen ones at one budget, or another model with settings of its own."""
     for name in SETS:
-        joined = chosen.get((name, _ways(name)[-1], SEARCH_EPSILON))
+        joined = chosen.get((name, ways(name)[-1], SEARCH_EPSILON))
         alone = chosen.get((name, "alone", SEARCH_EPSILON))
         if joined is None or alone is None:
             continue
@@ -122,7 +122,7 @@ def _larger(name: str) -> float:
     return 1.0 if name == "cancer" else LARGER
 
 
-def _ways(name: str) -> tuple[str, ...]:
+def ways(name: str) -> tuple[str, ...]:
     """The ways that are searched with privacy."""
     return ("alone", "joined", "by size" if name in RECORDS else "bias at home")
 

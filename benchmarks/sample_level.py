@@ -114,17 +114,14 @@ def _print(
         spread = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
         return f"{fmean(values):.3f}{spread} ({len(values)})" if values else "-"
 
-    ways = ("alone", "joined", "bias at home", "finished")
-    print("\n| data | epsilon | " + " | ".join(ways) + " | joined less alone | finished less alone without privacy |")
-    print("|---|---|" + "---:|" * (len(ways) + 2))
+    print("\n| data | epsilon | alone | joined | bias at home | finished | joined - alone | bias at home - alone |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|")
     for name in sets:
-        free = own(chosen.get((name, "alone", 0.0)))
         for epsilon in (0.0, *grid.BUDGETS):
-            by_way = {way: own(chosen.get((name, way, epsilon))) for way in ways}
-            pairs = [(by_way["joined"], by_way["alone"]), (by_way["finished"], free)]
-            gains = [[a - b for a, b in zip(*pair, strict=False)] for pair in pairs]
-            cells = [said(by_way[way]) for way in ways] + [said(gain) for gain in gains]
-            print(f"| {name} | {epsilon:g} | {' | '.join(cells)} |")
+            ways = ("alone", "joined", grid.ways(name)[-1], "finished")
+            by_way = [own(chosen.get((name, way, epsilon))) for way in ways]
+            gains = [[a - b for a, b in zip(way, by_way[0], strict=False)] for way in by_way[1:3]]
+            print(f"| {name} | {epsilon:g} | {' | '.join(said(values) for values in (*by_way, *gains))} |")
     print()
     for cell in chosen.values():
         print({name: value for name, value in cell.items() if name != "seed"})

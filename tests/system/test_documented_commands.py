@@ -323,9 +323,9 @@ SLOW = {
     ),
     "python benchmarks/steady.py": Small("--peers 2 --parameters 1000 --rounds 8"),
     "python benchmarks/per_example.py": Small("--batch 3 --repeats 2"),
-    "dpeer simulate --task benchmarks/examples/fixed_features.py:cancer --algorithm dfedavgm --topology full "
-    "--privacy sample --target-epsilon 3 --sampling-rate 1 --rounds 20 --local-steps 1 --body-lr 6 "
-    "--lr-schedule cosine --momentum 0 --baseline local": Small("--rounds 2"),
+    "dpeer simulate --task benchmarks/examples/fixed_features.py:digits --algorithm dfedmdc --topology full "
+    "--privacy sample --target-epsilon 3 --sampling-rate 1 --records 180 --rounds 20 --local-steps 1 --body-lr 24 "
+    "--head-lr 24 --lr-schedule cosine --momentum 0 --baseline local": Small("--rounds 2"),
     "python benchmarks/privacy.py": Small("--model digits --samples 10 --repetitions 1"),
     "python benchmarks/topologies.py": Small("--seeds 0-0 --rounds 1 --size 6 --body-epochs 1 --algorithm dfedmdc"),
 }
