@@ -263,6 +263,7 @@ SLOW = {
         f"{TRAINS} --size 4 --base-port PORT", after=(PROPOSE,)
     ),
     "dpeer start --topology ring --rank 3 --privacy client --target-epsilon 10": Small(
+    "dpeer start --topology ring --rank 3 --privacy sample --target-epsilon 8": Small(
         f"{TRAINS} --size 4 --base-port PORT"
     ),
     TABLES: Small(),
