@@ -36,10 +36,11 @@ def _advice(algorithm: type[Algorithm], settings: Settings, rates: str, *factors
     found = [f"--body-lr {rates.format(*(settings.body_lr * factor for factor in factors))}"]
     if "head_lr" in algorithm.settings():
         found.append(f"--head-lr {rates.format(*(settings.head_lr * factor for factor in factors))}")
-    if not settings.standardize:
+    if not settings.standardize and settings.privacy != "sample":
         found.append("--standardize")
     if settings.grad_clip is None:
         found.append("--grad-clip 10")
     if "rho" in algorithm.settings() and settings.rho > 0:
         found.append(f"--rho {settings.rho / 5:g}")
-    return [*found, "or `dpeer tune`"]
+    # What is chosen by data without noise, and told to others, is no advice to a private peer.
+    return found if settings.privacy != "none" else [*found, "or `dpeer tune`"]
