@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dpeer.exceptions import AlgorithmError, CheckpointError
 from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner
+from tests.training.sampling import sampled
 
 Make = Callable[..., Task]
 H = Hyperparameters(body_epochs=1, batch_size=16)
@@ -66,10 +67,11 @@ def test_a_plan_has_keys_of_its_own(key: str, make_task: Make, tmp_path: Path) -
 def test_the_keys_that_are_taken_are_those_of_the_file(make_task: Make, tmp_path: Path) -> None:
     from dpeer.training.saved import RESERVED, REST
 
+    (tmp_path / "private").mkdir()
     learner(make_task(), Plain).save(tmp_path)
-    assert {*json.loads((tmp_path / REST).read_text())} - {
-        "number of rounds, with which the cosine schedule ends,"
-    } == RESERVED
+    sampled(make_task(), tmp_path / "ledger").save(tmp_path / "private")
+    written = [json.loads((folder / REST).read_text()) for folder in (tmp_path, tmp_path / "private")]
+    assert {*written[0], *written[1]} - {"number of rounds, with which the cosine schedule ends,"} == RESERVED
 
 
 @pytest.mark.parametrize(
