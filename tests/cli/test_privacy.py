@@ -312,9 +312,13 @@ def test_importing_the_package_waits_for_neither() -> None:
 
 
 def test_how_often_a_neighbor_is_right_follows_from_epsilon() -> None:
-    """The table that docs/privacy.md opens with: of two normal distributions mu apart, the nearer one is guessed."""
+    """The table of docs/privacy.md: of two normal distributions mu apart, the nearer one is guessed."""
     page = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
-    table = re.findall(r"^\| (\d+) \| (\d+) % \|", page.partition("## ")[0], flags=re.MULTILINE)
+    table = re.findall(
+        r"^\| (\d+) \| (\d+) % \|",
+        page.partition("## What epsilon and delta mean")[2].partition("## ")[0],
+        flags=re.MULTILINE,
+    )
     assert [int(epsilon) for epsilon, _ in table] == [0, 1, 3, 5, 10, 15, 24]
     for epsilon, right in table:
         apart = mu(float(epsilon), 1e-5) if epsilon != "0" else 0.0
