@@ -71,8 +71,10 @@ class StepProtection:
             return 0
         steps = self.mechanism.charge(min(wanted, AT_ONCE), looks)
         if self.budget is not None:
-            noise = steps.noise_multiplier
-            known = self._spent_by_noise().get(noise, 0) + steps.steps <= self._vetted.get(noise, 0)
+            spent = self._spent_by_noise()
+            spent[steps.noise_multiplier] = spent.get(steps.noise_multiplier, 0) + steps.steps
+            # All kinds together: one that goes beyond its number leaves less for the others.
+            known = all(number <= self._vetted.get(noise, 0) for noise, number in spent.items())
             if not known and self.ledger.epsilon(self.mechanism.delta, further=[steps]) > self.budget:
                 self.ended = True
                 return 0

@@ -1,6 +1,7 @@
 """Training with privacy at sample level, against computations of its own."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError
-from dpeer.privacy import Charge
+from dpeer.privacy import Charge, StepLedger
+from dpeer.privacy.step_protection import StepProtection
+from dpeer.privacy.steps import Mechanism, Phase
 from dpeer.training import Algorithm, Task, sam
 from dpeer.training.gradients import looks
 from tests.training.sampling import sampled
@@ -297,3 +300,17 @@ def test_keeping_the_best_model_is_refused(make_task: Make, tmp_path: Path) -> N
     sampling = plain._trainer._sampling
     with pytest.raises(ConfigurationError, match="--keep best"):
         TorchLearner(make_task(validation=task.test), "dfedmdc", rank=0, seed=0, keep="best", sampling=sampling)
+
+
+def test_one_kind_of_step_beyond_its_plan_leaves_less_for_the_other(tmp_path: Path) -> None:
+    """A budget holds for all kinds together, whatever the order in which they are taken."""
+    phases = (Phase("head", 10), Phase("body", 10, looks=2))
+    mechanism = Mechanism(0.1, 2.0, 1.0, 1e-5, "joint", "record", 32)
+    ledger = StepLedger(tmp_path, asdict(mechanism), resume=False)
+    protection = StepProtection(mechanism, ledger, phases, budget=3.0, rounds=20)
+    while protection.ledger.steps < 40 * protection.rounds and protection.charge(0, 10, looks=2):
+        pass
+    while protection.charge(1, 10):
+        pass
+    assert protection.epsilon() <= 3.0
+    assert protection.ended

@@ -7,6 +7,7 @@ keeps a moving average in an attribute, carries what it has seen of some example
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Iterable, Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -31,13 +32,29 @@ def remembered(module: nn.Module, others: Iterable[Any]) -> dict[str, Any]:
         others: Functions and objects with a state, such as a loss; those that are None have none.
     """
     found: dict[str, Any] = {}
-    seen: set[int] = set()
+    seen: set[int] = {id(layer) for layer in module.modules()}
     for name, layer in module.named_modules():
-        for attribute, value in _state(layer).items():
+        # What its class and its code keep outside of it, too.
+        code = {"forward": type(layer).forward, **_hooks(layer)} if _foreign(layer) else _hooks(layer)
+        for attribute, value in {**_state(layer), **code}.items():
             _note(f"{attribute!r} of {type(layer).__name__} {name!r}", value, found, seen, 0)
     for one in others:
         _note(f"{type(one).__name__} {getattr(one, '__name__', '')}".strip(), one, found, seen, 0)
     return found
+
+
+def _foreign(layer: nn.Module) -> bool:
+    """Whether its code is a user's own, and not torch's."""
+    return not type(layer).__module__.startswith("torch.")
+
+
+def _hooks(layer: nn.Module) -> dict[str, Any]:
+    """Functions that are called with the layer."""
+    return {
+        f"{kind} {number}": hook
+        for kind in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks")
+        for number, hook in enumerate(getattr(layer, kind, {}).values())
+    }
 
 
 def _state(value: Any) -> dict[str, Any]:
@@ -51,7 +68,7 @@ def _note(path: str, value: Any, found: dict[str, Any], seen: set[int], depth: i
         found[path] = (tuple(value.shape), str(value.dtype), _digest(value.detach().cpu()))
     elif isinstance(value, np.ndarray):
         found[path] = (value.shape, str(value.dtype), hashlib.sha256(value.tobytes()).hexdigest())
-    elif depth > _DEEP or id(value) in seen or isinstance(value, type | ModuleType | nn.Module):
+    elif depth > _DEEP or id(value) in seen or isinstance(value, type | ModuleType):
         return
     else:
         seen.add(id(value))
@@ -63,14 +80,27 @@ def _inside(value: Any) -> Iterable[tuple[str, Any]]:
     """What a value consists of, by name."""
     if isinstance(value, Mapping):
         return [("length", len(value)), *((str(key), one) for key, one in value.items())]
-    if isinstance(value, list | tuple | set | frozenset):
+    if isinstance(value, nn.Module):  # of a loss, for example; the model's own are looked at one by one
+        own = [*value.named_parameters(recurse=False), *value.named_buffers(recurse=False)]
+        return [*_state(value).items(), *own, *value.named_children()]
+    if isinstance(value, list | tuple | set | frozenset | deque):
         return [("length", len(value)), *((str(number), one) for number, one in enumerate(value))]
     if isinstance(value, MethodType):
         return [("self", value.__self__)]
     if isinstance(value, FunctionType):
         cells = value.__closure__ or ()
-        return [*vars(value).items(), *((str(number), _content(cell)) for number, cell in enumerate(cells))]
-    return list(_state(value).items()) if hasattr(value, "__dict__") else []
+        named = {name: value.__globals__[name] for name in value.__code__.co_names if name in value.__globals__}
+        kept = [one for one in named.items() if isinstance(one[1], Mapping | list | set | deque | Tensor)]
+        given = enumerate([*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()])
+        return [
+            *vars(value).items(),
+            *((str(number), _content(cell)) for number, cell in enumerate(cells)),
+            *((f"default {number}", one) for number, one in given),
+            *kept,
+        ]
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ()) if isinstance(name, str)]
+    own = [(name, getattr(value, name)) for name in slots if hasattr(value, name) and not name.startswith("__")]
+    return [*own, *_state(value).items()] if hasattr(value, "__dict__") else own
 
 
 def _content(cell: Any) -> Any:

@@ -1,5 +1,6 @@
 """What a task remembers in attributes is found, and refused before anything is trained."""
 
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,65 @@ def remembering_augment() -> Any:
 def test_so_are_functions_that_remember(more: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(TaskError, match="keep nothing"):
         sampled(task(nn.Identity(), **more), tmp_path)
+
+
+class Calibrated(nn.Module):
+    """A loss that is a module, and counts in a place of its own what it has seen in its first calls."""
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(()))
+        self.queue: Any = deque([0.0])
+        self.slot = Slotted()
+        self.place = place
+
+    def forward(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        size = 1e-4 * float(outputs.detach().abs().mean())
+        match self.place:
+            case "buffer":
+                self.seen += size
+            case "deque":
+                self.queue[0] += size
+            case "slot":
+                self.slot.seen += size
+            case "global":
+                KEPT["seen"] = KEPT.get("seen", 0.0) + size
+        return nn.functional.cross_entropy(outputs, targets)
+
+
+class Slotted:
+    """Has no attributes but one."""
+
+    __slots__ = ("seen",)
+
+    def __init__(self) -> None:
+        self.seen = 0.0
+
+
+KEPT: dict[str, float] = {}
+
+
+class Watched(nn.Module):
+    """A layer that writes to a dictionary of its file."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        KEPT["layer"] = KEPT.get("layer", 0.0) + 1e-4 * float(x.detach().abs().mean())
+        return x
+
+
+@pytest.mark.parametrize("place", ["buffer", "deque", "slot"])
+def test_a_loss_that_is_a_module_is_looked_at(place: str, tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="keep nothing"):
+        sampled(task(nn.Identity(), loss=Calibrated(place)), tmp_path)
+
+
+def test_a_layer_that_writes_to_its_file_or_has_a_hook_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="keep nothing"):
+        sampled(task(Watched()), tmp_path / "a")
+    hooked, seen = nn.Identity(), [0.0]
+    hooked.register_forward_hook(lambda layer, given, gave: seen.append(float(gave.detach().sum())))
+    with pytest.raises(TaskError, match="keep nothing"):
+        sampled(task(hooked), tmp_path / "b")
 
 
 def test_one_example_that_is_like_no_other_is_looked_at(tmp_path: Path) -> None:
