@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.sample_protection import check_units
 from dpeer.federation.settings import Settings
 from dpeer.privacy import planning
 from dpeer.privacy.groups import of_group
+from dpeer.privacy.sample import noise_ratio
 from dpeer.privacy.step_protection import StepProtection
 from dpeer.privacy.steps import charges
 from dpeer.results.costs import cost
@@ -67,7 +66,7 @@ def sample_notes(protection: StepProtection, settings: Settings, parameters: int
     if warning := check_units(settings, units):
         lines.append(warning)
     # A step moves the model by the mean of clipped gradients, so by at most C, as a release does at client level.
-    ratio = m.noise_multiplier * math.sqrt(parameters) / (m.sampling_rate * m.units)
+    ratio = noise_ratio(m, parameters, m.units)
     lines.append(
         f"the noise of a step is {ratio:,.4g} times as long as the longest mean of a batch's clipped gradients "
         f"({parameters:,} parameters, {m.sampling_rate * m.units:,.4g} {m.unit}s a batch)"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import accounting, planning
@@ -120,7 +120,19 @@ def rounds_within(guarantee: SampleGuarantee, epsilon: float, most: int, account
     return low
 
 
-def noise_ratio(guarantee: SampleGuarantee, parameters: int, records: int) -> float:
+class Noised(Protocol):
+    """What a step's noise follows from."""
+
+    @property
+    def sampling_rate(self) -> float:
+        """q, the probability with which each record is in a batch."""
+
+    @property
+    def noise_multiplier(self) -> float:
+        """sigma, the noise on a sum of gradients over the clip norm."""
+
+
+def noise_ratio(guarantee: Noised, parameters: int, records: int) -> float:
     """The expected L2 norm of the noise on a batch's mean gradient over the clip norm: sigma sqrt(p) / (q N).
 
     The sum is divided by q N, which is expected to be in a batch, and never by what is in it.

@@ -39,7 +39,6 @@ from dpeer.training.per_example.choosing import check_collate
 from dpeer.training.per_example.gradient import Met, PrivateGradient
 from dpeer.training.randomness import GlobalGenerators
 from dpeer.training.sampled import Sampled
-from dpeer.training.sgd import Step
 from dpeer.training.split import Split
 from dpeer.training.task import Task
 from dpeer.training.trainer import Trainer
@@ -177,12 +176,9 @@ class PrivateTrainer(Trainer):
         self,
         part: Flat,
         *,
-        epochs: int,
         lr: float,
-        gradient: Gradient = plain,
-        step: Step | None = None,
-        phase: str | None = None,
         beside: Sequence[tuple[Flat, float]] = (),
+        **how: Any,
     ) -> None:
         """See `Trainer.fit`; which parts are stepped follows from how the head is trained."""
         chosen = part
@@ -193,13 +189,13 @@ class PrivateTrainer(Trainer):
                     self._head_rate = lr if part.count else None  # it is stepped with the body
                     return
                 if mode in ("frozen", "post"):
-                    self._fit_head_at_home(epochs=epochs, lr=lr, gradient=gradient, step=step, phase=phase)
+                    self._fit_head_at_home(lr=lr, **how)
                     return
             elif part is self.body and mode == "joint" and self._head_rate is not None:
                 chosen = self.model
             elif part is self.model and mode in ("frozen", "post") and self.head.count:
                 chosen = self.body
-        super().fit(chosen, epochs=epochs, lr=lr, gradient=gradient, step=step, phase=phase, beside=beside)
+        super().fit(chosen, lr=lr, beside=beside, **how)
         if chosen is not part:
             self._head_rate = None
 
@@ -216,22 +212,10 @@ class PrivateTrainer(Trainer):
             return [(self.body, lr), (self.head, self._head_rate)]
         return super().rates(part, lr)
 
-    def steps(
-        self,
-        part: Flat,
-        *,
-        epochs: int,
-        lr: float,
-        gradient: Gradient = plain,
-        step: Step | None = None,
-        phase: str | None = None,
-        beside: Sequence[tuple[Flat, float]] = (),
-    ) -> Iterator[None]:
+    def steps(self, part: Flat, *, gradient: Gradient = plain, **how: Any) -> Iterator[None]:
         """See `Trainer.steps`."""
         self._phase, self._looks = part.phase, looks(gradient, self.ascent)
-        yield from super().steps(
-            part, epochs=epochs, lr=lr, gradient=gradient, step=step, phase=phase, beside=beside
-        )  # fmt: skip
+        yield from super().steps(part, gradient=gradient, **how)
 
     def minibatches(self, phase: str, epochs: int) -> Iterator[Batch]:
         """See `Trainer.minibatches`; each batch is charged before it is drawn, and shows nothing of what is in it."""

@@ -61,15 +61,13 @@ def planned_phases(algorithm: type[Algorithm], options: Any, peer: PrivateTraine
     """
     probe = new_algorithm(algorithm, options)
     values = peer.model.data.clone()
-    found: list[Phase] = []
 
     def train() -> None:
         with peer.holding(values):
             probe.start(peer)
             probe.train(peer)
 
-    found = peer.phases(train)
-    return [phase for phase in found if phase.steps]
+    return [phase for phase in peer.phases(train) if phase.steps]
 
 
 class SampledReleases:
@@ -83,6 +81,7 @@ class SampledReleases:
         self._trainer = trainer
         self._last: Tensor | None = None
         self._again = False
+        self._said: dict[str, Any] = {}
 
     @property
     def ledger(self) -> StepLedger:
@@ -90,21 +89,27 @@ class SampledReleases:
         return self._trainer.protection.ledger
 
     def before(self) -> None:
-        """Look at what is about to be released: a round without a step has nothing new to say."""
+        """Look at what is about to be released: a round without a step has nothing new to say.
+
+        What the steps have cost is computed here, on the thread that trains: an epsilon takes a tenth of a second.
+        """
         peer = self._trainer
         self._again = peer.refused and not peer.taken and self._last is not None
         if self._again:
             assert self._last is not None
             with torch.no_grad():
                 peer.shared.data.copy_(self._last)
-        else:
+        elif peer.protection.budget is not None:  # without one no step is ever refused
             self._last = peer.shared.data.detach().clone()
+        self._said = peer.protection.spent()
 
     @property
     def spent(self) -> dict[str, Any]:
         """See `TorchLearner.privacy`."""
         met = self._trainer.met
-        said = {**self._trainer.protection.spent(), "sent_again": self._again}
+        if self._said.get("steps") != self.ledger.steps:
+            self._said = self._trainer.protection.spent()
+        said = {**self._said, "sent_again": self._again}
         if self._trainer.taken:
             said |= {
                 "records_drawn": met.units,

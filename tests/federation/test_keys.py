@@ -98,7 +98,7 @@ def test_a_second_port_is_for_peers_with_keys(made: list[tuple[Path, str]]) -> N
         Settings.model_validate({"size": 3, "rank": {1: {"bulk": 70000}}})
 
 
-@pytest.mark.parametrize(("address", "why"), [(None, "is not dialled"), ("ipc:///tmp/one", "listens at a path")])
+@pytest.mark.parametrize(("address", "why"), [(None, "is not dialled"), ("ipc:///run/one", "listens at a path")])
 def test_a_second_port_goes_with_a_port(address: str | None, why: str) -> None:
     given = {0: {"address": "tcp://10.0.0.1:7700"}, 1: {"address": address, "bulk": 7701}}
     with pytest.raises(AddressError, match=rf"rank\.1\.bulk = 7701: .* rank 1 {why}: leave `bulk` out"):
