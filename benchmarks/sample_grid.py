@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from kept import Cell
+
 TASKS = Path(__file__).parent / "examples" / "fixed_features.py"
 SETS = ("cancer", "digits", "har", "cifar10")
 BUDGETS = (1.0, 3.0, 8.0)
 LINEAR = "linear"
 """The model of examples/fixed_features.py; other names are those of `--model`."""
 
-Cell = dict[str, Any]
-"""One run: "set", "way", "model", "epsilon" (0 without privacy), "seed", and what else differs from `SAME`."""
+# A cell has "set", "way", "model", "epsilon" (0 without privacy), "seed", and what else differs from `SAME`.
 
 SAME: Mapping[str, Any] = {
     "size": 8, "workers": 1, "log_level": "error", "checkpoint_every": 10_000, "evaluate_every": 10_000,

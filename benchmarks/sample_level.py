@@ -17,25 +17,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any
 
 import sample_grid as grid
 import torch
-
-import dpeer
-
-Found = dict[str, dict[str, Any]]
-"""The line of each cell, by `key`."""
-
-
-def key(cell: grid.Cell) -> str:
-    """A cell as text."""
-    return json.dumps(cell, sort_keys=True)
+from kept import Cell, Kept, Line, simulated
 
 
 def main() -> None:
@@ -45,21 +33,15 @@ def main() -> None:
     data = dict(text.split("=", 1) for text in arguments.data)
     sets = [name for name in arguments.only.split(",") if name in ("cancer", "digits", *data) or arguments.show]
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
-    lines = arguments.out / "sample_level.jsonl"
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    found: Found = {}
-    for line in lines.read_text().splitlines() if lines.exists() else ():
-        found[key(json.loads(line)["cell"])] = json.loads(line)
 
-    def make(cells: Iterable[grid.Cell]) -> list[grid.Cell]:
-        own = [cell for cell in cells if cell["set"] in sets]
-        for number, cell in enumerate(own, 1):
-            if key(cell) not in found and not arguments.show:
-                line = found[key(cell)] = {"cell": cell, **measure(cell, data.get(cell["set"]))}
-                with lines.open("a") as file:
-                    file.write(json.dumps(line) + "\n")
-                print(f"{number} of {len(own)}: {line}", flush=True)
-        return [cell for cell in own if key(cell) in found]
+    def measure(cell: Cell) -> Line:
+        after = "accuracy_kept" if cell["way"] == "finished" else "accuracy"
+        return simulated(lambda out: grid.settings(cell, data.get(cell["set"]), out), after)
+
+    found = Kept(arguments.out / "sample_level.jsonl", measure, only=arguments.show)
+
+    def make(cells: Iterable[Cell]) -> list[Cell]:
+        return found.make(cell for cell in cells if cell["set"] in sets)
 
     chosen = grid.carried_over(best(make(grid.searched()), found))
     chosen |= grid.carried_over(best(make(grid.finished(chosen)), found))
@@ -69,46 +51,20 @@ def main() -> None:
     _print_variants(changed, found)
 
 
-def measure(cell: grid.Cell, data: str | None) -> dict[str, Any]:
-    """Train one run, in a folder that is removed.
-
-    Args:
-        cell: The run.
-        data: The path of the data set's files; None where it comes with scikit-learn.
-
-    Returns:
-        "accuracy" over the peers, each "peers" own, the "epsilon" that their ledgers state, how many "parameters" are
-        shared, and "seconds".
-    """
-    began = time.perf_counter()
-    with tempfile.TemporaryDirectory(prefix="dpeer-benchmark-") as folder:
-        run = dpeer.run(dpeer.Settings(**grid.settings(cell, data, Path(folder) / "run")), mode="simulate")
-        after = run.summary["accuracy_kept" if cell["way"] == "finished" else "accuracy"]
-        return {
-            "accuracy": fmean(after),
-            "peers": [round(one, 4) for one in after],
-            "epsilon": run.summary.get("epsilon"),
-            "parameters": run.summary["body_parameters"],
-            "seconds": round(time.perf_counter() - began, 1),
-        }
-
-
-def best(cells: Iterable[grid.Cell], found: Found) -> dict[tuple[str, str, float], grid.Cell]:
+def best(cells: Iterable[Cell], found: Kept) -> dict[tuple[str, str, float], Cell]:
     """The most accurate cell of each data set, way and budget."""
-    chosen: dict[tuple[str, str, float], grid.Cell] = {}
+    chosen: dict[tuple[str, str, float], Cell] = {}
     for cell in cells:
-        line, place = found[key(cell)], (cell["set"], cell["way"], cell["epsilon"])
-        if place not in chosen or line["accuracy"] > found[key(chosen[place])]["accuracy"]:
+        place = (cell["set"], cell["way"], cell["epsilon"])
+        if place not in chosen or found[cell]["accuracy"] > found[chosen[place]]["accuracy"]:
             chosen[place] = cell
     return chosen
 
 
-def _print(
-    sets: Iterable[str], chosen: dict[tuple[str, str, float], grid.Cell], seeds: Iterable[int], found: Found
-) -> None:
-    def own(cell: grid.Cell | None) -> list[float]:
-        lines = [found.get(key(cell | {"seed": seed})) for seed in seeds] if cell else []
-        return [line["accuracy"] for line in lines if line]
+def _print(sets: Iterable[str], chosen: dict[tuple[str, str, float], Cell], seeds: Iterable[int], found: Kept) -> None:
+    def own(cell: Cell | None) -> list[float]:
+        cells = [cell | {"seed": seed} for seed in seeds] if cell else []
+        return [found[one]["accuracy"] for one in cells if one in found]
 
     def said(values: list[float]) -> str:
         spread = f" ± {stdev(values):.3f}" if len(values) > 1 else ""
@@ -127,10 +83,10 @@ def _print(
         print({name: value for name, value in cell.items() if name != "seed"})
 
 
-def _print_variants(cells: Iterable[grid.Cell], found: Found) -> None:
+def _print_variants(cells: Iterable[Cell], found: Kept) -> None:
     print(f"\nepsilon {grid.SEARCH_EPSILON:g}, seed {grid.SEARCH_SEED}")
     for cell in cells:
-        print(f"{found[key(cell)]['accuracy']:.3f}  {key(cell)}")
+        print(f"{found[cell]['accuracy']:.3f}  {json.dumps(cell, sort_keys=True)}")
 
 
 def _arguments() -> argparse.Namespace:

@@ -1,0 +1,80 @@
+"""Runs whose results are lines of a file, so that a benchmark that was stopped makes only what is missing."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import dpeer
+
+Cell = dict[str, Any]
+"""What distinguishes one run from the others, in plain JSON values."""
+
+Line = dict[str, Any]
+"""What a run gave, in plain JSON values."""
+
+
+class Kept:
+    """The results of cells, of which each is made once.
+
+    Args:
+        path: The file, a line for each cell; its folder is made.
+        measure: Makes a cell.
+        only: Makes nothing if True: what is not in the file is missing.
+    """
+
+    def __init__(self, path: Path, measure: Callable[[Cell], Line], *, only: bool = False) -> None:
+        self._path, self._measure, self._only = path, measure, only
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = path.read_text().splitlines() if path.exists() else []
+        self._found: dict[str, Line] = {_key(line["cell"]): line for line in map(json.loads, lines)}
+
+    def __getitem__(self, cell: Cell) -> Line:
+        return self._found[_key(cell)]
+
+    def __contains__(self, cell: Cell) -> bool:
+        return _key(cell) in self._found
+
+    def make(self, cells: Iterable[Cell]) -> list[Cell]:
+        """Make those that are missing; return those that there are then."""
+        wanted = list(cells)
+        for number, cell in enumerate(wanted, 1):
+            if cell not in self and not self._only:
+                line = self._found[_key(cell)] = {"cell": cell, **self._measure(cell)}
+                with self._path.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+                print(f"{number} of {len(wanted)}: {line}", flush=True)
+        return [cell for cell in wanted if cell in self]
+
+
+def simulated(settings: Callable[[Path], dict[str, Any]], accuracy: str = "accuracy") -> Line:
+    """Train one federation in this process, in a folder that is removed.
+
+    Args:
+        settings: Its settings, as keywords of `dpeer.Settings`, for the run's folder.
+        accuracy: Which accuracy of the run's summary.
+
+    Returns:
+        "accuracy" over the peers, each "peers" own, the largest "epsilon" that their ledgers state, how many
+        "parameters" are shared, and "seconds".
+    """
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="dpeer-benchmark-") as folder:
+        run = dpeer.run(dpeer.Settings(**settings(Path(folder) / "run")), mode="simulate")
+        after = run.summary[accuracy]
+        return {
+            "accuracy": fmean(after),
+            "peers": [round(one, 4) for one in after],
+            "epsilon": run.summary.get("epsilon"),
+            "parameters": run.summary["body_parameters"],
+            "seconds": round(time.perf_counter() - began, 1),
+        }
+
+
+def _key(cell: Cell) -> str:
+    return json.dumps(cell, sort_keys=True)
