@@ -110,6 +110,11 @@ class StepLedger:
         self.ended = True
         ledger_file.append(self._path, {"round": number, "time": ledger_file.now(), "ended": True})
 
+    @property
+    def released_without_noise(self) -> bool:
+        """Whether an earlier run on these data has released something without noise that protects its units."""
+        return any(charged(run, self._mechanism.get("unit", _RECORD)) is None for run in self.earlier)
+
     def epsilon(self, delta: float, accountant: Accountant | None = None, further: Iterable[Charge] = ()) -> float:
         """Epsilon of everything that was charged on these data, by this run and those before it.
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.step_ledger import StepLedger
 from dpeer.privacy.steps import Mechanism, Phase, charges
 
@@ -113,12 +114,16 @@ class StepProtection:
         """The costs so far, as the peer's own files say them after a round.
 
         Returns:
-            Plain JSON values, but that an epsilon may be infinite.
+            Plain JSON values, but that an epsilon may be infinite: so it is, too, where it is beyond computing.
         """
         mechanism = self.mechanism
+        try:
+            epsilon = self.epsilon()
+        except ConfigurationError:  # in the thousands: no reason to end a run that has begun
+            epsilon = math.inf
         said: dict[str, Any] = {
             "mode": "sample",
-            "epsilon": self.epsilon(),
+            "epsilon": epsilon,
             "delta": mechanism.delta,
             "steps": self.ledger.steps,
             "guarantee": mechanism.words,
@@ -130,6 +135,6 @@ class StepProtection:
             said |= {
                 "earlier_steps": sum(charge.steps for run in self.ledger.earlier for charge in run.charges),
                 "earlier_releases": sum(len(run.rounds) for run in self.ledger.earlier if not run.charges),
-                "released_without_noise": math.isinf(said["epsilon"]),
+                "released_without_noise": self.ledger.released_without_noise,
             }
         return said

@@ -99,7 +99,7 @@ class SampledReleases:
             assert self._last is not None
             with torch.no_grad():
                 peer.shared.data.copy_(self._last)
-        elif peer.protection.budget is not None:  # without one no step is ever refused
+        else:
             self._last = peer.shared.data.detach().clone()
         self._said = peer.protection.spent()
 

@@ -146,3 +146,12 @@ def test_peers_of_different_size_say_the_same(federation: dict[str, Any], tmp_pa
     assert large["sampling_rate"] == 16 / 256
     assert small["noise_multiplier"] != large["noise_multiplier"]
     assert max(small["epsilon"], large["epsilon"]) <= 5.0
+
+
+def test_an_epsilon_beyond_computing_is_said_as_without_end_and_ends_no_run(tmp_path: Path) -> None:
+    little = asked(target_epsilon=None, noise_multiplier=0.01, batch_size=100, records=2000)
+    made = protect_steps(little, PHASES, 2000, tmp_path, rounds=20, resume=False)
+    assert made.charge(0, 20) == 20
+    with pytest.raises(ConfigurationError, match="beyond"):
+        made.epsilon()
+    assert made.spent()["epsilon"] == float("inf")
