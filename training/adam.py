@@ -1,13 +1,17 @@
 """Steps of AdamW on one flat vector, as PyTorch takes them; see `dpeer.training.sgd` for why not by `torch.optim`.
 
-Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019, Algorithm 2.
+Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019, Algorithm 2. With gradients that carry noise of
+a known variance, and with a second moment that is known before the first step, as DP-FedAdamW has them
+(`dpeer.training.algorithms.fedadamw`).
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from dpeer.training.flat import Flat
 from dpeer.training.sgd import Step
@@ -23,32 +27,90 @@ def adamw(momentum: float = 0.9, weight_decay: float = 0.0) -> Step:
     return lambda flat: AdamW(flat, momentum, weight_decay)
 
 
+@dataclass(frozen=True)
+class Knowledge:
+    """What is known of gradients before a phase begins.
+
+    Attributes:
+        second: The mean of each gradient's square without noise, shape (count,), where it is known; zero where it is
+            not. An estimate may be below zero: then all that is known is that the noise hides it.
+        noise: The variance of the noise in each gradient.
+        floor: The least that may be left of a mean square without the noise, as a share of the noise's variance.
+        direction: What the parameters are moved along in each step besides, times minus the learning rate, shape
+            (count,); None for nothing.
+    """
+
+    second: Tensor | None = None
+    noise: float = 0.0
+    floor: float = 0.0
+    direction: Tensor | None = None
+
+
 class AdamW:
-    """PyTorch's AdamW, without its AMSGrad; both means start at zero, and the first steps make up for that.
+    """PyTorch's AdamW, without its AMSGrad; where nothing is known, means start at zero, and the first steps make up.
+
+    With a known second moment a, and noise of variance s^2 in the gradients, the mean of squares starts where it would
+    be after many steps, at max(a, 0) + s^2. Nothing has to be made up for there: dividing by 1 - b2^k is for a mean
+    that started at zero. Both kinds can be in one vector.
 
     Args:
         flat: What to step.
         momentum: How much of the mean gradient is kept in each step: the paper's beta 1.
         weight_decay: The share of the parameters, times the learning rate, that each step takes away.
+        known: What is known of the gradients; by default nothing, and that there is no noise.
+
+    Attributes:
+        steps: How many steps have been taken.
     """
 
-    def __init__(self, flat: Flat, momentum: float, weight_decay: float) -> None:
-        self._flat, self._momentum, self._decay = flat, momentum, weight_decay
+    def __init__(self, flat: Flat, momentum: float, weight_decay: float, known: Knowledge = Knowledge()) -> None:
+        self._flat, self._momentum, self._decay, self._known = flat, momentum, weight_decay, known
         self._mean, self._squares = torch.zeros_like(flat.data), torch.zeros_like(flat.data)
-        self._steps = 0
+        self._from_zero: float | Tensor = 1.0
+        if known.second is not None and bool(known.second.any()):
+            torch.clamp_min(known.second, 0.0, out=self._squares)
+            self._squares.add_(known.second != 0, alpha=known.noise)
+            self._from_zero = (self._squares == 0).float()
+        self.steps = 0
 
     def step(self, lr: float) -> None:
         """Take a step; overwrites the gradient.
 
         m <- b1 m + (1 - b1) g, v <- b2 v + (1 - b2) g^2, w <- w - lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + 1e-8)
-        after w <- (1 - lr decay) w.
+        after w <- (1 - lr decay) w. With a direction d, also w <- w - lr d. With noise of variance s^2, the root is of
+        max(v / (1 - b2^t) - s^2, floor s^2). Where v did not start at zero, it is not divided by 1 - b2^t.
         """
-        values, gradient = self._flat.data, self._flat.grad
-        self._steps += 1
+        values, gradient, known = self._flat.data, self._flat.grad, self._known
+        self.steps += 1
         if self._decay:
             values.mul_(1 - lr * self._decay)
+        if known.direction is not None:
+            values.add_(known.direction, alpha=-lr)
         self._mean.lerp_(gradient, 1 - self._momentum)
         self._squares.mul_(SECOND).addcmul_(gradient, gradient, value=1 - SECOND)
-        scale = math.sqrt(1 - SECOND**self._steps)
-        divisor = torch.sqrt(self._squares, out=gradient).div_(scale).add_(_EPSILON)
-        values.addcdiv_(self._mean, divisor, value=-lr / (1 - self._momentum**self._steps))
+        if known.noise:
+            torch.div(self._squares, self._share, out=gradient).sub_(known.noise).clamp_min_(known.floor * known.noise)
+            divisor = gradient.sqrt_().add_(_EPSILON)
+        else:
+            share = self._share
+            root = math.sqrt(share) if isinstance(share, float) else share.sqrt()
+            divisor = torch.sqrt(self._squares, out=gradient).div_(root).add_(_EPSILON)
+        values.addcdiv_(self._mean, divisor, value=-lr / (1 - self._momentum**self.steps))
+
+    @property
+    def _share(self) -> float | Tensor:
+        """How much of the weights in the mean of squares is on gradients, or on what was known before the first."""
+        return 1 - SECOND**self.steps * self._from_zero
+
+    @property
+    def second(self) -> Tensor:
+        """The mean of squared gradients without the noise, as `Knowledge.second` takes it, shape (count,).
+
+        It is not clamped, so that means over many values and peers have no bias: single ones may be below zero.
+
+        Raises:
+            ValueError: No step has been taken.
+        """
+        if not self.steps:
+            raise ValueError("no step has been taken, so that nothing is known of the gradients")
+        return self._squares.div(self._share).sub_(self._known.noise)

@@ -118,6 +118,16 @@ class PrivateTrainer(Trainer):
         """How many units, records or groups, there are to draw from."""
         return self._sampled.units
 
+    @property
+    def noised(self) -> bool:
+        """See `Trainer.noised`."""
+        return not self._free
+
+    @property
+    def noise_std(self) -> float:
+        """See `Trainer.noise_std`: sigma C / (q N), but 0 within `freely` and before `protect`."""
+        return 0.0 if self._free or self._gradient is None else self._gradient.noise_std
+
     def phases(self, train: Callable[[], object]) -> list[Phase]:
         """The phases of a round in which nothing is trained: what an algorithm would do.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
@@ -58,11 +58,13 @@ class Split:
         body: The parameters that neighbors average.
         head: The parameters that stay on the peer.
         prefixes: The name prefixes of the task's head, whether or not the algorithm shares that.
+        model: The model.
     """
 
     body: Named
     head: Named
     prefixes: tuple[str, ...] = ()
+    model: nn.Module = field(default_factory=nn.Module, compare=False, repr=False)
 
 
 def split(model: nn.Module, head: Sequence[str], shares: Shares, algorithm: str = "this algorithm") -> Split:
@@ -83,7 +85,7 @@ def split(model: nn.Module, head: Sequence[str], shares: Shares, algorithm: str 
     _check_kinds(trainable)
     _check_storage(model)
     if shares == "nothing":
-        return Split(body=[], head=trainable, prefixes=tuple(head))
+        return Split(body=[], head=trainable, prefixes=tuple(head), model=model)
     prefixes = () if shares == "model" else tuple(head)
     _check_tied(model, prefixes)
     _check_batch_norm(model, prefixes, algorithm if shares == "model" else None)
@@ -94,7 +96,7 @@ def split(model: nn.Module, head: Sequence[str], shares: Shares, algorithm: str 
             "share: name fewer prefixes (the last layer is usual), or train with --algorithm local"
         )
     own = [(name, p) for name, p in trainable if is_under(name, prefixes)]
-    return Split(body=body, head=own, prefixes=tuple(head))
+    return Split(body=body, head=own, prefixes=tuple(head), model=model)
 
 
 def frozen_alike(model: nn.Module, head: Sequence[str]) -> dict[str, nn.Parameter]:

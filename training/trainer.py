@@ -100,6 +100,16 @@ class Trainer:
         """How many training samples this peer has."""
         return len(self.data)
 
+    @property
+    def noised(self) -> bool:
+        """Whether the gradients carry noise, as privacy at sample level has it."""
+        return False
+
+    @property
+    def noise_std(self) -> float:
+        """The standard deviation of the noise in each coordinate of a gradient, before `grad_clip`; 0 without noise."""
+        return 0.0
+
     def interrupt(self) -> None:
         """Make training raise before its next minibatch. Any thread may call this."""
         self._minibatches.interrupt()

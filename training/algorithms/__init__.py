@@ -12,6 +12,7 @@ from dpeer.training.algorithms.dfedsam import DFedSAM
 from dpeer.training.algorithms.dfedsmdc import DFedSMDC
 from dpeer.training.algorithms.dis_pfl import DisPFL
 from dpeer.training.algorithms.ditto import Ditto
+from dpeer.training.algorithms.fedadamw import FedAdamW
 from dpeer.training.algorithms.fedavg import FedAvg
 from dpeer.training.algorithms.fedbabu import FedBABU
 from dpeer.training.algorithms.fedper import FedPer
@@ -19,6 +20,7 @@ from dpeer.training.algorithms.fedrep import FedRep
 from dpeer.training.algorithms.fedrod import FedRoD
 from dpeer.training.algorithms.fedsam import FedSAM
 from dpeer.training.algorithms.local import Local
+from dpeer.training.algorithms.localadamw import LocalAdamW
 from dpeer.training.algorithms.options import make_options, option, options_among, shared_options
 from dpeer.training.algorithms.own import check_algorithm, load_algorithm
 from dpeer.training.algorithms.sources import source_hash
@@ -38,6 +40,8 @@ _ALL: tuple[type[Algorithm], ...] = (
     FedBABU,
     Ditto,
     FedRoD,
+    LocalAdamW,
+    FedAdamW,
 )
 
 ALGORITHMS: Mapping[str, type[Algorithm]] = {algorithm.name: algorithm for algorithm in _ALL}

@@ -67,6 +67,11 @@ class PrivateGradient:
         self._ways: dict[str, Way] = {}
         self.steps, self.met = 0, Met()
 
+    @property
+    def noise_std(self) -> float:
+        """The standard deviation of the noise in each coordinate of what is left in ``part.grad``: sigma C / (q N)."""
+        return self._mechanism.noise_std / self._mechanism.expected
+
     def start(self, peer: Trainer, part: Flat) -> None:
         """Look at a few examples, and choose how gradients of this part are computed; the first step does it, too.
 

@@ -1,0 +1,184 @@
+"""FedAdamW: AdamW whose second moments are averaged block by block, corrected for noise, and pulled the mixed way.
+
+Liu et al., DP-FedAdamW: An Efficient Optimizer for Differentially Private Federated Large Models, Algorithm 1; with
+`--privacy sample` this is DP-FedAdamW, without it FedAdamW. Round t of peer i, with a and d from the last mixing
+(in the first round a = 0 and d = 0), and s^2 the variance of the noise in each coordinate of a gradient:
+
+    m <- 0
+    v <- max(a, 0) + s^2, the number of a block for each of its values
+    repeat K times:
+        g <- gradient of a minibatch, with --privacy sample clipped and noised
+        m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2
+        r <- max(v - s^2, floor s^2)
+        x <- x - lr (m / (1 - beta1^k) / (sqrt(r) + 1e-8) + gamma d + lambda x)
+    send x and a <- the mean of v - s^2 in each block
+    x <- sum_l W_il x_l;  a <- sum_l W_il a_l
+    d <- -(x - x of the round before) / (K lr)
+
+Where v has begun at zero, v / (1 - beta2^k) stands for v in r and in what is sent: in the first round, and for a block
+all of whose gradients have been zero so far. Where it has begun at an estimate of the second moment, it is one from the
+first step on, and nothing is divided.
+
+What is sent is the second moment without the noise, because its variance is each peer's own: s = sigma C / (q N), and N
+differs. So the same thing is averaged, and each peer adds what its own gradients will carry. It is not clamped when it
+is sent, for the mean of clamped values is too large; it is where it is used.
+
+The floor is a share of s^2. In the first steps v is a mean of few squares, and v - s^2 is far below the second moment,
+or below zero, for many values; they would take the longest steps. Without noise there is no floor.
+
+Where the paper says something else:
+
+    equation 3          has one C too many: the noise of a mean of q N gradients is sigma C / (q N), as in equation 6
+    batches             of fixed size are not what its accounting is for: here they are Poisson samples
+    equation 8          has the root of what may be negative
+    equation 9          has -lambda x in the bracket, so that weights would grow
+    line 15             divides by 1 - beta2^k what has begun at v_bar: by 0.001 in the first step
+    line 19             averages v with the noise's variance in it
+    line 21             is the mean change of the clients of a round: here it is the change of what this peer has mixed,
+                        which is also a step towards its neighbors
+
+The head is trained in the same steps. What is known of its second moments stays at home, and its d is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.training.adam import AdamW, Knowledge
+from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.algorithms.localadamw import VALUES, LocalAdamW, check_optimizer
+from dpeer.training.algorithms.options import option
+from dpeer.training.algorithms.second_moments import SecondMoments, sizes
+from dpeer.training.blocks import Grouping
+from dpeer.training.flat import Flat
+from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.split import Split
+from dpeer.training.trainer import Trainer
+
+Aggregate = Literal["mean", "full", "none"]
+"""What of the second moments travels: one number for each block, all of them, or nothing."""
+
+_EXTRA = "second_moment"
+
+
+class FedAdamW(Algorithm):
+    """Body and head trained jointly by AdamW; the body and means of its second moments are shared."""
+
+    name = "fedadamw"
+    summary = (
+        "body and head are trained at once by AdamW; the body and, for each block of it, the mean second moment are "
+        "averaged; steps are pulled the way the mixed body has moved; the noise of privacy is taken out of the moments"
+    )
+    paper = LocalAdamW.paper
+    shares = "body"
+    leaves = "the body, and 4 bytes for each block: a layer, or a head's slice of an attention's q, k or v"
+    defaults: ClassVar[Mapping[str, Any]] = VALUES
+    mixed_uses_data = False  # the direction is made of two bodies that were mixed, and of a number and a rate
+
+    @dataclass(frozen=True)
+    class Options:
+        """The parts of the method, each of which can be left out, as in Tables 6, 7 and 8."""
+
+        aggregate: Aggregate = option("mean", "second moments that are averaged: mean of each block, full, or none")  # noqa: RUF009
+        blocks: Grouping = option("layer", "what a block is: layer, or residual for a ResNet's residual blocks")  # noqa: RUF009
+        correct: bool = option(True, "take the variance of the noise of --privacy sample out of the second moments")
+        floor: float = option(0.1, "least second moment after that, as a share of the noise's variance", gt=0)
+        gamma: float = option(0.5, "how strongly steps are pulled the way the mixed body has moved", ge=0, le=1)
+
+        def __post_init__(self) -> None:
+            if self.aggregate != "mean" and self.blocks != "layer":
+                raise ValueError(f"blocks={self.blocks} has no effect with aggregate={self.aggregate}: leave it out")
+
+    _moments: SecondMoments
+    _direction: Tensor
+    _before: Tensor | None = None
+    _covered = 0.0
+
+    def __init__(self, options: Any = None) -> None:
+        super().__init__(options)
+        leaves = {"full": "the body and its second moments, twice the bytes", "none": "the body"}
+        self.leaves = leaves.get(self.options.aggregate, type(self).leaves)
+
+    def extras(self, split: Split) -> Mapping[str, int]:
+        """One second moment for each block of the body, or for each of its values."""
+        if self.options.aggregate == "none":
+            return {}
+        return {_EXTRA: sizes(split, self.options.aggregate == "full", self.options.blocks)}
+
+    def start(self, peer: Trainer) -> None:
+        """Nothing is known and nothing has been mixed at first.
+
+        Raises:
+            ConfigurationError: The settings do not go together.
+        """
+        h = peer.hyperparameters
+        check_optimizer(h, self.name)
+        if peer.noised and self.options.correct and h.grad_clip is not None:
+            raise ConfigurationError(
+                f"--grad-clip {h.grad_clip:g}: it would shorten a gradient together with its noise, whose variance "
+                f"{self.name} takes out of the second moments: leave it out, for --clip-norm clips each record's "
+                "gradient; or give --algorithm-option correct=false"
+            )
+        shared = peer.extras[_EXTRA] if peer.extras else None
+        self._moments = SecondMoments(peer, shared, self.options.aggregate == "full", self.options.blocks)
+        self._direction = torch.zeros_like(peer.body.data)
+
+    def train(self, peer: Trainer) -> None:
+        """K AdamW steps on body and head jointly."""
+        h = peer.hyperparameters
+        made: list[AdamW] = []
+        noise = peer.noise_std**2 if self.options.correct else 0.0
+        before = peer.body.data.clone()
+
+        def step(flat: Flat) -> AdamW:
+            known = Knowledge(self._moments.known(flat), noise, self.options.floor, self._pull(flat))
+            made.append(AdamW(flat, h.momentum, h.weight_decay, known))
+            return made[-1]
+
+        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, step=step)
+        taken = made[-1].steps if made else 0
+        if taken:
+            self._moments.learn(made[-1].second)
+        self._forget()  # nothing is mixed yet
+        self._before, self._covered = before, taken * peer.decayed(h.body_lr)
+
+    def _pull(self, flat: Flat) -> Tensor | None:
+        """Gamma d for what is trained, of which the body comes first; None where that is zero."""
+        if not self.options.gamma or not bool(self._direction.any()):
+            return None
+        pull = torch.zeros_like(flat.data)
+        torch.mul(self._direction, self.options.gamma, out=pull[: self._direction.numel()])
+        return pull
+
+    def mixed(self, peer: Trainer) -> None:
+        """Find the way that the mixed body has moved, for each step and unit of the learning rate."""
+        if self._before is not None and self._covered:
+            torch.sub(self._before, peer.body.data, out=self._direction).div_(self._covered)
+        self._before = None
+
+    def sit_out(self) -> None:
+        """Nothing has been mixed."""
+        self._forget()
+
+    def _forget(self) -> None:
+        self._before, self._covered = None, 0.0
+        self._direction.zero_()
+
+    def state(self) -> Mapping[str, Tensor]:
+        """See `Algorithm.state`."""
+        return {"direction": self._direction, **self._moments.state()}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """See `Algorithm.restore`."""
+        self._direction.copy_(state["direction"].view(self._direction.shape))
+        self._moments.restore(state)
+
+    def gradients(self, h: Hyperparameters) -> float:
+        """See `Algorithm.gradients`."""
+        return h.body_epochs
