@@ -13,8 +13,12 @@ from dpeer.training.algorithms.dfedsmdc import DFedSMDC
 from dpeer.training.algorithms.dis_pfl import DisPFL
 from dpeer.training.algorithms.ditto import Ditto
 from dpeer.training.algorithms.fedadamw import FedAdamW
+from dpeer.training.algorithms.fafed import FAFED
 from dpeer.training.algorithms.fedavg import FedAvg
+from dpeer.training.algorithms.fedavg_ls import FedAvgLS
 from dpeer.training.algorithms.fedbabu import FedBABU
+from dpeer.training.algorithms.fedlada import FedLADA
+from dpeer.training.algorithms.fedopt import FedOpt
 from dpeer.training.algorithms.fedper import FedPer
 from dpeer.training.algorithms.fedrep import FedRep
 from dpeer.training.algorithms.fedrod import FedRoD
@@ -23,6 +27,7 @@ from dpeer.training.algorithms.local import Local
 from dpeer.training.algorithms.localadamw import LocalAdamW
 from dpeer.training.algorithms.options import make_options, option, options_among, shared_options
 from dpeer.training.algorithms.own import check_algorithm, load_algorithm
+from dpeer.training.algorithms.scaffold import Scaffold
 from dpeer.training.algorithms.sources import source_hash
 from dpeer.training.given import given
 
@@ -42,6 +47,11 @@ _ALL: tuple[type[Algorithm], ...] = (
     FedRoD,
     LocalAdamW,
     FedAdamW,
+    Scaffold,
+    FedAvgLS,
+    FedOpt,
+    FAFED,
+    FedLADA,
 )
 
 ALGORITHMS: Mapping[str, type[Algorithm]] = {algorithm.name: algorithm for algorithm in _ALL}

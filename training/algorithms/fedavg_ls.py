@@ -1,0 +1,87 @@
+"""FedAvg with Laplacian smoothing: what a round has changed is smoothed, which takes noise off it.
+
+Liang et al., Differentially Private Federated Learning with Laplacian Smoothing, Applied and Computational Harmonic
+Analysis 72 (2024); it is "FedAvg-LS" in the paper of DP-FedAdamW. Its server adds the smoothed average of the clients'
+updates, w <- w + (I - sigma L)^-1 mean_k (w_k - w); see `dpeer.training.smoothing`. Round t of peer i, with x_i the body
+as the last round left it:
+
+    z_i <- K SGD steps on the whole model, from x_i
+    y_i <- sum_l W_il z_l
+    x_i <- x_i + (I - sigma L)^-1 (y_i - x_i)
+
+On the graph `full` with uniform weights that is the server's step, to rounding. On any other graph the mean over all
+peers makes that step, too (where W is doubly stochastic), but y_i - x_i also has in it what peers disagree on, and the
+rough part of that is taken over more slowly, by 1 / (1 + 4 sigma) at worst: on sparse graphs peers stay farther apart
+than with `fedavg`. Smoothing what a peer sends, in place of what it gets, would not have that, but would leave the noise
+of `--privacy client` as it is, which is added to what is sent.
+
+Each parameter tensor is smoothed by itself. In one long vector the last weights of a layer would be neighbors of its
+bias, and that of the next layer: values of other meaning and other size, of which the larger would leak into the
+smaller. (Published code of Laplacian smoothing goes tensor by tensor, too.) What stays at home is not smoothed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.algorithms.options import option
+from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.smoothing import smoothed
+from dpeer.training.trainer import Trainer
+
+
+class FedAvgLS(Algorithm):
+    """Body and head trained jointly; the body is shared, and what mixing changes of it is smoothed."""
+
+    name = "fedavg-ls"
+    summary = "body and head are trained at once; the body is averaged, and what a round has changed of it is smoothed"
+    paper = "Liang et al.: Differentially Private Federated Learning with Laplacian Smoothing, ACHA 2024"
+    shares = "body"
+    leaves = "the body"
+    mixed_uses_data: ClassVar[bool] = False
+
+    @dataclass(frozen=True)
+    class Options:
+        """sigma of the paper of DP-FedAdamW is the noise, so that the strength of smoothing has another name."""
+
+        smoothing: float = option(1.0, "how strongly a round's change is smoothed (sigma); 0 for fedper", ge=0)
+
+    _left: Tensor
+
+    def start(self, peer: Trainer) -> None:
+        """Remember the body, from which the first change is counted."""
+        self._left = peer.body.data.clone()
+
+    def train(self, peer: Trainer) -> None:
+        """K SGD steps on body and head jointly."""
+        h = peer.hyperparameters
+        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr)
+
+    def mixed(self, peer: Trainer) -> None:
+        """Smooth what has changed since the last mixing.
+
+        That is counted from what `mixed` left, and not from where `train` began: between two mixings a body may have
+        been trained and never sent, and nothing of it must be in what the next update is counted from.
+        """
+        change = peer.body.data - self._left
+        for _, _, here in peer.body.layout:
+            change[here] = smoothed(change[here], self.options.smoothing)
+        self._left.add_(change)
+        peer.body.data.copy_(self._left)
+
+    def state(self) -> Mapping[str, Tensor]:
+        """See `Algorithm.state`."""
+        return {"left": self._left}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """See `Algorithm.restore`."""
+        self._left.copy_(state["left"].view(self._left.shape))
+
+    def gradients(self, h: Hyperparameters) -> float:
+        """See `Algorithm.gradients`."""
+        return h.body_epochs
