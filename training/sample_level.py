@@ -13,7 +13,7 @@ from dpeer.privacy import StepLedger
 from dpeer.privacy.steps import Phase
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.fedbabu import FedBABU
-from dpeer.training.algorithms.own import new_algorithm
+from dpeer.training.algorithms.own import is_built_in, new_algorithm
 from dpeer.training.private_trainer import PrivateTrainer, Sampling
 from dpeer.training.split import Shares
 
@@ -73,12 +73,18 @@ def planned_phases(algorithm: type[Algorithm], options: Any, peer: PrivateTraine
 class SampledReleases:
     """The body that the last steps made, which is sent again when the budget allows none any more.
 
+    Extras of dpeer's own algorithms are sent as these left them after a round without a step: a change is zero then,
+    and of what is tracked the sum over all peers must be kept. Those of others are sent again like the body: a head
+    may be trained without noise by then, and nobody knows whether they say something about it.
+
     Args:
         trainer: The peer's.
+        algorithm: The algorithm's class.
     """
 
-    def __init__(self, trainer: PrivateTrainer) -> None:
+    def __init__(self, trainer: PrivateTrainer, algorithm: type[Algorithm]) -> None:
         self._trainer = trainer
+        self._extras_go_on = is_built_in(algorithm)
         self._last: Tensor | None = None
         self._again = False
         self._said: dict[str, Any] = {}
@@ -97,8 +103,9 @@ class SampledReleases:
         self._again = peer.refused and not peer.taken and self._last is not None
         if self._again:
             assert self._last is not None
+            skipped = peer.extras.data.numel() if self._extras_go_on else 0
             with torch.no_grad():
-                peer.shared.data.copy_(self._last)
+                peer.shared.data[skipped:].copy_(self._last[skipped:])
         else:
             self._last = peer.shared.data.detach().clone()
         self._said = peer.protection.spent()
