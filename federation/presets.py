@@ -94,6 +94,25 @@ _DP2_REMARK = (
 _DP2_ON_CIFAR = f"DP2-FedSAM's values on CIFAR-10, where it trains --model dp-cnn; {_DP2_REMARK}"
 _DP2_ON_FEMNIST = f"DP2-FedSAM's values on FEMNIST, where it trains a ResNet-18 (--model resnet18-gn); {_DP2_REMARK}"
 
+_SAMPLE = {
+    "privacy": "sample", "clip_norm": 0.1, "noise_multiplier": 1.0, "delta": 1e-5, "lr_schedule": "cosine",
+    "grad_clip": None, "finish": "none",
+}  # fmt: skip
+_SAMPLE_RESNET = {
+    **_SAMPLE, "rounds": 300, "local_steps": 50, "participation": 0.2, "batch_size": 50, "body_lr": 0.1,
+    "weight_decay": 0.001, "momentum": 0.0,
+}  # fmt: skip
+_SAMPLE_TRANSFORMER = {**_SAMPLE, "rounds": 100, "local_steps": 20, "participation": 0.1, "batch_size": 16}
+_SAMPLE_REMARK = (
+    f"its batches have a fixed size, here they are Poisson samples of that size on average; {_SAMPLED}; it shares the "
+    'whole model (--head ""); gradient clipping beyond that of records is left open (none here)'
+)
+_SAMPLE_ON_RESNET = f"on CIFAR with a ResNet-18 (--model resnet18-gn), as in the DP-FedAdamW paper; {_SAMPLE_REMARK}"
+_SAMPLE_ON_TRANSFORMERS = (
+    "its comparison of federated adaptive optimizers trains a Swin-Base; the learning rate and the method's own values "
+    f"are left open (dpeer's here); {_SAMPLE_REMARK}"
+)
+
 PRESETS: Mapping[str, Preset] = {
     "paper-cifar": Preset({**_CIFAR, "head_epochs": 1}, _CIFAR_REMARK, _OWN_METHODS),
     "paper-cifar-pathological": Preset({**_CIFAR, "head_epochs": 5}, _CIFAR_REMARK, _OWN_METHODS),
@@ -151,6 +170,23 @@ PRESETS: Mapping[str, Preset] = {
     "dp2-fedsam-femnist": Preset({"algorithm": "dfedsmdc", **_DP2_FEMNIST}, _DP2_ON_FEMNIST),
     "centaur": Preset({"algorithm": "dfedmdc", **_DP2}, f"dp2-fedsam without SAM; {_DP2_ON_CIFAR}"),
     "centaur-femnist": Preset({"algorithm": "dfedmdc", **_DP2_FEMNIST}, f"dp2-fedsam without SAM; {_DP2_ON_FEMNIST}"),
+    "dp-fedavg-sample": Preset({"algorithm": "fedavg", **_SAMPLE_RESNET}, f"DP-FedAvg {_SAMPLE_ON_RESNET}"),
+    "dp-scaffold": Preset({"algorithm": "scaffold", **_SAMPLE_RESNET}, f"DP-SCAFFOLD {_SAMPLE_ON_RESNET}"),
+    "dp-fedavg-ls": Preset(
+        {"algorithm": "fedavg-ls", **_SAMPLE_RESNET},
+        f"DP-FedAvg-LS {_SAMPLE_ON_RESNET}; the strength of smoothing is left open (1 here)",
+    ),
+    "dp-fedsam-sample": Preset(
+        {"algorithm": "fedsam", **_SAMPLE_RESNET},
+        f"DP-FedSAM {_SAMPLE_ON_RESNET}; rho is chosen out of 0.01 to 0.5 (0.05 here); its two noised gradients a step "
+        "spend twice (--dp-sam same-batch; here the gradient of the step before is climbed along, for nothing)",
+    ),
+    "dp-fedopt": Preset({"algorithm": "fedopt", **_SAMPLE_TRANSFORMER}, f"DP-FedOpt(Adam): {_SAMPLE_ON_TRANSFORMERS}"),
+    "dp-fafed": Preset(
+        {"algorithm": "fafed", **_SAMPLE_TRANSFORMER},
+        f"DP-FAFED: {_SAMPLE_ON_TRANSFORMERS}; both gradients of a step are paid for",
+    ),
+    "dp-fedlada": Preset({"algorithm": "fedlada", **_SAMPLE_TRANSFORMER}, f"DP-FedLADA: {_SAMPLE_ON_TRANSFORMERS}"),
 }  # fmt: skip
 """Every preset by its name."""
 

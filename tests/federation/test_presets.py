@@ -36,6 +36,8 @@ DP_EMNIST = tuple(f"{name}-emnist" for name in DP_CIFAR)
 DP = (*DP_CIFAR, *DP_EMNIST)
 DP2_CIFAR, DP2_FEMNIST = ("dp2-fedsam", "centaur"), ("dp2-fedsam-femnist", "centaur-femnist")
 DP2 = (*DP2_CIFAR, *DP2_FEMNIST)
+ON_RESNET = ("dp-fedavg-sample", "dp-scaffold", "dp-fedavg-ls", "dp-fedsam-sample")
+ON_SWIN = ("dp-fedopt", "dp-fafed", "dp-fedlada")
 
 PRINTED: list[tuple[tuple[str, ...], str, Any, str]] = [
     (CIFAR, "rounds", 500, "DFedMDC, section 5.1 and appendix B.1"),
@@ -86,6 +88,28 @@ PRINTED: list[tuple[tuple[str, ...], str, Any, str]] = [
     (DP2, "privacy", "client", "DP2-FedSAM, section 2.4"),
     (("dp2-fedsam", "dp2-fedsam-femnist"), "algorithm", "dfedsmdc", "DP2-FedSAM, Algorithm 2"),
     (("centaur", "centaur-femnist"), "algorithm", "dfedmdc", "DP2-FedSAM, section 5, baselines"),
+    ((*ON_RESNET, *ON_SWIN), "privacy", "sample", "DP-FedAdamW, Definition 1"),
+    ((*ON_RESNET, *ON_SWIN), "noise_multiplier", 1.0, "DP-FedAdamW, Table 15"),
+    ((*ON_RESNET, *ON_SWIN), "delta", 1e-5, "DP-FedAdamW, Table 15: CIFAR"),
+    ((*ON_RESNET, *ON_SWIN), "clip_norm", 0.1, "DP-FedAdamW, section 9.4"),
+    ((*ON_RESNET, *ON_SWIN), "lr_schedule", "cosine", "DP-FedAdamW, section 9.4"),
+    (ON_RESNET, "rounds", 300, "DP-FedAdamW, Table 15"),
+    (ON_RESNET, "local_steps", 50, "DP-FedAdamW, Table 15"),
+    (ON_RESNET, "participation", 0.2, "DP-FedAdamW, Table 15"),
+    (ON_RESNET, "batch_size", 50, "DP-FedAdamW, Table 15"),
+    (ON_RESNET, "body_lr", 0.1, "DP-FedAdamW, Table 17"),
+    (ON_RESNET, "weight_decay", 0.001, "DP-FedAdamW, Table 17"),
+    (ON_SWIN, "rounds", 100, "DP-FedAdamW, Table 15"),
+    (ON_SWIN, "local_steps", 20, "DP-FedAdamW, Table 15"),
+    (ON_SWIN, "participation", 0.1, "DP-FedAdamW, Table 15"),
+    (ON_SWIN, "batch_size", 16, "DP-FedAdamW, Table 15"),
+    (("dp-fedavg-sample",), "algorithm", "fedavg", "DP-FedAdamW, section 7.1"),
+    (("dp-scaffold",), "algorithm", "scaffold", "DP-FedAdamW, section 7.1"),
+    (("dp-fedavg-ls",), "algorithm", "fedavg-ls", "DP-FedAdamW, section 7.1"),
+    (("dp-fedsam-sample",), "algorithm", "fedsam", "DP-FedAdamW, section 7.1"),
+    (("dp-fedopt",), "algorithm", "fedopt", "DP-FedAdamW, Table 9"),
+    (("dp-fafed",), "algorithm", "fafed", "DP-FedAdamW, Table 9"),
+    (("dp-fedlada",), "algorithm", "fedlada", "DP-FedAdamW, Table 9"),
 ]  # fmt: skip
 """Presets, a setting, its value, and the place in the paper's text that prints it."""
 
@@ -97,6 +121,9 @@ OPEN = [
         "none",
         "no algorithm there trains on after the last mixing; dpeer's would",
     ),
+    ((*ON_RESNET, *ON_SWIN), "grad_clip", None, "not printed; dpeer's default would clip"),
+    ((*ON_RESNET, *ON_SWIN), "finish", "none", "its algorithms end with the last mixing; dpeer's would not"),
+    (ON_RESNET, "momentum", 0.0, "Table 17 has SGD and no momentum; dpeer's default is 0.9"),
     (("dp-fedsam-topk", "dp-fedsam-topk-emnist"), "dp_adversary", "neighbor", "dpeer's own: sound with top-k only so"),
 ]
 """The same for values that no text prints, with the reason why they are there."""
@@ -119,10 +146,13 @@ def test_every_value_has_a_place_in_its_paper_and_every_place_a_value(name: str)
     assert dict(found) == values_of(name)
 
 
+PAPERS = ("DFedMDC", "DP-FedSAM", "DP2-FedSAM", "DP-FedAdamW")
+
+
 def test_the_table_is_of_presets_that_there_are() -> None:
     assert {name for names, *_ in (*PRINTED, *OPEN) for name in names} == {*PRESETS} - OF_CODE
     assert {*PRESETS} >= OF_CODE
-    assert all(place.split(", ")[0] in ("DFedMDC", "DP-FedSAM", "DP2-FedSAM") for *_, place in PRINTED)
+    assert all(place.split(", ")[0] in PAPERS for *_, place in PRINTED)
     for name in OF_CODE:
         assert "published" in PRESETS[name].remark, "it is said where the values are from"
 

@@ -103,7 +103,7 @@ def fedopt(weights: NDArray[Any], shared: int, lr: float, yogi: bool = False) ->
     return x
 
 
-def fafed(weights: NDArray[Any], shared: int, lr: float) -> list[Vector]:
+def fafed(weights: NDArray[Any], shared: int, lr: float, corrected: bool = True) -> list[Vector]:
     x, mean, squares = [begin() for _ in range(SIZE)], zeros(), zeros()
     for number in range(ROUNDS):
         for i in range(SIZE):
@@ -117,7 +117,7 @@ def fafed(weights: NDArray[Any], shared: int, lr: float) -> list[Vector]:
                     continue
                 x[i] = (1 - lr * DECAY**number * 0.1) * x[i] - lr * DECAY**number * mean[i] / divisor
                 new, old = gradient(x[i], i), gradient(before, i)
-                mean[i] = new + (1 - 0.1) * (mean[i] - old)
+                mean[i] = new + 0.9 * (mean[i] - old) if corrected else 0.1 * new + 0.9 * mean[i]
                 squares[i] = 0.99 * squares[i] + 0.01 * new**2
         x, mean, squares = (mixed(weights, vectors, shared) for vectors in (x, mean, squares))
     return x
@@ -149,6 +149,12 @@ CASES: dict[str, tuple[str, Rounds, dict[str, Any], dict[str, Any]]] = {
     "fedopt": ("fedopt", fedopt, {}, {}),
     "fedopt yogi": ("fedopt", lambda w, s, lr: fedopt(w, s, lr, True), {"server_optimizer": "yogi"}, {}),
     "fafed": ("fafed", fafed, {}, {"body_lr": 0.02, "weight_decay": 0.1}),
+    "fafed adam": (
+        "fafed",
+        lambda w, s, lr: fafed(w, s, lr, False),
+        {"corrected": False},
+        {"body_lr": 0.02, "weight_decay": 0.1},
+    ),
     "fedlada": ("fedlada", fedlada, {}, {"body_lr": 0.02, "weight_decay": 0.1, "momentum": 0.9}),
 }
 

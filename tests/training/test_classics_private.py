@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,13 +33,17 @@ def test_a_peer_whose_budget_has_ended_says_of_no_change_again(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "looks"), [("scaffold", 1), ("fedavg-ls", 1), ("fedopt", 1), ("fafed", 2), ("fedlada", 1)]
-)
-def test_what_a_step_is_charged(algorithm: str, looks: int, tmp_path: Path) -> None:
+    ("algorithm", "options", "looks"),
+    [
+        ("scaffold", {}, 1), ("fedavg-ls", {}, 1), ("fedopt", {}, 1), ("fedlada", {}, 1), ("fafed", {}, 2),
+        ("fafed", {"corrected": False}, 1),
+    ],
+)  # fmt: skip
+def test_what_a_step_is_charged(algorithm: str, options: dict[str, Any], looks: int, tmp_path: Path) -> None:
     """As one of DP-SGD, and two gradients on one batch as one with less noise."""
-    learner = sampled(task(0, ("head",)), tmp_path, algorithm, rate=0.5, noise=2.0, units=20)
+    learner = sampled(task(0, ("head",)), tmp_path, algorithm, rate=0.5, noise=2.0, units=20, options=options)
     learner.train(0)
     learner.release(0)
     assert learner.privacy is not None
-    alone = composed([Charge(0.5, 2.0 / math.sqrt(looks), 2)], 1e-5)
-    assert learner.privacy["epsilon"] == pytest.approx(alone, rel=1e-3)
+    expected = composed([Charge(0.5, 2.0 / math.sqrt(looks), 2)], 1e-5)
+    assert learner.privacy["epsilon"] == pytest.approx(expected, rel=1e-3)

@@ -111,8 +111,8 @@ WITHOUT_FLAG = {
     "fedrod": {"personal", "hidden"},
     "fedavg-ls": {"smoothing"},
     "fedopt": {"server_optimizer", "server_lr", "tau", "beta1", "beta2"},
-    "fafed": {"alpha", "beta2", "floor"},
-    "fedlada": {"alpha", "beta2", "epsilon"},
+    "fafed": {"corrected", "alpha", "beta2", "floor"},
+    "fedlada": {"alpha", "beta2", "floor"},
 }
 
 

@@ -4,7 +4,7 @@ Sun et al., Efficient Federated Learning via Local Adaptive Amended Optimizer wi
 what is built here follows descriptions of its algorithm in published ports, with a server's step of length 1. Round t of
 peer i, with v and the direction d as they came from the last mixing, both zero at first:
 
-    m <- 0;  v, v_max <- max(v, epsilon^2)
+    m <- 0;  v, v_max <- max(v, floor^2)
     repeat K times:
         g <- gradient of the minibatch's loss at x
         m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2;  v_max <- max(v_max, v)
@@ -58,7 +58,7 @@ class FedLADA(Algorithm):
 
         alpha: float = option(0.1, "the share of a step that is the peer's own; the rest is the direction", gt=0, le=1)
         beta2: float = option(0.99, "how much of the mean squared gradient is kept in each step", ge=0, lt=1)
-        epsilon: float = option(1e-8, "what a step is divided by at least", gt=0)
+        floor: float = option(1e-8, "what a step is divided by at least (the paper's epsilon)", gt=0)
 
     _kept: Moments
 
@@ -115,7 +115,7 @@ class _Amended:
     ) -> None:
         self._flat, self._options, self._momentum, self._decay = flat, options, momentum, decay
         self._kept, self._direction = squares, direction
-        self._squares = squares.clamp(min=options.epsilon**2)
+        self._squares = squares.clamp(min=options.floor**2)
         self._largest = self._squares.clone()
         self._mean, self._total = torch.zeros_like(squares), torch.zeros_like(squares)
         self._steps = 0
