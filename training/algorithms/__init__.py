@@ -12,8 +12,8 @@ from dpeer.training.algorithms.dfedsam import DFedSAM
 from dpeer.training.algorithms.dfedsmdc import DFedSMDC
 from dpeer.training.algorithms.dis_pfl import DisPFL
 from dpeer.training.algorithms.ditto import Ditto
-from dpeer.training.algorithms.fedadamw import FedAdamW
 from dpeer.training.algorithms.fafed import FAFED
+from dpeer.training.algorithms.fedadamw import FedAdamW
 from dpeer.training.algorithms.fedavg import FedAvg
 from dpeer.training.algorithms.fedavg_ls import FedAvgLS
 from dpeer.training.algorithms.fedbabu import FedBABU
