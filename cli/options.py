@@ -16,7 +16,9 @@ from dpeer.sections import meaning_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_KEYS = {"task_options": "--task-option", "algorithm_options": "--algorithm-option"}
+_KEYS = {
+    "task_options": "--task-option", "algorithm_options": "--algorithm-option", "model_options": "--model-option",
+}  # fmt: skip
 """Settings that are tables: their options take one KEY=VALUE at a time."""
 
 
@@ -119,6 +121,8 @@ def _table(option: str) -> Callable[[click.Context, click.Parameter, tuple[str, 
     return parse
 
 
-_EXAMPLES = {"--task-option": "data=/path/to/data", "--algorithm-option": "rho=0.1"}
+_EXAMPLES = {
+    "--task-option": "data=/path/to/data", "--algorithm-option": "rho=0.1", "--model-option": "width=128",
+}  # fmt: skip
 
 __all__ = ["baseline_option", "json_option", "option_names", "run_options", "setting_options"]

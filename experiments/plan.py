@@ -126,9 +126,9 @@ def _explained(error: ValidationError, flags: Mapping[str, Any], path: Path | No
 
 
 def _merged(content: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """Two sets of settings, the second one overriding the first; options of tasks and algorithms of both are kept."""
+    """Two sets of settings, the second overriding the first; options of task, algorithm and model of both are kept."""
     merged = {**content, **more}
-    for key in ("task_options", "algorithm_options"):
+    for key in ("task_options", "algorithm_options", "model_options"):
         options = [there for values in (content, more) if isinstance(there := values.get(key), Mapping)]
         if options[1:]:
             merged[key] = dict(itertools.chain(*(one.items() for one in options)))

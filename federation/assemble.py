@@ -14,7 +14,7 @@ from torch.utils.data import TensorDataset
 from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
 from dpeer.federation.alone import AloneBeside, alone_beside, copy_apart
 from dpeer.federation.defaults import with_defaults
-from dpeer.federation.fingerprint import divided, fingerprint, named, own_names
+from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.graph import build_graph, take_part
 from dpeer.federation.hostile import check_hostile
 from dpeer.federation.notes import notes
@@ -121,6 +121,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         fingerprint(settings, graph, options, guarantee)
         | divided(task, way, settings, private=settings.privacy != "none")
         | named(task, said_of_it.shares)
+        | of_model(task)
     )
     copied = copy_apart(task, settings, said_of_it.shares)
     learner = TorchLearner(

@@ -11,7 +11,7 @@ from dpeer.federation.settings import Settings, default_of, shared
 from dpeer.privacy import Guarantee
 from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
 from dpeer.topology import AnyTopology
-from dpeer.training import Algorithm, Task, find_algorithm, shared_options, source_hash
+from dpeer.training import MODELS, Algorithm, Task, find_algorithm, shared_options, source_hash
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import flagged_options
 from dpeer.training.algorithms.own import is_built_in
@@ -94,6 +94,19 @@ def divided(task: Task, partition: str | None, settings: Settings, *, private: b
         return {}
     said = {"partition": partition, "test split": settings.test_split}
     return said if private else said | {"division of the samples": task.division[:16]}
+
+
+def of_model(task: Task) -> dict[str, Any]:
+    """The options of a built-in model that differ from its defaults, of which not all show in the body's shapes.
+
+    Attention with other heads has the same parameters, for example.
+    """
+    built = task.built or {}
+    options = built.get("options")
+    if not options:
+        return {}
+    usual = MODELS[built["model"]].options()
+    return {f"model option {name}": value for name, value in options.items() if value != usual[name]}
 
 
 NAMED_SINGLY = 4096

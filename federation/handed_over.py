@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.settings import RankSettings, Settings, check_ranks, default_of
 
-_IN_PLACE = ("task_options", "algorithm_options", "rank")
+_IN_PLACE = ("task_options", "algorithm_options", "model_options", "rank")
 """Settings that a script may change without assigning them, so that they do not count as said."""
 
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
@@ -58,7 +58,8 @@ def _own(own: Any) -> Any:
 
 def _options(settings: Settings) -> list[tuple[str, dict[str, Any]]]:
     ranks = [(f"rank.{rank}.task_options", own.task_options) for rank, own in settings.rank.items()]
-    return [(name, getattr(settings, name)) for name in ("task_options", "algorithm_options")] + ranks
+    tables = ("task_options", "algorithm_options", "model_options")
+    return [(name, getattr(settings, name)) for name in tables] + ranks
 
 
 def _check_plain(name: str, value: Any) -> None:

@@ -79,7 +79,8 @@ def load_task(
 
 def _check_own(spec: str, choices: Choices) -> None:
     """Refuse settings that only built-in tasks have; a user's own task states these itself, except --head."""
-    others = ((name, field.default) for name, field in Choices.model_fields.items() if name != "head")
+    fields = ((name, field) for name, field in Choices.model_fields.items() if name != "head")
+    others = ((name, field.get_default(call_default_factory=True)) for name, field in fields)
     chosen = next((name for name, default in others if getattr(choices, name) not in (default, False)), None)
     if chosen is None:
         return

@@ -102,6 +102,9 @@ with warnings.catch_warnings():
             mark=Mark.FOLLOWS,
             group=_DATA,
         )
+        model_options: dict[str, Any] = setting(
+            dict, "KEY=VALUE for an option of the model, such as width=128; repeatable", mark=Mark.FOLLOWS, group=_DATA
+        )
         head: str | None = setting(
             None,
             "names of what stays at home, comma-separated (default: the last linear layer)",

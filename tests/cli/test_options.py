@@ -18,7 +18,9 @@ from dpeer.training import BUILTIN_TASKS, MODELS
 from dpeer.training.partitions import check_spec
 
 Command = Callable[..., Any]
-KEYS = {"task_options": "--task-option", "algorithm_options": "--algorithm-option"}
+KEYS = {
+    "task_options": "--task-option", "algorithm_options": "--algorithm-option", "model_options": "--model-option",
+}  # fmt: skip
 
 
 def flag(name: str) -> str:

@@ -25,6 +25,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "graph_seed": (5, {"topology": "random-regular", "size": 8, "degree": 3}),
     "task": ("mine.py:task", {"grad_clip": 1.0}), "task_options": ({"shift": 1.0}, {"task": "mine.py:task"}),
     "partition": ("iid", {}), "test_split": ("shared", {}), "validation": (0.2, {}), "model": ("mlp", {}),
+    "model_options": ({"width": 32}, {"model": "mlp"}),
     "head": ("features.7,head", {}), "augment": (True, {}), "standardize": (True, {}),
     "schema": ("other.toml", {"schema": "one.toml", "task": "csv"}), "algorithm": ("dfedmdc", {}),
     "algorithm_options": ({"rho": 0.2}, {}), "preset": ("paper-cifar", {}), "seed": (3, {}), "seed_partition": (3, {}),

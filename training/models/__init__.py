@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
 
 from torch import nn
 
 from dpeer.exceptions import TaskError, UnknownName
+from dpeer.extras import check_libraries
+from dpeer.training.models.options import checked, options_of
+
+Takes = Literal["images", "series", "text", "anything"]
+"""What one input is: an image (channels, height, width), a series (channels, length), token numbers (length,), which
+are whole numbers, or numbers in any shape."""
+
+_DIMENSIONS: Mapping[Takes, int] = {"images": 3, "series": 2, "text": 1}
+_LIBRARIES: Mapping[str, tuple[str, ...]] = {"transformers": ("transformers",)}
+"""By the group of optional dependencies that a model may need, what has to be importable."""
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -18,71 +32,120 @@ class Model:
     Attributes:
         name: What ``--model`` calls it.
         summary: One line about it.
-        where: ``module:function``; the function makes it from (shape, outputs).
-        dimensions: How many dimensions one input must have: 3 for images (channels, height, width), 2 for series
-            (channels, length); None for any.
+        where: ``module:function``; the function makes it from (shape, outputs), and takes the model's options, if it
+            has any, as keyword arguments.
+        takes: What one input is.
         least: The smallest height and width, or length, that it takes.
+        defaults: Values of options that differ from those of the function, which several models may have in common.
+        extra: The group of optional dependencies that it needs; None where it needs none.
     """
 
     name: str
     summary: str
     where: str
-    dimensions: int | None
+    takes: Takes
     least: int = 1
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    extra: str | None = None
+
+    def maker(self) -> Callable[..., nn.Module]:
+        """Import the function that makes it."""
+        module, _, function = self.where.partition(":")
+        make: Callable[..., nn.Module] = getattr(importlib.import_module(f"dpeer.training.models.{module}"), function)
+        return make
+
+    def options(self) -> dict[str, Any]:
+        """The default value of each of its options, by name."""
+        return options_of(self.maker()) | dict(self.defaults)
 
 
 MODELS: Mapping[str, Model] = {
     model.name: model
     for model in (
-        Model("cnn", "three strided convolutions, for images on a CPU", "small:cnn", 3, 8),
-        Model("digits", "three convolutions for 8x8 digits, 15,498 parameters", "small:digits", 3, 5),
-        Model("resnet18-gn", "ResNet-18 with GroupNorm, 11 million parameters", "resnet:resnet18_gn", 3, 8),
-        Model("dp-cnn", "private learning papers' for CIFAR-10, 667,402 parameters", "published:dp_cnn", 3, 22),
-        Model("emnist-cnn", "federated papers' for EMNIST, 1.2 million parameters", "published:emnist_cnn", 3, 6),
-        Model("fedavg-cnn", "FedAvg's for MNIST, 1.7 million parameters", "published:fedavg_cnn", 3, 4),
-        Model("cnn1d", "three strided convolutions over time, for series", "plain:cnn1d", 2, 8),
-        Model("mlp", "one hidden layer of 64, for tables; takes anything, flattened", "plain:mlp", None),
+        Model("cnn", "three strided convolutions, for images on a CPU", "small:cnn", "images", 8),
+        Model("digits", "three convolutions for 8x8 digits, 15,498 parameters", "small:digits", "images", 5),
+        Model("resnet18-gn", "ResNet-18 with GroupNorm, 11 million parameters", "resnet:resnet18_gn", "images", 8),
+        Model("dp-cnn", "private learning papers' for CIFAR-10, 667,402 parameters", "published:dp_cnn", "images", 22),
+        Model("emnist-cnn", "federated papers' for EMNIST, 1.2 M parameters", "published:emnist_cnn", "images", 6),
+        Model("fedavg-cnn", "FedAvg's for MNIST, 1.7 million parameters", "published:fedavg_cnn", "images", 4),
+        Model("cnn1d", "three strided convolutions over time, for series", "plain:cnn1d", "series", 8),
+        Model("mlp", "one hidden layer of 64, for tables; takes anything, flattened", "plain:mlp", "anything"),
         Model(
-            "small-body", "1,548 parameters to share, on frozen random features; for privacy", "frozen:small_body", None
+            "small-body", "1,548 parameters to share, on frozen random features; for privacy", "frozen:small_body",
+            "anything",
         ),
     )
-}
+}  # fmt: skip
 """Every built-in model by its name."""
 
 
-def build_model(name: str, shape: tuple[int, ...], outputs: int) -> nn.Module:
+def build_model(
+    name: str, shape: tuple[int, ...], outputs: int, options: Mapping[str, Any] = _NONE, *, tokens: bool = False
+) -> nn.Module:
     """Make a model with fresh weights from torch's global generator.
 
     Args:
         name: One of `MODELS`.
         shape: One input's shape.
         outputs: How many numbers it gives a sample: the classes, or 1.
+        options: Values of the model's options, by name; its defaults for those that are not given.
+        tokens: Whether inputs are token numbers, shape (length,), which models for text take and no others.
 
     Raises:
-        UnknownName: There is no such model.
-        TaskError: It does not take such inputs.
+        UnknownName: There is no such model, or it has no option of that name.
+        TaskError: It does not take such inputs, or an option cannot have that value.
+        ConfigurationError: A library that it needs is not installed.
+    """
+    model = find_model(name)
+    if not _fits(model, shape, tokens):
+        fitting = ", ".join(other.name for other in MODELS.values() if _fits(other, shape, tokens))
+        what = "token numbers of" if tokens else "inputs have"
+        raise TaskError(f"--model {name} takes {_wanted(model)}, the task's {what} shape {shape}; try {fitting}")
+    return model.maker()(shape, outputs, **model_options(name, options))
+
+
+def find_model(name: str) -> Model:
+    """The built-in model of a name.
+
+    Raises:
+        UnknownName: There is none.
     """
     if name not in MODELS:
         raise UnknownName("model", name, sorted(MODELS))
-    model = MODELS[name]
-    if not _fits(model, shape):
-        fitting = ", ".join(other.name for other in MODELS.values() if _fits(other, shape))
-        raise TaskError(f"--model {name} takes {_wanted(model)}, the task's inputs have shape {shape}; try {fitting}")
-    module, _, function = model.where.partition(":")
-    make: Callable[[tuple[int, ...], int], nn.Module] = getattr(
-        importlib.import_module(f"dpeer.training.models.{module}"), function
+    return MODELS[name]
+
+
+def model_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of all options of a built-in model, by name: those that were given, and its defaults.
+
+    Raises:
+        UnknownName: There is no such model, or it has no option of that name.
+        TaskError: A value is of another type than the option, or beyond its limits.
+        ConfigurationError: A library that the model needs is not installed.
+    """
+    model = find_model(name)
+    if model.extra is not None:
+        check_libraries(f"--model {name}", model.extra, **{module: module for module in _LIBRARIES[model.extra]})
+    return model.options() | checked(name, model.maker(), given)
+
+
+def _fits(model: Model, shape: tuple[int, ...], tokens: bool) -> bool:
+    if tokens != (model.takes == "text"):
+        return False
+    return len(shape) == _DIMENSIONS.get(model.takes, len(shape)) and all(
+        size >= model.least for size in shape[0 if tokens else 1 :]
     )
-    return make(shape, outputs)
-
-
-def _fits(model: Model, shape: tuple[int, ...]) -> bool:
-    return model.dimensions in (None, len(shape)) and all(size >= model.least for size in shape[1:])
 
 
 def _wanted(model: Model) -> str:
-    least = f"{model.least} x {model.least} pixels" if model.dimensions == 3 else f"{model.least} steps"
-    what = "images (channels, height, width)" if model.dimensions == 3 else "series (channels, length)"
-    return f"{what} of at least {least}"
+    match model.takes:
+        case "images":
+            return f"images (channels, height, width) of at least {model.least} x {model.least} pixels"
+        case "series":
+            return f"series (channels, length) of at least {model.least} steps"
+        case "text":
+            return "texts as token numbers (length,)"
+    return "numbers, in any shape"
 
 
 def last_linear(model: nn.Module) -> str:

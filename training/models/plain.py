@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
+from pydantic import Field
 from torch import Tensor, nn
 
 
@@ -35,15 +37,15 @@ class CNN1d(nn.Module):
 
 
 class MLP(nn.Module):
-    """A hidden layer of 64 features, and a linear head.
+    """A hidden layer of so many features, 64 if nobody says otherwise, and a linear head.
 
-    64 f + 64 parameters for f numbers in an input, whatever its dimensions, and 65 in the head for each output.
+    With 64: 64 f + 64 parameters for f numbers in an input, whatever its dimensions; 65 in the head for each output.
     """
 
-    def __init__(self, shape: tuple[int, ...], outputs: int) -> None:
+    def __init__(self, shape: tuple[int, ...], outputs: int, width: int = 64) -> None:
         super().__init__()
-        self.features = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), 64), nn.ReLU())
-        self.head = nn.Linear(64, outputs)
+        self.features = nn.Sequential(nn.Flatten(), nn.Linear(math.prod(shape), width), nn.ReLU())
+        self.head = nn.Linear(width, outputs)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Class scores or values, shape (batch, outputs)."""
@@ -56,6 +58,6 @@ def cnn1d(shape: tuple[int, ...], outputs: int) -> nn.Module:
     return CNN1d(shape, outputs)
 
 
-def mlp(shape: tuple[int, ...], outputs: int) -> nn.Module:
+def mlp(shape: tuple[int, ...], outputs: int, *, width: Annotated[int, Field(ge=1)] = 64) -> nn.Module:
     """See `MLP`."""
-    return MLP(shape, outputs)
+    return MLP(shape, outputs, width)

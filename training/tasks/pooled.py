@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 from dpeer.exceptions import PartitionError
 from dpeer.training.datasets import Data, Pool
 from dpeer.training.metrics import regression_metrics
-from dpeer.training.models import build_model, last_linear
+from dpeer.training.models import build_model, last_linear, model_options
 from dpeer.training.models.scaling import ScaledLoss, scale_outputs, standardize, target_scale
 from dpeer.training.partitions import (
     NATURAL,
@@ -75,7 +75,9 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
         division = keep(data, rank, choices.validation, seed)
     else:
         division = divide(data, size, choices.partition, choices.test_split, choices.validation, seed)
-    net = build_model(choices.model or model, data.shape, data.classes or 1)
+    name, tokens = choices.model or model, not data.train.inputs.dtype.is_floating_point and data.train.inputs.ndim == 2
+    options = model_options(name, choices.model_options)
+    net = build_model(name, data.shape, data.classes or 1, options, tokens=tokens)
     part = division.parts[0 if choices.partition == OWN else rank]
     train = division.train.rows(part.train)
     reading = None if data.unfitted is None else data.unfitted.fit(train[0], own_statistics=bool(choices.standardize))
@@ -111,7 +113,9 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
         remarks=division.remarks,
         reading=reading,
         built={
-            "model": choices.model or model,
+            "model": name,
+            "options": options,
+            "tokens": tokens,
             "shape": list(data.shape),
             "outputs": data.classes or 1,
             "standardize": scales,

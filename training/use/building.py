@@ -51,7 +51,8 @@ def _built(card: Mapping[str, Any], saved: Path) -> nn.Module:
         return _by_factory(card, saved)
     try:
         shape = tuple(int(size) for size in built["shape"])
-        module = build_model(str(built["model"]), shape, int(built["outputs"]))
+        options, tokens = built.get("options") or {}, bool(built.get("tokens"))
+        module = build_model(str(built["model"]), shape, int(built["outputs"]), options, tokens=tokens)
         if built["standardize"]:
             standardize(module, torch.zeros(1, *shape))
         if built.get("scales_outputs"):

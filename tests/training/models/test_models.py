@@ -10,7 +10,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training import Task, TorchLearner
-from dpeer.training.models import MODELS, build_model, last_linear
+from dpeer.training.models import MODELS, build_model, last_linear, model_options
 
 SIZES = [
     ("cnn", (3, 32, 32), 10, 90_826),
@@ -118,7 +118,7 @@ def test_equal_seeds_make_equal_models(name: str) -> None:
     assert any(not torch.equal(first[key], other[key]) for key in first)
 
 
-@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.dimensions == 3])
+@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.takes == "images"])
 def test_channels_last_changes_nothing_but_the_order_in_memory(name: str) -> None:
     model, inputs = build(name, SHAPES[name][0], 4), torch.randn(2, *SHAPES[name][0])
     expected = model(inputs)
@@ -184,20 +184,50 @@ def test_inputs_that_do_not_fit(name: str, shape: tuple[int, ...], words: str) -
     assert "\n" not in str(found.value)
 
 
-@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.dimensions is not None])
+@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.takes != "anything"])
 def test_the_least_size_is_the_least(name: str) -> None:
     model = MODELS[name]
-    assert model.dimensions is not None
-    shape = (1,) + (model.least,) * (model.dimensions - 1)
+    shape = (1,) + (model.least,) * (2 if model.takes == "images" else 1)
     assert build(name, shape, 3)(torch.randn(2, *shape)).shape == (2, 3)
     with pytest.raises(TaskError, match="of at least"):
-        build(name, (1,) + (model.least - 1,) * (model.dimensions - 1), 3)
+        build(name, (1,) + (model.least - 1,) * len(shape[1:]), 3)
 
 
 def test_a_name_that_is_nearly_one() -> None:
     with pytest.raises(UnknownName, match="did you mean 'resnet18-gn'") as caught:
         build_model("resnet18gn", (3, 32, 32), 10)
     assert str(caught.value).endswith(f"valid: {', '.join(sorted(MODELS))}"), "as --help lists them"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("mlp", {"wdth": 8}, "unknown option of mlp 'wdth' in --model-option: did you mean 'width'? valid: width"),
+        ("digits", {"width": 8}, "unknown option of digits 'width' in --model-option: valid: (none)"),
+        ("mlp", {"width": 0}, "--model-option width=0: input should be greater than or equal to 1 (--model mlp)"),
+        ("mlp", {"width": "8"}, "--model-option width=8: input should be a valid integer (--model mlp)"),
+        ("mlp", {"width": 8.5}, "--model-option width=8.5: input should be a valid integer (--model mlp)"),
+        ("mlp", {"width": True}, "--model-option width=True: input should be a valid integer (--model mlp)"),
+    ],
+)
+def test_options_that_a_model_has_not_or_that_cannot_be(name: str, options: dict[str, Any], words: str) -> None:
+    with pytest.raises((TaskError, UnknownName)) as found:
+        build_model(name, (1, 8, 8), 10, options)
+    assert str(found.value) == words
+
+
+def test_an_option_changes_the_model_and_the_others_keep_their_defaults() -> None:
+    assert MODELS["mlp"].options() == {"width": 64}
+    assert MODELS["digits"].options() == {}
+    wide = build_model("mlp", (3,), 2, {"width": 5})
+    assert [tuple(parameter.shape) for parameter in wide.parameters()] == [(5, 3), (5,), (2, 5), (2,)]
+    assert model_options("mlp", {}) == {"width": 64}
+    assert model_options("mlp", {"width": 5}) == {"width": 5}
+
+
+def test_token_numbers_are_for_models_of_texts_and_nothing_else() -> None:
+    with pytest.raises(TaskError, match=r"--model mlp takes numbers, in any shape, the task's token numbers of shape"):
+        build_model("mlp", (16,), 2, tokens=True)
 
 
 def test_a_small_body_is_all_that_is_shared_and_its_filters_never_change() -> None:

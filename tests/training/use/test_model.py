@@ -59,6 +59,27 @@ def test_every_kind_of_built_in_model_is_built_again(model: str, leave: Leave) -
     assert same(loaded.predict(learner._trainer.task.test.tensors[0].numpy()).outputs, outputs(learner))
 
 
+def test_a_model_with_options_is_built_again_with_them(leave: Leave) -> None:
+    learner, folder = leave(model="mlp", model_options={"width": 9})
+    loaded = dpeer.load_model(folder)
+    assert loaded.module.head.in_features == 9
+    assert loaded.card["model"]["options"] == {"width": 9}
+    assert same(loaded.predict(learner._trainer.task.test.tensors[0]).outputs, outputs(learner))
+    card = json.loads((folder / "model.json").read_text())
+    card["model"]["options"] = {"wide": 9}  # of another version, say
+    (folder / "model.json").write_text(json.dumps(card))
+    with pytest.raises(UnknownName, match=r"unknown option of mlp 'wide'"):
+        dpeer.load_model(folder)
+
+
+def test_a_card_of_before_models_had_options_will_do(leave: Leave) -> None:
+    learner, folder = leave(model="mlp")
+    card = json.loads((folder / "model.json").read_text())
+    del card["model"]["options"], card["model"]["tokens"]
+    (folder / "model.json").write_text(json.dumps(card))
+    assert same(dpeer.load_model(folder).predict(learner._trainer.task.test.tensors[0]).outputs, outputs(learner))
+
+
 def test_rows_of_a_table_are_predicted_by_their_columns_names(
     leave: Leave, visits: Callable[..., Path], table_settings: dict[str, Any]
 ) -> None:
