@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, SpawnContext
@@ -33,12 +33,17 @@ def without_main() -> Iterator[None]:
         main.update(kept)
 
 
-def context() -> ForkServerContext | SpawnContext:
-    """Fork from a server that has torch in memory; spawn where forking is unsafe (macOS)."""
+def context(libraries: Collection[str] = ()) -> ForkServerContext | SpawnContext:
+    """Fork from a server that has torch in memory; spawn where forking is unsafe (macOS).
+
+    Args:
+        libraries: Modules that the server is to import besides; without effect if it runs already, and if it cannot.
+    """
     if sys.platform == "darwin":
         return multiprocessing.get_context("spawn")
     server = multiprocessing.get_context("forkserver")
-    server.set_forkserver_preload(["dpeer.federation.preload"])
+    # dpeer's comes last: it hides what has been imported from the garbage collector.
+    server.set_forkserver_preload([*libraries, "dpeer.federation.preload"])
     # (It would be started by the fork server's start, and unblock the signals.)
     resource_tracker.ensure_running()
     # What is started inherits that Ctrl-C and SIGTERM are not for it, from its first instruction on; for this process

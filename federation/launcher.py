@@ -19,6 +19,7 @@ from dpeer.federation.view import View
 from dpeer.results.files import rank_folder
 from dpeer.results.reading import read_entries
 from dpeer.results.signs import Sign
+from dpeer.training.models import LIBRARIES, MODELS
 
 
 @dataclass
@@ -63,7 +64,8 @@ class Launcher:
 
     async def run(self) -> list[Member]:
         """Start every peer and wait until the last one has ended."""
-        context = forking.context()
+        model = MODELS.get(self._settings.model or "")
+        context = forking.context([LIBRARIES[model.extra]] if model and model.extra else [])
         try:
             for rank in range(self._settings.size):
                 if self._stopping:

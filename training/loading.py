@@ -13,6 +13,7 @@ from dpeer.exceptions import ConfigurationError, DpeerError, TaskError, UnknownN
 from dpeer.training.errors import describe
 from dpeer.training.given import given as handed_over
 from dpeer.training.importing import imported
+from dpeer.training.models import drops
 from dpeer.training.partitions import check_spec
 from dpeer.training.randomness import LOCK, seed_globals
 from dpeer.training.task import Task
@@ -66,7 +67,8 @@ def load_task(
             check_spec(way)
             scaled = choices.standardize if choices.standardize is not None else BUILTIN_TASKS[spec].standardize
             bound = choices.model_copy(update={"partition": way, "standardize": scaled})
-            return replace(_made(spec, factory, place, init_seed, {"choices": bound}, given), draws=False)
+            made = _made(spec, factory, place, init_seed, {"choices": bound}, given)
+            return replace(made, draws=drops(made.model))
         _check_own(spec, choices)
         if (factory := handed_over(spec)) is not None:
             task = _made(spec, factory, place, init_seed, {}, given)

@@ -98,7 +98,7 @@ with warnings.catch_warnings():
         model: str | None = setting(
             None,
             "what a built-in task trains, in place of its own model: cnn, cnn1d, digits, dp-cnn, emnist-cnn, "
-            "fedavg-cnn, mlp, resnet18-gn, small-body",
+            "fedavg-cnn, mlp, resnet18-gn, small-body, swin-base, swin-tiny, vit-base, vit-tiny",
             mark=Mark.FOLLOWS,
             group=_DATA,
         )

@@ -1,4 +1,4 @@
-"""The built-in models, by the name that ``--model`` takes; each is imported when it is first used."""
+"""The built-in models, by the name that ``--model`` takes; each is imported when it is first used, torch as well."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal
-
-from torch import nn
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.extras import check_libraries
 from dpeer.training.models.options import checked, options_of
+
+if TYPE_CHECKING:
+    from torch import nn
 
 Takes = Literal["images", "series", "text", "anything"]
 """What one input is: an image (channels, height, width), a series (channels, length), token numbers (length,), which
 are whole numbers, or numbers in any shape."""
 
 _DIMENSIONS: Mapping[Takes, int] = {"images": 3, "series": 2, "text": 1}
-_LIBRARIES: Mapping[str, tuple[str, ...]] = {"transformers": ("transformers",)}
-"""By the group of optional dependencies that a model may need, what has to be importable."""
+LIBRARIES: Mapping[str, str] = {"transformers": "dpeer.training.models.library"}
+"""By the group of optional dependencies that a model may need, the module that imports what is in it."""
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -59,6 +60,10 @@ class Model:
         return options_of(self.maker()) | dict(self.defaults)
 
 
+def _transformer(name: str, summary: str, function: str, least: int = 1, **defaults: Any) -> Model:
+    return Model(name, summary, f"vision:{function}", "images", least, defaults, "transformers")
+
+
 MODELS: Mapping[str, Model] = {
     model.name: model
     for model in (
@@ -73,6 +78,13 @@ MODELS: Mapping[str, Model] = {
         Model(
             "small-body", "1,548 parameters to share, on frozen random features; for privacy", "frozen:small_body",
             "anything",
+        ),
+        _transformer("vit-tiny", "vision transformer, 5.7 million parameters", "vit"),
+        _transformer("vit-base", "ViT-Base, 86 million parameters", "vit", layers=12, width=768, heads=12),
+        _transformer("swin-tiny", "Swin transformer, 28 million parameters", "swin", 8),
+        _transformer(
+            "swin-base", "Swin-Base, 87 million parameters", "swin", 8, layers=[2, 2, 18, 2], width=128,
+            heads=[4, 8, 16, 32],
         ),
     )
 }  # fmt: skip
@@ -125,7 +137,7 @@ def model_options(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """
     model = find_model(name)
     if model.extra is not None:
-        check_libraries(f"--model {name}", model.extra, **{module: module for module in _LIBRARIES[model.extra]})
+        check_libraries(f"--model {name}", model.extra, **{LIBRARIES[model.extra]: model.extra})
     return model.options() | checked(name, model.maker(), given)
 
 
@@ -148,12 +160,21 @@ def _wanted(model: Model) -> str:
     return "numbers, in any shape"
 
 
+def drops(model: nn.Module) -> bool:
+    """Whether a model draws random numbers in training, by layers of dropout; nothing else of built-in ones draws."""
+    from torch import nn
+
+    return any(isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p > 0 for layer in model.modules())
+
+
 def last_linear(model: nn.Module) -> str:
     """The name of the last linear layer, which is the head where nobody says otherwise.
 
     Raises:
         TaskError: There is none.
     """
+    from torch import nn
+
     names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     if not names:
         raise TaskError("the model has no linear layer that could be the head: name the head with --head")
