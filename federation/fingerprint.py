@@ -97,16 +97,14 @@ def divided(task: Task, partition: str | None, settings: Settings, *, private: b
 
 
 def of_model(task: Task) -> dict[str, Any]:
-    """The options of a built-in model that differ from its defaults, of which not all show in the body's shapes.
+    """The options of a built-in model that differ from its defaults, and a hash of the file of first weights.
 
-    Attention with other heads has the same parameters, for example.
+    Not all options show in the body's shapes: attention with other heads has the same parameters, for example.
     """
     built = task.built or {}
-    options = built.get("options")
-    if not options:
-        return {}
-    usual = MODELS[built["model"]].options()
-    return {f"model option {name}": value for name, value in options.items() if value != usual[name]}
+    usual = MODELS[built["model"]].options() if built.get("options") else {}
+    said = {f"model option {name}": value for name, value in built.get("options", {}).items() if value != usual[name]}
+    return said if task.initial is None else said | {"initial weights": task.initial.sha256[:16]}
 
 
 NAMED_SINGLY = 4096

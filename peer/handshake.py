@@ -15,6 +15,7 @@ _ADVICE = {
     "schema": "use the same schema.toml on both",
     "input columns": "call the columns alike on both, or say with columns= which are inputs",
     "classes": "name all classes on both with classes=",
+    "initial weights": "give both the same file with --init-from",
     "order of the classes": "give classes= in the same order on both",
 }
 """By field, what to do where peers differ in it."""

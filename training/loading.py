@@ -13,6 +13,7 @@ from dpeer.exceptions import ConfigurationError, DpeerError, TaskError, UnknownN
 from dpeer.training.errors import describe
 from dpeer.training.given import given as handed_over
 from dpeer.training.importing import imported
+from dpeer.training.initial import begin_from
 from dpeer.training.models import drops
 from dpeer.training.partitions import check_spec
 from dpeer.training.randomness import LOCK, seed_globals
@@ -42,7 +43,7 @@ def load_task(
         seed: Decides how data are divided; the factory gets it.
         options: Keyword arguments for the factory (``--task-option``).
         choices: What the user chose about the data and the model. A user's own factory divides its own data and brings
-            its own model, so that only the head can be chosen.
+            its own model, so that only the head and a file of first weights can be chosen.
         init_seed: What the global generators are seeded with, and so the model's first weights; `seed` if None.
 
     Raises:
@@ -52,8 +53,14 @@ def load_task(
         PartitionError: The data cannot be divided as asked.
     """
     given, choices = dict(options or {}), choices or Choices()
-    place = (rank, size, seed)
-    init_seed = seed if init_seed is None else init_seed
+    task = _loaded(spec, (rank, size, seed), given, choices, seed if init_seed is None else init_seed)
+    if choices.init_from is None:
+        return task
+    initial = begin_from(task.model, tuple(task.head), choices.init_from)
+    return replace(task, initial=initial, remarks=(*task.remarks, initial.line(choices.init_from)))
+
+
+def _loaded(spec: str, place: tuple[int, int, int], given: dict[str, Any], choices: Choices, init_seed: int) -> Task:
     if ":" not in spec and spec not in BUILTIN_TASKS:
         if spec.endswith(".py"):
             raise TaskError(f"task {spec!r} names no factory; write {spec + ':task'!r} for its function `task`")
@@ -80,8 +87,8 @@ def load_task(
 
 
 def _check_own(spec: str, choices: Choices) -> None:
-    """Refuse settings that only built-in tasks have; a user's own task states these itself, except --head."""
-    fields = ((name, field) for name, field in Choices.model_fields.items() if name != "head")
+    """Refuse settings that only built-in tasks have; a user's own task states these itself."""
+    fields = ((name, field) for name, field in Choices.model_fields.items() if name not in ("head", "init_from"))
     others = ((name, field.get_default(call_default_factory=True)) for name, field in fields)
     chosen = next((name for name, default in others if getattr(choices, name) not in (default, False)), None)
     if chosen is None:

@@ -111,6 +111,14 @@ with warnings.catch_warnings():
             mark=Mark.FOLLOWS,
             group=_DATA,
         )
+        init_from: Path | None = setting(
+            None,
+            "first weights: a safetensors file with names as the model's; what it lacks, such as a head for other "
+            "classes, begins at random",
+            mark=Mark.FOLLOWS,
+            group=_DATA,
+            strict=False,
+        )
         augment: bool = setting(False, "crop and flip training images at random", mark=Mark.OWN, group=_DATA)
         standardize: bool | None = setting(
             None,

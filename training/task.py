@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from dpeer.exceptions import TaskError
 from dpeer.training.errors import blame
+from dpeer.training.initial import Initial
 from dpeer.training.inputs import TableInputs
 from dpeer.training.split import check_prefixes
 
@@ -62,7 +63,9 @@ class Task:
         built: How the model was built, as JSON values from which `dpeer.training.use` builds it again without data;
             None where only the factory can.
         reading: How inputs and labels were made of a table's rows, to be saved with the model; None for other data.
-        remarks: What there is to know about how common pools are divided, a line each; said when the peer starts.
+        remarks: What there is to know about how common pools are divided, and about first weights from a file, a line
+            each; said when the peer starts.
+        initial: What the model has from the file of `--init-from`, by which peers compare it; None without one.
 
     Raises:
         TaskError: One of them cannot be used.
@@ -86,6 +89,7 @@ class Task:
     reading: TableInputs | None = None
     built: Mapping[str, Any] | None = None
     remarks: Sequence[str] = ()
+    initial: Initial | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):

@@ -8,6 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
+BUFFERS = ("input_mean", "input_std", "output_centre", "output_scale")
+"""The names of what is scaled by, which a model has from its peer's own data."""
+
 
 def standardize(model: nn.Module, inputs: Tensor) -> None:
     """Have the model subtract each channel's mean from its input and divide by its standard deviation.
