@@ -4,12 +4,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from safetensors.torch import save_file
+
+from dpeer.federation.assemble import assemble
 from dpeer.federation.config import load
 from dpeer.federation.fingerprint import fingerprint
 from dpeer.federation.graph import build_graph
 from dpeer.federation.options import options_of
 from dpeer.federation.settings import Settings
 from dpeer.training import Algorithm
+from dpeer.training.models import build_model
 
 
 class Clash(Algorithm):
@@ -63,3 +68,36 @@ def test_an_option_that_earlier_versions_had_not_is_compared_where_it_is_not_its
     assert options() == options(personal="linear", hidden=32) == {}
     assert options(personal="hypernetwork") == {"option personal": "hypernetwork"}
     assert options(personal="hypernetwork", hidden=9) == {"option personal": "hypernetwork", "option hidden": 9}
+
+
+def compared(out: Path, **values: Any) -> dict[str, Any]:
+    return assemble(Settings(size=2, out=out, task="digits", **values), 0).fingerprint
+
+
+def test_options_that_leave_all_shapes_alone_are_compared(tmp_path: Path) -> None:
+    base = {"layers": 1, "width": 12, "patch": 4}
+
+    def said(**options: Any) -> dict[str, Any]:
+        found = compared(tmp_path / "run", model="vit-tiny", model_options=base | options)
+        return {name: value for name, value in found.items() if name.startswith("model option ")}
+
+    usual = {"model option layers": 1, "model option width": 12, "model option patch": 4}
+    assert said() == said(heads=3) == usual
+    assert said(heads=4) == usual | {"model option heads": 4}
+
+
+def test_peers_compare_what_is_in_the_file_of_first_weights_and_not_where_it_lies(tmp_path: Path) -> None:
+    def said(seed: int, name: str) -> Any:
+        torch.manual_seed(seed)
+        save_file(build_model("digits", (1, 8, 8), 10).state_dict(), tmp_path / name)
+        return compared(tmp_path / "run", init_from=tmp_path / name).get("initial weights")
+
+    assert said(0, "here.safetensors") == said(0, "there.safetensors") != said(1, "here.safetensors")
+    assert "initial weights" not in compared(tmp_path / "run")
+
+
+def test_a_file_of_first_weights_lies_beside_the_file_that_names_it(tmp_path: Path) -> None:
+    (tmp_path / "federation.toml").write_text('init_from = "w.safetensors"\nmodel_options = { a = 1 }\n')
+    found = load(tmp_path / "federation.toml", {"model_options": {"b": 2}})
+    assert found.init_from == tmp_path / "w.safetensors"
+    assert found.model_options == {"a": 1, "b": 2}

@@ -5,11 +5,13 @@ from typing import Any, get_args
 
 import pytest
 from pydantic import BaseModel, Field
+from safetensors.torch import save_file
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.assemble import assemble
 from dpeer.federation.settings import RankSettings, Settings, aside, option_names, shared
 from dpeer.sections import Mark, marked, meaning_of
+from dpeer.training.models import build_model
 from dpeer.training.settings import OptionSettings
 
 PRIVATE: dict[str, Any] = {"privacy": "client", "noise_multiplier": 2.0}
@@ -25,7 +27,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "graph_seed": (5, {"topology": "random-regular", "size": 8, "degree": 3}),
     "task": ("mine.py:task", {"grad_clip": 1.0}), "task_options": ({"shift": 1.0}, {"task": "mine.py:task"}),
     "partition": ("iid", {}), "test_split": ("shared", {}), "validation": (0.2, {}), "model": ("mlp", {}),
-    "model_options": ({"width": 32}, {"model": "mlp"}),
+    "model_options": ({"width": 32}, {"model": "mlp"}), "init_from": (Path("weights.safetensors"), {}),
     "head": ("features.7,head", {}), "augment": (True, {}), "standardize": (True, {}),
     "schema": ("other.toml", {"schema": "one.toml", "task": "csv"}), "algorithm": ("dfedmdc", {}),
     "algorithm_options": ({"rho": 0.2}, {}), "preset": ("paper-cifar", {}), "seed": (3, {}), "seed_partition": (3, {}),
@@ -89,6 +91,9 @@ def agreed(tmp_path: Path, **values: Any) -> dict[str, Any]:
     for name, value in values.items():
         if isinstance(value, str) and value.startswith("mine.py"):
             values[name] = str(tmp_path / value)
+    if "init_from" in values:
+        values["init_from"] = tmp_path / values["init_from"]
+        save_file(build_model("digits", (1, 8, 8), 10).state_dict(), values["init_from"])
     settings = Settings(**{"size": 4, "rounds": 4, "out": tmp_path / "run", **values})
     parts = assemble(settings, 0)
     return {**parts.fingerprint, "manifest": parts.learner.manifest, "first weights": parts.learner.digest}

@@ -12,6 +12,9 @@ from torch import nn
 
 Translation = Callable[[str], str]
 
+_WRAPPERS = frozenset({"module", "model", "base_model", "net", "_orig_mod", "state_dict"})
+"""What programs put before names when they save a model: for these, and no others, another prefix may come."""
+
 _DEEPEST = 3
 """How many components a common prefix may have."""
 
@@ -20,8 +23,8 @@ def matched(there: Collection[str], here: Collection[str], model: nn.Module) -> 
     """By the model's name, the file's: as many as can be matched.
 
     Tried are the names as they are and, of models of the library transformers, translated from those that earlier
-    versions gave, each with a prefix left out that most of the file's names have, and one added that most of the
-    model's have. The first of those that match most counts.
+    versions gave, each with a prefix left out that most of the file's names have, or one added that most of the
+    model's have; both only where what is left out is no part of a model. The first of those that match most counts.
 
     Args:
         there: The file's names.
@@ -34,7 +37,8 @@ def matched(there: Collection[str], here: Collection[str], model: nn.Module) -> 
     for translate in (str, *_translations(model)):
         names = {name: translate(name) for name in there}
         for left_out in ("", *_prefixes(names.values())):
-            for added in ("", *_prefixes(here)):
+            replaceable = _WRAPPERS.issuperset(left_out.split(".")[:-1])
+            for added in ("", *_prefixes(here)) if replaceable else ("",):
                 found = _found(names, here, left_out, added, elsewhere)
                 if len(found) > len(best):
                     best = found

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import dpeer
@@ -70,6 +71,23 @@ def test_a_model_with_options_is_built_again_with_them(leave: Leave) -> None:
     (folder / "model.json").write_text(json.dumps(card))
     with pytest.raises(UnknownName, match=r"unknown option of mlp 'wide'"):
         dpeer.load_model(folder)
+
+
+@pytest.mark.parametrize("task", ["digits", "mine.py:task"])
+def test_first_weights_come_from_a_file_and_the_card_tells_of_it(task: str, leave: Leave, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(MINE)
+    spec = task.replace("mine.py", str(tmp_path / "mine.py"))
+    learner, folder = leave(task=spec, body_lr=1e-9, head_lr=1e-9, finish="none")  # as it began
+    began = {name: value + 1 for name, value in load_file(folder / "model.safetensors").items()}
+    save_file(began, tmp_path / "w.safetensors")
+    learner, folder = leave(task=spec, body_lr=1e-9, head_lr=1e-9, finish="none", init_from=tmp_path / "w.safetensors")
+    found = load_file(folder / "model.safetensors")
+    assert all(torch.allclose(value, began[name], atol=1e-5) for name, value in found.items())
+    (tmp_path / "w.safetensors").unlink()  # it is not needed any more
+    loaded = dpeer.load_model(folder)
+    assert same(loaded.predict(learner._trainer.task.test.tensors[0]).outputs, outputs(learner))
+    told = loaded.card["init_from"]
+    assert (len(told["sha256"]), told["taken"], told["fresh"]) == (64, len(began), {})
 
 
 def test_a_card_of_before_models_had_options_will_do(leave: Leave) -> None:
