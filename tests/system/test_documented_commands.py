@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from dpeer.federation.keys import write_secret
+from dpeer.training import build_model
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -96,6 +98,12 @@ def cifar(folder: Path) -> None:
     for seed, name in enumerate([*(f"data_batch_{n}" for n in range(1, 6)), "test_batch"]):
         images = np.random.default_rng(seed).integers(0, 256, (40, 3072), dtype=np.uint8)
         (inner / name).write_bytes(pickle.dumps({b"data": images, b"labels": [n % 10 for n in range(40)]}, 2))
+
+
+def weights(folder: Path) -> None:
+    """Those of a model for images of 64 pixels a side and 1000 classes."""
+    made = build_model("vit-base", (3, 64, 64), 1000, {"layers": 1, "width": 12})
+    save_file(made.state_dict(), folder / "vit.safetensors")
 
 
 def persons() -> dict[str, Any]:
@@ -242,6 +250,13 @@ FAST = {
 }
 
 SLOW = {
+    "dpeer simulate --task digits --model vit-tiny --model-option layers=2 --model-option width=24 --model-option "
+    "patch=2 --optimizer adamw": Small(f"{TRAINS} --size 2"),
+    "dpeer simulate --task cifar10 --task-option data=DIR --model vit-base --model-option image=224 --optimizer adamw "
+    "--init-from vit.safetensors": Small(
+        f"{TRAINS} --size 2 --partition iid --model-option image=64 --model-option layers=1 --model-option width=12",
+        (cifar, weights),
+    ),
     "dpeer cluster --encrypt": Small(f"{TRAINS} --size 2"),
     TWO_OF_EIGHT: Small(FOURTEEN),
     WITHOUT: Small(FOURTEEN),

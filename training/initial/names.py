@@ -34,7 +34,7 @@ def matched(there: Collection[str], here: Collection[str], model: nn.Module) -> 
     """
     elsewhere: Mapping[str, str] = getattr(model, "names_elsewhere", {})
     best: dict[str, str] = {}
-    for translate in (str, *_translations(model)):
+    for translate in (_as_it_is, *_translations(model)):
         names = {name: translate(name) for name in there}
         for left_out in ("", *_prefixes(names.values())):
             replaceable = _WRAPPERS.issuperset(left_out.split(".")[:-1])
@@ -66,6 +66,10 @@ def _found(
                 found.setdefault(candidate, name)
                 break
     return found
+
+
+def _as_it_is(name: str) -> str:
+    return name
 
 
 def _renamed(name: str, elsewhere: Mapping[str, str]) -> list[str]:
