@@ -145,6 +145,8 @@ def _meanings(task: Task, shares: str) -> dict[str, Mapping[str, str] | None]:
     found: dict[str, Mapping[str, str] | None] = {} if task.reading is None else {"schema": None}
     if "input columns" in task.names:  # they are sorted: their order follows from their names
         found["input columns"] = dict.fromkeys(task.names["input columns"], "")
+    if "tokenizer" in task.names:
+        found["tokenizer"] = dict.fromkeys(task.names["tokenizer"], "")
     if "classes" in task.names and shares == "model":
         found["classes"] = dict.fromkeys(task.names["classes"], "")
     return found

@@ -19,7 +19,7 @@ from dpeer.federation.view import View
 from dpeer.results.files import rank_folder
 from dpeer.results.reading import read_entries
 from dpeer.results.signs import Sign
-from dpeer.training.models import LIBRARIES, MODELS
+from dpeer.training.models import LIBRARIES, MODELS, TEXT_TASKS
 
 
 @dataclass
@@ -64,7 +64,7 @@ class Launcher:
 
     async def run(self) -> list[Member]:
         """Start every peer and wait until the last one has ended."""
-        model = MODELS.get(self._settings.model or "")
+        model = MODELS.get(self._settings.model or TEXT_TASKS.get(self._settings.task, ""))
         context = forking.context([LIBRARIES[model.extra]] if model and model.extra else [])
         try:
             for rank in range(self._settings.size):

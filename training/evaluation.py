@@ -16,7 +16,7 @@ from dpeer.training.batches import Batches, predict
 from dpeer.training.device import mapped
 from dpeer.training.errors import batch_hint, blame
 from dpeer.training.metrics import classification_metrics
-from dpeer.training.task import Loss, Metrics
+from dpeer.training.task import ByRow, Loss, Metrics
 
 _BATCH = 256  # bounds memory; part of the results' last bits, so it does not follow --batch-size
 
@@ -36,7 +36,7 @@ class Evaluation:
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
-def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> Evaluation:
+def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics, by_row: ByRow | None = None) -> Evaluation:
     """Evaluate the model as it is on test data.
 
     Args:
@@ -44,15 +44,20 @@ def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> E
         data: The test data.
         loss: As in `Task`.
         metrics: As in `Task`; gets outputs and targets of the whole set, on the host.
+        by_row: As in `Task`.
 
     Raises:
         TaskError: The model, the loss, the metrics or the data raised, or gave what cannot be used.
     """
-    return measure(model, data, loss, metrics)[0]
+    return measure(model, data, loss, metrics, by_row)[0]
 
 
-def measure(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> tuple[Evaluation, list[Any], list[Any]]:
-    """Evaluate as `evaluate` does; also returns the outputs and the targets, a batch each.
+def measure(
+    model: nn.Module, data: Batches, loss: Loss, metrics: Metrics, by_row: ByRow | None = None
+) -> tuple[Evaluation, list[Any], list[Any]]:
+    """Evaluate as `evaluate` does; also returns the outputs, or what `by_row` makes of them, and the targets.
+
+    Of both there is one for each batch.
 
     Raises:
         TaskError: The model, the loss, the metrics or the data raised, or gave what cannot be used.
@@ -60,7 +65,7 @@ def measure(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics) -> tu
     outputs: list[Any] = []
     targets: list[Any] = []
     with _evaluating(model):
-        mean = _mean_loss(model, data, loss, outputs, targets)
+        mean = _mean_loss(model, data, loss, outputs, targets, by_row)
         with blame("the task's metrics failed"):
             found = metrics(*joined) if (joined := _both(outputs, targets, metrics)) else {}
     if not isinstance(found, Mapping):
@@ -108,6 +113,7 @@ def _mean_loss(
     loss: Loss,
     outputs: list[Any] | None = None,
     targets: list[Any] | None = None,
+    by_row: ByRow | None = None,
 ) -> float:
     losses: list[tuple[Any, int]] = []
     for inputs, target, count in data.in_order(_BATCH):
@@ -119,7 +125,8 @@ def _mean_loss(
                 # Elsewhere a number is only waited for when all batches are under way.
                 losses.append((float(value) if data.compute.on_host else value, count))
         if outputs is not None and targets is not None:
-            outputs.append(output)
+            with blame("the task's by_row failed"):
+                outputs.append(output if by_row is None else dict(by_row(output, target)))
             targets.append(target)
     total = 0.0
     with blame(f"the task's loss failed on its {data.name} data"):

@@ -53,6 +53,7 @@ class ModelSelection:
         objective: Loss | None = None,
     ) -> None:
         self._model, self._metrics = task.model, task.metrics or classification_metrics
+        self._by_row = task.by_row
         self._loss = compute.own(task.loss or cross_entropy, task.model)
         self._values = predicts_values(task.loss)
         self._objective = objective or self._loss
@@ -72,7 +73,7 @@ class ModelSelection:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        return evaluate(self._model, self._test, self._loss, self._metrics)
+        return evaluate(self._model, self._test, self._loss, self._metrics, self._by_row)
 
     def predictions(self) -> tuple[Tensor, Tensor] | None:
         """Outputs and targets of the data that `test` measures on; None where they are not one tensor each.
@@ -97,7 +98,7 @@ class ModelSelection:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        found, outputs, targets = evaluation.measure(self._model, self._test, self._loss, self._metrics)
+        found, outputs, targets = evaluation.measure(self._model, self._test, self._loss, self._metrics, self._by_row)
         return found, find_rows(found, outputs, targets, self._loss)
 
     def constant_loss(self, train: Batches) -> float | None:

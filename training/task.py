@@ -23,6 +23,7 @@ _claimed: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 Loss = Callable[[Any, Any], Tensor]
 Metrics = Callable[[Any, Any], Mapping[str, float]]
 Collate = Callable[[list[Any]], Any]
+ByRow = Callable[[Any, Any], Mapping[str, Tensor]]
 Augment = Callable[[Any, np.random.Generator], Any]
 
 
@@ -49,6 +50,9 @@ class Task:
         loss: ``loss(outputs, targets)``, a scalar tensor, the mean over the batch. Cross-entropy if left out.
         metrics: ``metrics(outputs, targets)`` over the whole test set, a number by name. `accuracy` and
             `balanced_accuracy` if left out; the entry named ``accuracy`` is the one that tables show.
+        by_row: ``by_row(outputs, targets)``, where the outputs of the whole test set are too large to be kept: figures
+            of each sample of a batch by name, shape (samples,), which `metrics` then gets in place of outputs. The
+            means of ``accuracy`` and ``test_loss``, if there are such, must be the metric of that name, and the loss.
         collate: Makes ``(inputs, targets)`` of a list of samples. PyTorch's `default_collate` if left out.
         augment: ``augment(inputs, generator)``, training inputs of a minibatch changed at random with a NumPy generator
             whose state follows from seed, rank and round; shape and type stay.
@@ -79,6 +83,7 @@ class Task:
     groups: Any = None
     loss: Loss | None = None
     metrics: Metrics | None = None
+    by_row: ByRow | None = None
     collate: Collate | None = None
     augment: Augment | None = None
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -101,7 +106,7 @@ class Task:
                 self._check_dataset(name, dataset)
         if self.groups is not None:
             self.groups = _one_each(self.groups, len(self.train))
-        for name in ("loss", "metrics", "collate", "augment"):
+        for name in ("loss", "metrics", "by_row", "collate", "augment"):
             function = getattr(self, name)
             if function is not None and not callable(function):
                 raise TaskError(f"the task's {name} is {_kind(function)}; it must be a function")

@@ -6,14 +6,16 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
+from torch import nn
+from torch.utils.data import TensorDataset
 
 from dpeer.federation.assemble import assemble
 from dpeer.federation.config import load
-from dpeer.federation.fingerprint import fingerprint
+from dpeer.federation.fingerprint import fingerprint, named, own_names
 from dpeer.federation.graph import build_graph
 from dpeer.federation.options import options_of
 from dpeer.federation.settings import Settings
-from dpeer.training import Algorithm
+from dpeer.training import Algorithm, Task
 from dpeer.training.models import build_model
 
 
@@ -68,6 +70,18 @@ def test_an_option_that_earlier_versions_had_not_is_compared_where_it_is_not_its
     assert options() == options(personal="linear", hidden=32) == {}
     assert options(personal="hypernetwork") == {"option personal": "hypernetwork"}
     assert options(personal="hypernetwork", hidden=9) == {"option personal": "hypernetwork", "option hidden": 9}
+
+
+def test_peers_compare_their_tokenizers() -> None:
+    def made(label: str) -> Task:
+        model = nn.Linear(2, 2)
+        data = TensorDataset(torch.zeros(4, 2), torch.zeros(4, dtype=torch.int64))
+        return Task(model=model, head=(), train=data, test=data, names={"tokenizer": (label,)})
+
+    one, other = (named(made(label), "body")["tokenizer"] for label in ("bytes", "tokenizer.json with SHA-256 12ab"))
+    assert one.keys() != other.keys()
+    assert own_names(made("bytes"), "body")["tokenizer"] == dict.fromkeys(one, "bytes")
+    assert named(made("bytes"), "nothing") == {}
 
 
 def compared(out: Path, **values: Any) -> dict[str, Any]:

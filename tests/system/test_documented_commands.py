@@ -4,6 +4,7 @@ A line that is new in a document fails here until `SMALL` says how it is run, or
 it is not; so does an entry of either that no document has any more.
 """
 
+import json
 import pickle
 import re
 import shlex
@@ -141,6 +142,26 @@ def mnist_npz(folder: Path) -> None:
     )  # fmt: skip
 
 
+def sentences(folder: Path) -> None:
+    inner = folder / "DIR" / "SST-2"
+    inner.mkdir(parents=True)
+    for name in ("train.tsv", "dev.tsv"):
+        lines = [f"{('dull', 'lively')[n % 2]} film {n}\t{n % 2}\n" for n in range(60)]
+        (inner / name).write_text("sentence\tlabel\n" + "".join(lines))
+
+
+def plays(folder: Path) -> None:
+    """LEAF's samples of two roles with one line each: 80 characters and the one behind them."""
+    (folder / "DIR" / "all_data").mkdir(parents=True)
+    samples = {}
+    for role in ("ROMEO", "JULIET"):
+        line = "".join(f"{role} says {n}, " for n in range(120)) + "\n"
+        padded = " " * 80 + line
+        samples[role] = {"x": [padded[n : n + 80] for n in range(len(line))], "y": list(line)}
+    content = {"users": list(samples), "num_samples": [len(one["y"]) for one in samples.values()], "user_data": samples}
+    (folder / "DIR" / "all_data" / "all_data.json").write_text(json.dumps(content))
+
+
 def own_task(folder: Path) -> None:
     """`my_task.py` as docs/tasks.md prints it, and its data."""
     page = (ROOT / "docs" / "tasks.md").read_text(encoding="utf-8")
@@ -256,6 +277,12 @@ SLOW = {
     "--init-from vit.safetensors": Small(
         f"{TRAINS} --size 2 --partition iid --model-option image=64 --model-option layers=1 --model-option width=12",
         (cifar, weights),
+    ),
+    "dpeer simulate --size 4 --task glue --task-option data=DIR --task-option name=sst2 --optimizer adamw": Small(
+        f"{TRAINS} --size 2 --partition iid", (sentences,)
+    ),
+    "dpeer simulate --size 8 --task roles --task-option data=DIR --task-option roles=8 --optimizer adamw": Small(
+        f"{TRAINS} --size 2 --task-option roles=2", (plays,)
     ),
     "dpeer cluster --encrypt": Small(f"{TRAINS} --size 2"),
     TWO_OF_EIGHT: Small(FOURTEEN),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpeer.training.inputs import Unfitted
+from dpeer.training.text import Tokens
 
 Numbers = NDArray[np.int64]
 
@@ -21,8 +22,10 @@ class Pool:
 
     Attributes:
         inputs: Shape (samples, ...): float32 as the model gets them, or images as uint8 (samples, channels, height,
-            width), which `rows` turns into -1..1, or float64 where `Data.unfitted` makes inputs of them.
-        targets: Class numbers from 0, int64, shape (samples,); or float32 values, shape (samples, 1).
+            width), which `rows` turns into -1..1, or token numbers as int32 (samples, length), of which it makes int64,
+            or float64 where `Data.unfitted` makes inputs of them.
+        targets: Class numbers from 0, int64, shape (samples,); or the next token at each place, int64, shape (samples,
+            length); or float32 values, shape (samples, 1).
         groups: Whom each sample is from (writer, person, ...), shape (samples,); None where nobody knows.
         stretches: Which samples must not be parted by holding some out (they overlap, or belong together), by a
             number each, shape (samples,); None where every sample stands alone.
@@ -51,11 +54,13 @@ class Pool:
         if inputs.dtype == torch.uint8:
             # Constants, not the data's mean: a statistic of everybody's data would be one more thing to protect.
             inputs = inputs.float().div_(127.5).sub_(1.0)
+        elif inputs.dtype == torch.int32:  # half the memory, while the data of all peers lie here
+            inputs = inputs.long()
         return inputs, targets
 
     def labels(self) -> Numbers:
-        """The class numbers, by which strata and shares are made; zeros where targets are values."""
-        if self.targets.dtype == torch.int64:
+        """The class numbers, by which strata and shares are made; zeros where targets are values or tokens."""
+        if self.targets.dtype == torch.int64 and self.targets.ndim == 1:
             return self.targets.numpy()
         return np.zeros(len(self), np.int64)
 
@@ -68,7 +73,7 @@ class Data:
         train: The training pool, or all there is.
         test: The test pool; None where peers hold out samples of their own.
         classes: Number of classes; None where targets are values.
-        group: What `Pool.groups` are called: "writer", "subject", "group"; None where there are none.
+        group: What `Pool.groups` are called: "writer", "subject", "role", "group"; None where there are none.
         same_groups: Whether the test pool is from the very groups of the training pool (each writer's samples were
             divided), so that a peer's groups bring their test samples with them.
         mirrored: Whether a mirrored image still is one of its class; letters and digits are not.
@@ -77,6 +82,8 @@ class Data:
             own must mean the same by them.
         found: What of that, or of the shape of the model, was found in the data because the user did not say it, by
             the task option that says it.
+        tokens: Of which tokenizer the inputs are token numbers; None where they are none.
+        remarks: What users are told about how the data were read, a line each.
         unfitted: Makes the model's inputs of a table's rows once it is known which of them are for training; None
             where the pools have them as they are.
     """
@@ -91,6 +98,8 @@ class Data:
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unfitted: Unfitted | None = None
+    tokens: Tokens | None = None
+    remarks: tuple[str, ...] = ()
 
     @property
     def shape(self) -> tuple[int, ...]:

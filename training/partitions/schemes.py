@@ -12,7 +12,7 @@ _EXAMPLES = {
     "pathological-sampled": "pathological-sampled:2", "iid": "iid",
 }  # fmt: skip
 _PATHOLOGICAL = ("pathological", "pathological-sampled")
-NATURAL = ("writer", "subject", "group")
+NATURAL = ("writer", "subject", "role", "group")
 """Schemes that follow what the data say about who they are from."""
 OWN = "own"
 """Every rank reads data of its own and keeps all of them."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 from torch.utils.data import TensorDataset
 
-from dpeer.exceptions import PartitionError
+from dpeer.exceptions import PartitionError, TaskError
 from dpeer.training.datasets import Data, Pool
 from dpeer.training.metrics import regression_metrics
 from dpeer.training.models import build_model, last_linear, model_options
@@ -34,6 +34,7 @@ from dpeer.training.settings import TestSplit
 from dpeer.training.task import Task
 from dpeer.training.tasks.augmentation import augment_images
 from dpeer.training.tasks.choices import Choices
+from dpeer.training.tasks.text_models import with_tokens
 
 HELD_OUT = 0.2
 """Share of a peer's samples that are for testing where the data set has no test pool of its own for them."""
@@ -75,8 +76,8 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
         division = keep(data, rank, choices.validation, seed)
     else:
         division = divide(data, size, choices.partition, choices.test_split, choices.validation, seed)
-    name, tokens = choices.model or model, not data.train.inputs.dtype.is_floating_point and data.train.inputs.ndim == 2
-    options = model_options(name, choices.model_options)
+    name, tokens = choices.model or model, data.tokens is not None
+    options = model_options(name, with_tokens(name, data.tokens, choices.model_options))
     net = build_model(name, data.shape, data.classes or 1, options, tokens=tokens)
     part = division.parts[0 if choices.partition == OWN else rank]
     train = division.train.rows(part.train)
@@ -85,6 +86,8 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
     def prepared(rows: tuple[Tensor, Tensor]) -> TensorDataset:
         return TensorDataset(rows[0] if reading is None else reading.prepare(rows[0]), rows[1])
 
+    if choices.standardize and tokens:
+        raise TaskError("--standardize scales numbers, and the task's inputs are token numbers: leave it out")
     scales = choices.standardize and not (reading and reading.scales)
     if scales:
         standardize(net, train[0])
@@ -110,12 +113,13 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
             "test": division.test.places(part.test),
         },
         division=division.digest,
-        remarks=division.remarks,
+        remarks=(*data.remarks, *division.remarks),
         reading=reading,
         built={
             "model": name,
             "options": options,
             "tokens": tokens,
+            "tokenizer": None if data.tokens is None else data.tokens.label,
             "shape": list(data.shape),
             "outputs": data.classes or 1,
             "standardize": scales,
@@ -155,7 +159,7 @@ def divide(data: Data, size: int, spec: str, test_split: TestSplit, validation: 
     Args:
         data: What to divide.
         size: Number of peers.
-        spec: The partition: one of `dpeer.training.partition`'s, or "writer", "subject" or "group".
+        spec: The partition: one of `dpeer.training.partition`'s, or "writer", "subject", "role" or "group".
         test_split: As in `partition_pools`.
         validation: Share of each peer's training samples to hold out.
         seed: Decides everything.
