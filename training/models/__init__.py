@@ -38,6 +38,7 @@ class Model:
         takes: What one input is.
         least: The smallest height and width, or length, that it takes.
         defaults: Values of options that differ from those of the function, which several models may have in common.
+        next_token: Of a model for text, whether it predicts the token behind each place, and not a class of the whole.
         extra: The group of optional dependencies that it needs; None where it needs none.
     """
 
@@ -47,6 +48,7 @@ class Model:
     takes: Takes
     least: int = 1
     defaults: Mapping[str, Any] = field(default_factory=dict)
+    next_token: bool = False
     extra: str | None = None
 
     def maker(self) -> Callable[..., nn.Module]:
@@ -61,7 +63,13 @@ class Model:
 
 
 def _transformer(name: str, summary: str, function: str, least: int = 1, **defaults: Any) -> Model:
-    return Model(name, summary, f"vision:{function}", "images", least, defaults, "transformers")
+    return Model(name, summary, f"vision:{function}", "images", least, defaults, extra="transformers")
+
+
+def _text(name: str, summary: str, maker: str, next_token: bool = False, /, **defaults: Any) -> Model:
+    """A model for text."""
+    where = f"language:{maker}"
+    return Model(name, summary, where, "text", 1, defaults, next_token, "transformers")
 
 
 MODELS: Mapping[str, Model] = {
@@ -86,9 +94,17 @@ MODELS: Mapping[str, Model] = {
             "swin-base", "Swin-Base, 87 million parameters", "swin", 8, layers=[2, 2, 18, 2], width=128,
             heads=[4, 8, 16, 32],
         ),
+        _text("roberta", "RoBERTa-Base for texts, 86 million parameters and the vocabulary's", "roberta"),
+        _text("roberta-tiny", "RoBERTa with 2 layers of 64, for a CPU", "roberta", layers=2, width=64, heads=4),
+        _text("bert", "BERT-Base for texts, 86 million parameters and the vocabulary's", "bert"),
+        _text("gpt", "GPT-2, which predicts next tokens, 86 million parameters and the vocabulary's", "gpt", True),
+        _text("gpt-tiny", "GPT-2 with 2 layers of 64, for a CPU", "gpt", True, layers=2, width=64, heads=4),
     )
 }  # fmt: skip
 """Every built-in model by its name."""
+
+TEXT_TASKS: Mapping[str, str] = {"glue": "roberta-tiny", "roles": "gpt-tiny"}
+"""What built-in tasks on text train where the user does not say, by the task's name; known without importing torch."""
 
 
 def build_model(

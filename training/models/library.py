@@ -10,6 +10,20 @@ import os
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # it is read when the library is imported
 
-from transformers import SwinConfig, SwinModel, ViTConfig, ViTModel
+from transformers import (
+    BertConfig,
+    BertForSequenceClassification,
+    GPT2Config,
+    GPT2LMHeadModel,
+    RobertaConfig,
+    RobertaForSequenceClassification,
+    SwinConfig,
+    SwinModel,
+    ViTConfig,
+    ViTModel,
+)
 
-__all__ = ["SwinConfig", "SwinModel", "ViTConfig", "ViTModel"]
+__all__ = [
+    "BertConfig", "BertForSequenceClassification", "GPT2Config", "GPT2LMHeadModel", "RobertaConfig",
+    "RobertaForSequenceClassification", "SwinConfig", "SwinModel", "ViTConfig", "ViTModel",
+]  # fmt: skip

@@ -16,12 +16,17 @@ from torch import Tensor, nn
 from dpeer.exceptions import OutputError, TaskError
 from dpeer.training.errors import describe
 from dpeer.training.use.model import TrainedModel
+from dpeer.training.use.reading import token_count
 
 Format = Literal["onnx", "torchscript"]
 
 INPUT, OUTPUT = "inputs", "outputs"
 _ROWS = 3
 _CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+_LOUD = ("torch.onnx", "torch.export", "onnxscript", "onnx_ir", "transformers")
+"""Loggers of libraries, and those below them."""
 
 
 class Exported(nn.Module):
@@ -58,7 +63,8 @@ def export(model: TrainedModel, path: Path, form: Format) -> dict[str, Any]:
             "the model's input is not one tensor: export the `module` of dpeer.load_model yourself, with torch"
         )
     whole = Exported(model.module, bool(model.classes)).eval()
-    sample = torch.randn(_ROWS, *shape, generator=torch.Generator().manual_seed(0))
+    count = token_count(model.card)
+    sample = _sample(_ROWS, shape, count)
     usage = describe_use(model)
     part = path.with_name(f".{path.name}.tmp")
     try:
@@ -66,7 +72,7 @@ def export(model: TrainedModel, path: Path, form: Format) -> dict[str, Any]:
         with _quietly():
             (_write_onnx if form == "onnx" else _write_torchscript)(whole, sample, part, usage)
             read = _read_onnx if form == "onnx" else _read_torchscript
-            _check(whole, shape, lambda inputs: read(part, inputs))
+            _check(whole, shape, lambda inputs: read(part, inputs), count)
         part.replace(path)
     except OSError as error:
         raise OutputError(f"--output {str(path)!r} cannot be written: {error.strerror}") from error
@@ -90,11 +96,17 @@ def describe_use(model: TrainedModel) -> dict[str, Any]:
         channels, height, width = built["shape"]
         color = "RGB" if channels == 3 else "grey"
         steps.append(f"resize images to {height} x {width} {color} pixels, divide bytes by 127.5, subtract 1")
+    if built.get("tokens"):
+        steps.append(
+            f"make token numbers of texts, {built['shape'][0]} of each, cut or padded, with the tokenizer of the run: "
+            f"{built.get('tokenizer')}"
+        )
     if built.get("standardize"):
         steps.append("do not scale: the model subtracts the training mean and divides by the deviation itself")
+    kind = "int64" if built.get("tokens") else "float32"
     return {
         "task": model.card.get("task"),
-        "input": {"name": INPUT, "dtype": "float32", "shape": ["rows", *model.card["input_shape"]]},
+        "input": {"name": INPUT, "dtype": kind, "shape": ["rows", *model.card["input_shape"]]},
         "input_names": None if reading is None else list(reading.names),
         "output": {"name": OUTPUT, "is": "probabilities of the classes" if model.classes else "values"},
         "classes": list(model.classes) or None,
@@ -107,7 +119,7 @@ def describe_use(model: TrainedModel) -> dict[str, Any]:
 @contextmanager
 def _quietly() -> Iterator[None]:
     """Without what the exporters warn of their own insides, and TorchScript of its age."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
+    loggers = [logging.getLogger(name) for name in _LOUD]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -152,10 +164,18 @@ def _read_onnx(path: Path, inputs: Tensor) -> Tensor:
     return torch.from_numpy(session.run([OUTPUT], {INPUT: inputs.numpy()})[0])
 
 
-def _check(whole: nn.Module, shape: list[int], read: Any) -> None:
+def _sample(rows: int, shape: list[int], count: int | None) -> Tensor:
+    """Inputs to try a model with: normal numbers, or token numbers below `count`."""
+    generator = torch.Generator().manual_seed(rows)
+    if count is None:
+        return torch.randn(rows, *shape, generator=generator)
+    return torch.randint(count, (rows, *shape), generator=generator)
+
+
+def _check(whole: nn.Module, shape: list[int], read: Any, count: int | None = None) -> None:
     """Hold the file's outputs against the model's, for one row and for several."""
     for rows in (1, _ROWS + 2):
-        inputs = torch.randn(rows, *shape, generator=torch.Generator().manual_seed(rows))
+        inputs = _sample(rows, shape, count)
         with torch.no_grad():
             expected = whole(inputs)
         found = read(inputs)

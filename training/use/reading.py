@@ -151,7 +151,20 @@ def as_inputs(card: Mapping[str, Any], given: Any, where: str) -> Tensor:
         return found.float() if found.dtype == torch.float64 else found
     if found.is_complex() or found.dtype == torch.bool:
         raise TaskError(f"{where}: expected an array of numbers")
-    return found.float()
+    if (count := token_count(card)) is None:
+        return found.float()
+    if found.is_floating_point() or (found.numel() and (int(found.min()) < 0 or int(found.max()) >= count)):
+        raise TaskError(f"{where}: expected token numbers, whole numbers from 0 to {count - 1}")
+    return found.long()
+
+
+def token_count(card: Mapping[str, Any]) -> int | None:
+    """How many tokens the vocabulary of a built-in model for text has; None where inputs are no token numbers."""
+    built = card.get("model") or {}
+    if not built.get("tokens"):
+        return None
+    # Of a model that predicts next tokens, its outputs are the vocabulary.
+    return int((built.get("options") or {}).get("vocabulary", built["outputs"]))
 
 
 def as_targets(given: Any, rows: int, where: str) -> Tensor:

@@ -1,0 +1,172 @@
+"""Models for text, held against what the library gives when it is called as everybody calls it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
+
+from dpeer.exceptions import TaskError, UnknownName
+from dpeer.training import Choices, Hyperparameters, Task, Trainer
+from dpeer.training.datasets import Data, Pool
+from dpeer.training.models import MODELS, build_model, last_linear
+from dpeer.training.per_example.choosing import choose
+from dpeer.training.per_example.ways import one_by_one
+from dpeer.training.split import split
+from dpeer.training.tasks.pooled import pooled_task
+from dpeer.training.tasks.text_models import check_predicts
+from dpeer.training.text import BYTES
+
+transformers = pytest.importorskip("transformers")
+
+LENGTH = 12
+SMALL: dict[str, Any] = {"layers": 2, "width": 16, "heads": 2}
+TEXT = {name: model for name, model in MODELS.items() if model.takes == "text"}
+
+
+def numbers() -> Tensor:
+    """Pairs of texts of every length, padded with 1, each of them ended by 2."""
+    rng = np.random.default_rng(0)
+    found = np.ones((8, LENGTH), np.int64)
+    for row, length in zip(found, range(5, 13), strict=True):
+        row[:length] = rng.integers(3, 259, length)
+        row[[0, length // 2, length - 1]] = 0, 2, 2
+    return torch.from_numpy(found)
+
+
+def small(name: str, outputs: int = 3, **options: Any) -> Any:
+    given = {"vocabulary": 259, "padding": 1, "separator": 2} | SMALL | options
+    takes = MODELS[name].options()
+    torch.manual_seed(0)
+    return build_model(name, (LENGTH,), outputs, {k: v for k, v in given.items() if k in takes}, tokens=True).eval()
+
+
+@pytest.mark.parametrize("name", ["roberta", "bert"])
+def test_an_encoder_is_the_librarys(name: str) -> None:
+    ours, inputs = small(name), numbers()
+    library = getattr(transformers, f"{name.capitalize()}ForSequenceClassification")
+    theirs = library(ours.get_submodule(name).config).eval()
+    theirs.load_state_dict(ours.state_dict())
+    types = torch.zeros_like(inputs)
+    if name == "bert":
+        for row, kinds in zip(inputs, types, strict=True):
+            first, last = torch.nonzero(row == 2).flatten().tolist()
+            kinds[first + 1 : last + 1] = 1
+    with torch.no_grad():
+        expected = theirs(inputs, attention_mask=(inputs != 1).long(), token_type_ids=types).logits
+        torch.testing.assert_close(ours(inputs), expected)
+
+
+def test_gpt_is_the_librarys_and_sees_nothing_that_comes_later() -> None:
+    ours, inputs = small("gpt", 259), numbers()
+    theirs = transformers.GPT2LMHeadModel(ours.transformer.config).eval()
+    theirs.load_state_dict(ours.state_dict())
+    with torch.no_grad():
+        torch.testing.assert_close(ours(inputs), theirs(inputs, attention_mask=torch.ones_like(inputs)).logits.mT)
+        changed = inputs.clone()
+        changed[:, 7:] = 9
+        torch.testing.assert_close(ours(changed)[:, :, :7], ours(inputs)[:, :, :7])
+    assert not torch.equal(ours.transformer.wte.weight, ours.lm_head.weight)
+
+
+@pytest.mark.parametrize("name", ["roberta", "bert"])
+def test_padding_changes_nothing(name: str) -> None:
+    model, inputs = small(name, positions=2 * LENGTH), numbers()
+    longer = torch.cat([inputs, torch.ones(len(inputs), 4, dtype=torch.int64)], dim=1)
+    with torch.no_grad():
+        torch.testing.assert_close(model(longer), model(inputs))
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs", "options", "parameters", "head"),
+    [
+        # As the library counts them for roberta-base, bert-base-uncased and gpt2, whose last layer is tied there.
+        ("roberta", 2, {"vocabulary": 50265, "positions": 514}, 124_647_170, 1_538),
+        ("bert", 2, {"vocabulary": 30522, "positions": 512}, 109_483_778, 1_538),
+        ("gpt", 50257, {"positions": 1024}, 124_439_808 + 50257 * 768, 50257 * 768),
+    ],
+)
+def test_the_published_numbers_of_parameters(
+    name: str, outputs: int, options: dict[str, int], parameters: int, head: int
+) -> None:
+    with torch.device("meta"):
+        model = build_model(name, (128,), outputs, options, tokens=True)
+    assert sum(one.numel() for one in model.parameters()) == parameters
+    assert sum(one.numel() for one in model.get_submodule(last_linear(model)).parameters()) == head
+
+
+@pytest.mark.parametrize("name", ["roberta", "bert", "gpt"])
+def test_gradients_of_single_examples_are_those_of_a_loop(name: str) -> None:
+    model, inputs = small(name, 259 if name == "gpt" else 3), numbers()
+    targets = inputs.roll(-1, 1) if name == "gpt" else torch.arange(len(inputs)) % 3
+    data = TensorDataset(inputs, targets)
+    task = Task(model=model, head=(), train=data, test=data)
+    peer = Trainer(task, split(model, (), "model"), Hyperparameters(), rank=0, seed=0)
+    with peer.training(peer.model):
+        way = choose(peer, peer.model)
+        assert way is not one_by_one
+        found = way(peer, peer.model, inputs, targets, len(inputs)).sums(torch.eye(len(inputs)))
+        for row, x, y in zip(found, inputs, targets, strict=True):
+            with torch.enable_grad():
+                loss = cross_entropy(model(x[None]), y[None])
+            gradients = torch.autograd.grad(loss, list(model.parameters()))
+            alone = torch.cat([one.reshape(-1) for one in gradients])
+            torch.testing.assert_close(row, alone, rtol=1e-3, atol=1e-6)
+
+
+def pooled(inputs: Tensor, **choices: Any) -> Task:
+    pool = Pool(inputs.int().repeat(4, 1), torch.arange(4 * len(inputs)) % 2)
+    data = Data(pool, None, 2, tokens=BYTES)
+    return pooled_task(data, 0, 1, 0, Choices(partition="own", **choices), model="roberta-tiny")
+
+
+def test_the_tokenizer_says_vocabulary_and_padding() -> None:
+    task = pooled(numbers())
+    assert (task.model.roberta.config.vocab_size, task.model.padding) == (259, 1)
+    assert task.built["options"]["vocabulary"] == 259
+    wide = pooled(numbers(), model_options={"vocabulary": 300, "width": 8, "heads": 2})
+    assert wide.model.roberta.config.vocab_size == 300
+    assert pooled(numbers(), model="bert", model_options={"layers": 1, "width": 8}).model.separator == 2
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        ({"model_options": {"vocabulary": 99}}, r"vocabulary=99: the tokenizer \(bytes\) has 259 tokens: say as many"),
+        ({"model_options": {"padding": 0}}, r"--model-option padding=0: it follows from the tokenizer; leave it out"),
+        ({"model_options": {"heads": 5}}, r"heads=5 width=64: the width must be a multiple of the heads"),
+        ({"model_options": {"positions": 12}}, r"positions=12: texts of this length need 14, or leave it out"),
+        ({"model_options": {"layers": 0}}, r"--model-option layers=0: "),
+        ({"standardize": True}, r"--standardize scales numbers, and the task's inputs are token numbers"),
+        ({"augment": True}, r"--augment crops and flips images"),
+        ({"model": "cnn"}, r"--model cnn takes images.*try roberta"),
+    ],
+)
+def test_what_does_not_suit_text(choices: dict[str, Any], message: str) -> None:
+    with pytest.raises(TaskError, match=message):
+        pooled(numbers(), **choices)
+
+
+def test_models_that_predict_something_else() -> None:
+    with pytest.raises(TaskError, match=r"--model gpt predicts every next token, and task 'glue' needs one that class"):
+        check_predicts("gpt", "glue", next_token=False)
+    with pytest.raises(TaskError, match=r"classifies whole texts, and task 'roles' needs.*; try gpt, gpt-tiny$"):
+        check_predicts("roberta", "roles", next_token=True)
+    with pytest.raises(UnknownName, match="gpd"):
+        check_predicts("gpd", "roles", next_token=True)
+
+
+def test_the_tiny_ones_are_those_with_other_options() -> None:
+    assert TEXT.keys() == {"roberta", "roberta-tiny", "bert", "gpt", "gpt-tiny"}
+    for name in ("roberta", "gpt"):
+        tiny = {"layers": 2, "width": 64, "heads": 4}
+        assert MODELS[f"{name}-tiny"].options() == MODELS[name].options() | tiny
+
+
+@pytest.mark.parametrize("name", list(TEXT))
+def test_images_are_no_texts(name: str) -> None:
+    with pytest.raises(TaskError, match=rf"--model {name} takes texts as token numbers \(length,\)"):
+        build_model(name, (1, 8, 8), 10)
