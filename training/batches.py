@@ -122,6 +122,11 @@ class Batches:
         return torch.where(found <= _FARTHEST, found, 0.0).topk(min(count, len(self))).indices
 
     @property
+    def in_memory(self) -> bool:
+        """Whether samples are rows of tensors, so that no code of the dataset's runs when they are read."""
+        return self._tensors is not None
+
+    @property
     def has_images(self) -> bool:
         """Whether (some of) a minibatch's inputs are images: four dimensions, the first being the batch's."""
         found: list[int] = []

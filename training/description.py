@@ -88,7 +88,7 @@ class Description:
     @property
     def gradients(self) -> int:
         """For how many samples a gradient has been computed since the learner was made."""
-        return self._trainer.gradients
+        return self._trainer.figures.gradients
 
     @property
     def finite(self) -> bool:
@@ -127,7 +127,7 @@ class Description:
     @property
     def units(self) -> int:
         """How many records, or groups of them, privacy at sample level draws from; without it all training samples."""
-        return self._trainer.units if isinstance(self._trainer, PrivateTrainer) else self._trainer.num_samples
+        return self._trainer.figures.units
 
     @property
     def trained_together(self) -> int:
@@ -140,7 +140,7 @@ class Description:
     @property
     def num_samples(self) -> int:
         """How many training samples this peer has."""
-        return self._trainer.num_samples
+        return self._trainer.figures.samples
 
     @property
     def body(self) -> Tensor:

@@ -176,7 +176,7 @@ class TorchLearner(Description):
             return None
         with self._calling(Purpose.TRAIN, number), blamed(self._algorithm, "train"):
             self._algorithm.train(self._trainer)
-        return self._trainer.loss
+        return self._trainer.figures.loss
 
     def release(self, number: int) -> Payload | None:
         """This round's body, for every neighbor and for this peer's own part of the mix; None where nothing is shared.
@@ -273,7 +273,7 @@ class TorchLearner(Description):
         freely = self._at_home() if is_built_in(self._facts.algorithm) else nullcontext()
         with self._calling(Purpose.FINISH, number), blamed(self._algorithm, "finish"), freely:
             self._algorithm.finish(self._trainer)
-        return self._trainer.loss
+        return self._trainer.figures.loss
 
     def fine_tune(self, number: int) -> Evaluation | None:
         """Train a copy of the model that predicts as ``finish`` asks, after round `number`, the last; evaluate it.

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -31,12 +31,13 @@ from dpeer.privacy.sample import Head
 from dpeer.privacy.step_protection import StepProtection
 from dpeer.privacy.steps import Ascent, Phase
 from dpeer.training.device import HOST, Compute
+from dpeer.training.figures import Figures, Met
 from dpeer.training.flat import Flat
 from dpeer.training.gradients import Gradient, looks, plain
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch
-from dpeer.training.per_example.choosing import check_collate
-from dpeer.training.per_example.gradient import Met, PrivateGradient
+from dpeer.training.per_example.refusals import check_collate
+from dpeer.training.per_example.gradient import PrivateGradient
 from dpeer.training.randomness import GlobalGenerators
 from dpeer.training.sampled import Sampled
 from dpeer.training.split import Split
@@ -73,7 +74,6 @@ class PrivateTrainer(Trainer):
 
     Attributes:
         protection: What charges the steps; there is none, and nothing is trained, before `protect`.
-        met: What clipping met in the round so far; for the peer's own files, never for others.
         refused: Whether steps of this round were left out because the budget has ended.
         taken: How many steps of this round have been charged.
     """
@@ -97,7 +97,7 @@ class PrivateTrainer(Trainer):
             task, split, hyperparameters, rank=rank, seed=seed, compute=compute, generators=generators, extras=extras
         )
         self.ascent = sampling.ascent
-        self.met, self.refused, self.taken = Met(), False, 0
+        self._met, self.refused, self.taken = Met(), False, 0
         self._sampling = sampling
         self._shuffled, self._sampled = self._minibatches, Sampled(
             self.data, task.augment, hyperparameters, rank=rank, seed=seed, rate=sampling.rate, groups=sampling.groups
@@ -114,9 +114,39 @@ class PrivateTrainer(Trainer):
         self._head_rate: float | None = None
 
     @property
-    def units(self) -> int:
-        """How many units, records or groups, there are to draw from."""
-        return self._sampled.units
+    def figures(self) -> Figures:
+        """See `Trainer.figures`; an algorithm's steps must not depend on them."""
+        return replace(super().figures, units=self._sampled.units, met=self._met)
+
+    @property
+    def num_samples(self) -> int:
+        """See `Trainer.num_samples`.
+
+        Raises:
+            AlgorithmError: This is not within `freely`.
+        """
+        self._withhold("num_samples", "how many training samples there are")
+        return super().num_samples
+
+    @property
+    def gradients(self) -> int:
+        """See `Trainer.gradients`.
+
+        Raises:
+            AlgorithmError: This is not within `freely`.
+        """
+        self._withhold("gradients", "how many samples were drawn")
+        return super().gradients
+
+    @property
+    def loss(self) -> float | None:
+        """See `Trainer.loss`.
+
+        Raises:
+            AlgorithmError: This is not within `freely`.
+        """
+        self._withhold("loss", "the loss on the training data")
+        return super().loss
 
     @property
     def noised(self) -> bool:
@@ -166,7 +196,7 @@ class PrivateTrainer(Trainer):
     def begin(self, number: int) -> None:
         """See `Trainer.begin`."""
         super().begin(number)
-        self.met, self.refused, self.taken = Met(), False, 0
+        self._met, self.refused, self.taken = Met(), False, 0
 
     @contextmanager
     def freely(self) -> Iterator[None]:
@@ -270,9 +300,9 @@ class PrivateTrainer(Trainer):
         loss = self._gradient(self, part, self._batch)
         self._loss = loss if self._loss is None else self._loss  # SAM's second one is at another place
         met = self._gradient.met
-        self.met.units += met.units
-        self.met.clipped += met.clipped
-        self.met.not_finite += met.not_finite
+        self._met.units += met.units
+        self._met.clipped += met.clipped
+        self._met.not_finite += met.not_finite
         return torch.zeros_like(loss)
 
     def note(self, loss: Tensor, batch: Batch) -> None:
@@ -305,4 +335,11 @@ class PrivateTrainer(Trainer):
             raise AlgorithmError(
                 f"the algorithm computes {what} of its own from the data, which privacy at sample level cannot "
                 "protect: have it train by Trainer.fit, or change what `peer.gradient` gives"
+            )
+
+    def _withhold(self, name: str, what: str) -> None:
+        if not self._free:
+            raise AlgorithmError(
+                f"the algorithm asks for `peer.{name}`, {what}: a step that depends on it would tell others what privacy "
+                "at sample level hides; leave it out (the peer's own files have it)"
             )

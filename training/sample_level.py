@@ -113,11 +113,11 @@ class SampledReleases:
     @property
     def spent(self) -> dict[str, Any]:
         """See `TorchLearner.privacy`."""
-        met = self._trainer.met
+        met = self._trainer.figures.met
         if self._said.get("steps") != self.ledger.steps:
             self._said = self._trainer.protection.spent()
         said = {**self._said, "sent_again": self._again}
-        if self._trainer.taken:
+        if self._trainer.taken and met is not None:
             said |= {
                 "records_drawn": met.units,
                 "clipped_share": met.clipped / met.units if met.units else 0.0,

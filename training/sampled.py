@@ -141,7 +141,7 @@ def _each_augmented(augment: Augment, inputs: Any, count: int) -> Any:
     stream = Keystream()
     generator = np.random.default_rng(stream.words(0, 4))
     stream.forget()
-    changed = [augmented(augment, examples_of(inputs, slice(row, row + 1)), generator) for row in range(count)]
+    changed = [augmented(augment, examples_of(inputs, row), generator) for row in torch.arange(count)[:, None]]
     columns: list[list[Tensor]] = [[] for _ in changed]
     for found, one in zip(columns, changed, strict=True):
         mapped(one, lambda tensor, found=found: found.append(tensor) or tensor)  # type: ignore[misc]

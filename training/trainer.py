@@ -17,6 +17,7 @@ from dpeer.training.batches import Batches, predict
 from dpeer.training.device import HOST, Compute
 from dpeer.training.errors import batch_hint, blame, lone_sample_hint
 from dpeer.training.extras import Extended, Extras
+from dpeer.training.figures import Figures
 from dpeer.training.flat import Exchanged, Flat, Phase, new_vector
 from dpeer.training.gradients import Gradient, plain
 from dpeer.training.hyperparameters import Hyperparameters
@@ -55,7 +56,6 @@ class Trainer:
         data: The training data.
         number: The round, from 0; the learner sets it.
         loss_function: What is made small: ``loss_function(outputs, targets)``, the mean over the batch.
-        gradients: For how many samples a gradient of the loss has been computed so far in this process.
         ascent: Along which gradient SAM climbs; see `dpeer.training.gradients.sam`.
     """
 
@@ -87,7 +87,7 @@ class Trainer:
         self.shared: Exchanged = Extended(self.extras, self.body, together) if extras else self.body
         self.untrained = Untrained(task.model, self.body, self.head)
         self.number = 0
-        self.gradients = 0
+        self._gradients = 0
         self.ascent: Ascent = "same-batch"
         self.data = Batches("train", task.train, task.collate, compute)
         self.rank, self.seed = rank, seed
@@ -96,9 +96,23 @@ class Trainer:
         self._minibatches = Minibatches(self.data, task.augment, hyperparameters, rank=rank, seed=seed)
 
     @property
+    def figures(self) -> Figures:
+        """What there is to say of the data and of training on them, in the peer's own files."""
+        return Figures(len(self.data), len(self.data), self._gradients, self._minibatches.loss)
+
+    @property
     def num_samples(self) -> int:
         """How many training samples this peer has."""
-        return len(self.data)
+        return self.figures.samples
+
+    @property
+    def gradients(self) -> int:
+        """For how many samples a gradient of the loss has been computed so far in this process."""
+        return self.figures.gradients
+
+    def computed(self, samples: int) -> None:
+        """Count a gradient of the loss for each of so many samples."""
+        self._gradients += samples
 
     @property
     def noised(self) -> bool:
@@ -214,7 +228,7 @@ class Trainer:
     @property
     def loss(self) -> float | None:
         """Sample-weighted mean of the (unperturbed) minibatch losses of the last epoch; None where there was none."""
-        return self._minibatches.loss
+        return self.figures.loss
 
     def gradient(self, part: Flat, batch: Batch) -> Tensor:
         """Compute the minibatch's gradient into ``part.grad``; return its loss, a scalar."""
@@ -225,7 +239,7 @@ class Trainer:
             with blame("the task's model cannot be differentiated"):
                 loss.backward()  # type: ignore[no-untyped-call]
         self.reattach()
-        self.gradients += batch.size
+        self.computed(batch.size)
         return loss.detach()
 
     def pausing(self) -> Callable[[], None]:
@@ -254,7 +268,7 @@ class Trainer:
 
     def _hint(self, batch: Batch) -> str:
         alone = (
-            lone_sample_hint(self.module, self.num_samples, self.hyperparameters.batch_size) if batch.size == 1 else ""
+            lone_sample_hint(self.module, len(self.data), self.hyperparameters.batch_size) if batch.size == 1 else ""
         )
         return alone or batch_hint(batch.inputs)
 

@@ -162,7 +162,7 @@ def by_the_number_of_records(trainer: PrivateTrainer, planned: Any) -> None:
 
     def counting(phases: Any) -> Any:
         made = protect(phases)
-        object.__setattr__(made.mechanism, "units", trainer.units)
+        object.__setattr__(made.mechanism, "units", trainer.figures.units)
         return made
 
     object.__setattr__(trainer._sampling, "protect", counting)

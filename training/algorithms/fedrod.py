@@ -142,7 +142,7 @@ class FedRoD(Algorithm):
             with blame("the task's model cannot be differentiated"):
                 (balanced + own).backward()  # type: ignore[no-untyped-call]
         peer.reattach()
-        peer.gradients += batch.size
+        peer.computed(batch.size)
         return own.detach()
 
     @contextmanager

@@ -1,29 +1,38 @@
 """Which way of computing per-example gradients suits a model, and which models have none.
 
 Sampling and clipping by example promise nothing where one example can change what is computed from another. So the
-start looks at a few examples, each alone, then all together, and refuses what differs. Of the ways that give the same
+start looks at a few examples, each alone, then among others, and refuses what differs. Of the ways that give the same
 gradients the quickest is taken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch import Tensor
 
-from dpeer.exceptions import ConfigurationError, TaskError
+from dpeer.exceptions import TaskError
 from dpeer.training.augmentation import augmented
-from dpeer.training.batches import predict
-from dpeer.training.device import mapped
-from dpeer.training.errors import blame
 from dpeer.training.flat import Flat
-from dpeer.training.per_example.examples import check_examples
+from dpeer.training.per_example.examples import chunks, examples_of
 from dpeer.training.per_example.layers import by_layers
 from dpeer.training.per_example.parts import Computed
+from dpeer.training.per_example.refusals import (
+    CLOSE,
+    changed,
+    check_batch,
+    check_memory,
+    check_model,
+    check_read_again,
+    check_settings,
+    check_still,
+    cut,
+    evaluate,
+)
 from dpeer.training.per_example.state import remembered
 from dpeer.training.per_example.ways import Way, one_by_one, vectorized
 from dpeer.training.randomness import LOCK, generator_states, undisturbed
@@ -37,63 +46,176 @@ _LOOKED_AT = 8
 _EXTREME = 4
 """How many of the examples that are farthest from zero are looked at besides."""
 
-_NEW = object()
-"""Where there is nothing."""
-
-_CLOSE = 1e-3
-"""How much gradients and losses may differ, relative to their size, that are computed alone and together."""
+_APART = 1e-6
+"""By how much an example's clipped gradient may depend on its place in a batch and on who else is there, relative to
+the clip norm: a thousandth of what `dpeer.privacy.clipped_sum` leaves for it. Matrix products of some shapes add up in
+another order at another place; where that matters, because huge values nearly cancel, each is computed alone."""
 
 WAYS: Mapping[str, Way] = {"layers": by_layers, "vectorized": vectorized, "one-by-one": one_by_one}
 """By what tests and benchmarks call them; the quickest first."""
 
 
-def choose(peer: Trainer, part: Flat) -> Way:
+def choose(peer: Trainer, part: Flat, rows: int, clip_norm: float) -> Way:
     """The quickest way that suits the task, for these parameters; to be called within `Trainer.training`.
+
+    Beside a forward and a backward pass for each of at most twelve examples it takes about five of `rows` together.
+
+    Args:
+        peer: Whose task it is.
+        part: What is trained.
+        rows: How many examples are always computed together.
+        clip_norm: What gradients are clipped to; differences count by it.
 
     Raises:
         TaskError: The model, its loss or its data couple examples, or draw random numbers.
         ConfigurationError: The precision is too low.
     """
-    _check_settings(peer)
-    _check_model(peer.module)
-    count = min(_LOOKED_AT, peer.num_samples)
+    check_settings(peer)
+    check_model(peer.module)
+    total = len(peer.data)
     # From all over the data: the first ones are often of one class. And those that are like no others.
-    rows = torch.cat([torch.arange(count, device="cpu") * peer.num_samples // count, peer.data.longest(_EXTREME)])
-    rows = torch.unique(rows)
-    index, count = peer.data.located(rows), len(rows)
+    known = torch.unique(torch.cat([_spread(total, _LOOKED_AT), peer.data.longest(_EXTREME)]))
     with LOCK, undisturbed():  # or another peer's draws would be taken for this one's
         before, buffers = generator_states(part.data.device), peer.untrained.copies()
-        attributes = remembered(peer.module, _functions(peer))
-        singles = [_cut(peer, index[i : i + 1]) for i in range(count)]
+        kept, kept_by_data = remembered(peer.module, _functions(peer)), remembered(None, _read(peer))
+
+        def check_nothing_kept() -> None:
+            check_still(peer, before, buffers)
+            check_memory(changed(kept, remembered(peer.module, _functions(peer))))
+            # Data may keep what they have read, to have it at hand.
+            check_memory(changed(kept_by_data, remembered(None, _read(peer)), growing=True))
+
+        singles = [_read_one(peer, int(number)) for number in known]
         alone = [one_by_one(peer, part, *single, 1) for single in singles]
-        _evaluate(peer, singles[0][0])
+        evaluate(peer, singles[0][0])
         if peer.task.augment is not None:
             augmented(peer.task.augment, singles[0][0], np.random.default_rng(0))
         peer.reattach()
-        _check_still(peer, before, buffers)
-        _check_memory(peer, attributes)
-        inputs, targets = _cut(peer, index)
+        check_nothing_kept()
         losses = torch.cat([one.losses for one in alone])
         gradients = torch.cat([one.sums(torch.ones(1, 1, device=losses.device)) for one in alone])
         if not losses.isfinite().all() or not gradients.isfinite().all():
             raise TaskError(
-                f"the loss of one of {count} training examples, or its gradient, is not finite: privacy at "
+                f"the loss of one of {len(known)} training examples, or its gradient, is not finite: privacy at "
                 "sample level needs the loss of each example alone (targets that a loss ignores have none)"
             )
-        _check_batch(peer, inputs, targets, losses)
-        for way in WAYS.values():
-            try:
-                found = way(peer, part, inputs, targets, count)
-            except Exception:
-                if way is one_by_one:
-                    raise
-                continue  # what torch, or the task's code in an unusual place, cannot do
-            if _agree(found, losses, gradients):
-                return way
-    raise TaskError(
-        "the task's model or data couple examples: the gradient of one example differs when it is taken from a batch "
-        "with others (padding to the longest of a batch does that); have the dataset give each example as it is alone"
-    )
+        # As many as there are; and as many as are ever computed together, of which some then stand there repeatedly.
+        for places in (torch.arange(len(known)), torch.arange(rows) % len(known)):
+            check_batch(peer, *cut(peer, peer.data.located(known[places])), losses[places.to(losses.device)])
+        found = _quickest(peer, part, _Alone(known, losses, gradients), rows, clip_norm)
+        check_nothing_kept()
+        check_read_again(singles, [_read_one(peer, int(number)) for number in known])
+    return found
+
+
+def _quickest(peer: Trainer, part: Flat, alone: _Alone, rows: int, clip_norm: float) -> Way:
+    """The first way in which an example's gradient is the one that it has alone, whoever is computed beside it."""
+    some = len(alone.numbers)
+    others = _spread(len(peer.data), rows)
+    others = others[~torch.isin(others, alone.numbers)]
+    nobody = torch.full((len(others),), -1)
+    among, who = torch.cat([others, alone.numbers]), torch.cat([nobody, torch.arange(some)])
+    # Without others, and copies of one example: what couples examples of a kind (as a limit to how many of them a part
+    # of the model takes does) may show in no batch in which all are mixed.
+    crowds = [torch.arange(rows) % some, torch.zeros(rows, dtype=torch.int64), torch.full((rows,), some - 1)]
+    for way in WAYS.values():
+        if way is one_by_one:
+            break
+        comparison = _Comparison(peer, part, way, alone, rows, clip_norm)
+        try:
+            lengths, back = comparison.lengths(among, who), comparison.lengths(among.flip(0), who.flip(0)).flip(0)
+            if (abs(lengths - back) > _APART * back.clamp(min=clip_norm)).any():
+                continue
+            for crowd in crowds:
+                comparison.lengths(alone.numbers[crowd], crowd)
+        except Exception:
+            continue  # gradients that are others, or what torch, or the task's code in an unusual place, cannot do
+        return way
+    return one_by_one
+
+
+@dataclass(frozen=True)
+class _Alone:
+    """What examples' losses and gradients are when each is computed alone.
+
+    Attributes:
+        numbers: The examples, shape (examples,).
+        losses: Shape (examples,).
+        gradients: Shape (examples, values).
+    """
+
+    numbers: Tensor
+    losses: Tensor
+    gradients: Tensor
+
+
+class _Comparison:
+    """Compares what a way gives for examples with what they have alone, and with what it gave for them before.
+
+    Gradients are looked at one by one: no more of them are in memory than in a step.
+
+    Args:
+        peer: Whose task it is.
+        part: What is trained.
+        way: The way.
+        alone: The examples that are compared.
+        rows: How many examples are always computed together.
+        clip_norm: What gradients are clipped to.
+    """
+
+    def __init__(self, peer: Trainer, part: Flat, way: Way, alone: _Alone, rows: int, clip_norm: float) -> None:
+        self._peer, self._part, self._way, self._alone, self._rows = peer, part, way, alone, rows
+        self._clip_norm = clip_norm
+        self._before: dict[int, Tensor] = {}
+
+    def lengths(self, numbers: Tensor, who: Tensor) -> Tensor:
+        """The lengths of examples' gradients as a step computes them, shape (examples,), float64.
+
+        Args:
+            numbers: The examples.
+            who: Which of those in `alone` each is, from 0; -1 for others.
+
+        Raises:
+            ValueError: A gradient is another one than alone, or before.
+        """
+        peer = self._peer
+        inputs, targets = cut(peer, peer.data.located(numbers))
+        lengths, names = [], iter(who.tolist())
+        for index, count in chunks(len(numbers), self._rows, self._part.data.device):
+            its = peer.compute.lay_out(examples_of(inputs, index)), examples_of(targets, index)
+            found = self._way(peer, self._part, *its, self._rows)
+            lengths.append(found.norms()[:count])
+            for row in range(count):
+                if (name := next(names)) >= 0 and not self._same(name, found, row, lengths[-1][row]):
+                    raise ValueError("a gradient that depends on its company")
+        return torch.cat(lengths).cpu()
+
+    def _same(self, name: int, found: Computed, row: int, length: Tensor) -> bool:
+        gradient, alone = found.row(row), self._alone.gradients[name]
+        before = self._before.setdefault(name, gradient.clone())
+        size = _length(alone)
+        # Losses and lengths are computed in ways of their own.
+        return (
+            torch.allclose(found.losses[row], self._alone.losses[name], rtol=CLOSE, atol=CLOSE)
+            and abs(float(length) - _length(gradient)) <= CLOSE * size + 1e-6
+            and _length(gradient - alone) <= CLOSE * size + 1e-6
+            and _length(gradient - before) <= _APART * max(size, self._clip_norm)
+        )
+
+
+def _length(vector: Tensor) -> float:
+    return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
+
+
+def _spread(total: int, count: int) -> Tensor:
+    """At most so many numbers from 0 to total - 1, evenly."""
+    count = min(count, total)
+    return torch.arange(count, device="cpu") * total // count
+
+
+def _read_one(peer: Trainer, number: int) -> tuple[Any, Any]:
+    """The minibatch of one example."""
+    return cut(peer, peer.data.located(torch.tensor([number], device="cpu")))
 
 
 def _functions(peer: Trainer) -> list[Any]:
@@ -102,155 +224,6 @@ def _functions(peer: Trainer) -> list[Any]:
     return [task.loss, task.augment, task.collate, task.metrics]
 
 
-def _evaluate(peer: Trainer, inputs: Any) -> None:
-    """Look at an example as evaluation does, for what is kept of it would be in the next round's gradients."""
-    peer.module.eval()
-    try:
-        with torch.no_grad(), blame("the task's model failed on a training example in evaluation mode"):
-            predict(peer.module, inputs)
-    finally:
-        peer.module.train()
-
-
-def _check_memory(peer: Trainer, before: Mapping[str, Any]) -> None:
-    """Refuse a task whose code has changed an attribute while it looked at examples.
-
-    Raises:
-        TaskError: It has.
-    """
-    after = remembered(peer.module, _functions(peer))
-    changed = next((path for path in [*before, *after] if before.get(path, _NEW) != after.get(path, _NEW)), None)
-    if changed is not None:
-        raise TaskError(
-            f"{changed} has changed while the model looked at examples: what it keeps of some would be in the "
-            "gradients of others, without noise; privacy at sample level needs a model and a loss that keep nothing "
-            "(set what does not depend on the data when they are made)"
-        )
-
-
-def check_collate(peer: Trainer) -> None:
-    """Refuse a collate function that makes an example longer or shorter with others than alone.
-
-    Raises:
-        TaskError: Examples that are collated alone differ in shape, so that together some are padded.
-    """
-    if peer.task.collate is None:
-        return
-    shapes: set[str] = set()
-    for number in range(peer.num_samples):
-        inputs, _ = _cut(peer, peer.data.located(torch.tensor([number], device="cpu")))
-        shapes.add(str(mapped(inputs, _shape)))
-        if len(shapes) > 1:
-            one, other = sorted(shapes)
-            raise TaskError(
-                f"the task's collate gives inputs of shapes {one} and {other} for single examples, so that in a batch "
-                "one depends on how long the others are: privacy at sample level needs all to have one shape; pad to "
-                "a fixed length"
-            )
-
-
-def _shape(tensor: Tensor) -> Any:
-    return tuple(tensor.shape)
-
-
-def _cut(peer: Trainer, index: Tensor) -> tuple[Any, Any]:
-    """The minibatch of these examples, if it can be cut into them."""
-    inputs, targets = peer.data.take(index)
-    check_examples(inputs, len(index), "inputs")
-    check_examples(targets, len(index), "targets")
-    return inputs, targets
-
-
-def _check_settings(peer: Trainer) -> None:
-    """Refuse settings with which an example's gradient depends on others.
-
-    Raises:
-        ConfigurationError: There is one.
-    """
-    if peer.compute.amp is not None:
-        raise ConfigurationError(
-            f"--amp {peer.compute.amp}: privacy at sample level computes in float32, because in {peer.compute.amp} an "
-            "example's gradient depends too much on which others are computed beside it; leave --amp out"
-        )
-    if peer.hyperparameters.class_weights != "none":
-        raise ConfigurationError(
-            f"--class-weights {peer.hyperparameters.class_weights}: privacy at sample level cannot weight classes by "
-            "how many examples each has, which is a fact about the data; leave it out"
-        )
-
-
-def _check_model(module: nn.Module) -> None:
-    """Refuse layers of which it is known that they couple examples, or draw.
-
-    Raises:
-        TaskError: There is one.
-    """
-    for name, layer in module.named_modules():
-        if isinstance(layer, _BatchNorm) and (layer.training or not layer.track_running_stats):
-            raise TaskError(
-                f"{type(layer).__name__} {name!r} computes each example from the others of its batch, so there is no "
-                "gradient of a single one: privacy at sample level needs torch.nn.GroupNorm or LayerNorm instead"
-            )
-
-
-def _check_still(peer: Trainer, before: object, buffers: Mapping[str, Tensor]) -> None:
-    """Refuse a task that draws, or whose model remembers examples.
-
-    Raises:
-        TaskError: It does.
-    """
-    if generator_states(peer.model.data.device) != before:
-        drops = [
-            f"{type(layer).__name__} {name!r}"
-            for name, layer in peer.module.named_modules()
-            if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p
-        ]
-        who = drops[0] if drops else "the task's model, loss or data"
-        raise TaskError(
-            f"{who} draws from the generators of torch, numpy or random, whose numbers follow from the public seed and "
-            "from who is in the batch: privacy at sample level cannot have that (set dropout to 0: the noise does what "
-            "it is for; change inputs at random in the task's `augment`)"
-        )
-    for name, value in peer.untrained.copies().items():
-        if name not in buffers or not torch.equal(value, buffers[name]):
-            raise TaskError(
-                f"the model's forward changes {name!r} in training, which carries what it has seen of one example into "
-                "the gradients of others, without noise: privacy at sample level needs a model that keeps its buffers"
-            )
-
-
-def _check_batch(peer: Trainer, inputs: Any, targets: Any, losses: Tensor) -> None:
-    """Refuse a loss of a batch that is not the mean of its examples' losses, or these themselves.
-
-    Raises:
-        TaskError: It is not.
-    """
-    with torch.no_grad(), blame("the task's model or loss failed on a training batch"):
-        found = peer.loss_function(predict(peer.module, inputs), targets).detach().float()
-    if found.shape == losses.shape and len(losses) > 1:
-        same = torch.allclose(found, losses, rtol=_CLOSE, atol=_CLOSE)
-    elif found.numel() == 1:
-        same = torch.allclose(found.reshape(()), losses.mean(), rtol=_CLOSE, atol=_CLOSE)
-    else:
-        raise TaskError(
-            f"the task's loss gave a tensor of shape {tuple(found.shape)} for a batch of {len(losses)}; it must give "
-            "one number for each example, or their mean"
-        )
-    if not same:
-        raise TaskError(
-            "the task's loss of a batch is not the mean of its examples' losses: privacy at sample level needs a mean "
-            "over the batch, or a loss for each example, in which none depends on the others (leave out "
-            "weights of classes, layers that mix the batch, and sums)"
-        )
-
-
-def _agree(found: Computed, losses: Tensor, gradients: Tensor) -> bool:
-    if not torch.allclose(found.losses, losses, rtol=_CLOSE, atol=_CLOSE):
-        return False
-    theirs = found.sums(torch.eye(len(losses), device=losses.device))
-    norms = torch.linalg.vector_norm(gradients, dim=1)
-    apart = torch.linalg.vector_norm(theirs - gradients, dim=1)
-    # The lengths are computed in a way of their own.
-    return bool((apart <= _CLOSE * norms + 1e-6).all()) and torch.allclose(
-        found.norms().float(), norms, rtol=_CLOSE, atol=1e-6
-    )
+def _read(peer: Trainer) -> list[Any]:
+    """The training data, if code of theirs runs when they are read."""
+    return [] if peer.data.in_memory else [peer.task.train]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
@@ -11,9 +13,34 @@ from dpeer.exceptions import TaskError
 from dpeer.training.device import mapped
 
 
-def examples_of(values: Any, here: slice) -> Any:
-    """Some examples of a minibatch's inputs or targets, of any structure that `mapped` knows."""
-    return mapped(values, lambda tensor: tensor[here])
+def chunks(size: int, rows: int, device: torch.device) -> Iterator[tuple[Tensor, int]]:
+    """A batch in pieces that all have the same number of rows; the first example of the last one fills it up.
+
+    Matrix products of other shapes are other code, whose last bits differ; so all that are computed have one shape.
+
+    Args:
+        size: How many examples there are.
+        rows: How many stand in each piece.
+        device: Where the batch lies.
+
+    Yields:
+        The examples' places in the batch, shape (rows,), and how many of them, from the first on, count.
+    """
+    for start in range(0, size, rows):
+        places = torch.arange(start, start + rows, device=device)
+        yield places.where(places < size, start), min(rows, size - start)
+
+
+def examples_of(values: Any, index: Tensor) -> Any:
+    """Some examples of a minibatch's inputs or targets, of any structure that `mapped` knows.
+
+    They lie in fresh memory, which is always aligned alike: the last bits of a matrix product may depend on that.
+
+    Args:
+        values: Inputs or targets.
+        index: The examples' places, shape (examples,).
+    """
+    return mapped(values, lambda tensor: tensor.index_select(0, index.to(tensor.device)))
 
 
 def check_examples(values: Any, count: int, what: str) -> None:

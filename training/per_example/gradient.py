@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -10,30 +11,16 @@ from torch import Tensor
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.training.figures import Met
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
 from dpeer.training.per_example.choosing import choose
-from dpeer.training.per_example.examples import check_examples, examples_of
+from dpeer.training.per_example.examples import check_examples, chunks, examples_of
 from dpeer.training.per_example.parts import Computed, lengths_of
 from dpeer.training.per_example.ways import Unsuited, Way, one_by_one
 
 if TYPE_CHECKING:
     from dpeer.training.trainer import Trainer
-
-
-@dataclass
-class Met:
-    """What clipping met in a step; for the peer's own files, never for others.
-
-    Attributes:
-        units: How many units were drawn.
-        clipped: How many had a gradient longer than the clip norm.
-        not_finite: How many had one that was not finite, and counted as zero; of a group only such examples do.
-    """
-
-    units: int = 0
-    clipped: int = 0
-    not_finite: int = 0
 
 
 class PrivateGradient:
@@ -43,14 +30,15 @@ class PrivateGradient:
     is by the length over all parameters that are trained together. What is left in ``part.grad`` may be seen by
     anybody; the loss that is returned may not.
 
-    Memory: gradients are computed for `microbatch` examples at a time. So at most there are, beside the batch's inputs,
-    these examples' activations, what the filters of one convolution see of them, and `microbatch` vectors as long as
-    what is trained; with groups twice as many. Linear layers need none of the vectors where units are examples, unless
-    the model needs one of the slower ways. A batch may be of any size, as sampled batches are.
+    Memory: gradients are computed for at most `microbatch` examples at a time. So at most there are, beside the batch's
+    inputs, these examples' activations, what the filters of one convolution see of them, and `microbatch` vectors as
+    long as what is trained. Linear layers need none of the vectors unless the model needs one of the slower ways. A
+    batch may be of any size, as sampled batches are.
 
     Args:
         mechanism: Clip norm, noise, sampling rate and nominal number of units.
-        microbatch: How many examples' gradients are in memory at a time, 1 or more.
+        microbatch: How many examples' gradients are in memory at a time at most, 1 or more. With 1 each is computed by
+            itself, and depends on no other in its last bit.
 
     Attributes:
         steps: How many gradients have been made, those of empty batches included: the compositions to account for.
@@ -72,6 +60,18 @@ class PrivateGradient:
         """The standard deviation of the noise in each coordinate of what is left in ``part.grad``: sigma C / (q N)."""
         return self._mechanism.noise_std / self._mechanism.expected
 
+    @property
+    def rows(self) -> int:
+        """How many examples are always computed together, some of them repeatedly where there are not as many.
+
+        It follows from numbers that are public: with the size of the batch the last bits of gradients would change.
+        As few pieces as batches of the expected size need, of a multiple of eight, which processors like.
+        """
+        expected = self._mechanism.expected
+        pieces = max(1, math.ceil(expected / self._microbatch))
+        few = math.ceil((expected + math.sqrt(expected)) / pieces)
+        return min(self._microbatch, 8 * math.ceil(few / 8))
+
     def start(self, peer: Trainer, part: Flat) -> None:
         """Look at a few examples, and choose how gradients of this part are computed; the first step does it, too.
 
@@ -79,7 +79,7 @@ class PrivateGradient:
             TaskError: The task couples examples, or cannot be protected for another reason.
         """
         with peer.training(part):
-            self._ways[part.phase] = choose(peer, part)
+            self._ways[part.phase] = choose(peer, part, self.rows, self._mechanism.clip_norm)
 
     def __call__(self, peer: Trainer, part: Flat, batch: Batch) -> Tensor:
         """Leave the noised gradient in ``part.grad``; return the mean loss of the batch's examples, 0 if it is empty.
@@ -93,58 +93,44 @@ class PrivateGradient:
             check_examples(batch.inputs, batch.size, "inputs")
             check_examples(batch.targets, batch.size, "targets")
         self.met = Met()
+        # In float64, so that what is added first and what later makes no difference that counts.
         total = torch.zeros(part.count, dtype=torch.float64, device=part.data.device)
         loss = torch.zeros((), dtype=torch.float32, device=part.data.device)
-        group = _Unfinished()
-        for start in range(0, batch.size, self._microbatch):
-            here = slice(start, min(start + self._microbatch, batch.size))
-            found = self._computed(peer, part, batch, here)
-            loss += found.losses.sum() / batch.size
-            if batch.units is None:
-                self._add_examples(found, total)
+        groups = None if batch.units is None else _Groups(batch.units, total)
+        for index, count in chunks(batch.size, self.rows, part.data.device):
+            found = self._computed(peer, part, batch, index, count)
+            loss += found.losses[:count].sum() / batch.size
+            if groups is None:
+                self._add_examples(found, count, total)
             else:
-                self._add_groups(found, batch.units, here, group, total)
+                groups.add(found, count, self._factors)
         noised = self._mechanism.released(total.cpu().numpy(), torch.get_num_threads())
         part.grad.copy_(torch.from_numpy(noised))
         peer.reattach()
-        peer.gradients += batch.size
+        peer.computed(batch.size)
         self.steps += 1
         return loss
 
-    def _computed(self, peer: Trainer, part: Flat, batch: Batch, here: slice) -> Computed:
-        inputs, targets = examples_of(batch.inputs, here), examples_of(batch.targets, here)
-        try:
-            return self._ways[part.phase](peer, part, inputs, targets, here.stop - here.start)
-        except Unsuited:  # a model that now and then takes another path
-            return one_by_one(peer, part, inputs, targets, here.stop - here.start)
+    def _computed(self, peer: Trainer, part: Flat, batch: Batch, index: Tensor, count: int) -> Computed:
+        """The gradients of a piece of the batch, of which the first `count` count."""
+        way = self._ways[part.phase]
+        if way is not one_by_one:
+            inputs, targets = examples_of(batch.inputs, index), examples_of(batch.targets, index)
+            try:
+                return way(peer, part, peer.compute.lay_out(inputs), targets, len(index))
+            except Unsuited:  # a model that now and then takes another path
+                pass
+        own = index[:count]
+        return one_by_one(peer, part, examples_of(batch.inputs, own), examples_of(batch.targets, own), count)
 
-    def _add_examples(self, found: Computed, total: Tensor) -> None:
-        """Add the clipped gradient of each example."""
-        factors = self._factors(found.norms())
-        if (bad := factors == 0.0).any():
+    def _add_examples(self, found: Computed, count: int, total: Tensor) -> None:
+        """Add the clipped gradients of the first examples."""
+        norms = found.norms()
+        weights = torch.zeros_like(norms)
+        weights[:count] = self._factors(norms[:count])
+        if (bad := ~norms.isfinite()).any():
             found.drop(bad)  # zero times infinity is no zero
-        total += found.sums(factors.float()[None])[0]
-
-    def _add_groups(self, found: Computed, units: Tensor, here: slice, unfinished: _Unfinished, total: Tensor) -> None:
-        """Add the clipped gradient of each group that ends here; keep what there is of the last one that does not."""
-        own = units[here]
-        first, last = int(own[0]), int(own[-1])
-        sizes = torch.bincount(units, minlength=last + 1)[first : last + 1]
-        shares = torch.nn.functional.one_hot(own - first, last - first + 1).T / sizes[:, None]
-        shares = shares.float().to(total.device)
-        # An example that is not finite would make the sums of other groups so: zero times infinity is no zero. It is
-        # left out whatever the others are like, or these would decide whether it counts.
-        if (bad := ~found.norms().isfinite()).any():
-            found.drop(bad)
-        gradients = found.sums(shares)
-        if unfinished.gradient is not None:
-            gradients[0] += unfinished.gradient
-        unfinished.gradient = None
-        if here.stop < len(units) and int(units[here.stop]) == last:
-            unfinished.gradient, gradients = gradients[-1].clone(), gradients[:-1]
-        factors = self._factors(lengths_of(gradients))
-        gradients[factors == 0.0] = 0.0
-        total += factors.float() @ gradients
+        total += found.sums(weights[None])[0]
 
     def _factors(self, norms: Tensor) -> Tensor:
         """What to multiply gradients of these lengths by, shape (units,), float64."""
@@ -156,8 +142,51 @@ class PrivateGradient:
         return torch.from_numpy(factors).to(norms.device)
 
 
-@dataclass
-class _Unfinished:
-    """What there is so far of the gradient of a group whose examples go on in the next microbatch."""
+_CANCELLING = 1e-3
+"""A group's gradient is clipped as if it were at least this part of the mean length of its examples' gradients.
 
-    gradient: Tensor | None = None
+Where these are huge and nearly cancel, what is left of them is mostly their last bits, and these depend on who is
+computed beside them: that is 1e-6 of their lengths, and so less than `_MARGIN` leaves of the clip norm. Who is not clipped
+by it is not changed: the examples' gradients would have to be a thousand times as long as the clip norm."""
+
+
+class _Groups:
+    """Adds the clipped gradients of groups, whose examples lie one after the other in a batch.
+
+    Each group's gradient is added up in the order of its examples, in float64 and by itself, so that it does not depend
+    on the other groups, or on where a piece of the batch ends.
+
+    Args:
+        units: Whose each example is, shape (examples,), ascending.
+        total: Where the gradients are added.
+    """
+
+    def __init__(self, units: Tensor, total: Tensor) -> None:
+        self._units, self._sizes = units.tolist(), torch.bincount(units).tolist()
+        self._total, self._sum = total, torch.zeros_like(total)
+        self._lengths, self._at = 0.0, 0
+
+    def add(self, found: Computed, count: int, factors: Callable[[Tensor], Tensor]) -> None:
+        """Take the next examples.
+
+        Args:
+            found: Their gradients.
+            count: How many there are.
+            factors: What to multiply groups' gradients of such lengths by; called once for each group.
+        """
+        for number, norm in enumerate(found.norms()[:count].tolist()):
+            # An example that is not finite is left out whatever the others of its group are like.
+            if math.isfinite(norm):
+                self._sum += found.row(number)
+                self._lengths += norm
+            unit, self._at = self._units[self._at], self._at + 1
+            if self._at == len(self._units) or self._units[self._at] != unit:
+                self._end(self._sizes[unit], factors)
+
+    def _end(self, size: int, factors: Callable[[Tensor], Tensor]) -> None:
+        """Add the group of which all examples have been taken."""
+        self._sum /= size
+        length = lengths_of(self._sum[None]).clamp(min=_CANCELLING * self._lengths / size)
+        self._total += self._sum.mul_(factors(length))
+        self._sum.zero_()
+        self._lengths = 0.0

@@ -18,8 +18,19 @@ class Part(Protocol):
     def drop(self, examples: Tensor) -> None:
         """Make the gradients of these examples zero, whatever they are; a mask, shape (examples,)."""
 
+    def row(self, example: int) -> Tensor:
+        """The gradient of one example, shape (values,)."""
+
     def sums(self, weights: Tensor) -> Tensor:
-        """Weighted sums of the gradients, shape (sums, values); the weights have shape (sums, examples)."""
+        """Weighted sums of the gradients, shape (sums, values), added up in the precision of the weights.
+
+        Args:
+            weights: Shape (sums, examples).
+        """
+
+
+_AT_ONCE = 8192
+"""Values of each gradient that are there in float64 at a time: few enough for a processor's cache."""
 
 
 def lengths_of(rows: Tensor) -> Tensor:
@@ -50,10 +61,15 @@ class Whole:
         """See `Part`."""
         self._values = self._values.masked_fill(examples[:, None], 0.0)
 
+    def row(self, example: int) -> Tensor:
+        """See `Part`."""
+        return self._values[example]
+
     def sums(self, weights: Tensor) -> Tensor:
         """See `Part`."""
-        out: Tensor = weights @ self._values
-        return out
+        if weights.dtype == self._values.dtype:
+            return weights @ self._values
+        return torch.cat([weights @ some.to(weights.dtype) for some in self._values.split(_AT_ONCE, dim=1)], dim=1)
 
 
 class Outer:
@@ -76,10 +92,14 @@ class Outer:
         self._left = self._left.masked_fill(examples[:, None], 0.0)
         self._right = self._right.masked_fill(examples[:, None], 0.0)
 
+    def row(self, example: int) -> Tensor:
+        """See `Part`."""
+        return torch.outer(self._left[example], self._right[example]).flatten()
+
     def sums(self, weights: Tensor) -> Tensor:
         """See `Part`."""
-        weighted = weights[:, None, :] * self._left.T  # (sums, rows, examples)
-        out: Tensor = (weighted @ self._right).flatten(1)
+        weighted = weights[:, None, :] * self._left.T.to(weights.dtype)  # (sums, rows, examples)
+        out: Tensor = (weighted @ self._right.to(weights.dtype)).flatten(1)
         return out
 
 
@@ -111,9 +131,16 @@ class Computed:
         for _, part in self.parts:
             part.drop(examples)
 
+    def row(self, example: int) -> Tensor:
+        """The gradient of one example, shape (count,), float32."""
+        out = torch.zeros(self.count, dtype=torch.float32, device=self.losses.device)
+        for place, part in self.parts:
+            out[place] += part.row(example)
+        return out
+
     def sums(self, weights: Tensor) -> Tensor:
-        """Weighted sums of gradients, shape (sums, count), float32; the weights have shape (sums, examples)."""
-        out = torch.zeros(len(weights), self.count, dtype=torch.float32, device=self.losses.device)
+        """Weighted sums of gradients, shape (sums, count); `weights` and precision are as in `Part.sums`."""
+        out = torch.zeros(len(weights), self.count, dtype=weights.dtype, device=self.losses.device)
         for place, part in self.parts:
             out[:, place] += part.sums(weights)
         return out

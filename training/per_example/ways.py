@@ -53,7 +53,7 @@ def one_by_one(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: i
     losses = torch.empty(examples, dtype=torch.float32, device=device)
     parameters = [parameter for _, parameter, _ in part.layout]
     for number in range(examples):
-        alone = slice(number, number + 1)
+        alone = torch.tensor([number], device=device)
         with torch.enable_grad():
             loss = loss_of_one(peer, examples_of(inputs, alone), examples_of(targets, alone))
             with blame("the task's model cannot be differentiated"):
@@ -120,7 +120,7 @@ def losses_of(peer: Trainer, outputs: Any, targets: Any, examples: int) -> Tenso
     try:
         losses: Tensor = vmap(one)(outputs, targets)
     except Exception:  # a loss that looks at values
-        rows = [slice(number, number + 1) for number in range(examples)]
+        rows = torch.arange(examples)[:, None]
         return torch.stack(
             [as_one(peer.loss_function(examples_of(outputs, row), examples_of(targets, row))) for row in rows]
         )

@@ -207,7 +207,7 @@ def test_gradients_are_those_of_a_loop(case: str, name: str, make_trainer: Calla
 def test_the_start_takes_the_quickest_way_that_suits(case: str, make_trainer: Callable[..., Trainer]) -> None:
     peer, _, _ = setting(case, make_trainer)
     with peer.training(peer.model):
-        assert choose(peer, peer.model) is WAYS[CASES[case][2]]
+        assert choose(peer, peer.model, N, 1.0) is WAYS[CASES[case][2]]
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -264,7 +264,7 @@ def test_inputs_of_several_tensors(make_trainer: Callable[..., Trainer]) -> None
     data = [({"left": left[i], "right": right[i]}, y[i]) for i in range(N)]
     peer = make_trainer(Two(), None, None, data=data)
     with peer.training(peer.model):
-        assert choose(peer, peer.model) is WAYS["layers"]
+        assert choose(peer, peer.model, N, 1.0) is WAYS["layers"]
         inputs = {"left": left, "right": right}
         found = [way(peer, peer.model, inputs, y, N).sums(torch.eye(N)) for way in WAYS.values()]
     for other in found[1:]:
