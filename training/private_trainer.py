@@ -36,8 +36,8 @@ from dpeer.training.flat import Flat
 from dpeer.training.gradients import Gradient, looks, plain
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch
-from dpeer.training.per_example.refusals import check_collate
 from dpeer.training.per_example.gradient import PrivateGradient
+from dpeer.training.per_example.refusals import check_collate
 from dpeer.training.randomness import GlobalGenerators
 from dpeer.training.sampled import Sampled
 from dpeer.training.split import Split
@@ -340,6 +340,6 @@ class PrivateTrainer(Trainer):
     def _withhold(self, name: str, what: str) -> None:
         if not self._free:
             raise AlgorithmError(
-                f"the algorithm asks for `peer.{name}`, {what}: a step that depends on it would tell others what privacy "
-                "at sample level hides; leave it out (the peer's own files have it)"
+                f"the algorithm asks for `peer.{name}`, {what}: a step that depends on it would tell others what "
+                "privacy at sample level hides; leave it out (the peer's own files have it)"
             )

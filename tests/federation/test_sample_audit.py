@@ -25,6 +25,7 @@ from dpeer.privacy.steps import Mechanism
 from dpeer.privacy.tradeoff import statistic
 from dpeer.training.gradients import plain
 from dpeer.training.per_example.gradient import PrivateGradient
+from dpeer.training.per_example.groups import Groups
 from dpeer.training.private_trainer import PrivateTrainer
 from dpeer.training.sample_level import SampledReleases
 from dpeer.training.sampled import Sampled
@@ -116,7 +117,7 @@ class Numbered(Keystream):
 
 
 OF, DRAW, POISSON = Sampled.of, Poisson.draw, Poisson.__init__
-GRADIENT, EXAMPLES, GROUPS = PrivateGradient.__call__, PrivateGradient._add_examples, PrivateGradient._add_groups
+GRADIENT = PrivateGradient.__call__
 CHARGE, FIT, FACTORS = StepLedger.charge, PrivateTrainer.fit, ClippedSum.factors
 
 
@@ -172,21 +173,24 @@ def by_the_number_of_records(trainer: PrivateTrainer, planned: Any) -> None:
 PROTECT = PrivateTrainer.protect
 
 
-def clipped_by_layer(rule: PrivateGradient, found: Any, total: Any) -> None:
+def clipped_by_layer(rule: PrivateGradient, found: Any, count: int, total: Any) -> None:
     for place, part in found.parts:
-        factors = rule._factors(part.squares().double().sqrt()).float()
-        part.drop(factors == 0.0)
-        total[place] += part.sums(factors[None])[0]
+        factors = torch.zeros(1, found.examples, dtype=torch.float64)
+        factors[0, :count] = rule._factors(part.squares().double().sqrt()[:count])
+        part.drop(factors[0] == 0.0)
+        total[place] += part.sums(factors)[0]
 
 
-def clipped_as_a_mean(rule: PrivateGradient, found: Any, total: Any) -> None:
-    ones = torch.ones(1, found.examples)
-    mean = found.sums(ones)[0].double().nan_to_num(0.0) / found.examples
-    total += found.examples * mean * rule._factors(mean.norm()[None])
+def clipped_as_a_mean(rule: PrivateGradient, found: Any, count: int, total: Any) -> None:
+    shares = (torch.arange(found.examples) < count)[None].double() / count
+    mean = found.sums(shares)[0].nan_to_num(0.0)
+    total += count * mean * rule._factors(mean.norm()[None])
 
 
-def records_of_groups_by_themselves(rule: PrivateGradient, found: Any, units: Any, *rest: Any) -> None:
-    EXAMPLES(rule, found, rest[-1])
+def records_of_groups_by_themselves(groups: Groups, found: Any, count: int, factors: Any) -> None:
+    weights = torch.zeros(1, found.examples, dtype=torch.float64)
+    weights[0, :count] = factors(found.norms()[:count])
+    groups._total += found.sums(weights)[0]
 
 
 def trained_before(trainer: PrivateTrainer, part: Any, **how: Any) -> None:
@@ -258,7 +262,7 @@ DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
         (ClippedSum, "factors", lambda self, norms: FACTORS(self, norms / 1.1)), "clipping, without noise",
     ),
     "clipping of records where groups are protected": (
-        (PrivateGradient, "_add_groups", records_of_groups_by_themselves), "by hand, groups",
+        (Groups, "add", records_of_groups_by_themselves), "by hand, groups",
     ),
     "what is not finite is added": ((ClippedSum, "factors", not_finite_or_not), "clipping, without noise"),
     "a head trained without noise before the body": ((PrivateTrainer, "fit", trained_before), "by hand, joint"),

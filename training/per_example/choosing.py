@@ -118,20 +118,18 @@ def _quickest(peer: Trainer, part: Flat, alone: _Alone, rows: int, clip_norm: fl
     # Without others, and copies of one example: what couples examples of a kind (as a limit to how many of them a part
     # of the model takes does) may show in no batch in which all are mixed.
     crowds = [torch.arange(rows) % some, torch.zeros(rows, dtype=torch.int64), torch.full((rows,), some - 1)]
-    for way in WAYS.values():
-        if way is one_by_one:
-            break
+
+    def agrees(way: Way) -> bool:
         comparison = _Comparison(peer, part, way, alone, rows, clip_norm)
         try:
             lengths, back = comparison.lengths(among, who), comparison.lengths(among.flip(0), who.flip(0)).flip(0)
-            if (abs(lengths - back) > _APART * back.clamp(min=clip_norm)).any():
-                continue
             for crowd in crowds:
                 comparison.lengths(alone.numbers[crowd], crowd)
-        except Exception:
-            continue  # gradients that are others, or what torch, or the task's code in an unusual place, cannot do
-        return way
-    return one_by_one
+        except Exception:  # gradients that are others, or what torch, or the task's code in an unusual place, cannot do
+            return False
+        return bool((abs(lengths - back) <= _APART * back.clamp(min=clip_norm)).all())
+
+    return next((way for way in WAYS.values() if way is one_by_one or agrees(way)), one_by_one)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +15,8 @@ from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
 from dpeer.training.per_example.choosing import choose
 from dpeer.training.per_example.examples import check_examples, chunks, examples_of
-from dpeer.training.per_example.parts import Computed, lengths_of
+from dpeer.training.per_example.groups import Groups
+from dpeer.training.per_example.parts import Computed
 from dpeer.training.per_example.ways import Unsuited, Way, one_by_one
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class PrivateGradient:
         # In float64, so that what is added first and what later makes no difference that counts.
         total = torch.zeros(part.count, dtype=torch.float64, device=part.data.device)
         loss = torch.zeros((), dtype=torch.float32, device=part.data.device)
-        groups = None if batch.units is None else _Groups(batch.units, total)
+        groups = None if batch.units is None else Groups(batch.units, total)
         for index, count in chunks(batch.size, self.rows, part.data.device):
             found = self._computed(peer, part, batch, index, count)
             loss += found.losses[:count].sum() / batch.size
@@ -140,53 +140,3 @@ class PrivateGradient:
         self.met.clipped += int((lengths > self._mechanism.clip_norm).sum())
         self.met.not_finite += int((factors == 0.0).sum())
         return torch.from_numpy(factors).to(norms.device)
-
-
-_CANCELLING = 1e-3
-"""A group's gradient is clipped as if it were at least this part of the mean length of its examples' gradients.
-
-Where these are huge and nearly cancel, what is left of them is mostly their last bits, and these depend on who is
-computed beside them: that is 1e-6 of their lengths, and so less than `_MARGIN` leaves of the clip norm. Who is not clipped
-by it is not changed: the examples' gradients would have to be a thousand times as long as the clip norm."""
-
-
-class _Groups:
-    """Adds the clipped gradients of groups, whose examples lie one after the other in a batch.
-
-    Each group's gradient is added up in the order of its examples, in float64 and by itself, so that it does not depend
-    on the other groups, or on where a piece of the batch ends.
-
-    Args:
-        units: Whose each example is, shape (examples,), ascending.
-        total: Where the gradients are added.
-    """
-
-    def __init__(self, units: Tensor, total: Tensor) -> None:
-        self._units, self._sizes = units.tolist(), torch.bincount(units).tolist()
-        self._total, self._sum = total, torch.zeros_like(total)
-        self._lengths, self._at = 0.0, 0
-
-    def add(self, found: Computed, count: int, factors: Callable[[Tensor], Tensor]) -> None:
-        """Take the next examples.
-
-        Args:
-            found: Their gradients.
-            count: How many there are.
-            factors: What to multiply groups' gradients of such lengths by; called once for each group.
-        """
-        for number, norm in enumerate(found.norms()[:count].tolist()):
-            # An example that is not finite is left out whatever the others of its group are like.
-            if math.isfinite(norm):
-                self._sum += found.row(number)
-                self._lengths += norm
-            unit, self._at = self._units[self._at], self._at + 1
-            if self._at == len(self._units) or self._units[self._at] != unit:
-                self._end(self._sizes[unit], factors)
-
-    def _end(self, size: int, factors: Callable[[Tensor], Tensor]) -> None:
-        """Add the group of which all examples have been taken."""
-        self._sum /= size
-        length = lengths_of(self._sum[None]).clamp(min=_CANCELLING * self._lengths / size)
-        self._total += self._sum.mul_(factors(length))
-        self._sum.zero_()
-        self._lengths = 0.0

@@ -69,7 +69,9 @@ class Whole:
         """See `Part`."""
         if weights.dtype == self._values.dtype:
             return weights @ self._values
-        return torch.cat([weights @ some.to(weights.dtype) for some in self._values.split(_AT_ONCE, dim=1)], dim=1)
+        return torch.cat(
+            [weights @ some.to(weights.dtype) for some in torch.split(self._values, _AT_ONCE, dim=1)], dim=1
+        )
 
 
 class Outer:

@@ -98,9 +98,7 @@ def _note(path: str, value: Any, found: dict[str, Any], seen: set[int], depth: i
     elif isinstance(value, np.random.RandomState | random.Random):
         state = value.getstate() if isinstance(value, random.Random) else value.get_state(legacy=False)
         found[path] = hashlib.sha256(str(state).encode()).hexdigest()
-    elif depth > _DEEP or id(value) in seen or isinstance(value, type | ModuleType):
-        return
-    elif type(value).__module__ in _OPEN:
+    elif depth > _DEEP or id(value) in seen or isinstance(value, type | ModuleType) or type(value).__module__ in _OPEN:
         return
     else:
         seen.add(id(value))
