@@ -26,6 +26,7 @@ from dpeer.privacy.tradeoff import statistic
 from dpeer.training.gradients import plain
 from dpeer.training.per_example.gradient import PrivateGradient
 from dpeer.training.per_example.groups import Groups
+from dpeer.training.per_example.parts import Computed
 from dpeer.training.private_trainer import PrivateTrainer
 from dpeer.training.sample_level import SampledReleases
 from dpeer.training.sampled import Sampled
@@ -229,10 +230,6 @@ def only_alone(size: int, std: float, values: Any, give: Any, threads: int = 1) 
     (scaled(0.0) if threads > 1 else noise.noised)(size, std, values, give, threads)
 
 
-def not_finite_or_not(mechanism: ClippedSum, norms: np.ndarray) -> np.ndarray:
-    return np.where(np.isfinite(norms), FACTORS(mechanism, norms), 1.0)
-
-
 DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
     "half the noise": ((clipped_sum, "noised", scaled(0.5)), "noise by coordinate"),
     "noise at 0.8": ((clipped_sum, "noised", scaled(0.8)), "noise by coordinate"),
@@ -264,7 +261,7 @@ DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
     "clipping of records where groups are protected": (
         (Groups, "add", records_of_groups_by_themselves), "by hand, groups",
     ),
-    "what is not finite is added": ((ClippedSum, "factors", not_finite_or_not), "clipping, without noise"),
+    "what is not finite is added": ((Computed, "drop", lambda self, examples: None), "clipping, without noise"),
     "a head trained without noise before the body": ((PrivateTrainer, "fit", trained_before), "by hand, joint"),
     "a frozen head that is trained": ((PrivateTrainer, "_fit_head_at_home", trained_though_frozen), "by hand, frozen"),
     "a body after the end": ((SampledReleases, "before", lambda self: None), "after the end"),
