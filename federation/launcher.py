@@ -65,7 +65,10 @@ class Launcher:
     async def run(self) -> list[Member]:
         """Start every peer and wait until the last one has ended."""
         model = MODELS.get(self._settings.model or TEXT_TASKS.get(self._settings.task, ""))
-        context = forking.context([LIBRARIES[model.extra]] if model and model.extra else [])
+        libraries = [LIBRARIES[model.extra]] if model and model.extra else []
+        if self._settings.lora is not None:
+            libraries.append("peft")
+        context = forking.context(libraries)
         try:
             for rank in range(self._settings.size):
                 if self._stopping:

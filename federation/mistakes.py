@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dpeer.exceptions import ConfigurationError, UnknownName
+from dpeer.training.lora.text import FORM
 
 _EXPECTED = {
     "grid_shape": "ROWSxCOLUMNS, for example 2x4",
@@ -16,6 +17,7 @@ _EXPECTED = {
     "device": "auto, cpu, cuda or cuda:N",
     "finish": "none, head:E or all:E, for example head:5",
     "robust": "none, clip, clip:TAU, trimmed-mean:F or median, for example trimmed-mean:1",
+    "lora": FORM,
     "lr_schedule": "exponential, step:N or cosine, for example step:10",
     "key": "64 hexadecimal digits in quotes, as `dpeer keygen` prints them, or a list of two such keys",
 }

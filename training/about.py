@@ -39,6 +39,7 @@ def about(task: Task, shape: list[int] | None, measured_on: str, figures: Figure
     return {
         "model": None if task.built is None else dict(task.built),
         "init_from": None if task.initial is None else task.initial.to_json(),
+        "lora": task.lora,
         "input_shape": shape,
         "head": list(task.head),
         "target": None if reading is None else reading.target,

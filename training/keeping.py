@@ -13,6 +13,7 @@ from dpeer.training import store
 from dpeer.training.about import about, class_names, input_shape
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.finishing import Finishing
+from dpeer.training.lora.merging import merged
 from dpeer.training.predicted import Predicted
 from dpeer.training.rows import Rows
 from dpeer.training.selection import ModelSelection, Point
@@ -74,13 +75,14 @@ class Keeping:
         return found
 
     def write(self, path: Path) -> None:
-        """Write the kept model to a safetensors file, under the model's own state names.
+        """Write the kept model to a safetensors file, under the model's own state names; adapters are merged into it.
 
         Raises:
             OSError: The file cannot be written.
         """
         with self.kept():
-            store.write_model(self._trainer.module, path)
+            module = self._trainer.module
+            store.write_model(module.state_dict() if self._trainer.task.lora is None else merged(module), path)
 
     def predictions(self) -> tuple[tuple[Tensor, Tensor] | None, list[int] | None]:
         """Outputs and targets of the kept model, as `ModelSelection.predictions`, and the shape of one input.

@@ -14,6 +14,7 @@ from dpeer.training.errors import describe
 from dpeer.training.given import given as handed_over
 from dpeer.training.importing import imported
 from dpeer.training.initial import begin_from
+from dpeer.training.lora.adapting import adapted
 from dpeer.training.models import drops
 from dpeer.training.partitions import check_spec
 from dpeer.training.randomness import LOCK, seed_globals
@@ -43,7 +44,7 @@ def load_task(
         seed: Decides how data are divided; the factory gets it.
         options: Keyword arguments for the factory (``--task-option``).
         choices: What the user chose about the data and the model. A user's own factory divides its own data and brings
-            its own model, so that only the head and a file of first weights can be chosen.
+            its own model, so that only the head, a file of first weights and adapters (`--lora`) can be chosen.
         init_seed: What the global generators are seeded with, and so the model's first weights; `seed` if None.
 
     Raises:
@@ -53,11 +54,15 @@ def load_task(
         PartitionError: The data cannot be divided as asked.
     """
     given, choices = dict(options or {}), choices or Choices()
-    task = _loaded(spec, (rank, size, seed), given, choices, seed if init_seed is None else init_seed)
-    if choices.init_from is None:
+    first = seed if init_seed is None else init_seed
+    task = _loaded(spec, (rank, size, seed), given, choices, first)
+    if choices.init_from is not None:
+        initial = begin_from(task.model, tuple(task.head), choices.init_from)
+        task = replace(task, initial=initial, remarks=(*task.remarks, initial.line(choices.init_from)))
+    if choices.lora is None:
         return task
-    initial = begin_from(task.model, tuple(task.head), choices.init_from)
-    return replace(task, initial=initial, remarks=(*task.remarks, initial.line(choices.init_from)))
+    with LOCK:
+        return adapted(task, choices.lora, first)
 
 
 def _loaded(spec: str, place: tuple[int, int, int], given: dict[str, Any], choices: Choices, init_seed: int) -> Task:
@@ -83,12 +88,13 @@ def _loaded(spec: str, place: tuple[int, int, int], given: dict[str, Any], choic
         where, _, name = spec.rpartition(":")
         with imported(f"task {spec!r}", where, TaskError) as module:
             task = _made(spec, _attribute(spec, module, name), place, init_seed, {}, given)
-        return task if choices.head_prefixes is None else replace(task, head=choices.head_prefixes)
+    return task if choices.head_prefixes is None else replace(task, head=choices.head_prefixes)
 
 
 def _check_own(spec: str, choices: Choices) -> None:
     """Refuse settings that only built-in tasks have; a user's own task states these itself."""
-    fields = ((name, field) for name, field in Choices.model_fields.items() if name not in ("head", "init_from"))
+    every = ("head", "init_from", "lora")
+    fields = ((name, field) for name, field in Choices.model_fields.items() if name not in every)
     others = ((name, field.get_default(call_default_factory=True)) for name, field in fields)
     chosen = next((name for name, default in others if getattr(choices, name) not in (default, False)), None)
     if chosen is None:

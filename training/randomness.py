@@ -48,6 +48,7 @@ class Purpose(IntEnum):
     WRITE = 15
     FINE_TUNE = 16
     HYPERNETWORK = 17
+    ADAPT = 18
 
 
 def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:

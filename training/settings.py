@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from dpeer.sections import Mark, Section, setting
 from dpeer.training.given import reference
+from dpeer.training.lora.text import check_lora
 from dpeer.training.robust import check_robust
 from dpeer.training.schedules import PATTERN
 
@@ -33,6 +34,9 @@ Clip = Annotated[float | None, AfterValidator(lambda longest: longest or None)]
 
 RobustRule = Annotated[str, AfterValidator(check_robust)]
 """What `Robust.parse` reads."""
+
+LoraText = Annotated[str, AfterValidator(check_lora)]
+"""What `Lora.parse` reads."""
 
 Optimizer = Literal["sgd", "adamw"]
 """What takes the steps."""
@@ -119,6 +123,13 @@ with warnings.catch_warnings():
             mark=Mark.FOLLOWS,
             group=_DATA,
             strict=False,
+        )
+        lora: LoraText | None = setting(
+            None,
+            "train low-rank adapters and the head alone: r=16, r=16,alpha=32 or r=8,alpha=8,targets=query+value; the "
+            "adapters are the body then",
+            mark=Mark.SHARED,
+            group=_DATA,
         )
         augment: bool = setting(False, "crop and flip training images at random", mark=Mark.OWN, group=_DATA)
         standardize: bool | None = setting(

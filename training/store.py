@@ -207,15 +207,19 @@ def _short(value: Any) -> str:
     return json.dumps(value)
 
 
-def write_model(model: nn.Module, path: Path) -> None:
-    """Write a model under its own state names to a safetensors file, replacing it in one step.
+def write_model(values: Mapping[str, Any], path: Path) -> None:
+    """Write a model's values under its own state names to a safetensors file, replacing it in one step.
+
+    Args:
+        values: As its ``state_dict()`` gives them; what is no tensor is left out.
+        path: The file.
 
     Raises:
         OSError: The file cannot be written.
     """
     # Each tensor is copied: the parameters are views of one vector, and tied ones share memory, which safetensors
     # does not store.
-    tensors = {name: host(value) for name, value in model.state_dict().items() if isinstance(value, Tensor)}
+    tensors = {name: host(value) for name, value in values.items() if isinstance(value, Tensor)}
     part = path.with_name(path.name + ".part")
     save_file(tensors, part, metadata={"format": "pt"})
     part.replace(path)

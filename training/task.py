@@ -67,6 +67,7 @@ class Task:
         built: How the model was built, as JSON values from which `dpeer.training.use` builds it again without data;
             None where only the factory can.
         reading: How inputs and labels were made of a table's rows, to be saved with the model; None for other data.
+        lora: What `--lora` said where it has put low-rank adapters into the model; None where there are none.
         remarks: What there is to know about how common pools are divided, and about first weights from a file, a line
             each; said when the peer starts.
         initial: What the model has from the file of `--init-from`, by which peers compare it; None without one.
@@ -93,6 +94,7 @@ class Task:
     draws: bool | None = None
     reading: TableInputs | None = None
     built: Mapping[str, Any] | None = None
+    lora: str | None = None
     remarks: Sequence[str] = ()
     initial: Initial | None = None
 

@@ -28,7 +28,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "task": ("mine.py:task", {"grad_clip": 1.0}), "task_options": ({"shift": 1.0}, {"task": "mine.py:task"}),
     "partition": ("iid", {}), "test_split": ("shared", {}), "validation": (0.2, {}), "model": ("mlp", {}),
     "model_options": ({"width": 32}, {"model": "mlp"}), "init_from": (Path("weights.safetensors"), {}),
-    "head": ("features.7,head", {}), "augment": (True, {}), "standardize": (True, {}),
+    "head": ("features.7,head", {}), "lora": ("r=2", {}), "augment": (True, {}), "standardize": (True, {}),
     "schema": ("other.toml", {"schema": "one.toml", "task": "csv"}), "algorithm": ("dfedmdc", {}),
     "algorithm_options": ({"rho": 0.2}, {}), "preset": ("paper-cifar", {}), "seed": (3, {}), "seed_partition": (3, {}),
     "seed_init": (3, {}), "seed_batches": (3, {}), "participation": (0.5, {}), "rounds": (7, {}), "body_lr": (0.2, {}),
