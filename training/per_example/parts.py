@@ -73,6 +73,10 @@ class Whole:
             [weights @ some.to(weights.dtype) for some in torch.split(self._values, _AT_ONCE, dim=1)], dim=1
         )
 
+    def added(self, examples: int) -> Whole:
+        """The gradients of so many examples, each of which has several rows here, side by side."""
+        return Whole(self._values.unflatten(0, (examples, -1)).sum(1))
+
 
 class Outer:
     """Gradients that are outer products, as a linear layer's are: they need not lie in memory to be measured and added.

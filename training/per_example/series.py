@@ -1,0 +1,98 @@
+"""Per-example gradients of layers that are applied at each place of a series: of tokens, patches, ...
+
+Such a gradient is a sum over the places of an example. Where that takes less memory it is never made: its length
+follows from products between places, and weighted sums over examples are one matrix product (Li et al., Large Language
+Models Can Be Strong Differentially Private Learners, ICLR 2022).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from dpeer.training.per_example.parts import Part, Whole, lengths_of
+
+
+def series(left: Tensor, right: Tensor) -> Part:
+    """Gradients that are sums of outer products over places.
+
+    Args:
+        left: Shape (examples, places, rows).
+        right: Shape (examples, places, columns).
+    """
+    if 2 * left.shape[1] ** 2 <= left.shape[2] * right.shape[2]:
+        return Series(left, right)
+    return Whole((left.transpose(1, 2) @ right).flatten(1))
+
+
+class Series:
+    """Gradients that are sums of outer products over places, as a linear layer's are on a series.
+
+    Args:
+        left: Shape (examples, places, rows).
+        right: Shape (examples, places, columns).
+    """
+
+    def __init__(self, left: Tensor, right: Tensor) -> None:
+        self._left, self._right = left, right
+
+    def squares(self) -> Tensor:
+        """See `Part`."""
+        left, right = self._left.double(), self._right.double()  # products of places may all but cancel
+        return ((left @ left.transpose(1, 2)) * (right @ right.transpose(1, 2))).sum((1, 2)).clamp(min=0.0)
+
+    def drop(self, examples: Tensor) -> None:
+        """See `Part`."""
+        self._left = self._left.masked_fill(examples[:, None, None], 0.0)
+        self._right = self._right.masked_fill(examples[:, None, None], 0.0)
+
+    def sums(self, weights: Tensor) -> Tensor:
+        """See `Part`."""
+        return torch.stack([self._sum(own) for own in weights])
+
+    def _sum(self, weights: Tensor) -> Tensor:
+        here = weights != 0  # of groups, most are
+        left = (weights[here][:, None, None] * self._left[here]).flatten(0, 1)
+        out: Tensor = (left.T @ self._right[here].flatten(0, 1)).flatten()
+        return out
+
+
+class Places:
+    """Gradients of an embedding: each example changes the rows that it has looked up.
+
+    Args:
+        places: Which rows, shape (examples, looked up).
+        values: The gradients of what was looked up, shape (examples, looked up, width).
+        rows: How many rows there are.
+    """
+
+    def __init__(self, places: Tensor, values: Tensor, rows: int) -> None:
+        self._rows = rows
+        examples, count, width = values.shape
+        # What an example looks up several times is added: side by side, equal rows get one slot.
+        places, order = places.sort(1)
+        first = torch.ones_like(places)
+        first[:, 1:] = places[:, 1:] != places[:, :-1]
+        slots = first.cumsum(1) - 1
+        self._places = torch.zeros_like(places).scatter_(1, slots, places)
+        into = slots + torch.arange(examples, device=slots.device)[:, None] * count
+        values = values.gather(1, order[:, :, None].expand(-1, -1, width)).reshape(-1, width)
+        added = values.new_zeros(examples * count, width).index_add_(0, into.flatten(), values)
+        self._values = added.view(examples, count, width)
+
+    def squares(self) -> Tensor:
+        """See `Part`."""
+        return lengths_of(self._values.flatten(1)).square()
+
+    def drop(self, examples: Tensor) -> None:
+        """See `Part`."""
+        self._values = self._values.masked_fill(examples[:, None, None], 0.0)
+
+    def sums(self, weights: Tensor) -> Tensor:
+        """See `Part`."""
+        out = self._values.new_zeros(len(weights), self._rows, self._values.shape[2])
+        for own, into in zip(weights, out, strict=True):
+            here = own != 0
+            values = (own[here][:, None, None] * self._values[here]).flatten(0, 1)
+            into.index_add_(0, self._places[here].flatten(), values)
+        return out.flatten(1)
