@@ -146,7 +146,8 @@ def _check_tied(model: nn.Module, prefixes: tuple[str, ...]) -> None:
         if other != name and not (is_under(name, prefixes) and is_under(other, prefixes)):
             raise TaskError(
                 f"parameters {other!r} and {name!r} are one tied tensor in the body: untie them (give each its own "
-                "copy), or put both into the head"
+                "copy; in transformers tie_word_embeddings=False), put both into the head, or freeze them, as --lora "
+                "does"
             )
 
 

@@ -17,6 +17,7 @@ from dpeer.training.per_example.choosing import choose
 from dpeer.training.per_example.examples import check_examples, chunks, examples_of
 from dpeer.training.per_example.groups import Groups
 from dpeer.training.per_example.parts import Computed
+from dpeer.training.per_example.stirred import stirred
 from dpeer.training.per_example.ways import Unsuited, Way, one_by_one
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ class PrivateGradient:
         Raises:
             TaskError: The task couples examples, or cannot be protected for another reason.
         """
-        with peer.training(part):
+        with peer.training(part), stirred(peer):
             self._ways[part.phase] = choose(peer, part, self.rows, self._mechanism.clip_norm)
 
     def __call__(self, peer: Trainer, part: Flat, batch: Batch) -> Tensor:

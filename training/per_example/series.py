@@ -46,14 +46,19 @@ class Series:
         self._left = self._left.masked_fill(examples[:, None, None], 0.0)
         self._right = self._right.masked_fill(examples[:, None, None], 0.0)
 
+    def row(self, example: int) -> Tensor:
+        """The gradient of one example, shape (rows times columns,)."""
+        out: Tensor = (self._left[example].T @ self._right[example]).flatten()
+        return out
+
     def sums(self, weights: Tensor) -> Tensor:
-        """See `Part`."""
+        """See `Part`; added up in the precision of the weights."""
         return torch.stack([self._sum(own) for own in weights])
 
     def _sum(self, weights: Tensor) -> Tensor:
-        here = weights != 0  # of groups, most are
-        left = (weights[here][:, None, None] * self._left[here]).flatten(0, 1)
-        out: Tensor = (left.T @ self._right[here].flatten(0, 1)).flatten()
+        here = weights != 0  # of the weights of groups most are zero
+        left = (weights[here][:, None, None] * self._left[here].to(weights.dtype)).flatten(0, 1)
+        out: Tensor = (left.T @ self._right[here].to(weights.dtype).flatten(0, 1)).flatten()
         return out
 
 
@@ -88,11 +93,16 @@ class Places:
         """See `Part`."""
         self._values = self._values.masked_fill(examples[:, None, None], 0.0)
 
+    def row(self, example: int) -> Tensor:
+        """The gradient of one example, shape (rows times width,)."""
+        out = self._values.new_zeros(self._rows, self._values.shape[2])
+        return out.index_add_(0, self._places[example], self._values[example]).flatten()
+
     def sums(self, weights: Tensor) -> Tensor:
-        """See `Part`."""
-        out = self._values.new_zeros(len(weights), self._rows, self._values.shape[2])
+        """See `Part`; added up in the precision of the weights."""
+        out = weights.new_zeros(len(weights), self._rows, self._values.shape[2])
         for own, into in zip(weights, out, strict=True):
             here = own != 0
-            values = (own[here][:, None, None] * self._values[here]).flatten(0, 1)
+            values = (own[here][:, None, None] * self._values[here].to(own.dtype)).flatten(0, 1)
             into.index_add_(0, self._places[here].flatten(), values)
         return out.flatten(1)

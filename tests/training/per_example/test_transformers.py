@@ -8,9 +8,11 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
+from dpeer.privacy.clipped_sum import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer
 from dpeer.training.lora.adapting import adapted
-from dpeer.training.per_example.choosing import WAYS, choose
+from dpeer.training.per_example.choosing import WAYS
+from dpeer.training.per_example.gradient import PrivateGradient
 from dpeer.training.per_example.ways import Unsuited
 from dpeer.training.split import split
 
@@ -163,5 +165,6 @@ def test_gradients_are_those_of_a_loop_and_the_way_is_the_quickest(case: str) ->
         torch.testing.assert_close(found.sums(torch.eye(N)), expected, rtol=1e-3, atol=1e-5)
         torch.testing.assert_close(found.norms().float(), expected.norm(dim=1), rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(found.sums(weights), weights @ expected, rtol=1e-3, atol=1e-5)
-    with peer.training(peer.model):
-        assert choose(peer, peer.model) is WAYS[CASES[case][4]]
+    rule = PrivateGradient(ClippedSum(1.0, 1.0, 0.5, N))
+    rule.start(peer, peer.model)
+    assert rule._ways["model"] is WAYS[CASES[case][4]]
