@@ -1,0 +1,47 @@
+"""A federation that trains adapters: from the setting to the model that a stranger loads."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from safetensors import safe_open
+
+import dpeer
+
+LOADED = """
+import sys
+import dpeer, torch
+model = dpeer.load_model(sys.argv[1])
+assert "peft" not in sys.modules
+images = torch.rand(5, 1, 8, 8, generator=torch.Generator().manual_seed(0))
+print(model.card["lora"], *model.module(images).argmax(1).tolist())
+"""
+
+
+@pytest.mark.slow
+def test_a_run_is_saved_resumed_and_loaded_without_peft(tmp_path: Path) -> None:
+    def settings(rounds: int, folder: str) -> dpeer.Settings:
+        return dpeer.Settings(
+            size=2, task="digits", algorithm="dfedmdc", optimizer="adamw", lora="alpha=8,r=4", rounds=rounds,
+            body_epochs=1, head_epochs=1, finish="none", alone="never", out=tmp_path / folder,
+        )  # fmt: skip
+
+    dpeer.run(settings(2, "whole"), mode="simulate")
+    dpeer.run(settings(1, "parts"), mode="simulate")
+    dpeer.run(settings(2, "parts"), mode="simulate", resume=True)
+    one, other = (tmp_path / folder / "rank-0" / "model.safetensors" for folder in ("whole", "parts"))
+    assert one.read_bytes() == other.read_bytes()
+    with safe_open(one, framework="pt") as values:
+        assert not any("lora" in name or "base" in name for name in values.keys())  # noqa: SIM118
+    (saved,) = (tmp_path / "whole" / "rank-0" / "checkpoint").rglob("learner.safetensors")
+    with safe_open(saved, framework="pt") as values:
+        sizes = {name: values.get_tensor(name).numel() for name in values.keys()}  # noqa: SIM118
+    assert sizes["last/body"] == 2084
+    assert sum(sizes.values()) < 3 * (2084 + 1290), "frozen weights are in no checkpoint"
+    found = subprocess.run(
+        [sys.executable, "-c", LOADED, str(tmp_path / "whole" / "rank-0")], capture_output=True, text=True, check=True
+    )
+    said, *classes = found.stdout.split()
+    assert said == "r=4,alpha=8"
+    assert len(classes) == 5
