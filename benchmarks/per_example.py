@@ -1,6 +1,9 @@
-"""What a private step at sample level costs beside a plain one: the same small CNNs, the same 64 examples, one thread.
+"""What a private step at sample level costs beside a plain one: the same small models and 64 examples, one thread.
 
-    python benchmarks/per_example.py [--batch 64] [--microbatch 64] [--repeats 40] [--json]
+    python benchmarks/per_example.py [--batch 64] [--microbatch 64] [--repeats 40] [--models digits,cnn] [--json]
+
+Models are the CNNs digits and cnn, and with `--models transformers` those of small_transformers.py, whole and with
+adapters.
 
 A plain step is a gradient of the mean loss and a step of SGD. A private one computes, clips and adds the gradients of
 single examples, draws the noise, divides, and takes the same step of SGD. Both are the product's (`Trainer`), and
@@ -21,6 +24,7 @@ from statistics import median, quantiles
 from typing import Any
 
 import numpy as np
+import small_transformers
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
@@ -48,16 +52,18 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--microbatch", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=40)
+    parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     keep_heap()  # as every peer does
-    results = [measure(name, arguments.batch, arguments.microbatch, arguments.repeats) for name in MODELS]
+    names = small_transformers.NAMES if arguments.models == "transformers" else arguments.models.split(",")
+    results = [measure(name, arguments.batch, arguments.microbatch, arguments.repeats) for name in names]
     if arguments.json:
         print(json.dumps(results, indent=1))
         return
     for result in results:
-        print(f"{result['model']}: {result['parameters']:,} parameters, {result['batch']} examples")
+        print(f"{result['model']}: {result['parameters']:,} parameters, {result['batch']} examples; by {result['way']}")
         for name, took in result["ms"].items():
             ratio = result["ratio_quartiles"].get(name)
             beside = (
@@ -77,6 +83,9 @@ def measure(name: str, batch_size: int, microbatch: int, repeats: int) -> dict[s
     for way, rule in rules.items():
         rule._ways |= {"model": WAYS[way]} if way in WAYS else {}
 
+    rules["private"].start(peer, peer.model)
+    way = next(way for way, code in WAYS.items() if code is rules["private"]._ways["model"])
+
     def step(gradient: Callable[[], object]) -> Callable[[], None]:
         def work() -> None:
             gradient()
@@ -93,7 +102,7 @@ def measure(name: str, batch_size: int, microbatch: int, repeats: int) -> dict[s
         "private, one by one": step(lambda: rules["one-by-one"](peer, peer.model, batch)),
         "of it noise": lambda: mechanism.released(zeros),
         "drawing a batch": sampled._drawn,
-        **opacus(name, batch, mechanism),
+        **(opacus(name, batch, mechanism) if name in MODELS else {}),
     }
     times: dict[str, list[float]] = {what: [] for what in works}
     with peer.training(peer.model):
@@ -111,6 +120,7 @@ def measure(name: str, batch_size: int, microbatch: int, repeats: int) -> dict[s
     }
     return {
         "model": name,
+        "way": way,
         "parameters": peer.model.count,
         "batch": batch_size,
         "microbatch": microbatch,
@@ -120,7 +130,10 @@ def measure(name: str, batch_size: int, microbatch: int, repeats: int) -> dict[s
 
 
 def trainer(name: str, samples: int) -> Trainer:
-    """A built-in model on random images of ten classes."""
+    """A model on random inputs of ten classes."""
+    if name not in MODELS:
+        made = small_transformers.task(name, samples)
+        return Trainer(made, split(made.model, made.head, "model"), Hyperparameters(), rank=0, seed=0)
     torch.manual_seed(0)
     data = TensorDataset(torch.rand(samples, *MODELS[name]), torch.randint(10, (samples,)))
     model = build_model(name, MODELS[name], 10)

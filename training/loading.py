@@ -88,7 +88,7 @@ def _loaded(spec: str, place: tuple[int, int, int], given: dict[str, Any], choic
         where, _, name = spec.rpartition(":")
         with imported(f"task {spec!r}", where, TaskError) as module:
             task = _made(spec, _attribute(spec, module, name), place, init_seed, {}, given)
-    return task if choices.head_prefixes is None else replace(task, head=choices.head_prefixes)
+        return task if choices.head_prefixes is None else replace(task, head=choices.head_prefixes)
 
 
 def _check_own(spec: str, choices: Choices) -> None:

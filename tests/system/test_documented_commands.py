@@ -257,6 +257,9 @@ FAST = {
     "dpeer card --run dpeer-run/rank-0": Small(after=(VISITS_WEIGHTED,)),
     "dpeer export --run dpeer-run/rank-0 --format torchscript --output model.pt": Small(after=(VISITS_WEIGHTED,)),
     FIRST_RUN: Small(f"{TRAINS} --size 4"),
+    "dpeer simulate --task digits --algorithm dfedmdc --optimizer adamw --lora r=4,alpha=8": Small(
+        f"{TRAINS} --size 2"
+    ),
     "dpeer simulate --size 8 --topology exponential --robust clip": Small(f"{TRAINS} --size 5"),
     "dpeer simulate --federation visits.toml --partition iid --out trial": Small(TRAINS, (visits_file,)),
     "dpeer tune --task csv --task-option path=visits.csv --task-option target=outcome --standardize": Small(

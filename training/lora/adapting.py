@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -43,6 +44,7 @@ def adapted(task: Task, text: str, init_seed: int) -> Task:
             f"--lora {text}: {one!r} is a Conv1D of transformers and other layers are not: name layers of one of the "
             "two kinds with targets="
         )
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")  # peft imports what would download
     check_libraries(f"--lora {text}", "lora", peft="peft")
     _check_bare(model, text)
     _check_untied(model, layers, text)
@@ -61,6 +63,7 @@ def adapted(task: Task, text: str, init_seed: int) -> Task:
 
 
 def _inject(model: nn.Module, lora: Lora, layers: Mapping[str, nn.Module], *, transposed: bool) -> None:
+    """Have peft wrap the layers."""
     from peft import LoraConfig, inject_adapter_in_model
 
     config: Any = LoraConfig(

@@ -60,7 +60,8 @@ def by_layers(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: in
             continue
         if len(seen[layer]) != 2 or any(len(tensor) % examples or not len(tensor) for tensor in seen[layer]):
             raise Unsuited()
-        found = found_by(rule, layer, *seen[layer], examples)
+        x, g = seen[layer]
+        found = found_by(rule, layer, x, g, examples)
         parts += [(place, found[name]) for name, place in places.items()]
     return Computed(losses.detach().float(), parts, examples, part.count)
 
@@ -127,7 +128,7 @@ def _tapped(seen: dict[nn.Module, list[Tensor]], anchor: Tensor, examples: int) 
         if not output.requires_grad:
             output.add_(anchor)
         # A hook sees the gradient of the output as it is now, also where code after it writes to that memory.
-        output.register_hook(seen[layer].append)  # type: ignore[no-untyped-call]
+        output.register_hook(seen[layer].append)
         return changed
 
     taps = [layer.register_forward_hook(tap) for layer in seen]

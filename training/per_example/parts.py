@@ -75,7 +75,7 @@ class Whole:
 
     def added(self, examples: int) -> Whole:
         """The gradients of so many examples, each of which has several rows here, side by side."""
-        return Whole(self._values.unflatten(0, (examples, -1)).sum(1))
+        return Whole(self._values.view(examples, -1, self._values.shape[1]).sum(1))
 
 
 class Outer:

@@ -43,8 +43,8 @@ def found_by(rule: Rule, layer: nn.Module, x: Tensor, g: Tensor, examples: int) 
     """
     if len(x) == examples:
         return rule(layer, x, g)
-    if rule in (_linear, _transposed, _layer_norm, _embedding):  # which take any dimensions between
-        return rule(layer, x.unflatten(0, (examples, -1)), g.unflatten(0, (examples, -1)))
+    if rule in _AT_EACH_PLACE:
+        return rule(layer, x.reshape(examples, -1, *x.shape[1:]), g.reshape(examples, -1, *g.shape[1:]))
     return {name: part.added(examples) if isinstance(part, Whole) else part for name, part in rule(layer, x, g).items()}
 
 
@@ -109,3 +109,6 @@ _RULES: Mapping[type[nn.Module], Rule] = {
     nn.Embedding: _embedding,
 }
 """By the very class: one derived from it may do anything."""
+
+_AT_EACH_PLACE: tuple[Rule, ...] = (_linear, _transposed, _layer_norm, _embedding)
+"""Rules that take any dimensions between that of the examples and those of the layer."""

@@ -129,14 +129,15 @@ def setting(case: str) -> tuple[Trainer, Tensor, Tensor]:
     torch.manual_seed(0)
     build, kind, head, lora, _ = CASES[case]
     x = torch.randn(N, 1, 8, 8) if kind == IMAGES else torch.randint(2, 11, (N, SHORT))
-    data = TensorDataset(x, torch.randint(3, (N,)))
+    y = torch.randint(3, (N,))
+    data = TensorDataset(x, y)
     task = Task(model=build(), head=(head,), train=data, test=data)
     if lora is not None:
         task = adapted(task, lora, 0)
     with torch.no_grad():
         for parameter in task.model.parameters():
             parameter += 0.1 * torch.randn(parameter.shape)
-    return Trainer(task, split(task.model, (head,), "model"), Hyperparameters(), rank=0, seed=0), *data.tensors
+    return Trainer(task, split(task.model, (head,), "model"), Hyperparameters(), rank=0, seed=0), x, y
 
 
 def by_a_loop(peer: Trainer, x: Tensor, y: Tensor) -> Tensor:
