@@ -94,7 +94,7 @@ BUILD: Mapping[str, Callable[[], nn.Module]] = {
     "roberta": roberta,
     "torch's encoder": Encoder,
 }
-ADAPTED = ", r=4"
+ADAPTED = " with r=4"
 NAMES = tuple(name + ending for name in BUILD for ending in ("", ADAPTED))
 """Each is trained whole, and through adapters of the default layers."""
 

@@ -14,6 +14,7 @@ from dpeer.exceptions import TaskError
 from dpeer.training import Choices, Hyperparameters, Task, TorchLearner, load_task
 from dpeer.training.given import reference
 from dpeer.training.lora.adapting import adapted
+from dpeer.training.lora.targets import chosen
 
 from .conftest import Words, words
 
@@ -157,6 +158,8 @@ def test_in_evaluation_torchs_transformer_calls_its_adapters(recwarn: pytest.War
     task = adapted(task_of(model, inputs, ("2",)), "r=2", 0)
     names = {name.rpartition(".lora_A")[0] for name, p in model.named_parameters() if "lora_A" in name}
     assert names == {"0.layers.0.linear1", "0.layers.0.linear2"}, "attention of torch does not call its layers"
+    with pytest.raises(TaskError, match=r"'out_proj' .* used by torch.nn.MultiheadAttention uncalled"):
+        chosen(model, ("2",), ("out_proj",), "r=2")
     for name, parameter in task.model.named_parameters():
         if "lora_B" in name:
             nn.init.normal_(parameter)
