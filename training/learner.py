@@ -120,7 +120,8 @@ class TorchLearner(Description):
             self._codec = choose_codec(made, self._trainer, protection, steady=steady)
             self._sampled = None
             if isinstance(self._trainer, PrivateTrainer):
-                self._sampled = SampledReleases(self._trainer, found)
+                of_releases = found.mixed is Algorithm.mixed or not facts.mixed_uses_data
+                self._sampled = SampledReleases(self._trainer, of_releases=of_releases)
                 with blamed(made, "train"):
                     planned = planned_phases(found, {} if options is None else options, self._trainer)
                 self._trainer.protect(planned)

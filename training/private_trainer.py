@@ -76,6 +76,7 @@ class PrivateTrainer(Trainer):
         protection: What charges the steps; there is none, and nothing is trained, before `protect`.
         refused: Whether steps of this round were left out because the budget has ended.
         taken: How many steps of this round have been charged.
+        began: The extras as they were when the round began, shape (number of extras,).
     """
 
     protection: StepProtection
@@ -98,6 +99,7 @@ class PrivateTrainer(Trainer):
         )
         self.ascent = sampling.ascent
         self._met, self.refused, self.taken = Met(), False, 0
+        self.began = self.extras.data.clone()
         self._sampling = sampling
         self._shuffled, self._sampled = self._minibatches, Sampled(
             self.data, task.augment, hyperparameters, rank=rank, seed=seed, rate=sampling.rate, groups=sampling.groups
@@ -196,6 +198,7 @@ class PrivateTrainer(Trainer):
     def begin(self, number: int) -> None:
         """See `Trainer.begin`."""
         super().begin(number)
+        self.began.copy_(self.extras.data)
         self._met, self.refused, self.taken = Met(), False, 0
 
     @contextmanager

@@ -13,7 +13,7 @@ from dpeer.privacy import StepLedger
 from dpeer.privacy.steps import Phase
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.fedbabu import FedBABU
-from dpeer.training.algorithms.own import is_built_in, new_algorithm
+from dpeer.training.algorithms.own import new_algorithm
 from dpeer.training.private_trainer import PrivateTrainer, Sampling
 from dpeer.training.split import Shares
 
@@ -73,18 +73,17 @@ def planned_phases(algorithm: type[Algorithm], options: Any, peer: PrivateTraine
 class SampledReleases:
     """The body that the last steps made, which is sent again when the budget allows none any more.
 
-    Extras of dpeer's own algorithms are sent as these left them after a round without a step: a change is zero then,
-    and of what is tracked the sum over all peers must be kept. Those of others are sent again like the body: a head
-    may be trained without noise by then, and nobody knows whether they say something about it.
+    Extras are sent as the last mixing left them, where they are made of releases alone then: the change of a round
+    without steps is zero, and of what is tracked the sum over all peers must be kept. An algorithm whose `mixed` may
+    look at the data, or at a head that was trained at home, says its last extras again, too.
 
     Args:
         trainer: The peer's.
-        algorithm: The algorithm's class.
+        of_releases: Whether extras are a function of what peers have released when a round begins.
     """
 
-    def __init__(self, trainer: PrivateTrainer, algorithm: type[Algorithm]) -> None:
-        self._trainer = trainer
-        self._extras_go_on = is_built_in(algorithm)
+    def __init__(self, trainer: PrivateTrainer, *, of_releases: bool) -> None:
+        self._trainer, self._of_releases = trainer, of_releases
         self._last: Tensor | None = None
         self._again = False
         self._said: dict[str, Any] = {}
@@ -105,7 +104,9 @@ class SampledReleases:
             assert self._last is not None
             skipped = peer.extras.data.numel() if self._extras_go_on else 0
             with torch.no_grad():
-                peer.shared.data[skipped:].copy_(self._last[skipped:])
+                peer.shared.data.copy_(self._last)
+                if self._of_releases:
+                    peer.extras.data.copy_(peer.began)
         else:
             self._last = peer.shared.data.detach().clone()
         self._said = peer.protection.spent()

@@ -1,4 +1,4 @@
-"""The other methods of DP-FedAdamW's tables with `--privacy sample`, from the command line: all under one accounting."""
+"""The other methods of DP-FedAdamW's tables with `--privacy sample`, from the command line, under one accounting."""
 
 import json
 from collections.abc import Callable

@@ -170,7 +170,7 @@ def recorded(task: str, dpeer: Callable[..., Any], proxies: list[Proxy], tmp_pat
     return run
 
 
-@pytest.mark.parametrize("algorithm", ["dfedmdc", "dfedsmdc", "fedper"])
+@pytest.mark.parametrize("algorithm", ["dfedmdc", "dfedsmdc", "fedper", "fedopt"])
 def test_every_body_is_found_on_the_wire_and_no_value_of_any_head(
     algorithm: str, recorded: Callable[..., list[bytes]], tmp_path: Path
 ) -> None:

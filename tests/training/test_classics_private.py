@@ -9,6 +9,8 @@ import pytest
 
 from dpeer.privacy import Charge
 from dpeer.privacy.accounting import composed
+from dpeer.training import Trainer
+from dpeer.training.algorithms.fedopt import FedOpt
 from tests.training.linear import COUNT, Vector, task
 from tests.training.sampling import sampled
 
@@ -30,6 +32,28 @@ def test_a_peer_whose_budget_has_ended_says_of_no_change_again(tmp_path: Path) -
     for values, _ in sent[last + 1 :]:
         assert not values[:COUNT].any()
         assert np.array_equal(values[COUNT:], sent[last][0][COUNT:])
+
+
+class Silent(FedOpt):
+    """Says nothing of what its `mixed` uses, which may therefore be anything."""
+
+    def mixed(self, peer: Trainer) -> None:
+        peer.extras["change"].fill_(peer.number + 1.0)
+
+
+def test_where_mixing_may_look_at_data_all_is_sent_as_it_was(tmp_path: Path) -> None:
+    """A head that was trained at home without noise must not be told by what is sent beside the body."""
+    learner = sampled(task(0, ()), tmp_path, Silent, noise=3.0, units=20, budget=3.0, rounds=2)
+    sent: list[tuple[bytes, bool]] = []
+    for number in range(12):
+        learner.train(number)
+        (buffer,) = learner.release(number) or ()
+        assert learner.privacy is not None
+        sent.append((bytes(buffer), learner.privacy["sent_again"]))
+        learner.mix({}, {0: 1.0})
+    last = [values for values, again in sent if not again][-1]
+    assert sum(again for _, again in sent) > 1
+    assert all(values == last for values, again in sent if again)
 
 
 @pytest.mark.parametrize(

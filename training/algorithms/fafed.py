@@ -1,7 +1,7 @@
 """FAFED: both moments of Adam are averaged, and the first is corrected by a second gradient on each minibatch.
 
 Wu et al., Faster Adaptive Federated Learning, AAAI 2023, Algorithm 2; what is built here follows descriptions of it in
-published ports, with constant learning rate and alpha. Round t of peer i, with m and v as they came from the last mixing:
+published ports, with constant learning rate and alpha. Round t of peer i, with m and v as the last mixing left them:
 
     divisor <- sqrt(v) + floor                               the same in all steps of the round
     repeat K times:
@@ -19,9 +19,11 @@ first step is the averaged x, to which the averaged m belongs, where ports keep 
 
 Each step computes two gradients, and privacy at sample level pays for both. Worse, each has noise of its own, which the
 difference m - g' does not take out but adds up: with alpha = 0.1 the noise in m is three times that of one gradient
-(its variance (1 + 0.9^2) / (1 - 0.9^2) times), where Adam's mean would have a quarter. With `corrected=false` the second
-gradient is left out, and m is Adam's mean, (1 - alpha) m + alpha g: both moments are averaged still. The head, which stays at home, is trained in the same steps with moments of its own. `--weight-decay` is
-decoupled; `--optimizer` and `--momentum` have no effect.
+(its variance (1 + 0.9^2) / (1 - 0.9^2) times), where Adam's mean would have a quarter. With `corrected=false` the
+second gradient is left out, and m is Adam's mean, (1 - alpha) m + alpha g: both moments are averaged still.
+
+The head, which stays at home, is trained in the same steps with moments of its own. `--weight-decay` is decoupled;
+`--optimizer` and `--momentum` have no effect.
 """
 
 from __future__ import annotations

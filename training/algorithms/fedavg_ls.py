@@ -2,8 +2,8 @@
 
 Liang et al., Differentially Private Federated Learning with Laplacian Smoothing, Applied and Computational Harmonic
 Analysis 72 (2024); it is "FedAvg-LS" in the paper of DP-FedAdamW. Its server adds the smoothed average of the clients'
-updates, w <- w + (I - sigma L)^-1 mean_k (w_k - w); see `dpeer.training.smoothing`. Round t of peer i, with x_i the body
-as the last round left it:
+updates, w <- w + (I - sigma L)^-1 mean_k (w_k - w); see `dpeer.training.smoothing`. Round t of peer i, with x_i the
+body as the last round left it:
 
     z_i <- K SGD steps on the whole model, from x_i
     y_i <- sum_l W_il z_l
@@ -12,8 +12,8 @@ as the last round left it:
 On the graph `full` with uniform weights that is the server's step, to rounding. On any other graph the mean over all
 peers makes that step, too (where W is doubly stochastic), but y_i - x_i also has in it what peers disagree on, and the
 rough part of that is taken over more slowly, by 1 / (1 + 4 sigma) at worst: on sparse graphs peers stay farther apart
-than with `fedavg`. Smoothing what a peer sends, in place of what it gets, would not have that, but would leave the noise
-of `--privacy client` as it is, which is added to what is sent.
+than with `fedavg`. Smoothing what a peer sends, in place of what it gets, would not have that, but would leave the
+noise of `--privacy client` as it is, which is added to what is sent.
 
 Each parameter tensor is smoothed by itself. In one long vector the last weights of a layer would be neighbors of its
 bias, and that of the next layer: values of other meaning and other size, of which the larger would leak into the

@@ -1,8 +1,8 @@
 """FedLADA: local steps of AMSGrad, amended by the direction in which all peers moved in the round before.
 
 Sun et al., Efficient Federated Learning via Local Adaptive Amended Optimizer with Linear Speedup, IEEE TPAMI 45 (2023);
-what is built here follows descriptions of its algorithm in published ports, with a server's step of length 1. Round t of
-peer i, with v and the direction d as they came from the last mixing, both zero at first:
+what is built here follows descriptions of its algorithm in published ports, with a server's step of length 1. Round t
+of peer i, with v and the direction d as they came from the last mixing, both zero at first:
 
     m <- 0;  v, v_max <- max(v, floor^2)
     repeat K times:
@@ -18,8 +18,8 @@ change of a mixed body a peer would learn what it disagrees with its neighbors o
 rounds (alpha = 0.1 keeps nine tenths of d) blows it up: on a ring with weights of 1/3, what alternates from peer to
 peer, about twentyfold. Hence each peer sends its own direction, and a mean of directions has no disagreement in it.
 
-beta1 is `--momentum`; `--weight-decay` is decoupled and no part of d; `--optimizer` has no effect. The head, which stays
-at home, is trained in the same steps, with v and d of its own.
+beta1 is `--momentum`; `--weight-decay` is decoupled and no part of d; `--optimizer` has no effect. The head, which
+stays at home, is trained in the same steps, with v and d of its own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class FedLADA(Algorithm):
     """Body and head trained jointly by amended AMSGrad; the body is shared."""
 
     name = "fedlada"
-    summary = "body and head are trained at once by AMSGrad, amended by where all moved; both are averaged with the body"
+    summary = "body and head are trained at once by AMSGrad, amended by where all moved; both are averaged, too"
     paper = "Sun et al.: Efficient Federated Learning via Local Adaptive Amended Optimizer, TPAMI 2023"
     shares = "body"
     leaves = "the body, its second moment and its direction"

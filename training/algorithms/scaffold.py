@@ -1,10 +1,10 @@
 """SCAFFOLD: control variates take out of each local step what is peculiar to the peer's own data.
 
 Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020, Algorithm 1 with option
-II; Noble, Bellet and Dieuleveut, Differentially Private Federated Learning on Heterogeneous Data, AISTATS 2022, clip and
-noise each gradient before it is corrected, as `--privacy sample` does here. The server's c is the mean of the clients'
-c_i; without a server each peer has an estimate t_i of it, which travels beside the body. Round t of peer i, with
-c_i = t_i = 0 at first:
+II. Noble, Bellet and Dieuleveut, Differentially Private Federated Learning on Heterogeneous Data, AISTATS 2022, clip
+and noise each gradient before it is corrected, as `--privacy sample` does here. The server's c is the mean of the
+clients' c_i; without a server each peer has an estimate t_i of it, which travels beside the body. Round t of peer i,
+with c_i = t_i = 0 at first:
 
     y <- x_i
     repeat K times:
@@ -16,8 +16,9 @@ c_i = t_i = 0 at first:
     x_i <- sum_l W_il z_l;  t_i <- sum_l W_il t_l
 
 What c_i becomes is the paper's c_i - c + (x - y) / (K lr) where steps are plain SGD, for then (x - y) / lr is the sum
-of all g - c_i + c. With momentum, weight decay, a clipped gradient or another optimizer that quotient is no gradient any
-more (momentum 0.9 makes it ten times as long), the mean of the gradients still is; momentum is 0 unless you give one.
+of all g - c_i + c. With momentum, weight decay, a clipped gradient or another optimizer that quotient is no gradient
+any more (momentum 0.9 makes it ten times as long), the mean of the gradients still is. Momentum is 0 unless you give
+one.
 
 Where W is doubly stochastic, mixing keeps the sum of the t_i, and what `train` adds to it is what the c_i change by: so
 the mean of the t_i is that of the c_i in every round, though a single t_i is what has come this far. A message that is
