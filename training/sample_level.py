@@ -102,7 +102,6 @@ class SampledReleases:
         self._again = peer.refused and not peer.taken and self._last is not None
         if self._again:
             assert self._last is not None
-            skipped = peer.extras.data.numel() if self._extras_go_on else 0
             with torch.no_grad():
                 peer.shared.data.copy_(self._last)
                 if self._of_releases:

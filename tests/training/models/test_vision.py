@@ -14,7 +14,8 @@ from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training import Hyperparameters, Task, Trainer
 from dpeer.training.models import build_model, drops
 from dpeer.training.per_example.choosing import choose
-from dpeer.training.per_example.ways import vectorized
+from dpeer.training.per_example.layers import by_layers
+from dpeer.training.per_example.ways import Way, vectorized
 from dpeer.training.split import split
 
 VIT: dict[str, Any] = {"layers": 2, "width": 12, "heads": 3, "hidden": 20, "patch": 4}
@@ -127,13 +128,13 @@ def trainer(model: nn.Module, shape: tuple[int, ...]) -> Trainer:
     return Trainer(task, split(model, ("head",), "model"), Hyperparameters(), rank=0, seed=0)
 
 
-@pytest.mark.parametrize(("name", "options"), [("vit-tiny", VIT), ("swin-tiny", SWIN)])
-def test_gradients_of_single_examples_are_computed_together(name: str, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("name", "options", "way"), [("vit-tiny", VIT, by_layers), ("swin-tiny", SWIN, vectorized)])
+def test_gradients_of_single_examples_are_computed_together(name: str, options: dict[str, Any], way: Way) -> None:
     # `choose` has compared them with those that are computed one by one, and found that the model keeps nothing.
     torch.set_num_threads(1)
     peer = trainer(build(name, (1, 8, 8), **options), (1, 8, 8))
     with peer.training(peer.model), torch.no_grad():
-        assert choose(peer, peer.model) is vectorized
+        assert choose(peer, peer.model, 12, 1.0) is way
 
 
 @pytest.mark.parametrize(("name", "options"), [("vit-tiny", VIT), ("swin-tiny", SWIN)])
@@ -142,7 +143,7 @@ def test_dropout_draws_and_is_refused_where_single_examples_are_protected(name: 
     assert drops(model)
     peer = trainer(model, (1, 8, 8))
     with peer.training(peer.model), torch.no_grad(), pytest.raises(TaskError, match=r"Dropout 'vit|Dropout 'swin"):
-        choose(peer, peer.model)
+        choose(peer, peer.model, 12, 1.0)
 
 
 def test_who_lacks_the_library_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
