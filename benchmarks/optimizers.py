@@ -37,29 +37,32 @@ SETS: Mapping[str, Mapping[str, Any]] = {
     "digits": {"task": "digits", "partition": "dirichlet:0.6", "sampling_rate": 0.1},
     "cifar10": {
         "task": "cifar10", "model": "cnn", "partition": "dirichlet:0.6", "sampling_rate": 0.05,
-        "task_options": {"train_samples": 8000, "test_samples": 2000},
+        "task_options": {"train_samples": 4000, "test_samples": 2000},
     },
     "roles": {
         "task": "roles", "model": "gpt", "model_options": {"layers": 2, "width": 32, "heads": 2}, "sampling_rate": 0.1,
-        "task_options": {"length": 32},
+        "task_options": {"roles": 4, "length": 32},
     },
 }  # fmt: skip
 
-SGD, ADAM = (0.3, 1.0, 3.0), (0.001, 0.003, 0.01)
 AdamW: Mapping[str, Any] = {"momentum": 0.9, "weight_decay": 0.01}
+SGD, ADAM = (0.3, 1.0, 3.0), (0.003, 0.01, 0.03)
 
 ROWS: Mapping[str, tuple[Mapping[str, Any], tuple[float, ...]]] = {
     "fedavg": ({"algorithm": "fedavg"}, SGD),
     "scaffold": ({"algorithm": "scaffold"}, SGD),
-    "fedavg-ls": ({"algorithm": "fedavg-ls"}, SGD),
+    "fedavg-ls": ({"algorithm": "fedavg-ls"}, (0.1, 0.3, 1.0)),
     "fedsam": ({"algorithm": "fedsam", "rho": 0.05}, SGD),
-    "fedopt": ({"algorithm": "fedopt", "body_lr": 1.0}, ADAM),
+    "fedopt": ({"algorithm": "fedopt", "body_lr": 1.0}, (0.03, 0.1, 0.3)),
+    "fafed": ({"algorithm": "fafed", "weight_decay": 0.01}, ADAM),
+    "fafed, one gradient a step": (
+        {"algorithm": "fafed", "weight_decay": 0.01, "algorithm_options": {"corrected": False}}, ADAM,
+    ),
+    "fedlada": ({"algorithm": "fedlada", **AdamW}, (0.01, 0.03, 0.1)),
     "localadamw": ({"algorithm": "localadamw", **AdamW}, ADAM),
-    "fafed": ({"algorithm": "fafed", **AdamW}, ADAM),
-    "fedlada": ({"algorithm": "fedlada", **AdamW}, ADAM),
     "fedadamw": ({"algorithm": "fedadamw", **AdamW}, ADAM),
-}
-"""Each method's settings, and the learning rates that are tried."""
+}  # fmt: skip
+"""Each method's settings, and the learning rates that are tried, of which `fedopt`'s are for its step after mixing."""
 
 ABLATIONS: Mapping[str, Mapping[str, Any]] = {
     "fedadamw, nothing aggregated": {"aggregate": "none"},
@@ -125,7 +128,7 @@ def settings(cell: Cell, data: str | None) -> dict[str, Any]:
     row = cell["row"]
     own, _ = ROWS["fedadamw" if row in ABLATIONS else row]
     values = {**SAME, **SETS[cell["set"]], **own, "seed": cell["seed"], "target_epsilon": cell["epsilon"]}
-    options = dict(ABLATIONS.get(row, {}))
+    options = {**own.get("algorithm_options", {}), **ABLATIONS.get(row, {})}
     if row == "fedopt":
         options["server_lr"] = cell["lr"]
     else:
