@@ -36,11 +36,11 @@ SAME: Mapping[str, Any] = {
 SETS: Mapping[str, Mapping[str, Any]] = {
     "digits": {"task": "digits", "partition": "dirichlet:0.6", "sampling_rate": 0.1},
     "cifar10": {
-        "task": "cifar10", "model": "cnn", "partition": "dirichlet:0.6", "sampling_rate": 0.05,
+        "task": "cifar10", "model": "cnn", "partition": "dirichlet:0.6", "sampling_rate": 0.05, "rounds": 20,
         "task_options": {"train_samples": 4000, "test_samples": 2000},
     },
     "roles": {
-        "task": "roles", "model": "gpt", "model_options": {"layers": 2, "width": 32, "heads": 2}, "sampling_rate": 0.1,
+        "task": "roles", "model": "gpt", "model_options": {"layers": 2, "width": 32, "heads": 2}, "sampling_rate": 0.02,
         "task_options": {"roles": 4, "length": 32},
     },
 }  # fmt: skip
