@@ -41,6 +41,7 @@ SETS: Mapping[str, Mapping[str, Any]] = {
     },
     "roles": {
         "task": "roles", "model": "gpt", "model_options": {"layers": 2, "width": 32, "heads": 2}, "sampling_rate": 0.02,
+        "rounds": 15,
         "task_options": {"roles": 4, "length": 32},
     },
 }  # fmt: skip
