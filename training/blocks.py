@@ -118,7 +118,7 @@ def _layer(modules: dict[str, nn.Module], name: str) -> str:
     """The layer that a parameter is of; one that a module with layers of its own has beside these is by itself."""
     path = name.rpartition(".")[0]
     module = modules.get(path)
-    return name if module is None or next(module.children(), None) is not None else path or name
+    return name if module is None or next(module.children(), None) is not None else path
 
 
 def _residual_blocks(modules: dict[str, nn.Module]) -> Sequence[str]:

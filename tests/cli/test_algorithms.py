@@ -23,7 +23,7 @@ Command = Callable[..., Any]
 GRADIENTS = {
     "local": 5, "dfedavgm": 5, "dfedsam": 10, "dfedmdc": 6, "dfedsmdc": 11, "dis-pfl": 5, "fedavg": 5, "fedsam": 10,
     "fedper": 5, "fedrep": 15, "fedbabu": 5, "ditto": 10, "fedrod": 5, "scaffold": 5, "fedavg-ls": 5, "fedopt": 5,
-    "fafed": 10, "fedlada": 5,
+    "fafed": 10, "fedlada": 5, "localadamw": 5, "fedadamw": 5,
 }  # fmt: skip
 """With 5 epochs for the body and 1 for the head; fedrep has 10 for the head where nobody says otherwise."""
 
@@ -91,7 +91,7 @@ def test_gradients_of_another_number_of_epochs(listed: Command) -> None:
     assert numbers(listed("--body-epochs", 2, "--head-epochs", 4, "--sam", "both")) == {
         "local": 2, "dfedavgm": 2, "dfedsam": 4, "dfedmdc": 6, "dfedsmdc": 12, "dis-pfl": 2, "fedavg": 2, "fedsam": 4,
         "fedper": 2, "fedrep": 6, "fedbabu": 2, "ditto": 4, "fedrod": 2, "scaffold": 2, "fedavg-ls": 2, "fedopt": 2,
-        "fafed": 4, "fedlada": 2,
+        "fafed": 4, "fedlada": 2, "localadamw": 2, "fedadamw": 2,
     }  # fmt: skip
 
 

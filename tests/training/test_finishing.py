@@ -177,6 +177,7 @@ def test_nothing_is_done_where_nothing_is_asked(make_task: MakeTask) -> None:
 
 ALGORITHMS = [
     "local", "dfedavgm", "dfedsam", "dfedmdc", "dfedsmdc", "dis-pfl", "fedper", "fedbabu", "ditto", "fedrod",
+    "fedadamw",
 ]  # fmt: skip
 
 

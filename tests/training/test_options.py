@@ -113,6 +113,7 @@ WITHOUT_FLAG = {
     "fedopt": {"server_optimizer", "server_lr", "tau", "beta1", "beta2"},
     "fafed": {"corrected", "alpha", "beta2", "floor"},
     "fedlada": {"alpha", "beta2", "floor"},
+    "fedadamw": {"aggregate", "blocks", "correct", "floor", "gamma"},
 }
 
 

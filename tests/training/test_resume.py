@@ -27,6 +27,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "dfedsam grad_clip=0.5": ("dfedsam", {"grad_clip": 0.5}),
     "fedrod grad_clip=0.5": ("fedrod", {"grad_clip": 0.5}),
     "fedrod personal=hypernetwork": ("fedrod", {"options": {"personal": "hypernetwork"}}),
+    "fedadamw aggregate=full": ("fedadamw", {"options": {"aggregate": "full"}, "body_lr": 0.01}),
     **{
         f"{name} adamw": (
             name,
@@ -200,6 +201,8 @@ def test_damaged_checkpoints_are_refused(algorithm: str, peers: Peers, gossip: G
 KEPT = {
     "ditto": "last/rest/algorithm/personal",
     "fedrod": "last/rest/algorithm/personal",
+    "fedadamw": "last/rest/algorithm/direction",
+    "fedadamw aggregate=full": "last/rest/algorithm/at_home",
     "fedbabu": "last/rest/algorithm/tuned",
     "dis-pfl": "last/rest/codec/held",
     "dfedavgm quantize=8": "last/rest/codec/1/0",

@@ -1,0 +1,234 @@
+"""Blocks: every value is in exactly one, and in attention each head's queries, keys and values are by themselves."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from dpeer.exceptions import TaskError
+from dpeer.training.blocks import Blocks, blocks_of
+from dpeer.training.models.resnet import ResNet18
+
+
+def named(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    return [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+
+
+def blocks(model: nn.Module, grouping: Any = "layer") -> tuple[Blocks, list[str]]:
+    """The blocks, after a look whether each value is in one of them; and of which parameters values are in each."""
+    found = blocks_of(model, named(model), grouping)
+    count = sum(parameter.numel() for _, parameter in named(model))
+    seen = torch.zeros(count)
+    for pieces in found.pieces.values():
+        for piece in pieces:
+            piece.of(seen).add_(1)
+    assert (seen == 1).all()
+    return found, [*found.pieces]
+
+
+def members(model: nn.Module, found: Blocks, block: str) -> dict[str, np.ndarray]:
+    """Which values of which parameters are in a block."""
+    count = sum(parameter.numel() for _, parameter in named(model))
+    there, offset, shown = torch.zeros(count), 0, {}
+    for piece in found.pieces[block]:
+        piece.of(there).fill_(1)
+    for name, parameter in named(model):
+        mask = there[offset : offset + parameter.numel()].view(parameter.shape).numpy()
+        offset += parameter.numel()
+        if mask.any():
+            shown[name] = mask
+    return shown
+
+
+def test_a_layer_is_a_block_with_its_bias_and_what_a_container_has_itself_is_one() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.token, self.places = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(2, 3))
+            self.body = nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3))
+            self.empty = nn.Parameter(torch.zeros(0))
+
+    assert blocks(Net())[1] == ["token", "places", "body.0", "body.1"]
+    assert len(blocks(nn.Linear(2, 2))[1]) == 1
+
+
+def test_means_and_spreading() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1, bias=False))
+    found, _ = blocks(model)
+    values = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0, 9.0, -1.0, 2.0])
+    means = found.means(values)
+    assert means.tolist() == [4.0, 0.5]
+    found.spread(torch.tensor([7.0, -1.0]), values)
+    assert values.tolist() == [7.0] * 6 + [-1.0] * 2
+    assert len(found) == 2
+
+
+def test_torchs_attention() -> None:
+    attention = nn.MultiheadAttention(12, 3)
+    model = nn.Sequential(attention)
+    found, names = blocks(model)
+    assert names == [*(f"0.{part}.{head}" for part in "qkv" for head in range(3)), "0.out_proj"]
+    shown = members(model, found, "0.k.1")
+    rows = np.zeros(36)
+    rows[12 + 4 : 12 + 8] = 1
+    np.testing.assert_array_equal(shown.pop("0.in_proj_weight"), np.repeat(rows[:, None], 12, axis=1))
+    np.testing.assert_array_equal(shown.pop("0.in_proj_bias"), rows)
+    assert not shown
+    other = nn.Sequential(nn.MultiheadAttention(12, 3, kdim=5, add_bias_kv=True))
+    found, names = blocks(other)
+    assert {*names} == {
+        *(f"0.{part}.{head}" for part in "qkv" for head in range(3)),
+        "0.out_proj",
+        "0.bias_k",
+        "0.bias_v",
+    }
+    assert {*members(other, found, "0.k.1")} == {"0.k_proj_weight", "0.in_proj_bias"}
+
+
+def test_three_layers_beside_the_number_of_their_heads() -> None:
+    class Attention(nn.Module):
+        def __init__(self, **heads: int) -> None:
+            super().__init__()
+            self.query, self.key, self.value = (nn.Linear(6, 8) for _ in range(3))
+            self.dense = nn.Linear(8, 6)
+            for name, number in heads.items():
+                setattr(self, name, number)
+
+    model = nn.Sequential(Attention(num_attention_heads=2))
+    found, names = blocks(model)
+    assert names == [*(f"0.{part}.{head}" for part in ("query", "key", "value") for head in range(2)), "0.dense"]
+    weight = members(model, found, "0.value.1")
+    assert weight["0.value.weight"].sum(axis=1).tolist() == [0, 0, 0, 0, 6, 6, 6, 6]
+    assert weight["0.value.bias"].tolist() == [0, 0, 0, 0, 1, 1, 1, 1]
+    layers = ["0.query", "0.key", "0.value", "0.dense"]
+    assert blocks(nn.Sequential(Attention()))[1] == layers, "nobody says how many heads there are"
+    assert blocks(nn.Sequential(Attention(num_heads=3)))[1] == layers, "they do not divide the outputs"
+    above = Attention()
+    outer = nn.Module()
+    outer.self, outer.n_heads = above, 4
+    assert len(blocks(outer)[1]) == 3 * 4 + 1, "the module above says it"
+
+
+def test_fewer_keys_than_queries() -> None:
+    """Grouped queries: heads of one size, but not as many."""
+    attention = nn.Module()
+    attention.q_proj, attention.k_proj, attention.v_proj = nn.Linear(8, 8), nn.Linear(8, 4), nn.Linear(8, 4)
+    attention.num_heads, attention.head_dim = 4, 2
+    assert blocks(attention)[1] == [
+        f"{part}_proj.{head}" for part, many in zip("qkv", (4, 2, 2), strict=True) for head in range(many)
+    ]
+
+
+@pytest.mark.parametrize("inputs_first", [False, True])
+def test_one_layer_for_all_three(inputs_first: bool) -> None:
+    class Conv1D(nn.Module):
+        """As in transformers: the weight has shape (inputs, outputs)."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.nf = 24
+            self.weight, self.bias = nn.Parameter(torch.zeros(8, 24)), nn.Parameter(torch.zeros(24))
+
+    attention = nn.Module()
+    attention.c_attn = Conv1D() if inputs_first else nn.Linear(8, 24)
+    attention.num_heads = 2
+    found, names = blocks(attention)
+    assert names == [f"c_attn.{part}.{head}" for part in "qkv" for head in range(2)]
+    shown = members(attention, found, "c_attn.k.1")
+    outputs = np.zeros(24)
+    outputs[8 + 4 : 8 + 8] = 1
+    weight = shown["c_attn.weight"].T if inputs_first else shown["c_attn.weight"]
+    np.testing.assert_array_equal(weight, np.repeat(outputs[:, None], 8, axis=1))
+    np.testing.assert_array_equal(shown["c_attn.bias"], outputs)
+    attention.q_attn = nn.Linear(8, 8)  # then c_attn gives keys and values of another sequence
+    assert blocks(attention)[1] == ["c_attn", "q_attn"]
+
+
+def test_of_an_adapter_the_second_matrix_is_divided() -> None:
+    class Adapted(nn.Module):
+        def __init__(self, outputs: int) -> None:
+            super().__init__()
+            self.base_layer = nn.Linear(8, outputs)
+            self.lora_A = nn.ModuleDict({"default": nn.Linear(8, 2, bias=False)})
+            self.lora_B = nn.ModuleDict({"default": nn.Linear(2, outputs, bias=False)})
+
+    attention = nn.Module()
+    attention.qkv, attention.proj, attention.num_heads = Adapted(24), Adapted(8), 2
+    for layer in (attention.qkv, attention.proj):
+        layer.base_layer.requires_grad_(False)
+    found, names = blocks(attention)
+    divided = [f"qkv.lora_B.default.{part}.{head}" for part in "qkv" for head in range(2)]
+    assert names == ["qkv.lora_A.default", *divided, "proj.lora_A.default", "proj.lora_B.default"]
+    shown = members(attention, found, "qkv.lora_B.default.v.0")["qkv.lora_B.default.weight"]
+    assert shown.sum(axis=1).tolist() == [0] * 16 + [2] * 4 + [0] * 4
+    attention.qkv.base_layer.requires_grad_(True)
+    assert blocks(attention)[1][:6] == [f"qkv.{part}.{head}" for part in "qkv" for head in range(2)]
+
+
+def test_residual_blocks() -> None:
+    model = ResNet18((3, 32, 32), 10)
+    _, layers = blocks(model)
+    _, found = blocks(model, "residual")
+    assert found == ["stem.0", "stem.1", *(f"blocks.{number}" for number in range(8)), "head"]
+    assert len(layers) == 20 + 20 + 1, "convolutions, their norms, and the head"
+    with pytest.raises(TaskError, match=r"blocks=residual: the model has no residual blocks.*use blocks=layer"):
+        blocks(nn.Sequential(nn.Linear(2, 2)), "residual")
+
+
+VIT = {
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "intermediate_size": 8,
+    "image_size": 8,
+    "patch_size": 4,
+}
+
+
+def of_transformers(library: Any) -> dict[str, tuple[Callable[[], nn.Module], int]]:
+    """Small models of the library, and how many heads' slices each has."""
+    return {
+        "vit": (lambda: library.ViTModel(library.ViTConfig(**VIT)), 2 * 3 * 4),
+        "swin": (
+            lambda: library.SwinModel(library.SwinConfig(embed_dim=8, depths=[1, 1], num_heads=[2, 4])),
+            3 * 2 + 3 * 4,
+        ),
+        "roberta": (
+            lambda: library.RobertaModel(
+                library.RobertaConfig(
+                    hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=8, vocab_size=9
+                )
+            ),
+            2 * 3 * 4,
+        ),
+        "gpt2": (
+            lambda: library.GPT2Model(library.GPT2Config(n_embd=16, n_layer=2, n_head=4, vocab_size=9)),
+            2 * 3 * 4,
+        ),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vit", "swin", "roberta", "gpt2"])
+def test_models_of_the_library_transformers(name: str) -> None:
+    made, heads = of_transformers(pytest.importorskip("transformers"))[name]
+    _, found = blocks(made())
+    assert sum(block.rpartition(".")[2].isdigit() for block in found) == heads, found
+
+
+@pytest.mark.slow
+def test_adapters_of_the_library_peft() -> None:
+    peft = pytest.importorskip("peft")
+    model = pytest.importorskip("transformers").GPT2Model
+    config = pytest.importorskip("transformers").GPT2Config(n_embd=16, n_layer=1, n_head=4, vocab_size=9)
+    adapted = peft.inject_adapter_in_model(
+        peft.LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True), model(config)
+    )
+    _, found = blocks(adapted)
+    assert found == [
+        "h.0.attn.c_attn.lora_A.default",
+        *(f"h.0.attn.c_attn.lora_B.default.{p}.{h}" for p in "qkv" for h in range(4)),
+    ]

@@ -1,0 +1,244 @@
+"""FedAdamW against its recursion, written down once more in numpy and float64; and what its options leave out."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+from dpeer.exceptions import AlgorithmError, ConfigurationError
+from dpeer.privacy import Guarantee, Ledger, Protection
+from dpeer.training import Hyperparameters, Task, TorchLearner, make_options
+from dpeer.training.algorithms.fedadamw import FedAdamW
+from tests.training.sampling import sampled
+
+Vector = NDArray[np.float64]
+Gossip = Callable[..., None]
+Make = Callable[..., Task]
+SIZE, SAMPLES, ROUNDS, STEPS, SEED = 4, 24, 3, 5, 7
+A, B = slice(0, 6), slice(6, 9)
+BODY, HEAD = slice(0, 9), slice(9, 18)
+RATE, DECAY = 0.02, 0.1
+H = Hyperparameters(
+    body_lr=RATE, weight_decay=DECAY, lr_schedule="cosine", rounds=ROUNDS, batch_size=SAMPLES, local_steps=STEPS,
+    body_epochs=1, grad_clip=None,
+)  # fmt: skip
+
+
+class Net(nn.Module):
+    """a(first five) + b(last three) + v(all): a body of two blocks, of which one is a weight and a bias, and a head."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.v = nn.Linear(5, 1), nn.Linear(3, 1, bias=False), nn.Linear(8, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = (self.a(x[:, :5]) + self.b(x[:, 5:]) + self.v(x)).squeeze(1)
+        return out
+
+
+def half_square(outputs: Tensor, targets: Tensor) -> Tensor:
+    return 0.5 * ((outputs - targets) ** 2).mean()
+
+
+def data(rank: int) -> tuple[Vector, Vector]:
+    rng = np.random.default_rng([rank, 1])
+    x = rng.normal(size=(SAMPLES, 8)) * np.array([3.0] * 5 + [0.2] * 3)
+    return x, x @ rng.normal(size=8) + 0.5 * rank
+
+
+def task(rank: int, head: tuple[str, ...] = ("v",)) -> Task:
+    torch.manual_seed(SEED)
+    x, y = data(rank)
+    dataset = TensorDataset(torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32))
+    return Task(model=Net(), head=head, train=dataset, test=dataset, loss=half_square)
+
+
+def learners(algorithm: str = "fedadamw", head: tuple[str, ...] = ("v",), **options: Any) -> list[TorchLearner]:
+    return [TorchLearner(task(r, head), algorithm, H, rank=r, seed=SEED, options=options) for r in range(SIZE)]
+
+
+def recursion(rounds: int, aggregate: str = "mean", gamma: float = 0.5) -> tuple[list[Vector], list[Vector]]:
+    """All peers' parameters, and what is known of their second moments, after so many rounds."""
+    designs = []
+    for rank in range(SIZE):
+        x, y = data(rank)
+        designs.append((np.hstack([x[:, :5], np.ones((SAMPLES, 1)), x[:, 5:], x, np.ones((SAMPLES, 1))]), y))
+    start = torch.cat([parameter.detach().reshape(-1) for parameter in task(0).model.parameters()]).double().numpy()
+    w = [start.copy() for _ in range(SIZE)]
+    known = [np.zeros(18) for _ in range(SIZE)]
+    moved = [np.zeros(18) for _ in range(SIZE)]
+    ring = [[(i - 1) % SIZE, i, (i + 1) % SIZE] for i in range(SIZE)]
+    for number in range(rounds):
+        lr = RATE * (1 + math.cos(math.pi * number / ROUNDS)) / 2
+        sent, seconds = [], []
+        for i, (design, y) in enumerate(designs):
+            u, m, v = w[i].copy(), np.zeros(18), known[i].copy()
+            for k in range(1, STEPS + 1):
+                g = design.T @ (design @ u - y) / SAMPLES
+                m = 0.9 * m + 0.1 * g
+                v = 0.999 * v + 0.001 * g**2
+                unbiased = v if known[i].any() else v / (1 - 0.999**k)
+                u = u - lr * (m / (1 - 0.9**k) / (np.sqrt(unbiased) + 1e-8) + gamma * moved[i] + DECAY * u)
+            second = unbiased.copy()
+            if aggregate == "mean":
+                for block in (A, B, HEAD):
+                    second[block] = second[block].mean()
+            sent.append(u)
+            seconds.append(second if aggregate != "none" else np.zeros(18))
+        for i in range(SIZE):
+            before = w[i].copy()
+            w[i], known[i] = sent[i].copy(), seconds[i].copy()
+            w[i][BODY] = np.mean([sent[j][BODY] for j in ring[i]], axis=0)
+            known[i][BODY] = np.mean([seconds[j][BODY] for j in ring[i]], axis=0)
+            moved[i] = np.zeros(18)
+            moved[i][BODY] = -(w[i][BODY] - before[BODY]) / (STEPS * lr)
+    return w, known
+
+
+CASES: list[dict[str, Any]] = [
+    {}, {"gamma": 0.0}, {"gamma": 1.0}, {"aggregate": "none"}, {"aggregate": "full"},
+    {"aggregate": "none", "gamma": 0.0},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", CASES, ids=str)
+def test_three_rounds_on_a_ring_are_the_recursions(options: dict[str, Any], gossip: Gossip) -> None:
+    """One full batch a step, other data on each peer; the last round uses what the two before have left."""
+    found = learners(**options)
+    gossip(found, ROUNDS)
+    expected, known = recursion(ROUNDS, **options)
+    for ours, w, second in zip(found, expected, known, strict=True):
+        peer = ours._trainer
+        np.testing.assert_allclose(peer.model.data.double().numpy(), w, rtol=0, atol=3e-5)
+        shown = {"none": [], "full": second[BODY]}.get(options.get("aggregate"), [second[0], second[6]])
+        sent = [peer.extras["second_moment"].double().numpy()] if peer.extras else [np.zeros(0)]
+        np.testing.assert_allclose(sent[0], shown, rtol=1e-4)
+    if options:  # each option is one that can be seen
+        assert max(abs(a - b).max() for a, b in zip(expected, recursion(ROUNDS)[0], strict=True)) > 1e-3
+
+
+def test_without_all_three_parts_it_is_localadamw_to_the_bit(gossip: Gossip) -> None:
+    one, other = learners(aggregate="none", gamma=0.0, correct=False), learners("localadamw")
+    for peers in (one, other):
+        gossip(peers, ROUNDS)
+    for a, b in zip(one, other, strict=True):
+        assert torch.equal(a._trainer.model.data, b._trainer.model.data)
+
+
+@pytest.mark.parametrize(("head", "named"), [(("v",), "fedper"), ((), "dfedavgm")])
+def test_localadamw_is_another_name_to_the_bit(head: tuple[str, ...], named: str, gossip: Gossip) -> None:
+    h = H.model_copy(update={"optimizer": "adamw"})
+    one = learners("localadamw", head)
+    other = [TorchLearner(task(rank, head), named, h, rank=rank, seed=SEED) for rank in range(SIZE)]
+    for peers in (one, other):
+        gossip(peers, ROUNDS)
+    for a, b in zip(one, other, strict=True):
+        assert a.head_parameters == (9 if head else 0)
+        assert torch.equal(a._trainer.model.data, b._trainer.model.data)
+
+
+def test_correcting_changes_nothing_where_there_is_no_noise(gossip: Gossip) -> None:
+    one, other = learners(), learners(correct=False, floor=1.0)
+    for peers in (one, other):
+        gossip(peers, ROUNDS)
+    for a, b in zip(one, other, strict=True):
+        assert torch.equal(a._trainer.shared.data, b._trainer.shared.data)
+
+
+def test_what_a_message_has_more_is_four_bytes_a_block() -> None:
+    plain = learners("localadamw")[0].payload_bytes
+    assert plain == 4 * 9
+    assert [learners(aggregate=a)[0].payload_bytes - plain for a in ("none", "mean", "full")] == [0, 8, 36]
+    assert learners(head=())[0].payload_bytes == 4 * (18 + 3)
+
+
+def test_a_round_that_was_not_mixed_leaves_no_direction(gossip: Gossip) -> None:
+    peers = learners()
+    gossip(peers, 1)
+    ours = peers[0]
+    assert ours._algorithm.state()["direction"].any()
+    ours.train(1)
+    assert not ours._algorithm.state()["direction"].any()
+    gossip(peers, 1, start=1)
+    ours.sit_out(2)
+    assert not ours._algorithm.state()["direction"].any()
+
+
+def test_options_that_do_not_go_together_are_refused(make_task: Make, tmp_path: Path) -> None:
+    with pytest.raises(AlgorithmError, match="blocks=residual has no effect with aggregate=full"):
+        make_options(FedAdamW, {"aggregate": "full", "blocks": "residual"})
+    with pytest.raises(ConfigurationError, match="--optimizer sgd: fedadamw takes steps of adamw; leave it out"):
+        TorchLearner(task(0), "fedadamw", Hyperparameters(optimizer="sgd"), rank=0, seed=0)
+    clip = {"grad_clip": 1.0}
+    with pytest.raises(ConfigurationError, match=r"--grad-clip 1: .*leave it out.*correct=false"):
+        sampled(make_task(), tmp_path, "fedadamw", hyper=clip)
+    sampled(make_task(), tmp_path / "uncorrected", "fedadamw", hyper=clip, options={"correct": False}).train(0)
+    TorchLearner(task(0), "fedadamw", Hyperparameters(grad_clip=1.0), rank=0, seed=0).train(0)
+
+
+# With privacy.
+
+
+class Wide(nn.Module):
+    """Its loss is always 0, so that gradients are noise alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.fc = nn.Linear(6, 900), nn.Linear(900, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc(self.body(x)) * 0.0
+        return out
+
+
+@pytest.mark.parametrize("correct", [True, False])
+def test_of_gradients_that_are_noise_alone_nothing_is_left(correct: bool, make_task: Make, tmp_path: Path) -> None:
+    """With sigma 2, C 0.5 and q N of 16 the noise's variance is 1 / 256; without the correction all of it is sent."""
+    ours = sampled(
+        make_task(model=Wide()), tmp_path, "fedadamw", noise=2.0, clip_norm=0.5, rate=0.5, units=32,
+        options={"correct": correct}, hyper={"local_steps": 4},
+    )  # fmt: skip
+    for number in range(2):
+        ours.train(number)
+        (mean,) = ours._trainer.extras["second_moment"].tolist()
+        assert mean == pytest.approx(0.0 if correct else 1 / 256, abs=0.05 / 256)
+        assert ours._trainer.noise_std == 1 / 16
+        ours.mix({}, {0: 1.0})
+    with ours._trainer.freely():
+        assert ours._trainer.noise_std == 0.0
+
+
+def test_noise_is_finite_steps(make_task: Make, tmp_path: Path) -> None:
+    """The first squares are few: v without the noise is below zero for most values, and the floor bounds the steps."""
+    ours = sampled(make_task(model=Wide()), tmp_path, "fedadamw", options={"floor": 0.25}, hyper={"local_steps": 1})
+    before = ours._trainer.model.data.clone()
+    ours.train(0)
+    moved = (ours._trainer.model.data - before).abs() / ours._trainer.decayed(0.05)
+    # A step is |g| / max(sqrt(g^2 - s^2), s / 2), at most sqrt(5), where g^2 = 1.25 s^2.
+    assert 2.0 < moved.max() <= math.sqrt(5) + 1e-3
+
+
+@pytest.mark.parametrize("aggregate", ["mean", "full"])
+def test_whole_data_sets_can_be_protected_though_moments_are_then_mostly_noise(
+    aggregate: str, make_task: Make, tmp_path: Path
+) -> None:
+    h = Hyperparameters(body_epochs=1, batch_size=16, body_lr=0.01, grad_clip=None)
+    protection = Protection(Guarantee(30.0, 0.1, 1e-5), Ledger(tmp_path, {}, resume=False), None)
+    options = {"aggregate": aggregate}
+    ours = TorchLearner(make_task(), "fedadamw", h, rank=0, seed=0, protection=protection, options=options)
+    for number in range(4):
+        loss = ours.train(number)
+        assert loss is not None
+        assert math.isfinite(loss)
+        sent = np.frombuffer((ours.release(number) or [])[0], "<f4")
+        assert np.isfinite(sent).all()
+        ours.mix({}, {0: 1.0})
+        np.testing.assert_array_equal(ours._codec.state()["base"], sent)  # what `mixed` keeps is no part of an update
+        ours._trainer.extras["second_moment"].abs_().neg_()  # as noise makes every other of them
