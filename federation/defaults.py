@@ -29,7 +29,7 @@ def with_defaults(settings: Settings) -> Settings:
     builtin, algorithm = BUILTIN_TASKS.get(settings.task), find_algorithm(settings.algorithm)
     preset = find_preset(settings.preset).values_for(settings.algorithm) if settings.preset else {}
     said = settings.model_fields_set
-    rates = _rates(settings, preset, said) if settings.optimizer == "adamw" else {}
+    rates = _rates(settings, preset, {*said, *algorithm.defaults}) if settings.optimizer == "adamw" else {}
     own = {**rates, **(builtin.hyperparameters if builtin else {}), **preset, **algorithm.defaults}
     if settings.standardize is None:
         # Statistics of one's own data are computed under privacy only if somebody asks for them.
@@ -41,8 +41,13 @@ def with_defaults(settings: Settings) -> Settings:
 
 
 def _rates(settings: Settings, preset: Mapping[str, Any], said: Collection[str]) -> dict[str, float]:
-    """The rates of AdamW."""
-    if strange := [name for name in _RATES if name in preset and name not in said]:
+    """The rates of AdamW, where nobody gives others.
+
+    Raises:
+        ConfigurationError: The preset's would be used, which are those of another optimizer.
+    """
+    of_sgd = preset.get("optimizer") != "adamw"
+    if of_sgd and (strange := [name for name in _RATES if name in preset and name not in said]):
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in strange)
         raise ConfigurationError(
             f"--optimizer adamw: preset {settings.preset!r} has learning rates for sgd, which are far too large for "

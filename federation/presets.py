@@ -98,11 +98,10 @@ _SAMPLE = {
     "privacy": "sample", "clip_norm": 0.1, "noise_multiplier": 1.0, "delta": 1e-5, "lr_schedule": "cosine",
     "grad_clip": None, "finish": "none",
 }  # fmt: skip
-_SAMPLE_RESNET = {
-    **_SAMPLE, "rounds": 300, "local_steps": 50, "participation": 0.2, "batch_size": 50, "body_lr": 0.1,
-    "weight_decay": 0.001, "momentum": 0.0,
-}  # fmt: skip
-_SAMPLE_TRANSFORMER = {**_SAMPLE, "rounds": 100, "local_steps": 20, "participation": 0.1, "batch_size": 16}
+_RESNET_PLAN = {"rounds": 300, "local_steps": 50, "participation": 0.2, "batch_size": 50}
+_TRANSFORMER_PLAN = {"rounds": 100, "local_steps": 20, "participation": 0.1, "batch_size": 16}
+_SAMPLE_RESNET = {**_SAMPLE, **_RESNET_PLAN, "body_lr": 0.1, "weight_decay": 0.001, "momentum": 0.0}
+_SAMPLE_TRANSFORMER = {**_SAMPLE, **_TRANSFORMER_PLAN}
 _SAMPLE_REMARK = (
     f"its batches have a fixed size, here they are Poisson samples of that size on average; {_SAMPLED}; it shares the "
     'whole model (--head ""); gradient clipping beyond that of records is left open (none here)'
@@ -111,6 +110,21 @@ _SAMPLE_ON_RESNET = f"on CIFAR with a ResNet-18 (--model resnet18-gn), as in the
 _SAMPLE_ON_TRANSFORMERS = (
     "its comparison of federated adaptive optimizers trains a Swin-Base; the learning rate and the method's own values "
     f"are left open (dpeer's here); {_SAMPLE_REMARK}"
+)
+
+_ADAMW = {
+    **_SAMPLE, "optimizer": "adamw", "body_lr": 3e-4, "head_lr": 3e-4, "momentum": 0.9, "weight_decay": 0.01,
+}  # fmt: skip
+_ADAMW_RESNET, _ADAMW_TRANSFORMER = {**_ADAMW, **_RESNET_PLAN}, {**_ADAMW, **_TRANSFORMER_PLAN}
+_ADAMW_REMARK = (
+    f"its batches are of fixed size, here they are sampled, about as large; {_SAMPLED}; its models begin pretrained "
+    "and have LoRA adapters of rank 16, alpha 32, without which it is another experiment; its Tiny-ImageNet has "
+    "--delta 1e-6; the noise multiplier does not say what epsilon it comes to: the start does"
+)
+_ON_RESNET = f"its values for a ResNet-18 on CIFAR (--model resnet18-gn); {_ADAMW_REMARK}"
+_ON_TRANSFORMER = (
+    "its values for ViT and Swin, and with --participation 1 for RoBERTa; the learning rate is the one that it prints "
+    f"for the ResNet-18, out of 1e-4 to 1e-3 among which it chose; {_ADAMW_REMARK}"
 )
 
 PRESETS: Mapping[str, Preset] = {
@@ -187,6 +201,14 @@ PRESETS: Mapping[str, Preset] = {
         f"DP-FAFED: {_SAMPLE_ON_TRANSFORMERS}; both gradients of a step are paid for",
     ),
     "dp-fedlada": Preset({"algorithm": "fedlada", **_SAMPLE_TRANSFORMER}, f"DP-FedLADA: {_SAMPLE_ON_TRANSFORMERS}"),
+    "dp-localadamw": Preset({"algorithm": "localadamw", **_ADAMW_RESNET}, f"DP-LocalAdamW: {_ON_RESNET}"),
+    "dp-localadamw-transformer": Preset(
+        {"algorithm": "localadamw", **_ADAMW_TRANSFORMER}, f"DP-LocalAdamW: {_ON_TRANSFORMER}"
+    ),
+    "dp-fedadamw": Preset({"algorithm": "fedadamw", **_ADAMW_RESNET}, f"DP-FedAdamW: {_ON_RESNET}"),
+    "dp-fedadamw-transformer": Preset(
+        {"algorithm": "fedadamw", **_ADAMW_TRANSFORMER}, f"DP-FedAdamW: {_ON_TRANSFORMER}"
+    ),
 }  # fmt: skip
 """Every preset by its name."""
 

@@ -27,8 +27,17 @@ def test_a_presets_rates_are_not_for_adamw() -> None:
     assert (used.body_lr, used.head_lr, used.momentum) == (0.002, 0.001, 0.0)
 
 
+def test_rates_that_are_for_adamw_are_taken() -> None:
+    assert with_defaults(Settings(optimizer="adamw", preset="dp-fedadamw", algorithm="dfedmdc")).head_lr == 3e-4
+    used = with_defaults(Settings(optimizer="adamw", preset="paper-dispfl", algorithm="fedadamw"))
+    assert used.body_lr == 3e-4, "the algorithm's own, whatever the preset has"
+
+
 def test_an_algorithms_own_defaults_stay() -> None:
     assert with_defaults(Settings(optimizer="adamw", algorithm="fedrep")).head_epochs == 10
+    used = with_defaults(Settings(algorithm="fedadamw"))
+    assert (used.optimizer, used.body_lr, used.lr_schedule, used.grad_clip) == ("adamw", 3e-4, "cosine", None)
+    assert with_defaults(Settings(algorithm="fedadamw", grad_clip=2.0, body_lr=0.1)).body_lr == 0.1
 
 
 def test_clipping_is_switched_off_by_zero_in_a_file_or_flag() -> None:

@@ -38,6 +38,9 @@ DP2_CIFAR, DP2_FEMNIST = ("dp2-fedsam", "centaur"), ("dp2-fedsam-femnist", "cent
 DP2 = (*DP2_CIFAR, *DP2_FEMNIST)
 ON_RESNET = ("dp-fedavg-sample", "dp-scaffold", "dp-fedavg-ls", "dp-fedsam-sample")
 ON_SWIN = ("dp-fedopt", "dp-fafed", "dp-fedlada")
+ADAMW_RESNET = ("dp-localadamw", "dp-fedadamw")
+ADAMW_TRANSFORMER = tuple(f"{name}-transformer" for name in ADAMW_RESNET)
+ADAMW = (*ADAMW_RESNET, *ADAMW_TRANSFORMER)
 
 PRINTED: list[tuple[tuple[str, ...], str, Any, str]] = [
     (CIFAR, "rounds", 500, "DFedMDC, section 5.1 and appendix B.1"),
@@ -110,13 +113,34 @@ PRINTED: list[tuple[tuple[str, ...], str, Any, str]] = [
     (("dp-fedopt",), "algorithm", "fedopt", "DP-FedAdamW, Table 9"),
     (("dp-fafed",), "algorithm", "fafed", "DP-FedAdamW, Table 9"),
     (("dp-fedlada",), "algorithm", "fedlada", "DP-FedAdamW, Table 9"),
+    (ADAMW[::2], "algorithm", "localadamw", "DP-FedAdamW, Algorithm 2"),
+    (ADAMW[1::2], "algorithm", "fedadamw", "DP-FedAdamW, Algorithm 1"),
+    (ADAMW, "privacy", "sample", "DP-FedAdamW, section 2: every observer, each training example"),
+    (ADAMW, "noise_multiplier", 1.0, "DP-FedAdamW, section 7.1 and Tables 15 and 16"),
+    (ADAMW, "clip_norm", 0.1, "DP-FedAdamW, section 9.4"),
+    (ADAMW, "delta", 1e-5, "DP-FedAdamW, section 7.1 and Table 15, for CIFAR-10 and CIFAR-100"),
+    (ADAMW, "optimizer", "adamw", "DP-FedAdamW, Table 17"),
+    (ADAMW_RESNET, "body_lr", 3e-4, "DP-FedAdamW, Table 17"),
+    (ADAMW, "momentum", 0.9, "DP-FedAdamW, section 9.4 and Table 17, where it is beta 1"),
+    (ADAMW, "weight_decay", 0.01, "DP-FedAdamW, Table 17, and for DP-FedAdamW section 9.4"),
+    (ADAMW, "lr_schedule", "cosine", "DP-FedAdamW, sections 7.1 and 9.4"),
+    (ADAMW_RESNET, "rounds", 300, "DP-FedAdamW, Table 15"),
+    (ADAMW_TRANSFORMER, "rounds", 100, "DP-FedAdamW, Tables 15 and 16"),
+    (ADAMW_RESNET, "local_steps", 50, "DP-FedAdamW, Table 15"),
+    (ADAMW_TRANSFORMER, "local_steps", 20, "DP-FedAdamW, Tables 15 and 16"),
+    (ADAMW_RESNET, "batch_size", 50, "DP-FedAdamW, Table 15"),
+    (ADAMW_TRANSFORMER, "batch_size", 16, "DP-FedAdamW, Tables 15 and 16"),
+    (ADAMW_RESNET, "participation", 0.2, "DP-FedAdamW, Table 15"),
+    (ADAMW_TRANSFORMER, "participation", 0.1, "DP-FedAdamW, Table 15"),
 ]  # fmt: skip
 """Presets, a setting, its value, and the place in the paper's text that prints it."""
 
 OPEN = [
-    ((*DFEDMDC, *DP, *DP2), "grad_clip", None, "not printed; dpeer's default would clip"),
+    ((*DFEDMDC, *DP, *DP2, *ADAMW), "grad_clip", None, "not printed; dpeer's default would clip"),
+    (ADAMW, "head_lr", 3e-4, "one rate is printed, for the whole model"),
+    (ADAMW_TRANSFORMER, "body_lr", 3e-4, "printed for the ResNet-18 alone; one of those among which it was chosen"),
     (
-        (*DFEDMDC, *DP, *DP2),
+        (*DFEDMDC, *DP, *DP2, *ADAMW),
         "finish",
         "none",
         "no algorithm there trains on after the last mixing; dpeer's would",
