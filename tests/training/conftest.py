@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
+from dpeer.privacy.clipped_sum import ClippedSum
 from dpeer.training import Task, TorchLearner
 
 MakeTask = Callable[..., Task]
@@ -84,3 +85,17 @@ def gossip() -> Gossip:
                     learner.evaluate()
 
     return run
+
+
+@pytest.fixture
+def sums(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """The sums in the order in which they would have been noised; a new list for each learner is up to the test."""
+    found: list[np.ndarray] = []
+
+    def released(self: ClippedSum, total: Any, threads: int = 1) -> Any:
+        rng = np.random.default_rng(len(found))
+        found.append(np.array(total))
+        return 0.3 * rng.normal(size=total.size).astype(np.float32)
+
+    monkeypatch.setattr(ClippedSum, "released", released)
+    return found

@@ -16,7 +16,6 @@ import torch
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy.clipped_sum import ClippedSum
 from dpeer.training import ALGORITHMS, Task
 from dpeer.training.private_trainer import PrivateTrainer
 from tests.training.sampling import sampled
@@ -24,20 +23,6 @@ from tests.training.sampling import sampled
 Make = Callable[..., Task]
 
 CLIP_NORM = 0.3
-
-
-@pytest.fixture
-def sums(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
-    """The sums in the order in which they would have been noised; a new list for each learner is up to the test."""
-    found: list[np.ndarray] = []
-
-    def released(self: ClippedSum, total: Any, threads: int = 1) -> Any:
-        rng = np.random.default_rng(len(found))
-        found.append(np.array(total))
-        return 0.3 * rng.normal(size=total.size).astype(np.float32)
-
-    monkeypatch.setattr(ClippedSum, "released", released)
-    return found
 
 
 def never_flat(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,150 @@
+"""Attacks on privacy at sample level by what a model or its arithmetic lets one record do to the gradients of others.
+
+As in `test_sample_sensitivity` the sums are compared that two peers with the same history are about to noise, of which
+one has a record, or a group of records, more. It stands before all others, so that each of these is at another place.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+from dpeer.exceptions import TaskError
+from dpeer.training import Task
+from dpeer.training.per_example.ways import one_by_one, vectorized
+from tests.training.sampling import sampled
+
+CLIP_NORM = 0.3
+
+
+def apart(
+    tmp_path: Path, sums: list[np.ndarray], model: Any, data: tuple[Tensor, Tensor], first: tuple[Tensor, Tensor],
+    **more: Any,
+) -> tuple[float, Any]:  # fmt: skip
+    """How far the sums of the first step are apart in clip norms, and the way of computing that was taken.
+
+    Args:
+        tmp_path: For the ledgers.
+        sums: The fixture.
+        model: Makes the model, equal each time.
+        data: Inputs and targets of both peers.
+        first: What stands before them at one of the peers.
+        **more: The loss, the nominal number of units, the microbatch; `groups`, of all that are in `first` and `data`.
+    """
+    groups, found, ways = more.get("groups"), [], []
+    both = data, tuple(torch.cat([one, other]) for one, other in zip(first, data, strict=True))
+    for number, tensors in enumerate(both):
+        train = TensorDataset(*tensors)
+        learner = sampled(
+            Task(model=model(), head=(), train=train, test=train, loss=more.get("loss")), tmp_path / str(number),
+            "fedavg", rate=1.0, noise=50.0, clip_norm=CLIP_NORM, units=more.get("units", 32),
+            microbatch=more.get("microbatch", 64), groups=None if groups is None else groups[-len(train) :],
+        )  # fmt: skip
+        sums.clear()
+        learner.train(0)
+        found.append(sums[0])
+        ways.append(learner._trainer._gradient._ways["model"])
+    assert ways[0] is ways[1]
+    return float(np.linalg.norm(found[0] - found[1])) / CLIP_NORM, ways[0]
+
+
+class Capped(nn.Module):
+    """Has room for so many examples of each kind in a batch, as experts of a mixture have; gives zero for the others."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self.room, self.out = room, nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        kinds = torch.nn.functional.one_hot((x[:, 0] > 0).long(), 2)
+        places = (kinds.cumsum(0) * kinds).sum(1)
+        out: Tensor = self.out(x) * (places <= self.room)[:, None]
+        return out
+
+
+def capped(room: int) -> nn.Module:
+    torch.manual_seed(0)
+    return Capped(room)
+
+
+def kinds(count: int) -> tuple[Tensor, Tensor]:
+    inputs = torch.randn(count, 6, generator=torch.Generator().manual_seed(0))
+    return inputs, torch.arange(count) % 3
+
+
+def test_what_couples_examples_of_a_whole_microbatch_is_refused(tmp_path: Path, sums: list[np.ndarray]) -> None:
+    """A dozen examples never fill the room for 14."""
+    with pytest.raises(TaskError, match="layers that mix the batch"):
+        apart(tmp_path, sums, lambda: capped(14), kinds(100), (torch.ones(1, 6), torch.zeros(1).long()))
+
+
+def test_what_couples_examples_of_one_kind_alone_is_found(tmp_path: Path, sums: list[np.ndarray]) -> None:
+    """Room for 35 of 40 is enough where kinds are mixed, and not for the batch's second half, of one kind."""
+    inputs, targets = kinds(96)
+    inputs[:, 0] = torch.where((torch.arange(96) < 48) & ((torch.arange(96) + 2) % 12 < 7), -1.0, 1.0)
+    distance, way = apart(
+        tmp_path, sums, lambda: capped(35), (inputs, targets), (torch.ones(1, 6), torch.zeros(1).long())
+    )
+    assert way is vectorized, "which gives the model one example at a time"
+    assert 0.9 < distance <= 1.0
+
+
+@pytest.mark.parametrize("microbatch", [16, 64])
+@pytest.mark.parametrize("size", [1e4, 1e7, 1e10])
+def test_a_group_whose_gradients_cancel_counts_for_no_more_than_itself(
+    microbatch: int, size: float, tmp_path: Path, sums: list[np.ndarray]
+) -> None:
+    """The gradient is minus the input: of four records it is huge, and the fifth takes nearly all of it back."""
+    inputs = size * torch.randn(20, 5, 6, generator=torch.Generator().manual_seed(0))
+    inputs[:, 4] = torch.randn(20, 6, generator=torch.Generator().manual_seed(1)) - inputs[:, :4].sum(1)
+    groups = np.repeat(np.arange(21), 5)[2:]  # the first one has three records: all others begin elsewhere
+
+    def linear(outputs: Tensor, targets: Tensor) -> Tensor:
+        return -outputs.gather(1, targets[:, None]).mean()
+
+    def model() -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Linear(6, 3, bias=False)
+
+    distance, _ = apart(
+        tmp_path, sums, model, (inputs.flatten(0, 1), torch.zeros(100).long()),
+        (torch.ones(3, 6), torch.zeros(3).long()), loss=linear, groups=groups, microbatch=microbatch,
+    )  # fmt: skip
+    assert 0.9 < distance <= 1.0
+
+
+def ill_conditioned(records: int) -> tuple[Any, tuple[Tensor, Tensor], Any]:
+    """A linear model that predicts huge targets up to their last bits, which decide where a record's gradient points.
+
+    Products of 37 columns add up in another order at another place in memory. Records that the start may look at are
+    others: the first ones from all over the data, and those that are farthest from zero.
+    """
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(3, 37, generator=generator) / 6
+    inputs = 3e4 * torch.randn(records, 37, generator=generator)
+    inputs[-4:] = 10 * inputs[-4:].clamp(-9e4, 9e4)
+    targets = (inputs.double() @ weight.double().T).float()
+    plain = [number * total // 8 - total + records for total in (records, records + 1) for number in range(8)]
+    for number in {*plain, *range(records - 4, records)} - {-1}:
+        targets[number] += 1e7 * torch.randn(3, generator=generator)
+
+    def model() -> nn.Module:
+        made = nn.Linear(37, 3, bias=False)
+        made.weight = nn.Parameter(weight.clone())
+        return made
+
+    return model, (inputs, targets), lambda outputs, targets: (outputs - targets).square().sum(1).mean()
+
+
+@pytest.mark.parametrize("microbatch", [1, 16, 64])
+def test_last_bits_of_others_do_not_depend_on_a_record(microbatch: int, tmp_path: Path, sums: list[np.ndarray]) -> None:
+    """Where they decide, each record is computed by itself."""
+    model, data, loss = ill_conditioned(100)
+    extra = torch.ones(1, 37), torch.tensor([[1e3, -1e3, 5e2]])
+    distance, way = apart(tmp_path, sums, model, data, extra, loss=loss, microbatch=microbatch)
+    assert 0.9 < distance <= 1.0
+    assert microbatch == 1 or way is one_by_one
