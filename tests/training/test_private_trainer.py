@@ -15,7 +15,7 @@ from dpeer.exceptions import AlgorithmError, ConfigurationError
 from dpeer.privacy import Charge, StepLedger
 from dpeer.privacy.step_protection import StepProtection
 from dpeer.privacy.steps import Mechanism, Phase
-from dpeer.training import Algorithm, Task, sam
+from dpeer.training import Algorithm, Task, TorchLearner, sam
 from dpeer.training.gradients import looks
 from tests.training.sampling import sampled
 
@@ -283,6 +283,48 @@ def test_an_own_algorithm_learns_nothing_of_a_batch(make_task: Make, tmp_path: P
     assert loss is not None
     assert loss > 0.1, "the peer's own files have it"
     assert {*learner.algorithm.seen} == {(0.0, 0, None, None, None)}
+
+
+class Asking(Algorithm):
+    """Makes its steps as long as a figure of the data says."""
+
+    shares = "body"
+
+    from dataclasses import dataclass
+
+    @dataclass(frozen=True)
+    class Options:
+        figure: str = ""
+        when: str = "train"
+
+    def start(self, peer: Any) -> None:
+        self.found: Any = getattr(peer, self.options.figure) if self.options.when == "start" else None
+
+    def train(self, peer: Any) -> None:
+        peer.fit(peer.body, epochs=1, lr=0.1)
+        if self.options.when == "train":
+            peer.fit(peer.body, epochs=1, lr=0.001 * (getattr(peer, self.options.figure) or 1.0))
+
+
+@pytest.mark.parametrize("when", ["start", "train"])
+@pytest.mark.parametrize("figure", ["loss", "gradients", "num_samples"])
+def test_an_own_algorithm_is_not_told_figures_of_the_data(
+    figure: str, when: str, make_task: Make, tmp_path: Path
+) -> None:
+    options = {"figure": figure, "when": when}
+    with pytest.raises(AlgorithmError, match=rf"asks for `peer\.{figure}`, .* leave it out"):
+        sampled(make_task(), tmp_path, Asking, options=options)
+    TorchLearner(make_task(), Asking, rank=0, seed=0, options=options).train(0)
+
+
+def test_the_peers_own_files_have_these_figures(make_task: Make, tmp_path: Path) -> None:
+    learner = sampled(make_task(samples=20), tmp_path, rate=1.0, groups=np.arange(20) // 4, head="frozen")
+    loss = learner.train(0)
+    assert loss is not None
+    assert 0.5 < loss < 3.0
+    assert (learner.num_samples, learner.units, learner.gradients) == (20, 5, 20)
+    learner.release(0)
+    assert learner.privacy["records_drawn"] == 5
 
 
 def test_an_own_algorithm_is_planned_and_charged_like_a_built_in_one(make_task: Make, tmp_path: Path) -> None:

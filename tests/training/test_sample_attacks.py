@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
 from dpeer.training import Task
-from dpeer.training.per_example.ways import one_by_one, vectorized
+from dpeer.training.per_example.ways import one_by_one
 from tests.training.sampling import sampled
 
 CLIP_NORM = 0.3
@@ -53,7 +53,7 @@ def apart(
 
 
 class Capped(nn.Module):
-    """Has room for so many examples of each kind in a batch, as experts of a mixture have; gives zero for the others."""
+    """Has room for so many examples of each kind in a batch, as a mixture of experts has; others get zero."""
 
     def __init__(self, room: int) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ def test_what_couples_examples_of_one_kind_alone_is_found(tmp_path: Path, sums: 
     distance, way = apart(
         tmp_path, sums, lambda: capped(35), (inputs, targets), (torch.ones(1, 6), torch.zeros(1).long())
     )
-    assert way is vectorized, "which gives the model one example at a time"
+    assert way is one_by_one
     assert 0.9 < distance <= 1.0
 
 

@@ -1,15 +1,16 @@
 """What a task remembers in attributes is found, and refused before anything is trained."""
 
+import itertools
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
 from dpeer.exceptions import TaskError
 from dpeer.training import Task
@@ -215,3 +216,135 @@ def test_what_is_remembered_is_compared_by_value() -> None:
     assert remembered(one, []) == remembered(other, [])
     other.table[0] = 3.0
     assert remembered(one, []) != remembered(other, [])
+
+
+class InItsClass(nn.Module):
+    """Keeps what it has seen for all layers of its kind."""
+
+    seen: ClassVar[list[float]] = [0.0]
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.seen[0] += 1e-4 * float(x.detach().abs().mean())
+        return x - self.seen[0]
+
+
+class Helped(nn.Module):
+    """Calls a function of its file, which counts."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return count(x)
+
+
+CALLS = 0
+
+
+def count(x: Tensor) -> Tensor:
+    global CALLS
+    CALLS += 1
+    return x * (1 + 1e-4 * CALLS)
+
+
+class OwnNumbers(nn.Module):
+    """Draws from a generator of its own, so its noise depends on how many were drawn before."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = torch.Generator().manual_seed(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1e-4 * torch.rand(1, generator=self.numbers)
+
+
+@pytest.mark.parametrize("layer", [InItsClass, Helped, OwnNumbers])
+def test_what_stands_in_a_class_a_file_or_a_generator_is_looked_at(layer: Any, tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match=f"{layer.__name__} '0'.* has changed"):
+        sampled(task(layer()), tmp_path)
+
+
+def augment_with_numbers_of_its_own() -> Any:
+    numbers = np.random.default_rng(0)
+    return lambda inputs, generator: inputs + numbers.normal()
+
+
+def test_an_augmentation_with_a_generator_of_its_own_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="keep nothing"):
+        sampled(task(nn.Identity(), augment=augment_with_numbers_of_its_own()), tmp_path)
+
+
+class Reading(Dataset[Any]):
+    """Gives rows of its own by code of its own."""
+
+    def __init__(self) -> None:
+        self.rows = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
+        self.numbers, self.reads, self.cache = np.random.default_rng(0), 0, {}
+        self.last: Tensor | None = None
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return self.row(index), index % 3
+
+    def row(self, index: int) -> Tensor:
+        return self.rows[index]
+
+
+class Counting(Reading):
+    """Scales by how often it was read."""
+
+    def row(self, index: int) -> Tensor:
+        self.reads += 1
+        return self.rows[index] * (1 + 1e-6 * self.reads)
+
+
+class Drawing(Reading):
+    """Changes rows at random, by a generator of its own."""
+
+    def row(self, index: int) -> Tensor:
+        return self.rows[index] + float(self.numbers.normal())
+
+
+class Following(Reading):
+    """Gives the difference to the row that was read before."""
+
+    def row(self, index: int) -> Tensor:
+        before, self.last = self.last, self.rows[index]
+        return self.rows[index] - (0 if before is None else 0.1 * before)
+
+
+class Hiding(Reading):
+    """Keeps what it has read where no attribute shows it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = itertools.count()
+
+    def row(self, index: int) -> Tensor:
+        return self.rows[index] * (1 + 1e-6 * next(self.calls))
+
+
+class Caching(Reading):
+    """Keeps rows to have them at hand, which changes nothing."""
+
+    def row(self, index: int) -> Tensor:
+        return self.cache.setdefault(index, self.rows[index].clone())
+
+
+@pytest.mark.parametrize("kind", [Counting, Drawing, Following, Hiding])
+def test_data_whose_rows_depend_on_what_was_read_before_are_refused(kind: type[Reading], tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match=r"keep nothing|give other values for an example"):
+        sampled(task(nn.Identity(), train=kind()), tmp_path)
+
+
+def test_data_that_keep_what_they_have_read_are_not(tmp_path: Path) -> None:
+    data = Caching()
+    sampled(task(nn.Identity(), train=data), tmp_path).train(0)
+    assert data.cache
+
+
+def test_of_large_arrays_a_part_is_looked_at() -> None:
+    """64 MB would take a tenth of a second, at every start."""
+    large = np.zeros(2**24, dtype=np.float32)
+    before = remembered(None, [[large]])
+    large += 1
+    assert remembered(None, [[large]]) != before
