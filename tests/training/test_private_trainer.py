@@ -350,9 +350,14 @@ def test_one_kind_of_step_beyond_its_plan_leaves_less_for_the_other(tmp_path: Pa
     mechanism = Mechanism(0.1, 2.0, 1.0, 1e-5, "joint", "record", 32)
     ledger = StepLedger(tmp_path, asdict(mechanism), resume=False)
     protection = StepProtection(mechanism, ledger, phases, budget=3.0, rounds=20)
-    while protection.ledger.steps < 40 * protection.rounds and protection.charge(0, 10, looks=2):
-        pass
+    many = mechanism.charge(6, 2)
+    while ledger.epsilon(1e-5, further=[many]) <= 3.0:
+        assert protection.charge(0, 6, looks=2) == 6
+    dear = ledger.steps
+    assert dear > 10 * protection.rounds, "more than were planned, and none was refused"
+    assert not protection.ended
     while protection.charge(1, 10):
         pass
-    assert protection.epsilon() <= 3.0
+    assert 2.5 < protection.epsilon() <= 3.0
     assert protection.ended
+    assert ledger.steps - dear < 10 * protection.rounds, "fewer than were planned"
