@@ -32,7 +32,10 @@ def promise(settings: Settings, graph: Topology | ChangingTopology) -> Guarantee
         for name in PrivacySettings.model_fields:
             if getattr(settings, name) != default_of(name):
                 level = "sample" if name in SAMPLE_ONLY else "client"
-                raise ConfigurationError(f"{_said(name, settings)} protects nothing without --privacy {level}: add it")
+                raise ConfigurationError(
+                    f"{_said(name, settings)} has an effect with --privacy {level} alone, and nothing is protected "
+                    "without: add it, or leave this out"
+                )
         return None
     if settings.privacy == "sample":
         check_sample_settings(settings)

@@ -21,9 +21,9 @@ from dpeer.privacy.noise import Values, grid, noised
 from dpeer.privacy.sampling import check_rate
 
 _MARGIN = 1 - 2.0**-10
-"""Gradients are clipped to this part of C. In float32 the last bits of one unit's gradient can depend on how many
-others are computed beside it (by 3e-7 of its length at most, where it was measured; a test holds 1e-6), and those of a
-sum on its terms. So one unit, there or not, moves those of a thousand others by less than what is left of C."""
+"""Gradients are clipped to this part of C. In float32 the last bits of one unit's gradient can depend on who else is
+computed beside it (by a millionth of C, as `dpeer.training.per_example.choosing` sees to). So one unit, there or not,
+moves those of a thousand others by less than what is left of C."""
 
 
 _LONGEST = 1e18

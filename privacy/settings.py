@@ -109,11 +109,11 @@ class PrivacySettings(Section):
     )
     microbatch: int = setting(
         64,
-        "sample: how many records' gradients are in memory at a time",
+        "sample: how many records' gradients are in memory at a time; with 1 each is computed by itself",
         mark=Mark.ASIDE,
         group=_GROUP,
         ge=1,
-        le=4096,  # sums of more in float32 are less exact than what clipping leaves for it
+        le=4096,  # more are no quicker
     )
 
 

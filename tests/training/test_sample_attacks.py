@@ -117,34 +117,49 @@ def test_a_group_whose_gradients_cancel_counts_for_no_more_than_itself(
     assert 0.9 < distance <= 1.0
 
 
-def ill_conditioned(records: int) -> tuple[Any, tuple[Tensor, Tensor], Any]:
+def ill_conditioned(records: int, looked_at: int) -> tuple[Any, tuple[Tensor, Tensor], Any]:
     """A linear model that predicts huge targets up to their last bits, which decide where a record's gradient points.
 
-    Products of 37 columns add up in another order at another place in memory. Records that the start may look at are
-    others: the first ones from all over the data, and those that are farthest from zero.
+    Products of 37 columns add up in another order at another place in memory. Records that the start may look at, so
+    many from all over the data and those that are farthest from zero, are others.
     """
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(3, 37, generator=generator) / 6
     inputs = 3e4 * torch.randn(records, 37, generator=generator)
     inputs[-4:] = 10 * inputs[-4:].clamp(-9e4, 9e4)
     targets = (inputs.double() @ weight.double().T).float()
-    plain = [number * total // 8 - total + records for total in (records, records + 1) for number in range(8)]
-    for number in {*plain, *range(records - 4, records)} - {-1}:
+    spread: list[int] = []
+    for total in (records, records + 1):  # of the peer that has a record more, which stands first
+        spread += [number * total // looked_at - total + records for number in range(looked_at)]
+    for number in {*spread, *range(records - 4, records)} - {-1}:
         targets[number] += 1e7 * torch.randn(3, generator=generator)
 
     def model() -> nn.Module:
-        made = nn.Linear(37, 3, bias=False)
-        made.weight = nn.Parameter(weight.clone())
+        made = nn.Sequential(nn.Flatten(), nn.Linear(37, 3, bias=False))
+        made[1].weight = nn.Parameter(weight.clone())
         return made
 
     return model, (inputs, targets), lambda outputs, targets: (outputs - targets).square().sum(1).mean()
 
 
+EXTRA = torch.ones(1, 37), torch.tensor([[1e3, -1e3, 5e2]])
+
+
 @pytest.mark.parametrize("microbatch", [1, 16, 64])
 def test_last_bits_of_others_do_not_depend_on_a_record(microbatch: int, tmp_path: Path, sums: list[np.ndarray]) -> None:
-    """Where they decide, each record is computed by itself."""
-    model, data, loss = ill_conditioned(100)
-    extra = torch.ones(1, 37), torch.tensor([[1e3, -1e3, 5e2]])
-    distance, way = apart(tmp_path, sums, model, data, extra, loss=loss, microbatch=microbatch)
+    """Rows of a table are aligned alike."""
+    model, data, loss = ill_conditioned(300, 64)
+    distance, _ = apart(tmp_path, sums, model, data, EXTRA, loss=loss, microbatch=microbatch)
+    assert 0.9 < distance <= 1.0
+
+
+@pytest.mark.parametrize("microbatch", [1, 64])
+def test_where_they_do_each_record_is_computed_by_itself(
+    microbatch: int, tmp_path: Path, sums: list[np.ndarray]
+) -> None:
+    """The model lays rows out anew, so that they are not aligned any more."""
+    model, (inputs, targets), loss = ill_conditioned(100, 8)
+    extra = EXTRA[0][:, :, None], EXTRA[1]
+    distance, way = apart(tmp_path, sums, model, (inputs[:, :, None], targets), extra, loss=loss, microbatch=microbatch)
     assert 0.9 < distance <= 1.0
     assert microbatch == 1 or way is one_by_one

@@ -18,7 +18,7 @@ from torch import Tensor
 from dpeer.exceptions import TaskError
 from dpeer.training.augmentation import augmented
 from dpeer.training.flat import Flat
-from dpeer.training.per_example.examples import chunks, examples_of
+from dpeer.training.per_example.examples import chunks, piece_of
 from dpeer.training.per_example.layers import by_layers
 from dpeer.training.per_example.parts import Computed
 from dpeer.training.per_example.refusals import (
@@ -180,8 +180,7 @@ class _Comparison:
         inputs, targets = cut(peer, peer.data.located(numbers))
         lengths, names = [], iter(who.tolist())
         for index, count in chunks(len(numbers), self._rows, self._part.data.device):
-            its = peer.compute.lay_out(examples_of(inputs, index)), examples_of(targets, index)
-            found = self._way(peer, self._part, *its, self._rows)
+            found = self._way(peer, self._part, *piece_of(peer.compute, inputs, targets, index), self._rows)
             lengths.append(found.norms()[:count])
             for row in range(count):
                 if (name := next(names)) >= 0 and not self._same(name, found, row, lengths[-1][row]):

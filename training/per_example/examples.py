@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from dpeer.exceptions import TaskError
-from dpeer.training.device import mapped
+from dpeer.training.device import Compute, mapped
 
 
 def chunks(size: int, rows: int, device: torch.device) -> Iterator[tuple[Tensor, int]]:
@@ -41,6 +41,34 @@ def examples_of(values: Any, index: Tensor) -> Any:
         index: The examples' places, shape (examples,).
     """
     return mapped(values, lambda tensor: tensor.index_select(0, index.to(tensor.device)))
+
+
+def piece_of(compute: Compute, inputs: Any, targets: Any, index: Tensor) -> tuple[Any, Any]:
+    """Some examples of a minibatch as they are computed together.
+
+    Args:
+        compute: How inputs are to lie in memory.
+        inputs: The minibatch's.
+        targets: The minibatch's.
+        index: The examples' places, shape (examples,).
+    """
+    return mapped(compute.lay_out(examples_of(inputs, index)), _aligned), examples_of(targets, index)
+
+
+_ALIGNED = 16
+"""Rows of a table lie in memory so many values apart, or a multiple of it.
+
+In a product with a matrix of few columns, the order in which a row is added up can depend on the address at which it
+begins, and so on how many stand before it."""
+
+
+def _aligned(tensor: Tensor) -> Tensor:
+    """The same tensor; a table's rows begin at addresses that are alike."""
+    if tensor.ndim != 2 or not tensor.is_floating_point() or tensor.shape[1] % _ALIGNED == 0:
+        return tensor
+    wide = tensor.new_zeros(len(tensor), -(-tensor.shape[1] // _ALIGNED) * _ALIGNED)
+    wide[:, : tensor.shape[1]] = tensor
+    return wide[:, : tensor.shape[1]]
 
 
 def check_examples(values: Any, count: int, what: str) -> None:

@@ -14,7 +14,7 @@ from dpeer.training.figures import Met
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
 from dpeer.training.per_example.choosing import choose
-from dpeer.training.per_example.examples import check_examples, chunks, examples_of
+from dpeer.training.per_example.examples import check_examples, chunks, examples_of, piece_of
 from dpeer.training.per_example.groups import Groups
 from dpeer.training.per_example.parts import Computed
 from dpeer.training.per_example.stirred import stirred
@@ -116,9 +116,9 @@ class PrivateGradient:
         """The gradients of a piece of the batch, of which the first `count` count."""
         way = self._ways[part.phase]
         if way is not one_by_one:
-            inputs, targets = examples_of(batch.inputs, index), examples_of(batch.targets, index)
+            inputs, targets = piece_of(peer.compute, batch.inputs, batch.targets, index)
             try:
-                return way(peer, part, peer.compute.lay_out(inputs), targets, len(index))
+                return way(peer, part, inputs, targets, len(index))
             except Unsuited:  # a model that now and then takes another path
                 pass
         own = index[:count]

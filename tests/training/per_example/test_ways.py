@@ -1,6 +1,7 @@
 """Per-example gradients of every kind of layer equal those of a loop of single backward passes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
+from dpeer.training.per_example import choosing
 from dpeer.training.per_example.choosing import WAYS, choose
+from dpeer.training.per_example.layers import by_layers
+from dpeer.training.per_example.parts import Whole
 from dpeer.training.per_example.ways import Unsuited
 from dpeer.training.trainer import Trainer
 
@@ -208,6 +212,24 @@ def test_the_start_takes_the_quickest_way_that_suits(case: str, make_trainer: Ca
     peer, _, _ = setting(case, make_trainer)
     with peer.training(peer.model):
         assert choose(peer, peer.model, N, 1.0) is WAYS[CASES[case][2]]
+
+
+@pytest.mark.parametrize(("change", "clip_norm", "taken"), [(1e-5, 1.0, False), (1e-8, 1.0, True), (1e-5, 1e4, True)])
+def test_a_way_whose_gradients_depend_on_their_place_is_not_taken(
+    change: float, clip_norm: float, taken: bool, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By more than a millionth of what they count for, as products do that add up in another order elsewhere."""
+
+    def shaky(*arguments: Any) -> Any:
+        found = by_layers(*arguments)
+        moved = 1 + change * torch.arange(found.examples)[:, None]
+        every = torch.eye(found.examples)
+        return replace(found, parts=[(place, Whole(part.sums(every) * moved)) for place, part in found.parts])
+
+    monkeypatch.setattr(choosing, "WAYS", {"shaky": shaky, "vectorized": WAYS["vectorized"]})
+    peer, _, _ = setting("linear", make_trainer)
+    with peer.training(peer.model):
+        assert (choose(peer, peer.model, 8, clip_norm) is shaky) == taken
 
 
 @pytest.mark.parametrize("name", WAYS)
