@@ -14,6 +14,8 @@ from dpeer.training.minibatches import Batch
 from dpeer.training.models.small import DigitsNet
 from dpeer.training.per_example.choosing import WAYS
 from dpeer.training.per_example.gradient import PrivateGradient
+from dpeer.training.per_example.groups import Groups
+from dpeer.training.per_example.parts import Computed, Outer, Whole
 from dpeer.training.sampled import Sampled
 from dpeer.training.trainer import Trainer
 
@@ -112,6 +114,36 @@ def test_an_example_that_is_not_finite_changes_nothing_else(
     expected = (gradients * np.minimum(1.0, _MARGIN / norms)[:, None]).sum(0) / (0.5 * N)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
     assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize(("size", "shorter"), [(100.0, 1.0), (1e6, 1 / 1000)])
+def test_a_group_that_cancels_is_clipped_by_the_length_of_its_examples(size: float, shorter: float) -> None:
+    """Its gradient is one clip norm long, and what is left of two that are so many times as long."""
+    total = torch.zeros(2, dtype=torch.float64)
+    there_and_back = Whole(torch.tensor([[size, 1.0], [-size, 1.0]]))
+    mechanism = ClippedSum(1.0, 1.0, 0.5, 8)
+    groups = Groups(torch.tensor([0, 0]), total)
+    found = Computed(torch.zeros(2), [(slice(0, 2), there_and_back)], 2, 2)
+    groups.add(found, 2, lambda lengths: torch.from_numpy(mechanism.factors(lengths.numpy())))
+    assert total.tolist() == pytest.approx([0.0, shorter * _MARGIN], rel=1e-6)
+
+
+def test_sums_are_added_up_in_float64() -> None:
+    values = torch.tensor([[1e8], [1.0], [-1e8]])
+    weights = torch.ones(1, 3, dtype=torch.float64)
+    for part in (Whole(values.expand(3, 20_000)), Outer(values, torch.ones(3, 20_000))):
+        assert torch.equal(part.sums(weights), torch.ones(1, 20_000, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("rate", "units", "microbatch", "rows"),
+    [(0.1, 640, 64, 64), (0.1, 100, 64, 16), (0.5, 2000, 64, 64), (0.5, 2000, 5, 5), (1e-9, 7, 64, 8), (0.5, 9, 1, 1)],
+)
+def test_how_many_are_computed_together_follows_from_public_numbers(
+    rate: float, units: int, microbatch: int, rows: int
+) -> None:
+    """By hand: for 64, 10, 1000 expected examples (with their square root more) in as few pieces as there can be."""
+    assert PrivateGradient(ClippedSum(1.0, 1.0, rate, units), microbatch).rows == rows
 
 
 def test_one_example_moves_the_sum_by_at_most_the_clip_norm(make_trainer: Make) -> None:
