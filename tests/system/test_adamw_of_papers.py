@@ -16,13 +16,12 @@ SHORT = ("--size", SIZE, "--task", "digits", "--rounds", ROUNDS, "--local-steps"
 
 @pytest.mark.parametrize("mode", ["simulate", "cluster"])
 @pytest.mark.parametrize(
-    ("algorithm", "more", "head", "beside"),
-    [("fedadamw", (), 1290, 4), ("fedadamw", ("--head", ""), 0, 5), ("localadamw", (), 1290, 0)],
+    ("algorithm", "more", "head"),
+    [("fedadamw", (), 1290), ("fedadamw", ("--head", ""), 0), ("localadamw", (), 1290)],
 )
 def test_they_train_and_pay(
-    mode: str, algorithm: str, more: tuple[str, ...], head: int, beside: int, dpeer: Callable[..., Any], tmp_path: Path
+    mode: str, algorithm: str, more: tuple[str, ...], head: int, dpeer: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """The digits' body has four layers, and its head is a fifth."""
     dpeer(mode, *SHORT, *SAMPLE, "--algorithm", algorithm, *more, "--out", "run").succeed()
     for rank in range(SIZE):
         summary = json.loads((tmp_path / "run" / f"rank-{rank}" / "summary.json").read_text())
@@ -31,8 +30,6 @@ def test_they_train_and_pay(
         lines = [json.loads(line) for line in text.splitlines()]
         assert [line["privacy"]["steps"] for line in lines] == [STEPS * (number + 1) for number in range(ROUNDS)]
         assert all(line["train_loss"] < 5 for line in lines)
-        values = summary["body_parameters"] + beside
-        assert all(0 <= line["bytes_sent"] - 4 * values < 1000 for line in lines), "the header is small"
 
 
 def test_a_preset_does_with_few_rounds(dpeer: Callable[..., Any]) -> None:

@@ -11,6 +11,7 @@ from torch import nn
 from dpeer.exceptions import TaskError
 from dpeer.training.blocks import Blocks, blocks_of
 from dpeer.training.models.resnet import ResNet18
+from dpeer.training.models.small import DigitsNet
 
 
 def named(model: nn.Module) -> list[tuple[str, nn.Parameter]]:
@@ -174,6 +175,7 @@ def test_residual_blocks() -> None:
     _, found = blocks(model, "residual")
     assert found == ["stem.0", "stem.1", *(f"blocks.{number}" for number in range(8)), "head"]
     assert len(layers) == 20 + 20 + 1, "convolutions, their norms, and the head"
+    assert len(blocks(DigitsNet())[1]) == 6 + 1, "docs/algorithms.md says the bytes without the head"
     with pytest.raises(TaskError, match=r"blocks=residual: the model has no residual blocks.*use blocks=layer"):
         blocks(nn.Sequential(nn.Linear(2, 2)), "residual")
 
@@ -232,3 +234,15 @@ def test_adapters_of_the_library_peft() -> None:
         "h.0.attn.c_attn.lora_A.default",
         *(f"h.0.attn.c_attn.lora_B.default.{p}.{h}" for p in "qkv" for h in range(4)),
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("adapted", "count"), [((), 496), (("q_proj", "v_proj"), 312)])
+def test_the_bytes_of_a_vit_base_are_those_of_the_docs(adapted: tuple[str, ...], count: int) -> None:
+    library, peft = pytest.importorskip("transformers"), pytest.importorskip("peft")
+    with torch.device("meta"):
+        model = library.ViTForImageClassification(library.ViTConfig())
+        if adapted:
+            model = peft.inject_adapter_in_model(peft.LoraConfig(r=16, target_modules=[*adapted]), model)
+    body = [(name, parameter) for name, parameter in named(model) if not name.startswith("classifier")]
+    assert len(blocks_of(model, body)) == count
