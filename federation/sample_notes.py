@@ -67,9 +67,8 @@ def sample_notes(protection: StepProtection, settings: Settings, parameters: int
         lines.append(warning)
     if settings.records is None and settings.size > 1 and settings.algorithm != "local":
         lines.append(
-            f"--records is not given, so this peer divides by its own number of {m.unit}s, rounded to {m.units:,}: "
-            "where peers have different numbers, the smallest adds most noise to what all mix; agree on one, about "
-            "the mean"
+            f"--records is not given, so N is this peer's own number of {m.unit}s, rounded to {m.units:,}: where peers "
+            "have different numbers, the smallest adds most noise to what all mix; agree on one, about the mean"
         )
     # A step moves the model by the mean of clipped gradients, so by at most C, as a release does at client level.
     ratio = noise_ratio(m, parameters, m.units)

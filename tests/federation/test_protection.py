@@ -428,3 +428,9 @@ def test_a_run_does_not_go_on_with_fewer_releases_than_its_lines_tell_of(tmp_pat
     with pytest.raises(CheckpointError, match=r"it has 0 private releases, metrics\.jsonl or the checkpoint tell of 2"):
         protect(asked, guarantee, folder, resume=True)
     assert not folder.exists()
+
+
+def test_a_setting_of_single_records_names_their_level():
+    asked = Settings(microbatch=8)
+    with pytest.raises(ConfigurationError, match="--microbatch 8 has an effect with --privacy sample alone"):
+        promise(asked, build_graph(asked))

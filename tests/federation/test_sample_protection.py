@@ -8,6 +8,7 @@ import pytest
 
 import dpeer
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
+from dpeer.federation.sample_notes import sample_notes
 from dpeer.federation.sample_protection import check_units, nominal, protect_steps, sampling_rate
 from dpeer.federation.settings import Settings
 from dpeer.privacy import Charge
@@ -41,6 +42,18 @@ def test_a_delta_that_promises_nothing_to_the_records_there_are_is_refused() -> 
     with pytest.raises(ConfigurationError, match="50 records"):
         check_units(asked(delta=0.02), 50)
     assert "4 times as long" in str(check_units(asked(records=100), 400))
+
+
+def test_who_joins_without_a_common_number_of_records_is_told_who_adds_most_noise(tmp_path: Path) -> None:
+    def told(name: str, **values: Any) -> bool:
+        settings = asked(noise_multiplier=4.0, **values)
+        made = protect_steps(settings, PHASES, 100, tmp_path / name, rounds=2, resume=False)
+        return any("128: " in note and "smallest" in note for note in sample_notes(made, settings, 50, 100))
+
+    assert told("a", size=8)
+    assert not told("b", size=8, records=100)
+    assert not told("c", size=1)
+    assert not told("d", size=8, algorithm="local")
 
 
 def test_the_noise_is_the_least_of_three_digits_for_the_budget(tmp_path: Path) -> None:

@@ -111,7 +111,7 @@ def choose(peer: Trainer, part: Flat, rows: int, clip_norm: float) -> Way:
 def _quickest(peer: Trainer, part: Flat, alone: _Alone, rows: int, clip_norm: float) -> Way:
     """The first way in which an example's gradient is the one that it has alone, whoever is computed beside it."""
     some = len(alone.numbers)
-    others = _spread(len(peer.data), rows)
+    others = _spread(len(peer.data), max(0, rows - some))
     others = others[~torch.isin(others, alone.numbers)]
     nobody = torch.full((len(others),), -1)
     among, who = torch.cat([others, alone.numbers]), torch.cat([nobody, torch.arange(some)])
