@@ -65,7 +65,7 @@ def sample_notes(protection: StepProtection, settings: Settings, parameters: int
         )
     if warning := check_units(settings, units):
         lines.append(warning)
-    if settings.records is None and settings.size > 1 and settings.algorithm != "local":
+    if settings.records is None and settings.algorithm != "local":
         lines.append(
             f"--records is not given, so N is this peer's own number of {m.unit}s, rounded to {m.units:,}: where peers "
             "have different numbers, the smallest adds most noise to what all mix; agree on one, about the mean"

@@ -52,7 +52,6 @@ def test_who_joins_without_a_common_number_of_records_is_told_who_adds_most_nois
 
     assert told("a", size=8)
     assert not told("b", size=8, records=100)
-    assert not told("c", size=1)
     assert not told("d", size=8, algorithm="local")
 
 
