@@ -85,8 +85,18 @@ def emnist(folder: Path) -> None:
             path.write_bytes(gzip.compress(header + array.tobytes(), 1))
 
 
+def glue(folder: Path) -> None:
+    """SST-2, of which a sentence tells its class by nothing."""
+    inner = folder / "SST-2"
+    inner.mkdir()
+    for name, count in (("train", TRAIN), ("dev", TEST)):
+        lines = ["sentence\tlabel", *(f"this is film number {n}\t{n // 2 % 2}" for n in range(count))]
+        (inner / f"{name}.tsv").write_text("\n".join(lines) + "\n")
+
+
 MADE: dict[str, Callable[[Path], None]] = {
     "cifar10": cifar10, "cifar100": cifar100, "tiny-imagenet": tiny_imagenet, "femnist": femnist, "emnist": emnist,
+    "glue": glue,
 }  # fmt: skip
 
 
@@ -126,10 +136,15 @@ def test_it_runs_small(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(comparison, "run_cells", run_here)
     content = tomllib.loads(FILES[name].read_text())
+    if "lora" in content:  # and the models of transformers that have them
+        pytest.importorskip("peft")
+        pytest.importorskip("transformers")
     task, compare = content["task"], content["compare"] | content["small"].get("compare", {})
     rows, listed = compare["algorithms"], {key for one in compare.get("conditions", []) for key in one}
     fewer: dict[str, Any] = {"rounds": 5 if "target" in listed else 1, "batch_size": 128}  # a target needs five
-    if not any("body_epochs" in row for row in rows):
+    if "local_steps" in content["small"]:
+        fewer["local_steps"] = 2
+    elif not any("body_epochs" in row for row in rows):
         fewer["body_epochs"] = 1
     drawn = {"train_samples": TRAIN, "test_samples": TEST}
     if "size" not in listed:
