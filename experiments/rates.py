@@ -98,7 +98,7 @@ class Found:
 
 def default_axes(settings: Settings) -> list[Axis]:
     """Both rates together, then the head's alone, then SAM's radius."""
-    rates = _RATES[settings.optimizer]
+    rates = _RATES[with_defaults(settings).optimizer]  # an algorithm may have its own
     return [Axis(("body_lr", "head_lr"), rates), Axis(("head_lr",), rates), Axis(("rho",), _RADII)]
 
 

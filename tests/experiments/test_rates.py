@@ -104,6 +104,8 @@ def test_adamw_has_rates_of_its_own(settings: Settings, monkeypatch: pytest.Monk
     scripted(monkeypatch, lambda v: v["body_lr"])
     found = chosen(settings.model_copy(update={"optimizer": "adamw"}))
     assert [one.values["body_lr"] for one in found.tried[:4]] == [0.001, 0.0003, 0.003, 0.01]
+    found = chosen(settings.model_copy(update={"algorithm": "fedadamw"}))  # which takes its steps whatever is asked
+    assert [one.values["body_lr"] for one in found.tried[:4]] == [0.0003, 0.001, 0.003, 0.01]
 
 
 def test_a_grid_of_what_peers_do_not_train_with_is_refused(settings: Settings) -> None:
