@@ -1,5 +1,7 @@
 """Adapters in a ViT: what travels of a large one, and that a tiny one trains with a private head."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -9,7 +11,10 @@ from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.lora.adapting import adapted
 from dpeer.training.lora.targets import chosen
 
-transformers = pytest.importorskip("transformers")
+
+def library() -> Any:
+    """The library transformers; imported when a test runs, for that takes seconds in each process that collects."""
+    return pytest.importorskip("transformers")
 
 
 class Scores(nn.Module):
@@ -17,7 +22,7 @@ class Scores(nn.Module):
 
     def __init__(self, **config: int) -> None:
         super().__init__()
-        self.net = transformers.ViTForImageClassification(transformers.ViTConfig(num_labels=3, **config))
+        self.net = library().ViTForImageClassification(library().ViTConfig(num_labels=3, **config))
 
     def forward(self, images: Tensor) -> Tensor:
         out: Tensor = self.net(images).logits

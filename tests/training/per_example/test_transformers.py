@@ -1,6 +1,7 @@
 """Per-example gradients of real transformers, trained whole and through low-rank adapters, equal those of a loop."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -16,8 +17,11 @@ from dpeer.training.per_example.gradient import PrivateGradient
 from dpeer.training.per_example.ways import Unsuited
 from dpeer.training.split import split
 
-transformers = pytest.importorskip("transformers")
-pytest.importorskip("peft")
+
+def library() -> Any:
+    """The library transformers; imported when a test runs, for that takes seconds in each process that collects."""
+    return pytest.importorskip("transformers")
+
 
 N, SHORT = 6, 5
 IMAGES, WORDS = "images", "words"
@@ -64,8 +68,8 @@ class Encoder(nn.Module):
 
 def vit() -> nn.Module:
     return Scores(
-        transformers.ViTForImageClassification(
-            transformers.ViTConfig(
+        library().ViTForImageClassification(
+            library().ViTConfig(
                 hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=20, image_size=8,
                 patch_size=4, num_channels=1, num_labels=3,
             )
@@ -75,8 +79,8 @@ def vit() -> nn.Module:
 
 def swin() -> nn.Module:
     return Scores(
-        transformers.SwinForImageClassification(
-            transformers.SwinConfig(
+        library().SwinForImageClassification(
+            library().SwinConfig(
                 image_size=8, patch_size=1, num_channels=1, embed_dim=8, depths=[2, 1], num_heads=[2, 2],
                 window_size=4, mlp_ratio=2.0, drop_path_rate=0.0, num_labels=3,
             )
@@ -86,8 +90,8 @@ def swin() -> nn.Module:
 
 def roberta() -> nn.Module:
     return Scores(
-        transformers.RobertaForSequenceClassification(
-            transformers.RobertaConfig(
+        library().RobertaForSequenceClassification(
+            library().RobertaConfig(
                 vocab_size=11, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=20,
                 max_position_embeddings=12, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=3,
             )
@@ -97,8 +101,8 @@ def roberta() -> nn.Module:
 
 def gpt2() -> nn.Module:
     return Mean(
-        transformers.GPT2Model(
-            transformers.GPT2Config(
+        library().GPT2Model(
+            library().GPT2Config(
                 vocab_size=11, n_positions=8, n_embd=16, n_layer=2, n_head=2, resid_pdrop=0.0, embd_pdrop=0.0,
                 attn_pdrop=0.0,
             )
