@@ -46,7 +46,9 @@ def changed(before: Mapping[str, Any], after: Mapping[str, Any], *, growing: boo
     """
     if not growing:
         return next((path for path in [*before, *after] if before.get(path, _NEW) != after.get(path, _NEW)), None)
-    both = [path for path in before if path in after and before[path] is not None and not path.endswith(".length")]
+    # A file that is opened when it is first needed is None or False before, too.
+    empty = {path for path, value in before.items() if value is None or value is False or path.endswith(".length")}
+    both = [path for path in before if path in after and path not in empty]
     return next((path for path in both if before[path] != after[path]), None)
 
 
