@@ -15,7 +15,7 @@ from dpeer.training.given import given as handed_over
 from dpeer.training.importing import imported
 from dpeer.training.initial import begin_from
 from dpeer.training.lora.adapting import adapted
-from dpeer.training.models import drops
+from dpeer.training.models import drops, last_layer
 from dpeer.training.partitions import check_spec
 from dpeer.training.randomness import LOCK, seed_globals
 from dpeer.training.task import Task
@@ -57,7 +57,8 @@ def load_task(
     first = seed if init_seed is None else init_seed
     task = _loaded(spec, (rank, size, seed), given, choices, first)
     if choices.init_from is not None:
-        initial = begin_from(task.model, tuple(task.head), choices.init_from)
+        # Where all is shared, the last layer may be for other classes in the file, too.
+        initial = begin_from(task.model, tuple(task.head) or (last_layer(task.model),), choices.init_from)
         task = replace(task, initial=initial, remarks=(*task.remarks, initial.line(choices.init_from)))
     if choices.lora is None:
         return task

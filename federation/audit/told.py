@@ -216,7 +216,8 @@ def after_the_end(setting: Setting, records: Records) -> tuple[bool, bool]:
         records: The peer's data.
 
     Returns:
-        Whether it sends the same as before, and whether its head has been trained.
+        Whether it sends the same body as before, and beside it what mixing has left; and whether its head has been
+        trained.
     """
     task = records.task()
     with tempfile.TemporaryDirectory(prefix="dpeer-audit-") as folder:
@@ -225,11 +226,12 @@ def after_the_end(setting: Setting, records: Records) -> tuple[bool, bool]:
         sent, heads = [], []
         for number in range(2):
             victim.train(number)
-            sent.append(b"".join(bytes(buffer) for buffer in victim.release(number) or ()))
+            sent.append(_values(victim.release(number), victim.shared_values).clone())
             heads.append(task.model.get_parameter("head.weight").detach().clone())
             victim.mix({1: [encode(torch.zeros(victim.shared_values))]}, ROW)
             victim.steps.end(number)
-    return sent[0] == sent[1], not torch.equal(*heads)
+    mixed = torch.cat([ROW[0] * sent[0][:-BODY], sent[0][-BODY:]])  # with a neighbor's zeros
+    return torch.equal(mixed, sent[1]), not torch.equal(*heads)
 
 
 def _values(payload: object, count: int) -> Tensor:

@@ -15,6 +15,8 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
 from dpeer.training import Task
+from dpeer.training.per_example.layers import by_layers
+from dpeer.training.per_example.strain import Strain
 from dpeer.training.per_example.ways import one_by_one
 from tests.training.sampling import sampled
 
@@ -163,3 +165,128 @@ def test_where_they_do_each_record_is_computed_by_itself(
     distance, way = apart(tmp_path, sums, model, (inputs[:, :, None], targets), extra, loss=loss, microbatch=microbatch)
     assert 0.9 < distance <= 1.0
     assert microbatch == 1 or way is one_by_one
+
+
+class Unpadded(nn.Module):
+    """A layer that leaves out padding, as kernels for texts of many lengths do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.out = nn.Linear(4, 4, bias=False), nn.Linear(4, 3, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mask = (x != 0).any(-1)
+        inner = torch.zeros_like(x)
+        inner[mask] = self.inner(x[mask])
+        found: Tensor = self.out(inner.sum(1) / mask.sum(1, keepdim=True).clamp(min=1))
+        return found
+
+
+class Sorted(Unpadded):
+    """A layer to which examples go by their length, as packed sequences do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        lengths = (x != 0).any(-1).sum(1)
+        order = torch.argsort(lengths, descending=True, stable=True)
+        inner = self.inner(x[order])[torch.argsort(order)]
+        found: Tensor = self.out(inner.sum(1) / lengths[:, None].clamp(min=1))
+        return found
+
+
+class Looks(Unpadded):
+    """Takes another path where an example has padding."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if (x != 0).any(-1).all():
+            return super().forward(x)
+        return Sorted.forward(self, x)
+
+
+@pytest.mark.parametrize("model", [Unpadded, Sorted, Looks])
+def test_rows_that_values_put_elsewhere_are_not_taken_for_an_examples_own(
+    model: type[nn.Module], tmp_path: Path, sums: list[np.ndarray]
+) -> None:
+    """All records that the start looks at are of one length: it would see nothing."""
+    torch.manual_seed(0)
+    x = torch.randn(160, 32, 4)
+    x[80, 16:] = 0.0
+    y = torch.arange(160) % 3
+
+    def make() -> nn.Module:
+        torch.manual_seed(1)
+        return model()
+
+    distance, way = apart(tmp_path, sums, make, (x[1:], y[1:]), (x[:1], y[:1]), units=160)
+    assert distance <= 1.0
+    assert way is not by_layers
+
+
+class TimeFirst(nn.Module):
+    """A layer to which rows go place by place, of all examples: as many as there are places count as one example's.
+
+    Args:
+        gate: What the layer's output is multiplied by at first.
+        sure: Whether the scores are so far apart that hardly a gradient is left.
+    """
+
+    def __init__(self, gate: float, sure: bool) -> None:
+        super().__init__()
+        self.gate = nn.Parameter(torch.full((4,), gate))
+        self.inner, self.out = nn.Linear(4, 4, bias=False), nn.Linear(4, 3, bias=False)
+        if sure:
+            with torch.no_grad():
+                self.inner.weight.copy_(torch.eye(4))
+                self.out.weight.copy_(40 * torch.eye(3, 4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.inner(x.transpose(0, 1)).transpose(0, 1)
+        found: Tensor = self.out((x + self.gate * inner).mean(1))
+        return found
+
+
+@pytest.mark.parametrize(("gate", "sure"), [(1.0, True), (1e-6, False)])
+def test_a_way_is_judged_where_there_are_gradients_to_see(
+    gate: float, sure: bool, tmp_path: Path, sums: list[np.ndarray]
+) -> None:
+    """A model that is sure of all that the start looks at, and a gate that is almost closed, hide a wrong way."""
+    y = torch.arange(64) % 3
+    x = torch.zeros(64, 64, 4)
+    x[torch.arange(64), :, y] = 1.0
+    if not sure:
+        torch.manual_seed(0)
+        x += torch.randn_like(x)
+
+    def make() -> nn.Module:
+        torch.manual_seed(1)
+        return TimeFirst(gate, sure)
+
+    distance, way = apart(tmp_path, sums, make, (x[1:], y[1:]), (x[:1], y[:1]), units=64)
+    assert distance <= 1.0
+    assert way is not by_layers
+
+
+def test_a_body_of_huge_weights_that_cancel_moves_no_other_record(tmp_path: Path, sums: list[np.ndarray]) -> None:
+    """A hostile neighbor can have a peer begin a round with one: last bits, which follow from places, would decide."""
+    torch.manual_seed(0)
+    x, y = torch.randn(200, 6), torch.arange(200) % 3
+    found = []
+    for number, here in enumerate((slice(0, None), slice(1, None))):
+        torch.manual_seed(1)
+        model = nn.Sequential(nn.Linear(6, 10), nn.Tanh(), nn.Linear(10, 5), nn.Tanh(), nn.Linear(5, 3))
+        train = TensorDataset(x[here], y[here])
+        learner = sampled(
+            Task(model=model, head=(), train=train, test=train), tmp_path / str(number), "fedavg", rate=1.0, noise=50.0,
+            clip_norm=CLIP_NORM, units=200,
+        )  # fmt: skip
+        gradient = learner._trainer._gradient
+        with torch.no_grad():
+            half = torch.randn(5, 6, generator=torch.Generator().manual_seed(5)) * 1e7
+            model[0].weight.copy_(torch.cat([half, half]))
+            over = torch.randn(5, 5, generator=torch.Generator().manual_seed(6))
+            model[2].weight.copy_(torch.cat([over, -over], 1))
+        assert gradient._strain.too_large()
+        sums.clear()
+        learner.train(0)
+        found.append(sums[0])
+        assert not Strain(learner._trainer.model).too_large(), "it is growth that counts"
+    assert np.linalg.norm(found[0] - found[1]) <= CLIP_NORM

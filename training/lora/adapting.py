@@ -14,6 +14,7 @@ from dpeer.exceptions import TaskError
 from dpeer.extras import check_libraries
 from dpeer.training.lora.targets import chosen, is_transposed
 from dpeer.training.lora.text import Lora
+from dpeer.training.models import last_layer
 from dpeer.training.randomness import Purpose, seed_globals, stream
 from dpeer.training.split import is_under
 from dpeer.training.task import Task
@@ -22,9 +23,9 @@ from dpeer.training.task import Task
 def adapted(task: Task, text: str, init_seed: int) -> Task:
     """The task with adapters in its model; the caller holds `LOCK`, for the first values are drawn.
 
-    What is trained from now on are the adapters and the head; all else is frozen. An adapter changes nothing at first:
-    of its two factors one is zero. The other one is drawn from a seed that all peers have in common, whatever the task
-    has drawn before.
+    What is trained from now on are the adapters and the head, or where all is shared the last linear layer in its
+    place; all else is frozen. An adapter changes nothing at first: of its two factors one is zero. The other one is
+    drawn from a seed that all peers have in common, whatever the task has drawn before.
 
     Args:
         task: The task; its model is changed in place.
@@ -51,9 +52,10 @@ def adapted(task: Task, text: str, init_seed: int) -> Task:
     trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     before = sum(parameter.numel() for layer in layers.values() for parameter in layer.parameters())
     seed_globals(int(stream(init_seed, Purpose.ADAPT).integers(2**63)))
+    whole = head or tuple({last_layer(model)} - {*layers, ""})
     _inject(model, lora, layers, transposed=kinds.pop())
     for name, parameter in model.named_parameters():
-        if is_under(name, head):
+        if is_under(name, whole):
             parameter.requires_grad_(name in trained)
         elif parameter.requires_grad:
             parameter.data = parameter.data.float()  # of a half-precision layer, too: sums of small steps need it

@@ -189,9 +189,15 @@ def last_linear(model: nn.Module) -> str:
     Raises:
         TaskError: There is none.
     """
+    name = last_layer(model)
+    if not name:
+        raise TaskError("the model has no linear layer that could be the head: name the head with --head")
+    return name
+
+
+def last_layer(model: nn.Module) -> str:
+    """The name of the last linear layer; an empty one where there is none."""
     from torch import nn
 
     names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
-    if not names:
-        raise TaskError("the model has no linear layer that could be the head: name the head with --head")
-    return str(names[-1])
+    return str(names[-1]) if names else ""

@@ -20,6 +20,7 @@ from dpeer.training.augmentation import augmented
 from dpeer.training.flat import Flat
 from dpeer.training.per_example.examples import chunks, piece_of
 from dpeer.training.per_example.layers import by_layers
+from dpeer.training.per_example.moving import moves_examples
 from dpeer.training.per_example.parts import Computed
 from dpeer.training.per_example.refusals import (
     CLOSE,
@@ -50,6 +51,10 @@ _APART = 1e-6
 """By how much an example's clipped gradient may depend on its place in a batch and on who else is there, relative to
 the clip norm: a thousandth of what `dpeer.privacy.clipped_sum` leaves for it. Matrix products of some shapes add up in
 another order at another place; where that matters, because huge values nearly cancel, each is computed alone."""
+
+_ROUNDING = 1e-5
+"""By how much a parameter's gradient may differ from the one that an example has alone, relative to the longest whole
+gradient: what is zero but for rounding has no size of its own."""
 
 WAYS: Mapping[str, Way] = {"layers": by_layers, "vectorized": vectorized, "one-by-one": one_by_one}
 """By what tests and benchmarks call them; the quickest first."""
@@ -129,7 +134,10 @@ def _quickest(peer: Trainer, part: Flat, alone: _Alone, rows: int, clip_norm: fl
             return False
         return bool((abs(lengths - back) <= _APART * back.clamp(min=clip_norm)).all())
 
-    return next((way for way in WAYS.values() if way is one_by_one or agrees(way)), one_by_one)
+    tried = list(WAYS.values())
+    if moves_examples(peer, cut(peer, peer.data.located(alone.numbers))[0]):
+        tried.remove(by_layers)
+    return next((way for way in tried if way is one_by_one or agrees(way)), one_by_one)
 
 
 @dataclass(frozen=True)
@@ -165,6 +173,7 @@ class _Comparison:
         self._peer, self._part, self._way, self._alone, self._rows = peer, part, way, alone, rows
         self._clip_norm = clip_norm
         self._before: dict[int, Tensor] = {}
+        self._largest = float(torch.linalg.vector_norm(alone.gradients, dim=1).max())
 
     def lengths(self, numbers: Tensor, who: Tensor) -> Tensor:
         """The lengths of examples' gradients as a step computes them, shape (examples,), float64.
@@ -191,11 +200,15 @@ class _Comparison:
         gradient, alone = found.row(row), self._alone.gradients[name]
         before = self._before.setdefault(name, gradient.clone())
         size = _length(alone)
+        rounding = _ROUNDING * self._largest
         # Losses and lengths are computed in ways of their own.
         return (
             torch.allclose(found.losses[row], self._alone.losses[name], rtol=CLOSE, atol=CLOSE)
-            and abs(float(length) - _length(gradient)) <= CLOSE * size + 1e-6
-            and _length(gradient - alone) <= CLOSE * size + 1e-6
+            and abs(float(length) - _length(gradient)) <= CLOSE * size + rounding
+            and all(
+                _length((gradient - alone)[place]) <= CLOSE * _length(alone[place]) + rounding
+                for _, _, place in self._part.layout
+            )
             and _length(gradient - before) <= _APART * max(size, self._clip_norm)
         )
 

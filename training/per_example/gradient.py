@@ -13,11 +13,12 @@ from dpeer.privacy.clipped_sum import ClippedSum
 from dpeer.training.figures import Met
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
-from dpeer.training.per_example.choosing import choose
+from dpeer.training.per_example.choosing import WAYS, choose
 from dpeer.training.per_example.examples import check_examples, chunks, examples_of, piece_of
 from dpeer.training.per_example.groups import Groups
 from dpeer.training.per_example.parts import Computed
 from dpeer.training.per_example.stirred import stirred
+from dpeer.training.per_example.strain import Strain
 from dpeer.training.per_example.ways import Unsuited, Way, one_by_one
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ class PrivateGradient:
         self._mechanism, self._microbatch = mechanism, microbatch
         self._ways: dict[str, Way] = {}
         self.steps, self.met = 0, Met()
+        self._strain: Strain | None = None
 
     @property
     def noise_std(self) -> float:
@@ -79,8 +81,12 @@ class PrivateGradient:
         Raises:
             TaskError: The task couples examples, or cannot be protected for another reason.
         """
-        with peer.training(part), stirred(peer):
-            self._ways[part.phase] = choose(peer, part, self.rows, self._mechanism.clip_norm)
+        self._strain = self._strain or Strain(peer.model)
+        found = []
+        for all_of_it in (False, True):
+            with peer.training(part), stirred(peer, all_of_it=all_of_it):
+                found.append(choose(peer, part, self.rows, self._mechanism.clip_norm))
+        self._ways[part.phase] = max(found, key=[*WAYS.values()].index)  # the slower one
 
     def __call__(self, peer: Trainer, part: Flat, batch: Batch) -> Tensor:
         """Leave the noised gradient in ``part.grad``; return the mean loss of the batch's examples, 0 if it is empty.
@@ -98,8 +104,9 @@ class PrivateGradient:
         total = torch.zeros(part.count, dtype=torch.float64, device=part.data.device)
         loss = torch.zeros((), dtype=torch.float32, device=part.data.device)
         groups = None if batch.units is None else Groups(batch.units, total)
+        strained = self._strain is None or self._strain.too_large()
         for index, count in chunks(batch.size, self.rows, part.data.device):
-            found = self._computed(peer, part, batch, index, count)
+            found = self._computed(peer, part, batch, index, count, strained=strained)
             loss += found.losses[:count].sum() / batch.size
             if groups is None:
                 self._add_examples(found, count, total)
@@ -112,10 +119,12 @@ class PrivateGradient:
         self.steps += 1
         return loss
 
-    def _computed(self, peer: Trainer, part: Flat, batch: Batch, index: Tensor, count: int) -> Computed:
+    def _computed(
+        self, peer: Trainer, part: Flat, batch: Batch, index: Tensor, count: int, *, strained: bool
+    ) -> Computed:
         """The gradients of a piece of the batch, of which the first `count` count."""
         way = self._ways[part.phase]
-        if way is not one_by_one:
+        if way is not one_by_one and not strained:
             inputs, targets = piece_of(peer.compute, batch.inputs, batch.targets, index)
             try:
                 return way(peer, part, inputs, targets, len(index))

@@ -204,6 +204,7 @@ def test_no_more_than_a_microbatch_at_a_time(make_trainer: Make) -> None:
         seen.append(arguments[-1])
         return WAYS["layers"](*arguments)
 
+    rule.start(peer, peer.model)
     rule._ways["model"] = watched
     made(peer, rule, Batch(x, y, N))
     assert seen == [5, 5, 5, 5, 5], "the last ones are filled up: other shapes have other last bits"
