@@ -21,6 +21,7 @@ from dpeer.peer.transports.base import TurnedAway
 from dpeer.peer.transports.connections import Connections
 from dpeer.peer.transports.gauge import GAUGED
 from dpeer.peer.transports.keys import Identity, Keyring
+from dpeer.peer.transports.monitors import monitored
 
 if TYPE_CHECKING:
     from dpeer.peer.transports.zeromq import ZeroMQTransport
@@ -62,7 +63,7 @@ class Door:
         router.setsockopt(zmq.ZAP_DOMAIN, _DOMAIN)
         router.setsockopt(zmq.HANDSHAKE_IVL, int(HANDSHAKE * 1000))
         self._router = router
-        self._monitor = router.get_monitor_socket(_WATCHED)
+        self._monitor = monitored(router, _WATCHED)
         transport.watch(self._monitor, self._happened)
         self._look: asyncio.TimerHandle | None = None
         self._look_later()

@@ -12,6 +12,7 @@ from dpeer.exceptions import AddressError
 from dpeer.peer.transports.base import Arrival, Broken, Link, Opened, Unreachable
 from dpeer.peer.transports.gauge import GAUGED
 from dpeer.peer.transports.keys import Identity
+from dpeer.peer.transports.monitors import monitored
 from dpeer.peer.transports.resolving import endpoint, is_literal, resolve, split
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ class Line:
         dealer: zmq.Socket[bytes] | None = None
         try:
             dealer = transport.socket(zmq.DEALER, address)
-            monitor = dealer.get_monitor_socket(_WATCHED)
+            monitor = monitored(dealer, _WATCHED)
         except zmq.ZMQError as error:  # too many open files, say
             if dealer is not None:
                 dealer.close(linger=0)

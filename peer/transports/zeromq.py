@@ -22,6 +22,7 @@ from dpeer.peer.transports.door import Door
 from dpeer.peer.transports.gauge import GAUGED, Gauge
 from dpeer.peer.transports.keys import Identity, Keyring
 from dpeer.peer.transports.line import Line
+from dpeer.peer.transports.monitors import monitored
 from dpeer.peer.transports.reader import Reader
 from dpeer.peer.transports.resolving import split
 from dpeer.peer.wire import Frames
@@ -104,7 +105,7 @@ class ZeroMQTransport:
         if self.keyring is not None:
             self._door = Door(self, self._router, self.keyring)
         else:
-            router, self._monitor = self._router, self._router.get_monitor_socket(GAUGED)
+            router, self._monitor = self._router, monitored(self._router, GAUGED)
             self.watch(self._monitor, lambda parts: self.gauge.happened(router, parts))
         try:
             self._router.bind(address)
