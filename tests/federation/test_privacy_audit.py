@@ -196,6 +196,7 @@ DEFECTS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("few")
 @pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")  # of updates that are not clipped
 @pytest.mark.parametrize("defect", DEFECTS)

@@ -271,6 +271,7 @@ DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("few")
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # of gradients that are not finite
 @pytest.mark.parametrize("defect", DEFECTS)

@@ -21,7 +21,7 @@ from dpeer.experiments.cells import Cell, Condition
 from dpeer.experiments.experiment import load
 from dpeer.federation.running import run_federation
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 PAPERS = Path(__file__).parents[2] / "examples" / "papers"
 FILES = {path.relative_to(PAPERS).with_suffix("").as_posix(): path for path in sorted(PAPERS.rglob("*.toml"))}

@@ -46,6 +46,7 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.usefixtures("one_thread")
 def test_collaboration_beats_training_alone(gossip: Callable[..., None]) -> None:
     accuracy = {}
