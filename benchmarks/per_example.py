@@ -81,9 +81,8 @@ def measure(name: str, batch_size: int, microbatch: int, repeats: int) -> dict[s
     optimizer = peer.optimizer(peer.model)
     rules = {way: PrivateGradient(mechanism, microbatch) for way in ("private", *WAYS)}
     for way, rule in rules.items():
+        rule.start(peer, peer.model)
         rule._ways |= {"model": WAYS[way]} if way in WAYS else {}
-
-    rules["private"].start(peer, peer.model)
     way = next(way for way, code in WAYS.items() if code is rules["private"]._ways["model"])
 
     def step(gradient: Callable[[], object]) -> Callable[[], None]:

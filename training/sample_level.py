@@ -75,7 +75,7 @@ class SampledReleases:
 
     Extras are sent as the last mixing left them, where they are made of releases alone then: the change of a round
     without steps is zero, and of what is tracked the sum over all peers must be kept. An algorithm whose `mixed` may
-    look at the data, or at a head that was trained at home, says its last extras again, too.
+    look at the data, or at a head that was trained at home, sends its last extras again, too.
 
     Args:
         trainer: The peer's.

@@ -57,7 +57,6 @@ from dpeer.training.algorithms.options import option
 from dpeer.training.algorithms.second_moments import SecondMoments, sizes
 from dpeer.training.blocks import Grouping
 from dpeer.training.flat import Flat
-from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer
 
@@ -178,7 +177,3 @@ class FedAdamW(Algorithm):
         """See `Algorithm.restore`."""
         self._direction.copy_(state["direction"].view(self._direction.shape))
         self._moments.restore(state)
-
-    def gradients(self, h: Hyperparameters) -> float:
-        """See `Algorithm.gradients`."""
-        return h.body_epochs

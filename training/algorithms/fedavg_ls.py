@@ -28,21 +28,18 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.algorithms.fedper import FedPer
 from dpeer.training.algorithms.options import option
-from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.smoothing import smoothed
 from dpeer.training.trainer import Trainer
 
 
-class FedAvgLS(Algorithm):
+class FedAvgLS(FedPer):
     """Body and head trained jointly; the body is shared, and what mixing changes of it is smoothed."""
 
     name = "fedavg-ls"
     summary = "body and head are trained at once; the body is averaged, and what a round has changed of it is smoothed"
     paper = "Liang et al.: Differentially Private Federated Learning with Laplacian Smoothing, ACHA 2024"
-    shares = "body"
-    leaves = "the body"
     mixed_uses_data: ClassVar[bool] = False
 
     @dataclass(frozen=True)
@@ -56,11 +53,6 @@ class FedAvgLS(Algorithm):
     def start(self, peer: Trainer) -> None:
         """Remember the body, from which the first change is counted."""
         self._left = peer.body.data.clone()
-
-    def train(self, peer: Trainer) -> None:
-        """K SGD steps on body and head jointly."""
-        h = peer.hyperparameters
-        peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr)
 
     def mixed(self, peer: Trainer) -> None:
         """Smooth what has changed since the last mixing.
@@ -81,7 +73,3 @@ class FedAvgLS(Algorithm):
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """See `Algorithm.restore`."""
         self._left.copy_(state["left"].view(self._left.shape))
-
-    def gradients(self, h: Hyperparameters) -> float:
-        """See `Algorithm.gradients`."""
-        return h.body_epochs

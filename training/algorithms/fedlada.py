@@ -35,7 +35,6 @@ from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.moments import Moments, body_sized
 from dpeer.training.algorithms.options import option
 from dpeer.training.flat import Flat
-from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer
 
@@ -92,10 +91,6 @@ class FedLADA(Algorithm):
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """See `Algorithm.restore`."""
         self._kept.restore(state)
-
-    def gradients(self, h: Hyperparameters) -> float:
-        """See `Algorithm.gradients`."""
-        return h.body_epochs
 
 
 class _Amended:

@@ -31,7 +31,6 @@ from torch import Tensor
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.moments import body_sized
 from dpeer.training.algorithms.options import option
-from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer
 
@@ -100,7 +99,3 @@ class FedOpt(Algorithm):
         """See `Algorithm.restore`."""
         self._mean.copy_(state["mean"].view(self._mean.shape))
         self._squares.copy_(state["squares"].view(self._squares.shape))
-
-    def gradients(self, h: Hyperparameters) -> float:
-        """See `Algorithm.gradients`."""
-        return h.body_epochs

@@ -39,7 +39,6 @@ from torch import Tensor
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.moments import body_sized
 from dpeer.training.flat import Flat
-from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch
 from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer
@@ -94,7 +93,3 @@ class Scaffold(Algorithm):
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """See `Algorithm.restore`."""
         self._own.copy_(state["own"].view(self._own.shape))
-
-    def gradients(self, h: Hyperparameters) -> float:
-        """See `Algorithm.gradients`."""
-        return h.body_epochs

@@ -13,11 +13,10 @@ from dpeer.privacy.clipped_sum import ClippedSum
 from dpeer.training.figures import Met
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
-from dpeer.training.per_example.choosing import WAYS, choose
+from dpeer.training.per_example.choosing import choose
 from dpeer.training.per_example.examples import check_examples, chunks, examples_of, piece_of
 from dpeer.training.per_example.groups import Groups
 from dpeer.training.per_example.parts import Computed
-from dpeer.training.per_example.stirred import stirred
 from dpeer.training.per_example.strain import Strain
 from dpeer.training.per_example.ways import Unsuited, Way, one_by_one
 
@@ -82,11 +81,8 @@ class PrivateGradient:
             TaskError: The task couples examples, or cannot be protected for another reason.
         """
         self._strain = self._strain or Strain(peer.model)
-        found = []
-        for all_of_it in (False, True):
-            with peer.training(part), stirred(peer, all_of_it=all_of_it):
-                found.append(choose(peer, part, self.rows, self._mechanism.clip_norm))
-        self._ways[part.phase] = max(found, key=[*WAYS.values()].index)  # the slower one
+        with peer.training(part):
+            self._ways[part.phase] = choose(peer, part, self.rows, self._mechanism.clip_norm)
 
     def __call__(self, peer: Trainer, part: Flat, batch: Batch) -> Tensor:
         """Leave the noised gradient in ``part.grad``; return the mean loss of the batch's examples, 0 if it is empty.

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from dpeer.training.trainer import Trainer
+if TYPE_CHECKING:
+    from dpeer.training.trainer import Trainer
 
 
 @contextmanager

@@ -7,6 +7,8 @@ a step are made of what peers have released, so it gives nothing away that recor
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -33,8 +35,8 @@ class Strain:
     def too_large(self) -> bool:
         """Whether the weights are beyond what products of matrices compute alike at every place."""
         grown = (self._largest() / self._usual).clamp_min(1.0)
-        return not bool(grown.double().log().sum() <= torch.tensor(_MOST).double().log())
+        return not float(grown.double().log().sum()) <= math.log(_MOST)  # also where one is not a number
 
     def _largest(self) -> Tensor:
         values = self._model.data
-        return torch.stack([values[place].abs().amax() for _, p, place in self._model.layout if p.numel()])
+        return torch.stack([torch.linalg.vector_norm(values[here], math.inf) for _, _, here in self._model.layout])
