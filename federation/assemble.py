@@ -44,6 +44,7 @@ from dpeer.training import (
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.device import Compute, find_device
 from dpeer.training.payload import little_endian
+from dpeer.training.settings import DataSettings
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,8 @@ def task_of(settings: Settings, rank: int) -> Task:
     Raises:
         ConfigurationError: It cannot be loaded, or its data cannot be divided as asked.
     """
-    choices = Choices(**{name: getattr(settings, name) for name in Choices.model_fields})
+    given = {name: getattr(settings, name) for name in DataSettings.model_fields}
+    choices = Choices(**given, apart=settings.privacy == "sample")
     return load_task(
         settings.task, rank, settings.size, _first(settings.seed_partition, settings.seed), settings.task_options,
         choices, init_seed=_first(settings.seed_init, settings.seed),

@@ -18,6 +18,7 @@ from dpeer.training.lora.adapting import adapted
 from dpeer.training.models import drops, last_layer
 from dpeer.training.partitions import check_spec
 from dpeer.training.randomness import LOCK, seed_globals
+from dpeer.training.settings import DataSettings
 from dpeer.training.task import Task
 from dpeer.training.tasks import BUILTIN_TASKS, Choices
 
@@ -95,7 +96,7 @@ def _loaded(spec: str, place: tuple[int, int, int], given: dict[str, Any], choic
 def _check_own(spec: str, choices: Choices) -> None:
     """Refuse settings that only built-in tasks have; a user's own task states these itself."""
     every = ("head", "init_from", "lora")
-    fields = ((name, field) for name, field in Choices.model_fields.items() if name not in every)
+    fields = ((name, field) for name, field in DataSettings.model_fields.items() if name not in every)
     others = ((name, field.get_default(call_default_factory=True)) for name, field in fields)
     chosen = next((name for name, default in others if getattr(choices, name) not in (default, False)), None)
     if chosen is None:

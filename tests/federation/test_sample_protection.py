@@ -8,6 +8,7 @@ import pytest
 
 import dpeer
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
+from dpeer.federation.assemble import task_of
 from dpeer.federation.sample_notes import sample_notes
 from dpeer.federation.sample_protection import check_units, nominal, protect_steps, sampling_rate
 from dpeer.federation.settings import Settings
@@ -167,3 +168,16 @@ def test_an_epsilon_beyond_computing_is_said_as_without_end_and_ends_no_run(tmp_
     with pytest.raises(ConfigurationError, match="beyond"):
         made.epsilon()
     assert made.spent()["epsilon"] == float("inf")
+
+
+def test_a_row_more_in_a_table_changes_what_is_trained_on_by_that_row_alone(tmp_path: Path) -> None:
+    def trained(rows: int, **values: Any) -> set[float]:
+        path = tmp_path / f"{rows}.csv"
+        path.write_text("\n".join(["a,sick", *(f"{number},{number % 2}" for number in range(rows))]))
+        options = {"path": str(path), "target": "sick", "columns": ["a"], "classes": ["0", "1"]}
+        task = task_of(Settings(task="csv", task_options=options, size=2, standardize=False, **values), 0)
+        return set(task.train.tensors[0].flatten().tolist())
+
+    private = {"privacy": "sample", "noise_multiplier": 1.0}
+    assert trained(300, **private) ^ trained(301, **private) <= {300.0}
+    assert len(trained(300) ^ trained(301)) > 1, "otherwise exactly a fifth of each class"

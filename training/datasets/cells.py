@@ -81,11 +81,12 @@ def class_numbers(sheet: Sheet, name: str, classes: tuple[str, ...]) -> Numbers:
     return np.array([places[cell] for cell in cells], np.int64)
 
 
-def groups_of(sheet: Sheet, name: str) -> Numbers:
-    """Which rows belong together, by a number each, shape (rows,).
+def groups_of(sheet: Sheet, name: str) -> tuple[NDArray[np.str_], Numbers]:
+    """Which rows belong together: by the name in the cell, and by a number each; both of shape (rows,).
 
     Raises:
         TaskError: A cell is empty.
     """
     check_filled(sheet, name)
-    return np.unique(np.array(sheet.cells[name]), return_inverse=True)[1].astype(np.int64)
+    names = np.array(sheet.cells[name])
+    return names, np.unique(names, return_inverse=True)[1].astype(np.int64)

@@ -119,12 +119,13 @@ def _labelled(where: Path, classes: tuple[str, ...], asked: ImageFolder, known: 
     for path, place in zip(paths, sheet.places, strict=True):
         if not path.is_file():
             raise TaskError(f"task {TASK!r}: {sheet.path!r}, row {place}: there is no image {str(path)!r}")
-    groups = None
+    groups, stretches = None, None
     if "group" in sheet.header:
         check_filled(sheet, "group")
-        groups = np.array([known.setdefault(name, len(known)) for name in sheet.cells["group"]], np.int64)
+        groups = np.array(sheet.cells["group"])
+        stretches = np.array([known.setdefault(name, len(known)) for name in sheet.cells["group"]], np.int64)
     inputs = read_images(TASK, paths, asked.channels, asked.side, resize=True)
-    return Pool(inputs, torch.from_numpy(labels), groups, groups)
+    return Pool(inputs, torch.from_numpy(labels), groups, stretches)
 
 
 def _pool(where: Path, classes: tuple[str, ...], asked: ImageFolder, known: dict[str, int]) -> Pool:

@@ -58,6 +58,24 @@ class Pool:
             inputs = inputs.long()
         return inputs, targets
 
+    def names(self, index: Numbers) -> list[bytes]:
+        """What tells these samples from others, whatever else is here: their content and group.
+
+        Samples that must not be parted are told from others by their group, where each group is one stretch, or else
+        by the stretch's number.
+        """
+        groups = None if self.groups is None else self.groups[index]
+        if self.stretches is None:
+            inputs, targets = self.inputs.numpy(), self.targets.numpy()
+            whose = [""] * len(index) if groups is None else groups.astype(str)
+            return [
+                str(name).encode() + b"|" + inputs[row].tobytes() + targets[row].tobytes()
+                for name, row in zip(whose, index, strict=True)
+            ]
+        stretches = self.stretches[index]
+        whole = groups is not None and len(np.unique(groups)) == len(np.unique(stretches))
+        return [str(name).encode() for name in (groups if groups is not None and whole else stretches)]
+
     def labels(self) -> Numbers:
         """The class numbers, by which strata and shares are made; zeros where targets are values or tokens."""
         if self.targets.dtype == torch.int64 and self.targets.ndim == 1:

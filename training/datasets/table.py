@@ -54,12 +54,12 @@ def table(asked: Table) -> Data:
     classes = () if asked.regression else asked.classes or _classes(asked, sheet)
     inputs = PlainInputs(asked.target, classes, columns, asked.group)
     targets = labels_of(sheet, inputs)
-    groups = None if asked.group is None else groups_of(sheet, asked.group)
+    groups, stretches = (None, None) if asked.group is None else groups_of(sheet, asked.group)
     found = {} if asked.columns else {"columns": columns}
     if not asked.regression and not asked.classes:
         found["classes"] = classes
     return Data(
-        Pool(features, targets, groups, groups),
+        Pool(features, targets, groups, stretches),
         None,
         len(classes) or None,
         None if groups is None else "group",
@@ -96,9 +96,9 @@ def table_by_schema(asked: SchemaTable) -> Data:
         raise UnknownName("target column", schema.target.column, sheet.header, repr(asked.path))
     raw, targets, remarks = raw_rows(schema, sheet, labels=True)
     assert targets is not None, "they were asked for"
-    groups = None if schema.group is None else groups_of(sheet, schema.group)
+    groups, stretches = (None, None) if schema.group is None else groups_of(sheet, schema.group)
     return Data(
-        Pool(raw, targets, groups, groups),
+        Pool(raw, targets, groups, stretches),
         None,
         len(schema.target.classes) or None,
         None if groups is None else "group",

@@ -15,6 +15,10 @@ class Choices(DataSettings):
 
     model_config = ConfigDict(frozen=True)
 
+    apart: bool = False
+    """Whether one sample more in a peer's own data may change what is done with no other, as privacy for single records
+    needs it; who is held out is then decided upon sample by sample, and their number is random."""
+
     @property
     def head_prefixes(self) -> tuple[str, ...] | None:
         """The name prefixes of the parameters that stay at home; None for the last linear layer."""

@@ -24,6 +24,7 @@ from dpeer.training.partitions import (
     check_spec,
     deal_groups,
     hold_out,
+    hold_out_apart,
     partition_pools,
     remarks,
 )
@@ -73,7 +74,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
     """
     assert choices.partition is not None, "load_task puts in the task's own"
     if choices.partition == OWN:
-        division = keep(data, rank, choices.validation, seed)
+        division = keep(data, rank, choices.validation, seed, apart=choices.apart)
     else:
         division = divide(data, size, choices.partition, choices.test_split, choices.validation, seed)
     name, tokens = choices.model or model, data.tokens is not None
@@ -130,7 +131,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
     )
 
 
-def keep(data: Data, rank: int, validation: float, seed: int) -> Division:
+def keep(data: Data, rank: int, validation: float, seed: int, *, apart: bool = False) -> Division:
     """Give one peer the whole of a data set that is its own.
 
     Args:
@@ -138,6 +139,7 @@ def keep(data: Data, rank: int, validation: float, seed: int) -> Division:
         rank: This peer.
         validation: Share of the training samples to hold out.
         seed: Decides what is held out.
+        apart: Whether one sample more may change what is done with no other.
 
     Raises:
         PartitionError: They are too few.
@@ -146,9 +148,10 @@ def keep(data: Data, rank: int, validation: float, seed: int) -> Division:
     if data.test is not None:
         train, test = everything, np.arange(len(data.test), dtype=np.int64)
     else:
-        train, test = _halves(data.train, everything, seed, rank)
-    part = _with_validation(data.train, train, test, validation, seed, rank)
-    _check_size(part, validation, OWN, rank, "give it more data")
+        train, test = _halves(data.train, everything, seed, rank, apart=apart)
+    part = _with_validation(data.train, train, test, validation, seed, rank, apart=apart)
+    chance = " (who is held out is drawn one by one where single records are protected)" if apart else ""
+    _check_size(part, validation, OWN, rank, f"give it more data{chance}")
     return Division(data.train, data.test or data.train, [part])
 
 
@@ -223,25 +226,31 @@ def _natural(data: Data, size: int, spec: str, seed: int) -> tuple[tuple[Pool, P
     return (pool, pool), [_halves(pool, rows, seed, rank) for rank, rows in enumerate(whole)]
 
 
-def _halves(pool: Pool, rows: Indices, seed: int, rank: int) -> tuple[Indices, Indices]:
+def _halves(pool: Pool, rows: Indices, seed: int, rank: int, *, apart: bool = False) -> tuple[Indices, Indices]:
     """A peer's rows for training, and those held out for testing."""
-    held = _held_out(pool, rows, HELD_OUT, seed, rank, 0)
+    held = _held_out(pool, rows, HELD_OUT, stream(seed, Purpose.HOLD_OUT, rank, 0), apart=apart)
     return np.delete(rows, held), rows[held]
 
 
-def _with_validation(pool: Pool, train: Indices, test: Indices, share: float, seed: int, rank: int) -> Part:
-    held = train[_held_out(pool, train, share, seed, rank, 1)] if share else np.empty(0, np.int64)
+def _with_validation(
+    pool: Pool, train: Indices, test: Indices, share: float, seed: int, rank: int, *, apart: bool = False
+) -> Part:
+    held = np.empty(0, np.int64)
+    if share:
+        held = train[_held_out(pool, train, share, stream(seed, Purpose.HOLD_OUT, rank, 1), apart=apart)]
     return Part(np.setdiff1d(train, held), held, test)
 
 
-def _held_out(pool: Pool, rows: Indices, share: float, seed: int, rank: int, purpose: int) -> Indices:
-    """Positions in `rows` to hold out: of every class, and of every writer or person."""
-    strata = pool.labels()[rows]
+def _held_out(pool: Pool, rows: Indices, share: float, rng: np.random.Generator, *, apart: bool) -> Indices:
+    """Positions in `rows` to hold out: of every class, and of every writer or person; or each by itself."""
     stretches = None if pool.stretches is None else pool.stretches[rows]
+    if apart:
+        return hold_out_apart(pool.names(rows), stretches, share, rng.bytes(16))
+    strata = pool.labels()[rows]
     if pool.groups is not None and (stretches is None or len(np.unique(stretches)) > len(np.unique(pool.groups[rows]))):
         group = np.unique(pool.groups[rows], return_inverse=True)[1]
         strata = group * (int(pool.labels().max()) + 1) + strata
-    return hold_out(strata, stretches, share, stream(seed, Purpose.HOLD_OUT, rank, purpose))
+    return hold_out(strata, stretches, share, rng)
 
 
 def _check_size(part: Part, validation: float, spec: str, rank: int, hint: str) -> None:

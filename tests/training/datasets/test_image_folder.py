@@ -82,9 +82,13 @@ def test_a_group_is_the_same_in_train_and_test(tmp_path: Path) -> None:
     labelled(tmp_path / "train")
     labelled(tmp_path / "test", "bz")
     data = image_folder(ImageFolder(str(tmp_path), 8))
-    one, other = np.asarray(data.train.groups), np.asarray(data.test.groups)
-    names = "abcdefghij"[::-1]
-    assert other.tolist() == [10, one[names.index("b")]] * 2
+    assert data.train.groups is not None
+    assert data.train.groups.tolist() == [*"abcdefghij"[::-1]] * 2
+    assert data.test is not None
+    assert data.test.groups is not None
+    assert data.test.groups.tolist() == [*"zb"] * 2
+    one, other = np.asarray(data.train.stretches), np.asarray(data.test.stretches)
+    assert other.tolist() == [10, one["abcdefghij"[::-1].index("b")]] * 2
 
 
 @pytest.mark.parametrize(
