@@ -11,6 +11,7 @@ from dpeer.experiments.experiment import Experiment
 from dpeer.experiments.figures import Rows, figures, majority, others
 from dpeer.experiments.outcomes import Cost, Measure, Result
 from dpeer.experiments.tables import MEASURES
+from dpeer.results.costs import largest
 from dpeer.results.files import finite
 
 
@@ -40,6 +41,8 @@ def as_json(experiment: Experiment, found: Sequence[tuple[Condition, Rows]]) -> 
 
 def _row(row: str, rows: Rows, e: Experiment, target: float | None) -> dict[str, Any]:
     results = rows[row]
+    spent = [one for result in results for one in result.spent]
+    spent = [one for result in results for one in result.spent]
     return {
         **{measure: _measured(row, rows, measure, e, target) for measure in MEASURES},
         "accuracy_kept": _measured(row, rows, "accuracy_kept", e, None),  # a target is reached in rounds
@@ -47,6 +50,7 @@ def _row(row: str, rows: Rows, e: Experiment, target: float | None) -> dict[str,
         "diverged_seeds": sum(result.diverged for result in results),
         "bytes_sent_a_peer": fmean(result.sent for result in results),
         "samples": _mean([result.samples() for result in results]),
+        **(largest(spent) if spent else {}),
     }
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import Any, Literal
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.experiments.statistics import first_reached
@@ -129,6 +129,11 @@ class Result:
         counted = [line.samples for lines in self._lines for line in lines if rounds is None or line.round < rounds]
         known = [samples for samples in counted if samples is not None]
         return sum(known) if len(known) == len(counted) else None
+
+    @property
+    def spent(self) -> list[Mapping[str, Any]]:
+        """What each peer's releases have cost, by rank; empty without privacy."""
+        return [peer.privacy for peer in self.peers if peer.privacy is not None and "epsilon" in peer.privacy]
 
     @property
     def sent(self) -> float:

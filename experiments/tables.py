@@ -10,6 +10,7 @@ from statistics import fmean
 from dpeer.experiments.figures import Rows, figures, majority, others
 from dpeer.experiments.outcomes import Measure, Result
 from dpeer.experiments.statistics import WINDOW, Interval
+from dpeer.results.costs import largest_cost
 from dpeer.results.figures import called
 from dpeer.results.units import size
 
@@ -118,12 +119,20 @@ def _diverged(rows: Rows) -> dict[str, int]:
 
 
 def cost_table(condition: str, rows: Rows) -> Table:
-    """The costs of the whole runs."""
+    """The costs of the whole runs; where any is private, the largest epsilon of all peers and seeds, too."""
+    spent = {name: [one for result in results for one in result.spent] for name, results in rows.items()}
+    private = any(spent.values())
     lines = [
-        [name, size(round(fmean(r.sent for r in results))), _samples([r.samples() for r in results])]
+        [
+            name,
+            size(round(fmean(r.sent for r in results))),
+            _samples([r.samples() for r in results]),
+            *([largest_cost(spent[name]) if spent[name] else "-"] if private else []),
+        ]
         for name, results in rows.items()
     ]
-    return Table(f"{condition}: the whole run", ["", "sent a peer", "samples processed"], lines, [])
+    columns = ["", "sent a peer", "samples processed", *(["epsilon"] if private else [])]
+    return Table(f"{condition}: the whole run", columns, lines, [])
 
 
 def target_table(condition: str, measure: Measure, rows: Rows, target: float) -> Table:

@@ -11,8 +11,7 @@ from dpeer.report.groups import Group
 from dpeer.report.panels import LINES
 from dpeer.report.style import COLORS
 from dpeer.results import units
-from dpeer.results.costs import EPSILONS, cost, worst
-from dpeer.results.values import number
+from dpeer.results.costs import largest_cost
 
 NONE = "-"
 
@@ -84,8 +83,7 @@ def _epsilon(group: Group) -> str:
     peers = [peer.spent() for run in group.runs for peer in run.peers.values()]
     found = [spent for spent in (*summaries, *peers) if spent is not None and "epsilon" in spent]
     if found:
-        numbers = [{key: number(value) for key, value in spent.items() if key in EPSILONS} for spent in found]
-        return cost(worst(numbers)).removeprefix("epsilon ")
+        return largest_cost(found)
     # Written before there was more to say about it.
     values = [value for run in group.runs for value in run.finals("epsilon").values()]
     values += [run.summary.epsilon for run in group.runs if run.summary and run.summary.epsilon is not None]

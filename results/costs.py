@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dpeer.results.values import number
+
 EPSILONS = ("epsilon", "epsilon_neighbor", "epsilon_aggregate")
 """Keys of what a peer has spent: the epsilon that it is held to, and in aggregate mode one for each adversary."""
 
@@ -30,6 +32,16 @@ def worst(spent: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     names = [name for name in EPSILONS if any(name in one for one in spent)]
     found = {name: [one[name] for one in spent if name in one] for name in names}
     return {name: None if None in values else max(values) for name, values in found.items()}
+
+
+def largest(spent: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The largest of each epsilon in what peers' files say that they have spent; None where one has no bound."""
+    return worst([{key: number(value) for key, value in one.items() if key in EPSILONS} for one in spent])
+
+
+def largest_cost(spent: Sequence[Mapping[str, Any]]) -> str:
+    """The same as a table's cell; against both adversaries where there are two. There is at least one entry."""
+    return cost(largest(spent)).removeprefix("epsilon ")
 
 
 def privacy_line(spent: Mapping[str, Any]) -> str:

@@ -182,6 +182,18 @@ def test_costs_are_means_over_the_seeds_that_reached_the_target(result: Made) ->
     assert cost_table("ring", {"a": [up]}).rows == [["a", "1.2 kB", "960"]]
 
 
+def test_of_private_runs_the_largest_epsilon_is_shown(result: Made) -> None:
+    first, second = (result([[0.9] * 8] * 2, spent=spent) for spent in ([1.25, 3.5], [2.0, 2.5]))
+    unbounded, plain = result([[0.9] * 8] * 2, spent=[1.0, None]), result([[0.9] * 8] * 2)
+    rows = {"dfedsmdc": [first, second], "fedavg": [first, unbounded], "local": [plain, plain]}
+    table = cost_table("ring", rows)
+    assert table.columns[-1] == "epsilon"
+    assert [row[-1] for row in table.rows] == ["3.5", "unbounded", "-"]
+    experiment = load(None, {"size": 2, "rounds": 8}, {"algorithms": [*rows]}, small=False)
+    (said,) = as_json(experiment, [(Condition({}), rows)])["tables"]
+    assert [said["rows"][row].get("epsilon", "none") for row in rows] == [3.5, None, "none"]
+
+
 def test_samples_that_nobody_counted_are_a_dash(result: Made) -> None:
     known, older = result([[0.9] * 8] * 2), result([[0.9] * 8] * 2, samples=lambda rank, number: None)
     assert cost_table("ring", {"a": [known, older]}).rows == [["a", "1.2 kB", "-"]]
