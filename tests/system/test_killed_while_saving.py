@@ -104,6 +104,8 @@ def test_a_private_round_that_was_released_before_the_last_was_on_disk_is_charge
     run = dpeer(*command, "--task-option", "moment=file")
     until(lambda: (tmp_path / "writing").exists() and [one["round"] for one in ledger(folder)] == [0, 1, 2])
     until(lambda: sorted(released(folder)) == ["released-00000001.bin", "released-00000002.bin"])
+    # A peer that is killed between the charge and the body's file sends nothing in that round any more.
+    until(lambda: all("released-00000002.bin" in released(tmp_path / "run" / f"rank-{rank}") for rank in (1, 2)))
     kill_all(run)
     for rank in (1, 2):
         lines = (tmp_path / "run" / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()
