@@ -6,19 +6,22 @@ from pathlib import Path
 
 import click
 
-from dpeer.cli.using import input_option, run_option
+from dpeer.cli.using import input_option, run_option, tokenizer_option
 from dpeer.exceptions import OutputError
 from dpeer.federation.trained import load_model
 
 
 @click.command(short_help="Predict new rows with a trained model.")
 @run_option
-@input_option("New rows: csv or parquet for a table, a folder of images, or .npy/.npz with the model's inputs.")
+@input_option(
+    "New rows: csv or parquet for a table, a folder of images, .txt or .tsv of texts, or .npy/.npz with the inputs."
+)
+@tokenizer_option
 @click.option(
     "--output", required=True, type=click.Path(path_type=Path), metavar="OUT.csv",
     help="Where predictions go, as csv; a file that is there is replaced.",
 )  # fmt: skip
-def predict(run: Path, data: Path, output: Path) -> None:
+def predict(run: Path, data: Path, tokenizer: Path | None, output: Path) -> None:
     """Predict new rows with the model that a peer has ended with.
 
     Columns of a table are found by their names, whatever their order; the column that is predicted may be missing.
@@ -35,7 +38,7 @@ def predict(run: Path, data: Path, output: Path) -> None:
         )
     if output.exists() and data.exists() and output.samefile(data):
         raise OutputError(f"--output {str(output)!r} is the input: name another file")
-    model = load_model(run)
+    model = load_model(run, tokenizer=tokenizer)
     from dpeer.training.use.table import write_predictions
 
     found = model.predict(data)

@@ -1,4 +1,4 @@
-"""What predict, evaluate, export and card have in common: naming a run, and a model from it."""
+"""What predict, evaluate, export and card have in common: naming a run, and what its model is given."""
 
 from __future__ import annotations
 
@@ -22,3 +22,11 @@ def run_option(command: F) -> F:
 def input_option(words: str) -> Callable[[F], F]:
     """`--input`: the data that the model is given."""
     return click.option("--input", "data", required=True, type=click.Path(path_type=Path), metavar="FILE", help=words)
+
+
+def tokenizer_option(command: F) -> F:
+    """`--tokenizer`: what makes token numbers of texts."""
+    return click.option(
+        "--tokenizer", type=click.Path(path_type=Path), metavar="FILE",
+        help="For texts: the tokenizer.json that the model was trained with; not needed for bytes.",
+    )(command)  # fmt: skip

@@ -57,13 +57,16 @@ def read_card(folder: Path) -> dict[str, Any]:
     return card
 
 
-def load_model(folder: str | Path, *, module: nn.Module | None = None) -> TrainedModel:
+def load_model(
+    folder: str | Path, *, module: nn.Module | None = None, tokenizer: str | Path | None = None
+) -> TrainedModel:
     """Load the model that a peer has ended with, without the data that it was trained on.
 
     Args:
         folder: A rank's folder, or a run folder with one: it needs model.safetensors and model.json of it.
         module: A model of the same make, which gets the saved values. It is made as in the run if None: a built-in one
             from its name, that of a task of your own by the task's factory, which may then read its data.
+        tokenizer: The tokenizer.json of the run, for texts, where it is not bytes.
 
     Raises:
         CheckpointError: The files are missing or damaged, or of another model than `module`.
@@ -77,6 +80,6 @@ def load_model(folder: str | Path, *, module: nn.Module | None = None) -> Traine
     from dpeer.training.use.model import TrainedModel
 
     try:
-        return TrainedModel(restored(card, place / MODEL, module), card)
+        return TrainedModel(restored(card, place / MODEL, module), card, None if tokenizer is None else str(tokenizer))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{str(place / CARD)!r} is damaged: {error!r}") from error

@@ -148,6 +148,7 @@ def sentences(folder: Path) -> None:
     for name in ("train.tsv", "dev.tsv"):
         lines = [f"{('dull', 'lively')[n % 2]} film {n}\t{n % 2}\n" for n in range(60)]
         (inner / name).write_text("sentence\tlabel\n" + "".join(lines))
+    (folder / "new.txt").write_text("a dull film\nlively\n")
 
 
 def plays(folder: Path) -> None:
@@ -235,6 +236,8 @@ DRAWN_ROWS = ",".join(
 VISITS = "dpeer simulate --task csv --task-option path=visits.csv --task-option target=outcome --partition iid"
 VISITS_WEIGHTED = f"{VISITS} --class-weights balanced"
 
+SENTENCES = "dpeer simulate --size 4 --task glue --task-option data=DIR --task-option name=sst2 --optimizer adamw"
+
 TABLES = "python examples/tables.py visits first-week/tables"
 HOSPITALS = "dpeer cluster --federation examples/eight-hospitals.toml"
 PREDICTED = (
@@ -281,9 +284,8 @@ SLOW = {
         f"{TRAINS} --size 2 --partition iid --model-option image=64 --model-option layers=1 --model-option width=12",
         (cifar, weights),
     ),
-    "dpeer simulate --size 4 --task glue --task-option data=DIR --task-option name=sst2 --optimizer adamw": Small(
-        f"{TRAINS} --size 2 --partition iid", (sentences,)
-    ),
+    SENTENCES: Small(f"{TRAINS} --size 2 --partition iid", (sentences,)),
+    "dpeer predict --run dpeer-run/rank-0 --input new.txt --output predictions.csv": Small(after=(SENTENCES,)),
     "dpeer simulate --size 8 --task roles --task-option data=DIR --task-option roles=8 --optimizer adamw": Small(
         f"{TRAINS} --size 2 --task-option roles=2", (plays,)
     ),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,9 @@ from torch.utils.data import TensorDataset
 
 from dpeer.privacy.clipped_sum import ClippedSum
 from dpeer.training import Task, TorchLearner
+
+WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "a", "good", "film", "bad", "##ly"]
+"""The vocabulary of `tokenizer`."""
 
 MakeTask = Callable[..., Task]
 Gossip = Callable[..., None]
@@ -99,3 +103,24 @@ def sums(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
 
     monkeypatch.setattr(ClippedSum, "released", released)
     return found
+
+
+@pytest.fixture
+def tokenizer(tmp_path: Path) -> Path:
+    """One like BERT's, as its library writes it; it asks for cutting and padding, as published ones do."""
+    pytest.importorskip("tokenizers")
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordPiece
+    from tokenizers.pre_tokenizers import Whitespace
+    from tokenizers.processors import TemplateProcessing
+
+    made = Tokenizer(WordPiece({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
+    made.pre_tokenizer = Whitespace()
+    made.post_processor = TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
+    )
+    made.enable_truncation(3)
+    made.enable_padding(length=3, pad_id=0, pad_token="[PAD]")
+    path = tmp_path / "tokenizer.json"
+    made.save(str(path))
+    return path

@@ -13,6 +13,7 @@ from dpeer.exceptions import TaskError
 from dpeer.training.datasets.files import folder, need, reading
 from dpeer.training.datasets.pool import Data, Pool
 from dpeer.training.text import Tokens, read_tokens
+from dpeer.training.text.sheet import TextColumns, TextRows, read_texts
 
 TASK = "glue"
 SOURCE = "https://gluebenchmark.com/tasks"
@@ -23,17 +24,13 @@ class Layout(NamedTuple):
 
     Attributes:
         folder: What GLUE's archive calls the folder.
-        texts: The columns of the one or two texts.
-        label: The column of the label.
-        labels: What stands there, in the order of the classes' numbers.
+        columns: What their columns are.
         classes: What the classes are called.
         test: The file that is tested on: the labels of test.tsv are not public.
     """
 
     folder: str
-    texts: tuple[str, ...]
-    label: str
-    labels: tuple[str, ...]
+    columns: TextColumns
     classes: tuple[str, ...]
     test: str = "dev.tsv"
 
@@ -41,10 +38,12 @@ class Layout(NamedTuple):
 _NLI = ("entailment", "neutral", "contradiction")
 _QNLI = ("entailment", "not_entailment")
 LAYOUTS: Mapping[str, Layout] = {
-    "sst2": Layout("SST-2", ("sentence",), "label", ("0", "1"), ("negative", "positive")),
-    "qqp": Layout("QQP", ("question1", "question2"), "is_duplicate", ("0", "1"), ("not_duplicate", "duplicate")),
-    "qnli": Layout("QNLI", ("question", "sentence"), "label", _QNLI, _QNLI),
-    "mnli": Layout("MNLI", ("sentence1", "sentence2"), "gold_label", _NLI, _NLI, "dev_matched.tsv"),
+    "sst2": Layout("SST-2", TextColumns(("sentence",), "label", ("0", "1")), ("negative", "positive")),
+    "qqp": Layout(
+        "QQP", TextColumns(("question1", "question2"), "is_duplicate", ("0", "1")), ("not_duplicate", "duplicate")
+    ),
+    "qnli": Layout("QNLI", TextColumns(("question", "sentence"), "label", _QNLI), _QNLI),
+    "mnli": Layout("MNLI", TextColumns(("sentence1", "sentence2"), "gold_label", _NLI), _NLI, "dev_matched.tsv"),
 }
 """The tasks that can be read, by the value of the option ``name``."""
 
@@ -82,12 +81,12 @@ def glue(asked: Glue) -> Data:
     remarks: list[str] = []
     for file in ("train.tsv", layout.test):
         path = need(TASK, where / file, SOURCE)
-        texts, labels, skipped = _read(path, layout, skip=asked.skip)
-        pools.append(_pool(texts, labels, tokens, asked.length))
-        if skipped:
+        rows = _read(path, layout.columns, skip=asked.skip)
+        pools.append(_pool(rows, tokens, asked.length))
+        if skipped := rows.left_out:
             remarks.append(
-                f"{len(skipped)} of {len(skipped) + len(labels)} lines of {path.name} are left out, since they are not "
-                f"as they must be: {', '.join(map(str, skipped[:8]))}{', ...' if len(skipped) > 8 else ''}"
+                f"{len(skipped)} of {len(skipped) + len(rows.lines)} lines of {path.name} are left out, since they are "
+                f"not as they must be: {', '.join(map(str, skipped[:8]))}{', ...' if len(skipped) > 8 else ''}"
             )
     return Data(
         pools[0],
@@ -95,53 +94,23 @@ def glue(asked: Glue) -> Data:
         len(layout.classes),
         names={"classes": layout.classes, "tokenizer": (tokens.label,)},
         tokens=tokens,
+        texts=layout.columns,
         remarks=tuple(remarks),
     )
 
 
-def _pool(texts: list[list[str]], labels: list[int], tokens: Tokens, length: int) -> Pool:
+def _pool(rows: TextRows, tokens: Tokens, length: int) -> Pool:
+    texts = rows.texts
     found = tokens.examples(texts[0], texts[1] if len(texts) > 1 else None, length)
-    return Pool(torch.from_numpy(found), torch.tensor(labels))
+    return Pool(torch.from_numpy(found), torch.tensor(rows.labels))
 
 
-def _read(path: Path, layout: Layout, *, skip: bool) -> tuple[list[list[str]], list[int], list[int]]:
-    """A column of texts for each that there is, the class numbers, and the numbers of lines that are left out."""
+def _read(path: Path, columns: TextColumns, *, skip: bool) -> TextRows:
+    where, advice = f"task {TASK!r}: {path}", "; --task-option malformed=skip leaves such lines out"
     with reading(TASK, path, SOURCE):
-        # Not by `splitlines`, which parts at more characters, nor by `csv`: quotation marks are part of the sentences.
-        lines = path.read_bytes().decode("utf-8-sig").split("\n")
-    header = lines[0].rstrip("\r").split("\t")
-    if missing := [name for name in (*layout.texts, layout.label) if name not in header]:
-        raise TaskError(
-            f"task {TASK!r}: {path}, line 1: there is no column {missing[0]!r}; it has {', '.join(header[:12])}"
-        )
-    columns, at = [header.index(name) for name in layout.texts], header.index(layout.label)
-    texts: list[list[str]] = [[] for _ in columns]
-    labels: list[int] = []
-    skipped: list[int] = []
-    for number, line in enumerate(lines[1:], 2):
-        if not line and number == len(lines):  # what is behind the last line's end
-            break
-        cells = line.rstrip("\r").split("\t")
-        problem = _problem(cells, header, at, layout)
-        if not problem:
-            for column, place in zip(texts, columns, strict=True):
-                column.append(cells[place])
-            labels.append(layout.labels.index(cells[at]))
-        elif skip:
-            skipped.append(number)
-        else:
-            raise TaskError(
-                f"task {TASK!r}: {path}, line {number}: {problem}; --task-option malformed=skip leaves such lines out"
-            )
-    if not labels:
-        raise TaskError(f"task {TASK!r}: {path} has no examples; get it anew from {SOURCE}")
-    return texts, labels, skipped
-
-
-def _problem(cells: list[str], header: list[str], at: int, layout: Layout) -> str:
-    """What is wrong with a line; empty if nothing is."""
-    if len(cells) != len(header):
-        return f"{len(cells)} columns, and the header has {len(header)}"
-    if cells[at] not in layout.labels:
-        return f"{layout.label} = {cells[at]!r}; expected one of {', '.join(layout.labels)}"
-    return ""
+        rows = read_texts(where, path.read_bytes(), columns, skip=skip, advice=advice)
+    if rows.labels is None:
+        raise TaskError(f"{where}, line 1: there is no column {columns.label!r}")
+    if not rows.labels:
+        raise TaskError(f"{where} has no examples; get it anew from {SOURCE}")
+    return rows

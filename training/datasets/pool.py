@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dpeer.training.inputs import Unfitted
 from dpeer.training.text import Tokens
+from dpeer.training.text.sheet import TextColumns
 
 Numbers = NDArray[np.int64]
 
@@ -101,6 +102,7 @@ class Data:
         found: What of that, or of the shape of the model, was found in the data because the user did not say it, by
             the task option that says it.
         tokens: Of which tokenizer the inputs are token numbers; None where they are none.
+        texts: What the columns of a file of such texts are; None where one example is no row of such a file.
         remarks: What users are told about how the data were read, a line each.
         unfitted: Makes the model's inputs of a table's rows once it is known which of them are for training; None
             where the pools have them as they are.
@@ -117,6 +119,7 @@ class Data:
     found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     unfitted: Unfitted | None = None
     tokens: Tokens | None = None
+    texts: TextColumns | None = None
     remarks: tuple[str, ...] = ()
 
     @property

@@ -121,6 +121,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
             "options": options,
             "tokens": tokens,
             "tokenizer": None if data.tokens is None else data.tokens.label,
+            **({} if data.texts is None else {"texts": data.texts.to_json()}),
             "shape": list(data.shape),
             "outputs": data.classes or 1,
             "standardize": scales,

@@ -18,7 +18,8 @@ from dpeer.training.batches import Batches
 from dpeer.training.evaluation import predictions
 from dpeer.training.inputs import TableInputs
 from dpeer.training.measures import Figures, measure
-from dpeer.training.use.reading import NewData, as_inputs, read_new
+from dpeer.training.use.new_data import NewData
+from dpeer.training.use.reading import as_inputs, read_new
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +77,7 @@ class TrainedModel:
     Args:
         module: The model, in evaluation mode.
         card: The content of its model.json.
+        tokenizer: The tokenizer.json that it was trained with; None for bytes, and for models of other data.
 
     Attributes:
         module: The model.
@@ -84,8 +86,8 @@ class TrainedModel:
         columns: The columns that it is given, of a table; () for other data.
     """
 
-    def __init__(self, module: nn.Module, card: Mapping[str, Any]) -> None:
-        self.module, self.card = module, card
+    def __init__(self, module: nn.Module, card: Mapping[str, Any], tokenizer: str | None = None) -> None:
+        self.module, self.card, self._tokenizer = module, card, tokenizer
         content = card.get("preparation")
         self.reading = None if content is None else TableInputs.from_json(content)
         self.columns: tuple[str, ...] = self.reading.columns if self.reading else tuple(card.get("columns") or ())
@@ -108,13 +110,14 @@ class TrainedModel:
         """New data as the model gets them.
 
         Args:
-            path: A csv or parquet file, a folder of images, or a .npy or .npz file: what the task is about.
+            path: A csv or parquet file, a folder of images, a .txt or .tsv of texts, or a .npy or .npz file: what the
+                task is about.
             labels: Whether labels are needed, too.
 
         Raises:
             TaskError: It cannot be read; the message says where.
         """
-        return read_new(self.card, self.reading, Path(path), labels=labels)
+        return read_new(self.card, self.reading, Path(path), labels=labels, tokenizer=self._tokenizer)
 
     def predict(self, data: Any) -> Predictions:
         """Predict new rows.

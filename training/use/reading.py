@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,39 +17,25 @@ from dpeer.training.datasets.images import read_images
 from dpeer.training.datasets.pool import Pool
 from dpeer.training.errors import describe
 from dpeer.training.inputs import TableInputs
+from dpeer.training.use.new_data import NewData
+from dpeer.training.use.texts import ENDINGS, read_new_texts, takes_texts
 
 _ARRAYS = (".npy", ".npz")
 INPUTS, TARGETS = "inputs", "targets"
 
 
-@dataclass(frozen=True, eq=False)
-class NewData:
-    """What was read.
-
-    Attributes:
-        inputs: As the model gets them, shape (rows, ...).
-        labels: As a task's targets; None where there are none, or none were wanted.
-        keys: By name, what tells the rows apart, as text: row numbers, files, and the columns that are no inputs.
-        remarks: Sentences on what did not fit and was read all the same.
-    """
-
-    inputs: Tensor
-    labels: Tensor | None
-    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    remarks: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-
-def read_new(card: Mapping[str, Any], reading: TableInputs | None, path: Path, *, labels: bool) -> NewData:
+def read_new(
+    card: Mapping[str, Any], reading: TableInputs | None, path: Path, *, labels: bool, tokenizer: str | None = None
+) -> NewData:
     """Read a file or a folder.
 
     Args:
         card: The model's.
         reading: How rows of a table become inputs; None for other data.
-        path: A csv or parquet file for a table, else a folder of images or a .npy or .npz file.
+        path: A csv or parquet file for a table, else a folder of images, a .txt or .tsv of texts, or a .npy or .npz
+            file.
         labels: Whether labels are needed.
+        tokenizer: The tokenizer.json that the model was trained with; None for bytes, and for other data.
 
     Raises:
         TaskError: It is not there, not of that kind, empty, or damaged; or it has no labels.
@@ -63,11 +48,14 @@ def read_new(card: Mapping[str, Any], reading: TableInputs | None, path: Path, *
         found = _rows(reading, path, labels)
     elif path.is_dir() and built.get("pixels") and len(built.get("shape", ())) == 3:
         found = _images(card, path, labels)
+    elif path.suffix.lower() in ENDINGS and path.is_file() and takes_texts(card):
+        found = read_new_texts(card, path, tokenizer, labels=labels)
     elif path.suffix.lower() in _ARRAYS and path.is_file():
         found = _arrays(card, path, labels)
     else:
-        images = "a folder of images, or " if built.get("pixels") else ""
-        raise TaskError(f"{str(path)!r}: expected {images}a .npy or .npz file with the model's inputs")
+        others = "a folder of images, or " if built.get("pixels") else ""
+        others = "a .txt or .tsv with texts, or " if takes_texts(card) else others
+        raise TaskError(f"{str(path)!r}: expected {others}a .npy or .npz file with the model's inputs")
     if not len(found):
         raise TaskError(f"{str(path)!r} has no rows")
     return found

@@ -29,8 +29,8 @@ def sentence(part: str, column: int, number: int) -> str:
 def line(name: str, part: str, number: int) -> list[str]:
     layout = LAYOUTS[name]
     cells = dict.fromkeys(HEADERS[name][part != "train"], "-")
-    cells |= {column: sentence(part, place, number) for place, column in enumerate(layout.texts)}
-    return list((cells | {layout.label: layout.labels[number % len(layout.labels)]}).values())
+    cells |= {column: sentence(part, place, number) for place, column in enumerate(layout.columns.texts)}
+    return list((cells | {layout.columns.label: layout.columns.labels[number % len(layout.classes)]}).values())
 
 
 def write(folder: Path, name: str, *, end: str = "\n") -> Path:
@@ -60,8 +60,10 @@ def test_reads_the_files_as_they_are_distributed(name: str, end: str, tmp_path: 
     for pool, part, count in ((data.train, "train", 90), (data.test, "dev", 30)):
         inputs, targets = pool.rows(np.arange(count))
         assert inputs.shape == (count, 48)
-        assert targets.tolist() == [number % len(layout.labels) for number in range(count)]
-        expected = [[sentence(part, place, number) for place in range(len(layout.texts))] for number in range(count)]
+        assert targets.tolist() == [number % len(layout.classes) for number in range(count)]
+        expected = [
+            [sentence(part, place, number) for place in range(len(layout.columns.texts))] for number in range(count)
+        ]
         assert [said(row) for row in inputs.tolist()] == expected
     assert data.classes == len(layout.classes)
     assert data.names == {"classes": layout.classes, "tokenizer": ("bytes",)}

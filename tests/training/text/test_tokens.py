@@ -9,29 +9,7 @@ import pytest
 
 from dpeer.exceptions import TaskError
 from dpeer.training.text import BYTES, read_tokens
-
-WORDS = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "a", "good", "film", "bad", "##ly"]
-
-
-@pytest.fixture
-def tokenizer(tmp_path: Path) -> Path:
-    """One like BERT's, as its library writes it; it asks for cutting and padding, as published ones do."""
-    pytest.importorskip("tokenizers")
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordPiece
-    from tokenizers.pre_tokenizers import Whitespace
-    from tokenizers.processors import TemplateProcessing
-
-    made = Tokenizer(WordPiece({word: number for number, word in enumerate(WORDS)}, unk_token="[UNK]"))
-    made.pre_tokenizer = Whitespace()
-    made.post_processor = TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 1), ("[SEP]", 2)]
-    )
-    made.enable_truncation(3)
-    made.enable_padding(length=3, pad_id=0, pad_token="[PAD]")
-    path = tmp_path / "tokenizer.json"
-    made.save(str(path))
-    return path
+from tests.training.conftest import WORDS
 
 
 def test_bytes_are_utf_8_from_3_on() -> None:
