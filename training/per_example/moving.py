@@ -34,6 +34,11 @@ def _follows_values(operation: Any, arguments: Any) -> bool:
 class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     found = False
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing is compiled here, and to import what compiles takes a peer two seconds and 150 MB.
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.found = self.found or _follows_values(func, args)
         return func(*args, **(kwargs or {}))
