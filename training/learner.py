@@ -202,8 +202,7 @@ class TorchLearner(Description):
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        # What evaluation does to buffers must not be in gradients that are protected from training data alone.
-        still = nullcontext() if self._sampled is None else self._trainer.untrained.kept()
+        still = self._trainer.unchanged() if isinstance(self._trainer, PrivateTrainer) else nullcontext()
         with self._calling(Purpose.EVALUATE, self._trainer.number), still:
             return self._keeping.evaluate(self._keeping.point(mixed=self._mixed))
 

@@ -202,6 +202,15 @@ class PrivateTrainer(Trainer):
         self._met, self.refused, self.taken = Met(), False, 0
 
     @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Within it the task's code may do to the model what it likes, as in an evaluation; then all is as before.
+
+        What that would leave behind would be in gradients that are protected from training records alone.
+        """
+        with self.untrained.kept(), self.holding(self.model.data.clone()):
+            yield
+
+    @contextmanager
     def freely(self) -> Iterator[None]:
         """Within it training is that of `Trainer`: on shuffled minibatches, without noise.
 

@@ -4,6 +4,7 @@ As in `test_sample_sensitivity` the sums are compared that two peers with the sa
 one has a record, or a group of records, more. It stands before all others, so that each of these is at another place.
 """
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -148,22 +149,18 @@ EXTRA = torch.ones(1, 37), torch.tensor([[1e3, -1e3, 5e2]])
 
 @pytest.mark.parametrize("microbatch", [1, 16, 64])
 def test_last_bits_of_others_do_not_depend_on_a_record(microbatch: int, tmp_path: Path, sums: list[np.ndarray]) -> None:
-    """Rows of a table are aligned alike."""
     model, data, loss = ill_conditioned(300, 64)
     distance, _ = apart(tmp_path, sums, model, data, EXTRA, loss=loss, microbatch=microbatch)
     assert 0.9 < distance <= 1.0
 
 
 @pytest.mark.parametrize("microbatch", [1, 64])
-def test_where_they_do_each_record_is_computed_by_itself(
-    microbatch: int, tmp_path: Path, sums: list[np.ndarray]
-) -> None:
-    """The model lays rows out anew, so that they are not aligned any more."""
+def test_nor_where_a_model_lays_rows_out_anew(microbatch: int, tmp_path: Path, sums: list[np.ndarray]) -> None:
+    """So that they are at other addresses in memory than the trainer has chosen."""
     model, (inputs, targets), loss = ill_conditioned(100, 8)
     extra = EXTRA[0][:, :, None], EXTRA[1]
-    distance, way = apart(tmp_path, sums, model, (inputs[:, :, None], targets), extra, loss=loss, microbatch=microbatch)
+    distance, _ = apart(tmp_path, sums, model, (inputs[:, :, None], targets), extra, loss=loss, microbatch=microbatch)
     assert 0.9 < distance <= 1.0
-    assert microbatch == 1 or way is one_by_one
 
 
 class Unpadded(nn.Module):
@@ -278,3 +275,168 @@ def test_a_body_of_huge_weights_that_cancel_moves_no_other_record(tmp_path: Path
         learner.train(0)
         found.append(sums[0])
     assert np.linalg.norm(found[0] - found[1]) <= CLIP_NORM
+
+
+class Followed(nn.Module):
+    """Subtracts a mean that it follows, by so little that no single look sees a difference in what it gives."""
+
+    def __init__(self, *, training: bool) -> None:
+        super().__init__()
+        self.mean, self.out, self.when = nn.Parameter(torch.zeros(6)), nn.Linear(6, 3), training
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training == self.when:
+            self.follow(x.mean(0))
+        out: Tensor = self.out(x - self.mean)
+        return out
+
+    def follow(self, mean: Tensor) -> None:
+        with torch.no_grad():
+            self.mean.mul_(0.9999).add_(mean, alpha=1e-4)
+
+
+class Reassigned(Followed):
+    """The same by other means."""
+
+    def follow(self, mean: Tensor) -> None:
+        self.mean.data = self.mean.data * 0.9999 + 1e-4 * mean
+
+
+MODELS = {
+    "max_norm": lambda: nn.Sequential(nn.Embedding(10, 4, max_norm=0.5), nn.Flatten(), nn.Linear(20, 3)),
+    "in training": lambda: Followed(training=True),
+    "in evaluation": lambda: Followed(training=False),
+    "reassigned": lambda: Reassigned(training=True),
+}
+
+
+@pytest.mark.parametrize("case", MODELS)
+def test_what_writes_to_trained_parameters_is_refused(case: str, tmp_path: Path) -> None:
+    """What an example leaves in them would be sent as it is."""
+    x = torch.randint(10, (40, 5)) if case == "max_norm" else torch.randn(40, 6)
+    train = TensorDataset(x, torch.arange(40) % 3)
+    with pytest.raises(TaskError, match=r"writes to the trained parameter '(mean|0.weight)' while it computes"):
+        sampled(Task(model=MODELS[case](), head=(), train=train, test=train), tmp_path, "fedavg", rate=1.0, noise=5.0)
+
+
+class Late(Followed):
+    """Writes for some values alone, which no look at the beginning meets."""
+
+    def follow(self, mean: Tensor) -> None:
+        if float(mean.max()) > 50:
+            super().follow(mean)
+
+
+def test_what_writes_later_ends_the_run_before_anything_of_it_is_sent(tmp_path: Path) -> None:
+    x = torch.randn(400, 6)
+    x[201] = torch.where(x[201] > 0, 1e-3, 60.0)  # neither large as a whole nor among those that are looked at
+    x[::7] *= 1e3
+    x[::7].clamp_(max=49.0)
+    train = TensorDataset(x, torch.arange(400) % 3)
+    task = Task(model=Late(training=True), head=(), train=train, test=train)
+    learner = sampled(task, tmp_path, "fedavg", rate=1.0, noise=5.0, units=400)
+    before = learner._trainer.model.data.clone()
+    with pytest.raises(TaskError, match="writes to the trained parameter 'mean'"):
+        learner.train(0)
+    assert torch.equal(learner._trainer.model.data, before)
+
+
+class Dispatched(nn.Module):
+    """Sends examples to an expert by a mask of numbers and their count so far: nothing sorts, selects or looks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.expert, self.out = nn.Linear(16, 16, bias=False), nn.Linear(16, 3, bias=False)
+        with torch.no_grad():
+            self.out.weight *= 5
+
+    def forward(self, x: Tensor) -> Tensor:
+        goes = (x[:, 0] > 0).float()
+        place = goes.cumsum(0) * goes
+        there = (place[:, None] == torch.arange(1, len(x) + 1)).float() * goes[:, None]
+        found: Tensor = self.out(there @ self.expert(there.T @ x) + x * (1 - goes)[:, None])
+        return found
+
+
+def test_experts_take_no_example_for_another(tmp_path: Path, sums: list[np.ndarray]) -> None:
+    x = torch.zeros(640, 16)
+    x[::2, 1] = x[1::2, 2] = x[:, 0] = 1.0
+    x[[100, 101, 300, 301], 5] = 1.5  # what is farthest from zero is looked at
+    y = torch.zeros(640, dtype=torch.long)
+    extra = torch.zeros(1, 16)
+    extra[0, :2] = torch.tensor([-1.0, 1.0])
+    data = torch.cat([x[:1], extra, x[1:]])
+    distance, way = apart(tmp_path, sums, Dispatched, (x, y), (data[1:2], y[:1]), units=640)
+    assert distance <= 1.0
+    assert way is not by_layers
+
+
+class Leaning(nn.Module):
+    """Adds a little of what its branch gives for the others: a neighbor that sends great weights makes it much."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.inner, self.branch, self.out = nn.Linear(6, 16), nn.Linear(16, 16, bias=False), nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.inner(x)
+        found: Tensor = self.out(h + 1e-9 * self.branch(h).mean(0))
+        return found
+
+
+def test_what_couples_examples_a_little_is_computed_for_each_alone(tmp_path: Path, sums: list[np.ndarray]) -> None:
+    """So little that no bit of float32 shows it at first."""
+    drawn = torch.Generator().manual_seed(0)
+    x, y = torch.randn(300, 6, generator=drawn), torch.randint(0, 3, (300,), generator=drawn)
+    distance, way = apart(tmp_path, sums, Leaning, (x[1:], y[1:]), (x[:1], y[:1]), units=300)
+    assert distance <= 1.0
+    assert way is not by_layers
+
+
+@pytest.mark.parametrize("largest", [4.0, 100.0])
+@pytest.mark.parametrize("widths", [(6, 10, 10, 10, 5), (6, 50, 50, 5), (6, 30, 30, 30, 7)], ids=str)
+def test_bits_do_not_depend_on_places_whatever_the_body(
+    widths: tuple[int, ...], largest: float, tmp_path: Path, sums: list[np.ndarray]
+) -> None:
+    """Weights of usual size, too, can cancel in pairs; and products of such widths have edges."""
+    drawn = torch.Generator().manual_seed(0)
+    x, y = torch.randn(600, 6, generator=drawn), torch.randint(0, 3, (600,), generator=drawn)
+
+    def hostile() -> nn.Module:
+        layers = [nn.Linear(a, b) for a, b in pairwise(widths)]
+        drawn = torch.Generator().manual_seed(5)
+        with torch.no_grad():
+            for number, layer in enumerate(layers):
+                layer.bias.zero_()
+                rows, columns = layer.weight.shape
+                half = torch.randn(rows, columns, generator=drawn).clamp(-1, 1) * largest
+                if number == 0:
+                    half = torch.cat([half[: rows // 2]] * 2)
+                elif number == len(layers) - 1:
+                    half = torch.cat([half[:, : columns // 2], -half[:, : columns // 2]], 1)
+                else:
+                    block = half[: rows // 2, : columns // 2].sign() * largest
+                    half = torch.block_diag(block, block)
+                layer.weight.copy_(half)
+        return nn.Sequential(*layers, nn.Tanh(), nn.Linear(widths[-1], 3))
+
+    def made() -> nn.Module:
+        torch.manual_seed(1)
+        return hostile()
+
+    distance, way = apart(tmp_path, sums, made, (x[1:], y[1:]), (x[:1], y[:1]), units=600)
+    assert distance <= 1.0
+    assert way is by_layers, "or nothing was shown"
+
+
+def test_the_way_does_not_follow_from_a_record(tmp_path: Path, sums: list[np.ndarray]) -> None:
+    """Another way computes all others with other last bits."""
+    drawn = torch.Generator().manual_seed(0)
+    x, y = torch.randn(40, 4, 16, generator=drawn), torch.arange(40) % 3
+    extra = torch.randn(1, 4, 16, generator=drawn) * 1e8
+    extra[0, 1] = -extra[0, 0]
+    model = lambda: nn.Sequential(nn.Linear(16, 16), nn.Flatten(), nn.Linear(64, 3))  # noqa: E731
+    distance, _ = apart(tmp_path, sums, model, (x, y), (extra, y[:1]), units=40)  # asserts that the ways are the same
+    assert distance <= 1.0

@@ -8,7 +8,6 @@ gradients the quickest is taken.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,10 +16,11 @@ from torch import Tensor
 
 from dpeer.exceptions import TaskError
 from dpeer.training.augmentation import augmented
+from dpeer.training.device import mapped
 from dpeer.training.flat import Flat
-from dpeer.training.per_example.examples import chunks, piece_of
+from dpeer.training.per_example.examples import examples_of, piece_of
+from dpeer.training.per_example.known import keeps_examples_apart
 from dpeer.training.per_example.layers import by_layers
-from dpeer.training.per_example.moving import moves_examples
 from dpeer.training.per_example.parts import Computed
 from dpeer.training.per_example.refusals import (
     CLOSE,
@@ -31,6 +31,7 @@ from dpeer.training.per_example.refusals import (
     check_read_again,
     check_settings,
     check_still,
+    check_unwritten,
     cut,
     evaluate,
 )
@@ -48,10 +49,8 @@ _LOOKED_AT = 8
 _EXTREME = 4
 """How many of the examples that are farthest from zero are looked at besides."""
 
-_APART = 1e-6
-"""By how much an example's clipped gradient may depend on its place in a batch and on who else is there, relative to
-the clip norm: a thousandth of what `dpeer.privacy.clipped_sum` leaves for it. Matrix products of some shapes add up in
-another order at another place; where that matters, because huge values nearly cancel, each is computed alone."""
+_COMPARED = 4
+"""Drawn examples that are computed in each way, and alone."""
 
 _ROUNDING = 1e-5
 """By how much a parameter's gradient may differ from the one that an example has alone, relative to the longest whole
@@ -61,18 +60,17 @@ WAYS: Mapping[str, Way] = {"layers": by_layers, "vectorized": vectorized, "one-b
 """By what tests and benchmarks call them; the quickest first."""
 
 
-def choose(peer: Trainer, part: Flat, rows: int, clip_norm: float) -> Way:
+def choose(peer: Trainer, part: Flat, rows: int) -> Way:
     """The quickest way that suits the task, for these parameters; to be called within `Trainer.training`.
 
     It is judged at the weights that there are, and at random ones of usual size: a sure model, or a gate that is almost
-    closed, has no gradients to see. Each time that takes a forward and a backward pass for each of at most twelve
-    examples, and about five of `rows` together.
+    closed, has no gradients to see. Each time that takes a forward and a backward pass for each of at most sixteen
+    examples, and about seven of `rows` together.
 
     Args:
         peer: Whose task it is.
         part: What is trained.
         rows: How many examples are always computed together.
-        clip_norm: What gradients are clipped to; differences count by it.
 
     Raises:
         TaskError: The model, its loss or its data couple examples, or draw random numbers.
@@ -87,7 +85,8 @@ def choose(peer: Trainer, part: Flat, rows: int, clip_norm: float) -> Way:
         before, buffers = generator_states(part.data.device), peer.untrained.copies()
         kept_by_data = remembered(None, _read(peer))
 
-        def check_nothing_kept(kept: Mapping[str, Any]) -> None:
+        def check_nothing_kept(kept: Mapping[str, Any], values: Tensor) -> None:
+            check_unwritten(peer, values)
             check_still(peer, before, buffers)
             check_memory(changed(kept, remembered(peer.module, _functions(peer))))
             # Data may keep what they have read, to have it at hand.
@@ -97,24 +96,28 @@ def choose(peer: Trainer, part: Flat, rows: int, clip_norm: float) -> Way:
         found = []
         for all_of_it in (False, True):
             with stirred(peer, all_of_it=all_of_it):
-                kept = remembered(peer.module, _functions(peer))
+                kept, values = remembered(peer.module, _functions(peer)), peer.model.data.clone()
                 alone = [one_by_one(peer, part, *single, 1) for single in singles]
                 evaluate(peer, singles[0][0])
                 if peer.task.augment is not None:
                     augmented(peer.task.augment, singles[0][0], np.random.default_rng(0))
-                peer.reattach()
-                check_nothing_kept(kept)
-                found.append(_suiting(peer, part, known, alone, rows, clip_norm))
-                check_nothing_kept(kept)
+                check_nothing_kept(kept, values)
+                _check_alone(peer, known, alone, rows)
+                found.append(_quickest(peer, part, rows))
+                check_nothing_kept(kept, values)
         check_read_again(singles, [_read_one(peer, int(number)) for number in known])
     return max(found, key=[*WAYS.values()].index)  # the slower one
 
 
-def _suiting(peer: Trainer, part: Flat, known: Tensor, alone: list[Computed], rows: int, clip_norm: float) -> Way:
-    """The quickest way that suits the task at the weights that there are, given what examples have alone."""
+def _check_alone(peer: Trainer, known: Tensor, alone: list[Computed], rows: int) -> None:
+    """Look at the losses and gradients that examples have alone, and at those of batches of them.
+
+    Raises:
+        TaskError: They are not finite, or the loss of a batch is no mean of its examples'.
+    """
     losses = torch.cat([one.losses for one in alone])
-    gradients = torch.cat([one.sums(torch.ones(1, 1, device=losses.device)) for one in alone])
-    if not losses.isfinite().all() or not gradients.isfinite().all():
+    finite = losses.isfinite().all() and all(bool(one.norms().isfinite().all()) for one in alone)
+    if not finite:
         raise TaskError(
             f"the loss of one of {len(known)} training examples, or its gradient, is not finite: privacy at "
             "sample level needs the loss of each example alone (targets that a loss ignores have none)"
@@ -122,49 +125,51 @@ def _suiting(peer: Trainer, part: Flat, known: Tensor, alone: list[Computed], ro
     # As many as there are; and as many as are ever computed together, of which some then stand there repeatedly.
     for places in (torch.arange(len(known)), torch.arange(rows) % len(known)):
         check_batch(peer, *cut(peer, peer.data.located(known[places])), losses[places.to(losses.device)])
-    return _quickest(peer, part, _Alone(known, losses, gradients), rows, clip_norm)
 
 
-def _quickest(peer: Trainer, part: Flat, alone: _Alone, rows: int, clip_norm: float) -> Way:
-    """The first way in which an example's gradient is the one that it has alone, whoever is computed beside it."""
-    some = len(alone.numbers)
-    others = _spread(len(peer.data), max(0, rows - some))
-    others = others[~torch.isin(others, alone.numbers)]
-    nobody = torch.full((len(others),), -1)
-    among, who = torch.cat([others, alone.numbers]), torch.cat([nobody, torch.arange(some)])
-    # Without others, and copies of one example: what couples examples of a kind (as a limit to how many of them a part
-    # of the model takes does) may show in no batch in which all are mixed.
-    crowds = [torch.arange(rows) % some, torch.zeros(rows, dtype=torch.int64), torch.full((rows,), some - 1)]
+def _quickest(peer: Trainer, part: Flat, rows: int) -> Way:
+    """The first way that gives an example the gradient that it has alone, to the last bit the same in any company.
 
-    def agrees(way: Way) -> bool:
-        comparison = _Comparison(peer, part, way, alone, rows, clip_norm)
+    Last bits show which code a product of matrices takes at a place; and weights that a neighbor sends can make last
+    bits as large as gradients. Where they are equal for some examples and any weights, the code is the same.
+
+    Which way is taken must not follow from a record, or the last bits of all others would. So it is found with inputs
+    and targets that are drawn, but for whole numbers (classes, tokens), whose meaning only the data know.
+    """
+    inputs, targets = _drawn_like(*cut(peer, peer.data.located(torch.arange(rows) % len(peer.data))))
+    some = torch.arange(min(_COMPARED, rows))
+    alone = one_by_one(peer, part, examples_of(inputs, some), examples_of(targets, some), len(some))
+    every = torch.arange(rows)
+    orders = [every, every.flip(0), torch.randperm(rows, generator=torch.Generator().manual_seed(0))]
+    # Without others, and copies of one example, which stands at every place then: what couples examples of a kind (as a
+    # limit to how many of them a part of the model takes does) may show in no batch in which all are mixed.
+    orders += [every % len(some), torch.zeros(rows, dtype=torch.int64), torch.full((rows,), len(some) - 1)]
+
+    def suits(way: Way) -> bool:
+        comparison = _Comparison(alone, part)
         try:
-            lengths, back = comparison.lengths(among, who), comparison.lengths(among.flip(0), who.flip(0)).flip(0)
-            for crowd in crowds:
-                comparison.lengths(alone.numbers[crowd], crowd)
+            for order in orders:
+                comparison.check(order, way(peer, part, *piece_of(peer.compute, inputs, targets, order), rows))
         except Exception:  # gradients that are others, or what torch, or the task's code in an unusual place, cannot do
             return False
-        return bool((abs(lengths - back) <= _APART * back.clamp(min=clip_norm)).all())
+        return True
 
     tried = list(WAYS.values())
-    if moves_examples(peer, cut(peer, peer.data.located(alone.numbers))[0]):
+    if not keeps_examples_apart(peer.module):
         tried.remove(by_layers)
-    return next((way for way in tried if way is one_by_one or agrees(way)), one_by_one)
+    return next((way for way in tried if way is one_by_one or suits(way)), one_by_one)
 
 
-@dataclass(frozen=True)
-class _Alone:
-    """What examples' losses and gradients are when each is computed alone.
+def _drawn_like(inputs: Any, targets: Any) -> tuple[Any, Any]:
+    """A minibatch of the same make, whose numbers say nothing of the data where they are no whole ones."""
+    generator = torch.Generator().manual_seed(0)
 
-    Attributes:
-        numbers: The examples, shape (examples,).
-        losses: Shape (examples,).
-        gradients: Shape (examples, values).
-    """
+    def drawn(tensor: Tensor) -> Tensor:
+        if not tensor.is_floating_point():
+            return tensor
+        return torch.rand(tensor.shape, generator=generator).to(tensor)  # above 0, for what takes a root of them
 
-    numbers: Tensor
-    losses: Tensor
-    gradients: Tensor
+    return mapped(inputs, drawn), mapped(targets, drawn)
 
 
 class _Comparison:
@@ -173,55 +178,49 @@ class _Comparison:
     Gradients are looked at one by one: no more of them are in memory than in a step.
 
     Args:
-        peer: Whose task it is.
+        alone: What the first examples have alone.
         part: What is trained.
-        way: The way.
-        alone: The examples that are compared.
-        rows: How many examples are always computed together.
-        clip_norm: What gradients are clipped to.
     """
 
-    def __init__(self, peer: Trainer, part: Flat, way: Way, alone: _Alone, rows: int, clip_norm: float) -> None:
-        self._peer, self._part, self._way, self._alone, self._rows = peer, part, way, alone, rows
-        self._clip_norm = clip_norm
-        self._before: dict[int, Tensor] = {}
-        self._largest = float(torch.linalg.vector_norm(alone.gradients, dim=1).max())
+    def __init__(self, alone: Computed, part: Flat) -> None:
+        self._alone, self._part = alone, part
+        self._before: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
+        self._largest = float(alone.norms().max())
 
-    def lengths(self, numbers: Tensor, who: Tensor) -> Tensor:
-        """The lengths of examples' gradients as a step computes them, shape (examples,), float64.
+    def check(self, order: Tensor, found: Computed) -> None:
+        """Compare the gradients of those examples that were also computed alone.
 
         Args:
-            numbers: The examples.
-            who: Which of those in `alone` each is, from 0; -1 for others.
+            order: Which example each is.
+            found: What the way gave.
 
         Raises:
-            ValueError: A gradient is another one than alone, or before.
+            ValueError: A gradient is another one than alone, or than before.
         """
-        peer = self._peer
-        inputs, targets = cut(peer, peer.data.located(numbers))
-        lengths, names = [], iter(who.tolist())
-        for index, count in chunks(len(numbers), self._rows, self._part.data.device):
-            found = self._way(peer, self._part, *piece_of(peer.compute, inputs, targets, index), self._rows)
-            lengths.append(found.norms()[:count])
-            for row in range(count):
-                if (name := next(names)) >= 0 and not self._same(name, found, row, lengths[-1][row]):
-                    raise ValueError("a gradient that depends on its company")
-        return torch.cat(lengths).cpu()
+        lengths = found.norms()
+        for row, name in enumerate(order.tolist()):
+            if name < self._alone.examples:
+                self._check(name, found.row(row), lengths[row], found.losses[row])
 
-    def _same(self, name: int, found: Computed, row: int, length: Tensor) -> bool:
-        gradient, alone = found.row(row), self._alone.gradients[name]
-        before = self._before.setdefault(name, gradient.clone())
-        size = _length(alone)
+    def _check(self, name: int, gradient: Tensor, length: Tensor, loss: Tensor) -> None:
+        if name not in self._before:
+            self._before[name] = gradient.clone(), length, loss
+            if not self._right(name, gradient, float(length), loss):
+                raise ValueError("another gradient than alone")
+        if not all(map(torch.equal, self._before[name], (gradient, length, loss))):
+            raise ValueError("a gradient that depends on its place or company")
+
+    def _right(self, name: int, gradient: Tensor, length: float, loss: Tensor) -> bool:
+        alone = self._alone.row(name)
         rounding = _ROUNDING * self._largest
         # Losses and lengths are computed in ways of their own.
         return (
-            torch.allclose(found.losses[row], self._alone.losses[name], rtol=CLOSE, atol=CLOSE)
-            and abs(float(length) - _length(gradient)) <= CLOSE * size + rounding
+            torch.allclose(loss, self._alone.losses[name], rtol=CLOSE, atol=CLOSE)
+            and abs(length - _length(gradient)) <= CLOSE * _length(alone) + rounding
             and all(
                 _length((gradient - alone)[place]) <= CLOSE * _length(alone[place]) + rounding
                 for _, _, place in self._part.layout
             )
-            and _length(gradient - before) <= _APART * max(size, self._clip_norm)
         )
 
 

@@ -52,23 +52,7 @@ def piece_of(compute: Compute, inputs: Any, targets: Any, index: Tensor) -> tupl
         targets: The minibatch's.
         index: The examples' places, shape (examples,).
     """
-    return mapped(compute.lay_out(examples_of(inputs, index)), _aligned), examples_of(targets, index)
-
-
-_ALIGNED = 16
-"""Rows of a table lie in memory so many values apart, or a multiple of it.
-
-In a product with a matrix of few columns, the order in which a row is added up can depend on the address at which it
-begins, and so on how many stand before it."""
-
-
-def _aligned(tensor: Tensor) -> Tensor:
-    """The same tensor; a table's rows begin at addresses that are alike."""
-    if tensor.ndim != 2 or not tensor.is_floating_point() or tensor.shape[1] % _ALIGNED == 0:
-        return tensor
-    wide = tensor.new_zeros(len(tensor), -(-tensor.shape[1] // _ALIGNED) * _ALIGNED)
-    wide[:, : tensor.shape[1]] = tensor
-    return wide[:, : tensor.shape[1]]
+    return compute.lay_out(examples_of(inputs, index)), examples_of(targets, index)
 
 
 def check_examples(values: Any, count: int, what: str) -> None:

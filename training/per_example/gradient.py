@@ -17,7 +17,7 @@ from dpeer.training.per_example.choosing import choose
 from dpeer.training.per_example.examples import check_examples, chunks, examples_of, piece_of
 from dpeer.training.per_example.groups import Groups
 from dpeer.training.per_example.parts import Computed
-from dpeer.training.per_example.strain import Strain
+from dpeer.training.per_example.refusals import check_unwritten
 from dpeer.training.per_example.ways import Unsuited, Way, one_by_one
 
 if TYPE_CHECKING:
@@ -55,7 +55,6 @@ class PrivateGradient:
         self._mechanism, self._microbatch = mechanism, microbatch
         self._ways: dict[str, Way] = {}
         self.steps, self.met = 0, Met()
-        self._strain: Strain | None = None
 
     @property
     def noise_std(self) -> float:
@@ -80,15 +79,14 @@ class PrivateGradient:
         Raises:
             TaskError: The task couples examples, or cannot be protected for another reason.
         """
-        self._strain = self._strain or Strain(peer.model)
         with peer.training(part):
-            self._ways[part.phase] = choose(peer, part, self.rows, self._mechanism.clip_norm)
+            self._ways[part.phase] = choose(peer, part, self.rows)
 
     def __call__(self, peer: Trainer, part: Flat, batch: Batch) -> Tensor:
         """Leave the noised gradient in ``part.grad``; return the mean loss of the batch's examples, 0 if it is empty.
 
         Raises:
-            TaskError: The task couples examples, or its code raised.
+            TaskError: The task couples examples, writes to what is trained, or its code raised.
         """
         if part.phase not in self._ways:
             self.start(peer, part)
@@ -100,27 +98,25 @@ class PrivateGradient:
         total = torch.zeros(part.count, dtype=torch.float64, device=part.data.device)
         loss = torch.zeros((), dtype=torch.float32, device=part.data.device)
         groups = None if batch.units is None else Groups(batch.units, total)
-        strained = self._strain is None or self._strain.too_large()
+        values = peer.model.data.clone()
         for index, count in chunks(batch.size, self.rows, part.data.device):
-            found = self._computed(peer, part, batch, index, count, strained=strained)
+            found = self._computed(peer, part, batch, index, count)
             loss += found.losses[:count].sum() / batch.size
             if groups is None:
                 self._add_examples(found, count, total)
             else:
                 groups.add(found, count, self._factors)
+        check_unwritten(peer, values)
         noised = self._mechanism.released(total.cpu().numpy(), torch.get_num_threads())
         part.grad.copy_(torch.from_numpy(noised))
-        peer.reattach()
         peer.computed(batch.size)
         self.steps += 1
         return loss
 
-    def _computed(
-        self, peer: Trainer, part: Flat, batch: Batch, index: Tensor, count: int, *, strained: bool
-    ) -> Computed:
+    def _computed(self, peer: Trainer, part: Flat, batch: Batch, index: Tensor, count: int) -> Computed:
         """The gradients of a piece of the batch, of which the first `count` count."""
         way = self._ways[part.phase]
-        if way is not one_by_one and not strained:
+        if way is not one_by_one:
             inputs, targets = piece_of(peer.compute, batch.inputs, batch.targets, index)
             try:
                 return way(peer, part, inputs, targets, len(index))

@@ -8,8 +8,9 @@ A parameter that a module of the task's uses itself (a class token, embeddings o
 first dimension is 1, as if there were one example, each example gets a copy of its own, whose gradient is that of the
 example. What a layer gives for all examples at once (GPT-2's positions) is copied likewise.
 
-That the model keeps examples apart, and uses its parameters in no other way than by calling their layers, is not known
-here: whoever uses this has compared it with `one_by_one` (`dpeer.training.per_example.choosing`).
+That the model keeps examples apart and in order (`dpeer.training.per_example.known`), and uses its parameters in no
+other way than by calling their layers, is not known here: whoever uses this has looked, and compared it with
+`one_by_one` (`dpeer.training.per_example.choosing`).
 """
 
 from __future__ import annotations
@@ -27,12 +28,14 @@ from dpeer.training.errors import blame
 from dpeer.training.flat import Flat
 from dpeer.training.per_example.parts import Computed, Part, Whole
 from dpeer.training.per_example.rules import Rule, found_by, rule_of
+from dpeer.training.per_example.steady import steadily
 from dpeer.training.per_example.ways import Unsuited, losses_of
 
 if TYPE_CHECKING:
     from dpeer.training.trainer import Trainer
 
 
+@steadily
 def by_layers(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: int) -> Computed:
     """All examples together, by hooks on the layers; takes memory for what goes in and out of layers.
 

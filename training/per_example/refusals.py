@@ -186,6 +186,31 @@ def check_still(peer: Trainer, before: object, buffers: Mapping[str, Tensor]) ->
             )
 
 
+def check_unwritten(peer: Trainer, values: Tensor) -> None:
+    """Refuse a task whose code writes to trained parameters: what it writes of an example would leave without noise.
+
+    The values are put back.
+
+    Args:
+        peer: Whose task it is.
+        values: What `peer.model.data` must be.
+
+    Raises:
+        TaskError: It does.
+    """
+    peer.reattach()
+    found = peer.model.data
+    if torch.equal(found, values):
+        return
+    name = next(name for name, _, place in peer.model.layout if not torch.equal(found[place], values[place]))
+    found.copy_(values)
+    raise TaskError(
+        f"the task's model or loss writes to the trained parameter {name!r} while it computes (as torch.nn.Embedding "
+        "with max_norm does), and what it writes of an example would leave this peer without noise: privacy at sample "
+        "level needs one that changes nothing that is trained"
+    )
+
+
 def check_batch(peer: Trainer, inputs: Any, targets: Any, losses: Tensor) -> None:
     """Refuse a loss of a batch that is not the mean of its examples' losses, or these themselves.
 

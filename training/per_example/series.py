@@ -12,6 +12,9 @@ from torch import Tensor
 
 from dpeer.training.per_example.parts import Part, Whole, lengths_of
 
+_ROUNDING = 1e-12
+"""More than products of a few thousand places in float64 are off by, relative to what they are without cancelling."""
+
 
 def series(left: Tensor, right: Tensor) -> Part:
     """Gradients that are sums of outer products over places.
@@ -37,9 +40,11 @@ class Series:
         self._left, self._right = left, right
 
     def squares(self) -> Tensor:
-        """See `Part`."""
-        left, right = self._left.double(), self._right.double()  # products of places may all but cancel
-        return ((left @ left.transpose(1, 2)) * (right @ right.transpose(1, 2))).sum((1, 2)).clamp(min=0.0)
+        """See `Part`; never too small, also where the terms of many places all but cancel."""
+        left, right = self._left.double(), self._right.double()
+        found = ((left @ left.transpose(1, 2)) * (right @ right.transpose(1, 2))).sum((1, 2)).clamp(min=0.0)
+        terms = (lengths_of(left.flatten(0, 1)) * lengths_of(right.flatten(0, 1))).view(left.shape[:2]).sum(1)
+        return found + _ROUNDING * terms.square()
 
     def drop(self, examples: Tensor) -> None:
         """See `Part`."""

@@ -22,6 +22,7 @@ from dpeer.training.errors import batch_hint, blame
 from dpeer.training.flat import Flat
 from dpeer.training.per_example.examples import examples_of
 from dpeer.training.per_example.parts import Computed, Part, Whole
+from dpeer.training.per_example.steady import steadily
 
 if TYPE_CHECKING:
     from dpeer.training.trainer import Trainer
@@ -87,6 +88,7 @@ def as_one(loss: Tensor) -> Tensor:
     return loss.reshape(())
 
 
+@steadily
 def vectorized(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: int) -> Computed:
     """All examples at once by vmap over grad; takes memory for one gradient an example.
 

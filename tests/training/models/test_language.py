@@ -106,7 +106,7 @@ def test_gradients_of_single_examples_are_those_of_a_loop(name: str) -> None:
     task = Task(model=model, head=(), train=data, test=data)
     peer = Trainer(task, split(model, (), "model"), Hyperparameters(), rank=0, seed=0)
     with peer.training(peer.model):
-        way = choose(peer, peer.model, len(inputs), 1.0)
+        way = choose(peer, peer.model, len(inputs))
         assert way is not one_by_one
         found = way(peer, peer.model, inputs, targets, len(inputs)).sums(torch.eye(len(inputs)))
         for row, x, y in zip(found, inputs, targets, strict=True):

@@ -134,7 +134,7 @@ def test_gradients_of_single_examples_are_computed_together(name: str, options: 
     torch.set_num_threads(1)
     peer = trainer(build(name, (1, 8, 8), **options), (1, 8, 8))
     with peer.training(peer.model), torch.no_grad():
-        assert choose(peer, peer.model, 12, 1.0) is way
+        assert choose(peer, peer.model, 12) is way
 
 
 @pytest.mark.parametrize(("name", "options"), [("vit-tiny", VIT), ("swin-tiny", SWIN)])
@@ -143,7 +143,7 @@ def test_dropout_draws_and_is_refused_where_single_examples_are_protected(name: 
     assert drops(model)
     peer = trainer(model, (1, 8, 8))
     with peer.training(peer.model), torch.no_grad(), pytest.raises(TaskError, match=r"Dropout 'vit|Dropout 'swin"):
-        choose(peer, peer.model, 12, 1.0)
+        choose(peer, peer.model, 12)
 
 
 def test_who_lacks_the_library_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

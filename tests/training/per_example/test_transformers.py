@@ -12,6 +12,7 @@ from torch.utils.data import TensorDataset
 from dpeer.privacy.clipped_sum import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer
 from dpeer.training.lora.adapting import adapted
+from dpeer.training.per_example import known
 from dpeer.training.per_example.choosing import WAYS
 from dpeer.training.per_example.gradient import PrivateGradient
 from dpeer.training.per_example.ways import Unsuited
@@ -21,6 +22,12 @@ from dpeer.training.split import split
 def library() -> Any:
     """The library transformers; imported when a test runs, for that takes seconds in each process that collects."""
     return pytest.importorskip("transformers")
+
+
+@pytest.fixture(autouse=True)
+def these_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules of this file keep examples apart, as the library's do."""
+    monkeypatch.setattr(known, "_SOURCES", (*known._SOURCES, __name__))
 
 
 N, SHORT = 6, 5
@@ -123,7 +130,7 @@ CASES: dict[str, tuple[Build, str, str, str | None, str]] = {
     "GPT-2": (gpt2, WORDS, "head", None, "layers"),
     "GPT-2, adapters": (gpt2, WORDS, "head", "r=2", "layers"),
     "torch's encoder": (Encoder, WORDS, "head", None, "vectorized"),
-    "torch's encoder, adapters": (Encoder, WORDS, "head", "r=2", "layers"),
+    "torch's encoder, adapters": (Encoder, WORDS, "head", "r=2", "vectorized"),
     "an embedding's adapters": (Encoder, WORDS, "head", "r=2,targets=tokens", "vectorized"),
 }
 

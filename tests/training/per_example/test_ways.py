@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
-from dpeer.training.per_example import choosing
+from dpeer.training.per_example import choosing, known
 from dpeer.training.per_example.choosing import WAYS, choose
 from dpeer.training.per_example.layers import by_layers
 from dpeer.training.per_example.parts import Whole
@@ -19,6 +19,12 @@ from dpeer.training.trainer import Trainer
 from .conftest import by_a_loop
 
 N = 6
+
+
+@pytest.fixture(autouse=True)
+def these_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules of this file keep examples apart; nobody but their author can know that of one's own."""
+    monkeypatch.setattr(known, "_SOURCES", (*known._SOURCES, __name__))
 
 
 class Attention(nn.Module):
@@ -96,7 +102,7 @@ class Recurrent(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.lstm, self.out = nn.LSTM(4, 5, batch_first=True), nn.Linear(5, 3)
+        self.lstm, self.out = nn.LSTM(4, 16, batch_first=True), nn.Linear(16, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         out: Tensor = self.out(self.lstm(x)[0][:, -1])
@@ -131,7 +137,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor], str]] = {
     "conv2d in groups": (
         lambda: images(nn.Conv2d(4, 6, 3, groups=2, bias=False, dilation=2), channels=6, classes_of=6 * 9),
         lambda: torch.randn(N, 4, 7, 7),
-        "layers",
+        "vectorized",
     ),
     "conv2d, channels last": (
         lambda: images(nn.Conv2d(3, 4, 3), channels=4, classes_of=4 * 25),
@@ -211,14 +217,14 @@ def test_gradients_are_those_of_a_loop(case: str, name: str, make_trainer: Calla
 def test_the_start_takes_the_quickest_way_that_suits(case: str, make_trainer: Callable[..., Trainer]) -> None:
     peer, _, _ = setting(case, make_trainer)
     with peer.training(peer.model):
-        assert choose(peer, peer.model, N, 1.0) is WAYS[CASES[case][2]]
+        assert choose(peer, peer.model, N) is WAYS[CASES[case][2]]
 
 
-@pytest.mark.parametrize(("change", "clip_norm", "taken"), [(1e-5, 1.0, False), (1e-8, 1.0, True), (1e-5, 1e4, True)])
+@pytest.mark.parametrize(("change", "taken"), [(1e-7, False), (1e-9, True)])
 def test_a_way_whose_gradients_depend_on_their_place_is_not_taken(
-    change: float, clip_norm: float, taken: bool, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+    change: float, taken: bool, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By more than a millionth of what they count for, as products do that add up in another order elsewhere."""
+    """By a last bit of float32, as products do that add up in another order elsewhere."""
 
     def shaky(*arguments: Any) -> Any:
         found = by_layers(*arguments)
@@ -229,7 +235,7 @@ def test_a_way_whose_gradients_depend_on_their_place_is_not_taken(
     monkeypatch.setattr(choosing, "WAYS", {"shaky": shaky, "vectorized": WAYS["vectorized"]})
     peer, _, _ = setting("linear", make_trainer)
     with peer.training(peer.model):
-        assert (choose(peer, peer.model, 8, clip_norm) is shaky) == taken
+        assert (choose(peer, peer.model, 8) is shaky) == taken
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -286,7 +292,7 @@ def test_inputs_of_several_tensors(make_trainer: Callable[..., Trainer]) -> None
     data = [({"left": left[i], "right": right[i]}, y[i]) for i in range(N)]
     peer = make_trainer(Two(), None, None, data=data)
     with peer.training(peer.model):
-        assert choose(peer, peer.model, N, 1.0) is WAYS["layers"]
+        assert choose(peer, peer.model, N) is WAYS["layers"]
         inputs = {"left": left, "right": right}
         found = [way(peer, peer.model, inputs, y, N).sums(torch.eye(N)) for way in WAYS.values()]
     for other in found[1:]:
