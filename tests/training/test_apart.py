@@ -60,6 +60,19 @@ def test_content_and_group_tell_samples_apart() -> None:
     assert len(set(Pool(inputs, targets, np.array(["a", "a", "a", "b"])).names(everything))) == 4
 
 
+def test_bytes_and_what_a_model_gets_of_them_have_one_name() -> None:
+    pool = Pool(torch.arange(256, dtype=torch.uint8).reshape(256, 1, 1, 1), torch.zeros(256, dtype=torch.int64))
+    index = np.arange(256)
+    assert Pool(*pool.rows(index)).names(index) == pool.names(index)
+
+
+def test_a_group_that_is_not_parted_has_its_own_name_whatever_its_number() -> None:
+    inputs, targets = torch.arange(3.0).unsqueeze(1), torch.zeros(3, dtype=torch.int64)
+    for numbers in ([0, 1, 0], [7, 3, 7]):
+        pool = Pool(inputs, targets, np.array(["b", "a", "b"]), np.array(numbers))
+        assert pool.names(np.arange(3)) == [b"b", b"a", b"b"]
+
+
 def test_too_few_by_chance_is_said() -> None:
     data = Data(Pool(torch.arange(11.0).unsqueeze(1), torch.zeros(11, dtype=torch.int64)), None, 2)
     with pytest.raises(PartitionError, match=r"give it more data \(who is held out is drawn one by one where single"):

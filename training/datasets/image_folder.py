@@ -65,6 +65,7 @@ def image_folder(asked: ImageFolder) -> Data:
         other,
         len(classes),
         None if pool.groups is None else "group",
+        whole_groups=pool.groups is not None,
         names={"classes": classes},
         found={} if asked.classes else {"classes": classes},
     )

@@ -60,7 +60,7 @@ def _pool(where: Path) -> Pool:
     parts = [part for path in paths for part in _file(path)]
     check(TASK, where, bool(parts), "at least one sample")
     if any(x.dtype != np.uint8 for x, _, _ in parts):
-        parts = [(_floats(x), y, writers) for x, y, writers in parts]
+        parts = [(_floats(x) if x.dtype == np.uint8 else x, y, writers) for x, y, writers in parts]
     x, y, writers = (np.concatenate(column) for column in zip(*parts, strict=True))
     return Pool(torch.from_numpy(x).view(-1, 1, _SIDE, _SIDE), torch.from_numpy(y), writers)
 
@@ -81,16 +81,24 @@ def _file(path: Path) -> list[_Arrays]:
             if not ((x >= 0) & (x <= 1)).all():
                 raise ValueError(f"writer {user!r} has pixels beyond 0 to 1")
             if len(y):
-                parts.append((_bytes(x), y, np.full(len(y), str(user))))
+                parts.append((_pixels(x), y, np.full(len(y), str(user))))
     return parts
 
 
-def _bytes(x: NDArray[np.float32]) -> NDArray[Any]:
-    """Pixels as bytes, if they are 255ths."""
+def _pixels(x: NDArray[np.float32]) -> NDArray[Any]:
+    """Images as bytes, if all pixels are 255ths, else as models get them.
+
+    What a model gets of an image is the same in both, so that it never depends on the images beside it.
+
+    Args:
+        x: Values from 0 to 1, shape (images, pixels).
+    """
     scaled = np.rint(x * 255)
-    return scaled.astype(np.uint8) if np.abs(x * 255 - scaled).max() < 1e-3 else x
+    exact = (np.abs(x * 255 - scaled) < 1e-3).all(axis=1)
+    found = scaled.astype(np.uint8)
+    return found if exact.all() else np.where(exact[:, None], _floats(found), x * 2 - 1).astype(np.float32)
 
 
-def _floats(x: NDArray[Any]) -> NDArray[np.float32]:
+def _floats(x: NDArray[np.uint8]) -> NDArray[np.float32]:
     """Pixels as models get them: -1..1, as `Pool.rows` makes them of bytes."""
-    return np.asarray(x / np.float32(127.5) - 1 if x.dtype == np.uint8 else x * 2 - 1, np.float32)
+    return np.asarray(x / np.float32(127.5) - 1, np.float32)

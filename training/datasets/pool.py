@@ -16,6 +16,9 @@ from dpeer.training.text.sheet import TextColumns
 
 Numbers = NDArray[np.int64]
 
+_AT_ONCE = 1024
+"""How many samples are turned into what the model gets at a time, where only their names are wanted."""
+
 
 @dataclass(frozen=True, eq=False)
 class Pool:
@@ -62,20 +65,18 @@ class Pool:
     def names(self, index: Numbers) -> list[bytes]:
         """What tells these samples from others, whatever else is here: their content and group.
 
-        Samples that must not be parted are told from others by their group, where each group is one stretch, or else
-        by the stretch's number.
+        Where whole groups must not be parted (`Data.whole_groups`), the name of a group is all that tells its samples
+        from others. Of other stretches there are no such names: their bounds and numbers depend on other samples.
         """
-        groups = None if self.groups is None else self.groups[index]
-        if self.stretches is None:
-            inputs, targets = self.inputs.numpy(), self.targets.numpy()
-            whose = [""] * len(index) if groups is None else groups.astype(str)
-            return [
-                str(name).encode() + b"|" + inputs[row].tobytes() + targets[row].tobytes()
-                for name, row in zip(whose, index, strict=True)
-            ]
-        stretches = self.stretches[index]
-        whole = groups is not None and len(np.unique(groups)) == len(np.unique(stretches))
-        return [str(name).encode() for name in (groups if groups is not None and whole else stretches)]
+        whose = [""] * len(index) if self.groups is None else self.groups[index].astype(str).tolist()
+        if self.stretches is not None:
+            return [name.encode() for name in whose]
+        found = []
+        for start in range(0, len(index), _AT_ONCE):
+            # As the model gets them: whether images lie here as bytes may depend on other samples.
+            parts = [part.numpy() for part in self.rows(index[start : start + _AT_ONCE])]
+            found += [b"|" + one.tobytes() + target.tobytes() for one, target in zip(*parts, strict=True)]
+        return [name.encode() + content for name, content in zip(whose, found, strict=True)]
 
     def labels(self) -> Numbers:
         """The class numbers, by which strata and shares are made; zeros where targets are values or tokens."""
@@ -95,6 +96,7 @@ class Data:
         group: What `Pool.groups` are called: "writer", "subject", "role", "group"; None where there are none.
         same_groups: Whether the test pool is from the very groups of the training pool (each writer's samples were
             divided), so that a peer's groups bring their test samples with them.
+        whole_groups: Whether the stretches of the pools (`Pool.stretches`) are their groups, by whatever numbers.
         mirrored: Whether a mirrored image still is one of its class; letters and digits are not.
         background: What is beyond the border of an image, as the model gets it; -1 is black, of bytes.
         names: What inputs and classes are called, where that is the user's to decide: peers that read files of their
@@ -113,6 +115,7 @@ class Data:
     classes: int | None
     group: str | None = None
     same_groups: bool = False
+    whole_groups: bool = False
     mirrored: bool = True
     background: float = -1.0
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -63,6 +63,7 @@ def table(asked: Table) -> Data:
         None,
         len(classes) or None,
         None if groups is None else "group",
+        whole_groups=groups is not None,
         names={"input columns": columns, "classes": classes},
         found=found,
         unfitted=inputs,
@@ -102,6 +103,7 @@ def table_by_schema(asked: SchemaTable) -> Data:
         None,
         len(schema.target.classes) or None,
         None if groups is None else "group",
+        whole_groups=groups is not None,
         names={"classes": schema.target.classes},
         unfitted=UnfittedSchema(schema, remarks),
     )

@@ -143,8 +143,10 @@ def keep(data: Data, rank: int, validation: float, seed: int, *, apart: bool = F
         apart: Whether one sample more may change what is done with no other.
 
     Raises:
-        PartitionError: They are too few.
+        PartitionError: They are too few; or with `apart` who is trained on would depend on other samples.
     """
+    if apart:
+        _check_apart(data, validation)
     everything = np.arange(len(data.train), dtype=np.int64)
     if data.test is not None:
         train, test = everything, np.arange(len(data.test), dtype=np.int64)
@@ -252,6 +254,28 @@ def _held_out(pool: Pool, rows: Indices, share: float, rng: np.random.Generator,
         group = np.unique(pool.groups[rows], return_inverse=True)[1]
         strata = group * (int(pool.labels().max()) + 1) + strata
     return hold_out(strata, stretches, share, rng)
+
+
+def _check_apart(data: Data, validation: float) -> None:
+    """Refuse what would let one sample more decide whether others are trained on.
+
+    A drawn part of the test pool is let pass: nothing that is computed from it leaves the peer.
+    """
+    why = "one record more would change which others are trained on, and --privacy sample promises nothing about that"
+    if data.train.whole is not None:
+        raise PartitionError(
+            f"task option train_samples = {len(data.train)} with partition {OWN!r}: so many are drawn from all records "
+            f"together, so {why}: leave train_samples out"
+        )
+    if data.train.stretches is None or data.whole_groups or (data.test is not None and not validation):
+        return
+    advice = f"use a task of your own, which brings test data of its own, or to experiment --partition {data.group}"
+    if data.test is not None:
+        advice = "leave --validation out"
+    raise PartitionError(
+        f"partition {OWN!r}: of these data whole stretches are held out, whose bounds or numbers depend on other "
+        f"records, so {why}: {advice}"
+    )
 
 
 def _check_size(part: Part, validation: float, spec: str, rank: int, hint: str) -> None:
