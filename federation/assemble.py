@@ -15,6 +15,7 @@ from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
 from dpeer.federation.alone import AloneBeside, alone_beside, copy_apart
 from dpeer.federation.defaults import with_defaults
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
+from dpeer.federation.first_weights import check_first_weights, first_weights_notes
 from dpeer.federation.graph import build_graph, take_part
 from dpeer.federation.hostile import check_hostile
 from dpeer.federation.notes import notes
@@ -167,7 +168,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         facts=facts,
         alone=beside,
         watch=watch_of(task, algorithm, facts, settings),
-        notes=[*notes(task, learner, facts, settings, said), *private],
+        notes=[*notes(task, learner, facts, settings, said), *private, *first_weights_notes(task, settings)],
         indices=_indices(task, facts, content),
         preparation=None if task.reading is None else task.reading.to_json(),
     )
@@ -177,14 +178,17 @@ def task_of(settings: Settings, rank: int) -> Task:
     """The task of one rank.
 
     Raises:
-        ConfigurationError: It cannot be loaded, or its data cannot be divided as asked.
+        ConfigurationError: It cannot be loaded, its data cannot be divided as asked, or its first weights are of
+            records that a private run would not protect.
     """
     given = {name: getattr(settings, name) for name in DataSettings.model_fields}
     choices = Choices(**given, apart=settings.privacy == "sample")
-    return load_task(
+    task = load_task(
         settings.task, rank, settings.size, _first(settings.seed_partition, settings.seed), settings.task_options,
         choices, init_seed=_first(settings.seed_init, settings.seed),
     )  # fmt: skip
+    check_first_weights(task, settings)
+    return task
 
 
 def hyperparameters_of(settings: Settings) -> Hyperparameters:

@@ -14,6 +14,7 @@ from dpeer.training.about import about, class_names, input_shape
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.finishing import Finishing
 from dpeer.training.lora.merging import merged
+from dpeer.training.origin import Origin
 from dpeer.training.predicted import Predicted
 from dpeer.training.rows import Rows
 from dpeer.training.selection import ModelSelection, Point
@@ -28,11 +29,14 @@ class Keeping:
         finishing: Knows what predicts: a finished model, if there is one, or what the algorithm says.
         selection: Measures, and knows the best model so far.
         shares: Whether the peer shares anything.
+        origin: What the file of the model says of the records that it was trained on.
     """
 
-    def __init__(self, trainer: Trainer, finishing: Finishing, selection: ModelSelection, *, shares: bool) -> None:
+    def __init__(
+        self, trainer: Trainer, finishing: Finishing, selection: ModelSelection, *, shares: bool, origin: Origin | None
+    ) -> None:
         self._trainer, self._finishing, self._selection = trainer, finishing, selection
-        self._shares = shares
+        self._shares, self._origin = shares, origin
 
     def point(self, *, mixed: bool) -> Point:
         """When in the run the model that predicts is as it is now."""
@@ -82,7 +86,8 @@ class Keeping:
         """
         with self.kept():
             module = self._trainer.module
-            store.write_model(module.state_dict() if self._trainer.task.lora is None else merged(module), path)
+            values = module.state_dict() if self._trainer.task.lora is None else merged(module)
+            store.write_model(values, path, self._origin)
 
     def predictions(self) -> tuple[tuple[Tensor, Tensor] | None, list[int] | None]:
         """Outputs and targets of the kept model, as `ModelSelection.predictions`, and the shape of one input.

@@ -22,6 +22,7 @@ from dpeer.training.evaluation import Evaluation
 from dpeer.training.finishing import Finishing
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.keeping import Keeping
+from dpeer.training.origin import Origin
 from dpeer.training.payload import Payload
 from dpeer.training.private_trainer import PrivateTrainer, Sampling
 from dpeer.training.randomness import GlobalGenerators, Purpose
@@ -128,7 +129,12 @@ class TorchLearner(Description):
         if not is_built_in(found):
             began.check(self._trainer, facts.name)
         self._finishing = Finishing(made, self._trainer)
-        self._keeping = Keeping(self._trainer, self._finishing, self._selection, shares=self.shares)
+        origin = Origin.of_run(
+            client=protection is not None, sample=sampling is not None,
+            post=sampling is not None and sampling.head == "post",
+            first=None if task.initial is None else task.initial.origin,
+        )  # fmt: skip
+        self._keeping = Keeping(self._trainer, self._finishing, self._selection, shares=self.shares, origin=origin)
         # Extras before the codec, which takes them as its base where it kept none of its own.
         kept: dict[str, Stateful] = {
             "algorithm": made, "extras": self._trainer.extras, "codec": self._codec, "finish": self._finishing,

@@ -18,6 +18,7 @@ from dpeer.exceptions import CheckpointError
 from dpeer.training.device import host
 from dpeer.training.errors import describe
 from dpeer.training.flat import Flat
+from dpeer.training.origin import KEY, Origin
 from dpeer.training.saved import REST, TENSORS, body_key
 
 Mark = tuple[int, int]
@@ -207,12 +208,13 @@ def _short(value: Any) -> str:
     return json.dumps(value)
 
 
-def write_model(values: Mapping[str, Any], path: Path) -> None:
+def write_model(values: Mapping[str, Any], path: Path, origin: Origin | None = None) -> None:
     """Write a model's values under its own state names to a safetensors file, replacing it in one step.
 
     Args:
         values: As its ``state_dict()`` gives them; what is no tensor is left out.
-        path: The file.
+        path: The file. Equal values give equal bytes.
+        origin: What it says of the records that the model was trained on.
 
     Raises:
         OSError: The file cannot be written.
@@ -221,5 +223,22 @@ def write_model(values: Mapping[str, Any], path: Path) -> None:
     # does not store.
     tensors = {name: host(value) for name, value in values.items() if isinstance(value, Tensor)}
     part = path.with_name(path.name + ".part")
-    save_file(tensors, part, metadata={"format": "pt"})
+    said = {"format": "pt"} if origin is None else {"format": "pt", KEY: origin.value}
+    save_file(tensors, part, metadata=said)
+    _put_in_order(part, said)
     part.replace(path)
+
+
+def _put_in_order(path: Path, metadata: Mapping[str, str]) -> None:
+    """Put a new file's metadata into this order: safetensors writes them in one that differs from time to time."""
+    with path.open("r+b") as file:
+        file.seek(8)  # behind the length of the header, which begins with the metadata and stays as long as it is
+        there, wanted = (_start(dict(pairs)) for pairs in ([*metadata.items()][::-1], metadata.items()))
+        if file.read(len(there)) == there:
+            file.seek(8)
+            file.write(wanted)
+
+
+def _start(metadata: Mapping[str, str]) -> bytes:
+    """How the header of a safetensors file with these metadata begins."""
+    return b'{"__metadata__":' + json.dumps(metadata, separators=(",", ":")).encode()

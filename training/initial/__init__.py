@@ -17,6 +17,7 @@ from dpeer.exceptions import TaskError
 from dpeer.training.initial.file import Weights, opened
 from dpeer.training.initial.names import matched, nearest
 from dpeer.training.models.scaling import BUFFERS
+from dpeer.training.origin import Origin
 from dpeer.training.split import is_under
 
 _MOST = 3
@@ -32,12 +33,14 @@ class Initial:
         taken: How many tensors the model has from it.
         fresh: Names in the model of those that stay as they were initialised, with the reason.
         unused: Names in the file of those that the model has not.
+        origin: What the file says of the records that its values were trained on; None where it says nothing.
     """
 
     sha256: str
     taken: int
     fresh: Mapping[str, str]
     unused: tuple[str, ...]
+    origin: Origin | None = None
 
     def to_json(self) -> dict[str, Any]:
         """For the model card."""
@@ -85,7 +88,7 @@ def begin_from(model: nn.Module, head: tuple[str, ...], path: Path) -> Initial:
             own[name].data.copy_(weights.tensor(there))
     reached = {own[name].data_ptr() for name in taken}  # a tied tensor may have one of its names in the file
     fresh |= {name: "not in the file" for name in own if name not in found and own[name].data_ptr() not in reached}
-    return Initial(weights.sha256, len(taken), fresh, unused)
+    return Initial(weights.sha256, len(taken), fresh, unused, weights.origin)
 
 
 def _own(model: nn.Module) -> dict[str, Tensor]:

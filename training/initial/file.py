@@ -13,6 +13,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from dpeer.exceptions import ConfigurationError
+from dpeer.training.origin import Origin
 
 _PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 """How files begin that torch.save writes; a safetensors file begins with the length of its header."""
@@ -27,6 +28,7 @@ class Weights:
 
     Attributes:
         shapes: By name, the shape of each tensor.
+        origin: What the file says of the records that its values were trained on.
     """
 
     def __init__(self, source: Any, sha256: str) -> None:
@@ -34,6 +36,7 @@ class Weights:
         self.shapes: Mapping[str, tuple[int, ...]] = {
             name: tuple(source.get_slice(name).get_shape()) for name in source.keys()  # noqa: SIM118 - no mapping
         }  # fmt: skip
+        self.origin = Origin.of_file(source.metadata())
 
     def tensor(self, name: str) -> Tensor:
         """One tensor, in the type in which it is in the file."""
