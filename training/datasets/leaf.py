@@ -94,7 +94,7 @@ def _pixels(x: NDArray[np.float32]) -> NDArray[Any]:
         x: Values from 0 to 1, shape (images, pixels).
     """
     scaled = np.rint(x * 255)
-    exact: NDArray[np.bool_] = (np.abs(x * 255 - scaled) < 1e-3).all(axis=1)
+    exact = np.all(np.abs(x * 255 - scaled) < 1e-3, axis=1)
     found = scaled.astype(np.uint8)
     return found if exact.all() else np.where(exact[:, None], _floats(found), x * 2 - 1).astype(np.float32)
 
