@@ -17,6 +17,7 @@ from dpeer.privacy.charges import Charge
 
 if TYPE_CHECKING:
     from dp_accounting import PrivacyAccountant
+    from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 _FINEST = 1e-4
 """The discretisation of privacy losses that dp-accounting takes by itself."""
@@ -97,11 +98,35 @@ def pld_of_steps(charges: tuple[Charge, ...], delta: float) -> float:
 
 def _pld(charges: Sequence[Charge], delta: float, grid: float) -> float:
     import dp_accounting
-    from dp_accounting import pld
+    from dp_accounting.pld import privacy_loss_distribution
 
     relation = dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE
-    accountant = pld.PLDAccountant(neighboring_relation=relation, value_discretization_interval=grid)
-    return _composed(accountant, charges, delta)
+    whole = privacy_loss_distribution.identity(value_discretization_interval=grid)
+    for charge in charges:
+        if charge.sampling_rate < 1.0:
+            losses = _one_step(charge.sampling_rate, charge.noise_multiplier, grid).self_compose(charge.steps)
+        else:
+            losses = privacy_loss_distribution.from_gaussian_mechanism(
+                charge.noise_multiplier / math.sqrt(charge.steps),
+                value_discretization_interval=grid,
+                neighboring_relation=relation,
+            )
+        whole = whole.compose(losses)
+    return float(whole.get_epsilon_for_delta(delta))
+
+
+@lru_cache(maxsize=8)  # after each round a peer asks about the same kinds of steps, only more of them
+def _one_step(sampling_rate: float, noise_multiplier: float, grid: float) -> PrivacyLossDistribution:
+    """The privacy losses of one sampled step, which take longer to compute than to compose."""
+    import dp_accounting
+    from dp_accounting.pld import privacy_loss_distribution
+
+    return privacy_loss_distribution.from_gaussian_mechanism(
+        noise_multiplier,
+        value_discretization_interval=grid,
+        sampling_prob=sampling_rate,
+        neighboring_relation=dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE,
+    )
 
 
 def _composed(accountant: PrivacyAccountant, charges: Sequence[Charge], delta: float) -> float:
