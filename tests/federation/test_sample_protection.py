@@ -76,11 +76,13 @@ def test_steps_with_two_gradients_have_the_noise_that_they_need(tmp_path: Path) 
 def test_a_budget_into_which_no_round_fits_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BudgetTooSmall, match="--noise-multiplier out"):
         protect_steps(asked(noise_multiplier=0.3, target_epsilon=1.0), PHASES, 400, tmp_path, rounds=3, resume=False)
-    first = protect_steps(asked(noise_multiplier=2.0), PHASES, 400, tmp_path / "p", rounds=9, resume=False)
+    # Nine rounds come to 1.3, and each charge beyond them is computed anew.
+    little = asked(noise_multiplier=2.0, target_epsilon=1.5)
+    first = protect_steps(little, PHASES, 400, tmp_path / "p", rounds=9, resume=False)
     while first.charge(0, 20):
         pass
     with pytest.raises(BudgetTooSmall, match="earlier runs"):
-        protect_steps(asked(noise_multiplier=2.0), PHASES, 400, tmp_path / "p", rounds=9, resume=False)
+        protect_steps(little, PHASES, 400, tmp_path / "p", rounds=9, resume=False)
 
 
 def test_an_algorithm_that_takes_no_step_has_nothing_to_protect(tmp_path: Path) -> None:
