@@ -54,7 +54,7 @@ def charges(folder: Path) -> list[Charge]:
     return found
 
 
-@pytest.mark.parametrize("head", ["joint", "alternate"])
+@pytest.mark.parametrize("head", ["joint", pytest.param("alternate", marks=pytest.mark.long)])
 def test_the_ledger_is_never_behind_the_steps(
     head: str, task: str, dpeer: Callable[..., Any], until: Callable[..., Any], tmp_path: Path
 ) -> None:
