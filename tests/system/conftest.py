@@ -21,6 +21,7 @@ import torch
 
 from dpeer.cli import main
 from dpeer.federation import forking
+from dpeer.federation.launcher import PRIVATE
 
 DEADLINE = 60.0
 COMMAND = ("-m", "dpeer")
@@ -157,7 +158,7 @@ class Forked:
     """
 
     def __init__(self, program: str | None, arguments: list[str], folder: Path, log: Path) -> None:
-        context = forking.context()
+        context = forking.context(PRIVATE)
         given = {
             "program": program, "arguments": arguments, "folder": str(folder), "log": str(log),
             "environment": dict(os.environ), "__name__": "forked",
