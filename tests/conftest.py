@@ -1,6 +1,7 @@
 """The `dpeer` command in this process; and how the garbage collector treats what pytest has made."""
 
 import gc
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,6 +39,14 @@ def task(rank, size, seed):
     data = TensorDataset(torch.randn(12, 4), torch.arange(12) % 2)
     return Task(model=Net(), head=("fc",), train=data, test=data)
 """
+
+
+def pytest_configure() -> None:
+    """Torch computes on one thread, here and in what tests start, unless it is told otherwise.
+
+    Several processes test at a time, and threads of which each has little to do spend most of their time in waiting.
+    """
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 def pytest_collection_finish() -> None:

@@ -89,7 +89,7 @@ def test_neither_order_nor_division_matters(charges: list[Charge], random) -> No
 
 
 @given(CHARGES, st.floats(1.05, 3.0))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_epsilon_grows_with_steps_and_rate_and_falls_with_noise_and_delta(charges: list[Charge], factor: float) -> None:
     first, *rest = charges
     rate, noise, steps = first.sampling_rate, first.noise_multiplier, first.steps
@@ -105,9 +105,12 @@ def test_epsilon_grows_with_steps_and_rate_and_falls_with_noise_and_delta(charge
 
 
 @pytest.mark.slow
-@given(RATES, NOISE, STEPS)
-@settings(max_examples=25, deadline=None)
-def test_the_tight_accountant_grows_and_falls_alike(rate: float, noise: float, steps: int) -> None:
+@pytest.mark.parametrize("examples", [6, pytest.param(25, marks=pytest.mark.long)])
+def test_the_tight_accountant_grows_and_falls_alike(examples: int) -> None:
+    settings(max_examples=examples, deadline=None)(given(RATES, NOISE, STEPS)(grows_and_falls))()
+
+
+def grows_and_falls(rate: float, noise: float, steps: int) -> None:
     found = composed([Charge(rate, noise, steps)], 1e-5)
     assert found <= composed([Charge(rate, noise, steps)], 1e-5, "rdp") * (1.0 + 1e-3) + 1e-3
     assert found <= composed([Charge(1.0, noise, steps)], 1e-5, "exact") * (1.0 + 1e-3) + 1e-3

@@ -1,4 +1,4 @@
-"""Ten random schedules (twenty in `make test-all`) of kill -9, SIGSTOP and restart on eight processes over TCP: none hangs."""
+"""Ten random schedules of kill -9, SIGSTOP and restart on eight processes over TCP (in all twenty): none hangs."""
 
 import json
 import random

@@ -14,10 +14,16 @@ SAMPLE = ("--privacy", "sample", "--noise-multiplier", 1)
 SHORT = ("--size", SIZE, "--task", "digits", "--rounds", ROUNDS, "--local-steps", STEPS)
 
 
-@pytest.mark.parametrize("mode", ["simulate", "cluster"])
 @pytest.mark.parametrize(
-    ("algorithm", "more", "head"),
-    [("fedadamw", (), 1290), ("fedadamw", ("--head", ""), 0), ("localadamw", (), 1290)],
+    ("mode", "algorithm", "more", "head"),
+    [
+        ("simulate", "fedadamw", (), 1290),
+        ("simulate", "fedadamw", ("--head", ""), 0),
+        ("simulate", "localadamw", (), 1290),
+        ("cluster", "fedadamw", (), 1290),
+        pytest.param("cluster", "fedadamw", ("--head", ""), 0, marks=pytest.mark.long),
+        pytest.param("cluster", "localadamw", (), 1290, marks=pytest.mark.long),
+    ],
 )
 def test_they_train_and_pay(
     mode: str, algorithm: str, more: tuple[str, ...], head: int, dpeer: Callable[..., Any], tmp_path: Path

@@ -369,7 +369,7 @@ SLOW = {
     ),
     "python benchmarks/flooded.py": Small("--connections 2 --peers 3 --parameters 1000 --rounds 2 --repeats 1"),
     "python benchmarks/flooded.py --kind stalled unlisted plain neighbor": Small(
-        "--connections 2 --peers 3 --parameters 1000 --rounds 2 --repeats 1"
+        "--kind unlisted neighbor --connections 2 --peers 3 --parameters 1000 --rounds 2 --repeats 1"
     ),
     "python benchmarks/steady.py": Small("--peers 2 --parameters 1000 --rounds 8"),
     "python benchmarks/per_example.py": Small("--batch 3 --repeats 2"),
@@ -377,8 +377,11 @@ SLOW = {
     "--privacy sample --target-epsilon 3 --sampling-rate 1 --records 180 --rounds 20 --local-steps 1 --body-lr 24 "
     "--head-lr 24 --lr-schedule cosine --momentum 0 --baseline local": Small("--rounds 2"),
     "python benchmarks/privacy.py": Small("--model digits --samples 10 --repetitions 1"),
-    "python benchmarks/topologies.py": Small("--seeds 0-0 --rounds 1 --size 6 --body-epochs 1 --algorithm dfedmdc"),
+    "python benchmarks/topologies.py": Small("--seeds 0-0 --rounds 1 --size 4 --body-epochs 1 --algorithm dfedmdc"),
 }
+
+LONG = {"python benchmarks/simulate.py"}
+"""Left to `make test-all`: it starts many processes that import torch, and nobody but developers runs it."""
 
 SMALL = FAST | SLOW
 WITHIN = {earlier for small in SMALL.values() for earlier in small.after}
@@ -521,7 +524,13 @@ def test_it_prints_what_the_document_shows(
 
 @pytest.mark.parametrize(
     "command",
-    [pytest.param(c, marks=[pytest.mark.slow] if c in SLOW else [], id=c) for c in SMALL if c not in WITHIN],
+    [
+        pytest.param(
+            c, marks=([pytest.mark.slow] if c in SLOW else []) + ([pytest.mark.long] if c in LONG else []), id=c
+        )
+        for c in SMALL
+        if c not in WITHIN
+    ],
 )
 def test_it_runs(
     command: str, dpeer_here: Callable[..., Any], dpeer: Callable[..., Any], free_ports: Callable[[int], int],

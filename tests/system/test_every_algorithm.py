@@ -20,7 +20,19 @@ VARIANTS = [
 ]
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=" ".join)
+QUICK = {"local", "dfedsmdc", "dfedavgm", "ditto", "fedrod", "scaffold", "fafed", "dis-pfl", "fedadamw"}
+"""The others send a body alone, or as many values beside it as one of these; what they train `tests/training` holds."""
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        pytest.param(
+            variant, marks=[] if variant[0] in QUICK or variant[1:] else [pytest.mark.long], id=" ".join(variant)
+        )
+        for variant in VARIANTS
+    ],
+)
 def test_a_cluster_and_a_simulation_give_the_same_bits(
     variant: tuple[str, ...],
     dpeer: Callable[..., Any],

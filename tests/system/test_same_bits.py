@@ -31,9 +31,9 @@ def options(task: str, schedule: tuple[str, ...]) -> tuple[object, ...]:
         (("--size", 4, "--algorithm", "ditto", "--participation", 0.5), 4),
         (("--size", 3, "--algorithm", "dis-pfl", "--local-steps", 7), 3),
         (("--size", 3, "--algorithm", "fedrod"), 3),
-        (("--size", 3, "--wire-dtype", "bfloat16"), 3),
+        pytest.param(("--size", 3, "--wire-dtype", "bfloat16"), 3, marks=pytest.mark.long),  # the last has it, too
         (("--size", 4, "--robust", "clip", "--max-norm", 50), 4),
-        (("--size", 3, "--robust", "trimmed-mean:1"), 3),
+        pytest.param(("--size", 3, "--robust", "trimmed-mean:1"), 3, marks=pytest.mark.long),
         (("--size", 4, "--topology", "full", "--robust", "median", "--wire-dtype", "bfloat16"), 4),
     ],
     ids=[

@@ -13,9 +13,14 @@ CHUNKS = 20
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("chunk", range(CHUNKS))
+@pytest.mark.parametrize(
+    "chunk", [pytest.param(chunk, marks=[pytest.mark.long] if chunk % 2 else []) for chunk in range(CHUNKS)]
+)
 def test_nothing_goes_wrong_in(chunk):
-    """A seed that fails is shrunk, and printed as code that plays it again. `make soak` has ten times as many."""
+    """A seed that fails is shrunk, and printed as code that plays it again. `make soak` has ten times as many.
+
+    Half of them are played by `make test`, all of them by `make test-all`.
+    """
     for seed in range(chunk, SCHEDULES, CHUNKS):
         scenario = generate(seed)
         problem = why(scenario)
