@@ -377,7 +377,7 @@ SLOW = {
     "--privacy sample --target-epsilon 3 --sampling-rate 1 --records 180 --rounds 20 --local-steps 1 --body-lr 24 "
     "--head-lr 24 --lr-schedule cosine --momentum 0 --baseline local": Small("--rounds 2"),
     "python benchmarks/privacy.py": Small("--model digits --samples 10 --repetitions 1"),
-    "python benchmarks/topologies.py": Small("--seeds 0-0 --rounds 1 --size 4 --body-epochs 1 --algorithm dfedmdc"),
+    "python benchmarks/topologies.py": Small("--seeds 0-0 --rounds 1 --size 6 --body-epochs 1 --algorithm dfedmdc"),
 }
 
 LONG = {"python benchmarks/simulate.py"}

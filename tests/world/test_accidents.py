@@ -1,4 +1,4 @@
-"""A thousand schedules of accidents, and a few runs whose end is known."""
+"""Schedules of accidents, and a few runs whose end is known."""
 
 import re
 
