@@ -65,7 +65,7 @@ def test_the_attack_is_as_strong_as_the_claim_says() -> None:
     assert audited(first, second, 0.0, 0.999).mu <= 1.5
 
 
-@pytest.mark.parametrize("adjacency", ["replace", "zero-out"])
+@pytest.mark.parametrize("adjacency", ["replace", pytest.param("zero-out", marks=pytest.mark.long)])
 def test_nothing_is_wrong_with_the_mechanism_as_it_is(adjacency: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attacks, "_SHORT", 60)
     monkeypatch.setattr(attacks, "_each", lambda runs: 4)
@@ -221,6 +221,7 @@ def test_noise_at_0_8_is_refuted_by_the_neighbors_errors_alone(monkeypatch: pyte
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.long
 def test_a_ledger_that_says_too_little_is_what_the_errors_are_held_against(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Ledger, "releases", property(lambda ledger: len(ledger._rounds) // 4))
     report = examine(Guarantee(2.0, 1.0, 1e-5), 4, 150)

@@ -85,7 +85,9 @@ def test_the_attack_is_as_strong_as_the_claim_says() -> None:
 
 
 @pytest.mark.usefixtures("few")
-@pytest.mark.parametrize("head", ["joint", "alternate", "frozen", "post"])
+@pytest.mark.parametrize(
+    "head", ["alternate", *(pytest.param(head, marks=pytest.mark.long) for head in ("joint", "frozen", "post"))]
+)
 def test_nothing_is_wrong_with_the_steps_as_they_are(head: Head) -> None:
     made: list[int] = []
     report = examine(guarantee(head), ROUNDS, 20, made.append)
@@ -309,6 +311,7 @@ def test_half_the_noise_is_refuted_by_the_neighbors_errors_alone(monkeypatch: py
 
 
 @pytest.mark.usefixtures("few")
+@pytest.mark.long
 def test_a_ledger_that_says_too_little_is_what_the_errors_are_held_against(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StepLedger, "charge", lambda self, number, steps: CHARGE(self, number, replace(steps, steps=1)))
     report = examine(SampleGuarantee(0.5, 1.0, 1.0, 1e-5, steps=12), 1, 100)

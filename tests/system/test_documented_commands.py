@@ -380,8 +380,13 @@ SLOW = {
     "python benchmarks/topologies.py": Small("--seeds 0-0 --rounds 1 --size 6 --body-epochs 1 --algorithm dfedmdc"),
 }
 
-LONG = {"python benchmarks/simulate.py"}
-"""Left to `make test-all`: it starts many processes that import torch, and nobody but developers runs it."""
+LONG = {
+    "python benchmarks/simulate.py",
+    "dpeer report with-faults without --out faults-report",
+    "dpeer compare --algorithms dfedsmdc,dfedsmdc:faults=examples/faults/two-of-eight.toml --size 8 --rounds 40 "
+    "--seeds 0-4",
+}
+"""Left to `make test-all`: they start many processes that import torch, or many rounds, and others are like them."""
 
 SMALL = FAST | SLOW
 WITHIN = {earlier for small in SMALL.values() for earlier in small.after}

@@ -129,7 +129,8 @@ def test_random_graphs_mix_as_random_matrices_do() -> None:
     ("name", "size", "lasting"),
     [
         ("random-matching", 10_000, 2.0),
-        ("fresh-neighbors", PEERS, 5.0),
+        ("fresh-neighbors", 10_000, 5.0),
+        pytest.param("fresh-neighbors", PEERS, 5.0, marks=pytest.mark.long),
         ("fresh-directed", 10_000, 5.0),
     ],
 )
