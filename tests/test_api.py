@@ -23,6 +23,8 @@ import dpeer
 from dpeer.exceptions import ConfigurationError, OutputError, PeerFailed, UnknownName
 from dpeer.training.randomness import LOCK
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 
 

@@ -12,6 +12,8 @@ from dpeer.cli.privacy import privacy
 from dpeer.exceptions import ConfigurationError
 from tests.privacy.step_losses import epsilon_of
 
+pytestmark = pytest.mark.slow
+
 SAMPLE = ("--privacy", "sample", "--sampling-rate", 0.05)
 ROUNDS = (*SAMPLE, "--steps", 20, "--rounds", 15)
 EPSILON = ("epsilon", *ROUNDS, "--noise-multiplier", 1)

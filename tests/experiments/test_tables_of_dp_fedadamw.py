@@ -15,6 +15,8 @@ from dpeer.federation.defaults import with_defaults
 from dpeer.federation.sample_protection import sampling_rate
 from dpeer.federation.settings import Settings
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parents[2] / "examples" / "papers" / "dp-fedadamw"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.toml"))
 TINY_IMAGENET = {"task": "tiny-imagenet", "records": 2000, "delta": 1e-6}

@@ -16,6 +16,8 @@ from dpeer.privacy import Charge
 from dpeer.privacy.accounting import composed
 from dpeer.privacy.steps import Phase
 
+pytestmark = pytest.mark.slow
+
 PHASES = (Phase("model", 20),)
 
 

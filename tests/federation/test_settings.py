@@ -14,6 +14,8 @@ from dpeer.sections import Mark, marked, meaning_of
 from dpeer.training.models import build_model
 from dpeer.training.settings import OptionSettings
 
+pytestmark = pytest.mark.slow
+
 PRIVATE: dict[str, Any] = {"privacy": "client", "noise_multiplier": 2.0}
 SAMPLE: dict[str, Any] = {"privacy": "sample", "noise_multiplier": 2.0, "task": "mine.py:task"}
 """On few rows: to find the quickest way to the gradients of images takes a second."""

@@ -13,6 +13,8 @@ from dpeer.privacy.charges import Charge, merged, shuffled, times
 
 from .step_losses import delta_of_one, epsilon_of
 
+pytestmark = pytest.mark.slow
+
 RATES = st.floats(0.001, 0.2)
 NOISE = st.floats(1.0, 20.0)
 STEPS = st.integers(1, 2000)

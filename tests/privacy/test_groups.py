@@ -21,6 +21,8 @@ from dpeer.privacy.groups import _by_losses, of_group
 
 from .step_losses import delta_of_one, epsilon_of, with_group
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("rate", "sigma", "delta", "records"),

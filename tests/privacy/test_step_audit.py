@@ -10,6 +10,8 @@ from dpeer.privacy import Charge, accounting
 from dpeer.privacy.step_audit import StepAudit, audit_steps, planned
 from dpeer.privacy.tradeoff import statistic
 
+pytestmark = pytest.mark.slow
+
 CHARGE, DELTA = Charge(0.25, 1.0, 4), 1e-5
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "faults" / "two-of-eight.toml"
 ROUNDS = 8
 Play = Callable[..., dict[str, Any]]

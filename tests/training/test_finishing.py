@@ -17,6 +17,8 @@ from dpeer.exceptions import CheckpointError, ConfigurationError, Interrupted
 from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.batches import batch_order
 
+pytestmark = pytest.mark.slow
+
 Vector = NDArray[np.float64]
 MakeTask = Callable[..., Task]
 Gossip = Callable[..., None]

@@ -16,6 +16,8 @@ from torch.utils.data import TensorDataset
 from dpeer.training import Hyperparameters, Task, TorchLearner, find_algorithm, options_among
 from dpeer.training.batches import batch_order
 
+pytestmark = pytest.mark.slow
+
 Vector = NDArray[np.float64]
 SIZE, SAMPLES, WIDTH, ROUNDS, SEED = 4, 20, 5, 3, 7
 

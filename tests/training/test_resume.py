@@ -13,6 +13,8 @@ from dpeer.exceptions import CheckpointError
 from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, find_algorithm, options_among
 from dpeer.training.models.scaling import standardize
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[..., Task]
 Gossip = Callable[..., None]
 Peers = Callable[..., list[TorchLearner]]

@@ -20,6 +20,8 @@ from dpeer.training.per_example.layers import by_layers
 from dpeer.training.per_example.ways import one_by_one
 from tests.training.sampling import sampled
 
+pytestmark = pytest.mark.slow
+
 CLIP_NORM = 0.3
 
 

@@ -20,6 +20,8 @@ from dpeer.privacy.clipped_sum import ClippedSum
 from dpeer.training import ALGORITHMS, Task, TorchLearner
 from tests.training.sampling import sampled
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[..., Task]
 
 HEADS = ("joint", "alternate", "frozen", "post")

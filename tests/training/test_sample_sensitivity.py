@@ -20,6 +20,8 @@ from dpeer.training import ALGORITHMS, Task
 from dpeer.training.private_trainer import PrivateTrainer
 from tests.training.sampling import sampled
 
+pytestmark = pytest.mark.slow
+
 Make = Callable[..., Task]
 
 CLIP_NORM = 0.3

@@ -20,6 +20,8 @@ from dpeer.training.tasks.pooled import pooled_task
 from dpeer.training.tasks.text_models import check_predicts
 from dpeer.training.text import BYTES
 
+pytestmark = pytest.mark.slow
+
 transformers = pytest.importorskip("transformers")
 
 LENGTH = 12

@@ -18,6 +18,8 @@ from dpeer.training.per_example.gradient import PrivateGradient
 from dpeer.training.per_example.ways import Unsuited
 from dpeer.training.split import split
 
+pytestmark = pytest.mark.slow
+
 
 def library() -> Any:
     """The library transformers; imported when a test runs, for that takes seconds in each process that collects."""
