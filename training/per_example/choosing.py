@@ -60,7 +60,7 @@ WAYS: Mapping[str, Way] = {"layers": by_layers, "vectorized": vectorized, "one-b
 """By what tests and benchmarks call them; the quickest first."""
 
 
-def choose(peer: Trainer, part: Flat, rows: int) -> Way:
+def choose(peer: Trainer, part: Flat, rows: int, *, together: bool = True) -> Way:
     """The quickest way that suits the task, for these parameters; to be called within `Trainer.training`.
 
     It is judged at the weights that there are, and at random ones of usual size: a sure model, or a gate that is almost
@@ -71,6 +71,7 @@ def choose(peer: Trainer, part: Flat, rows: int) -> Way:
         peer: Whose task it is.
         part: What is trained.
         rows: How many examples are always computed together.
+        together: Whether another way than `one_by_one` may be taken.
 
     Raises:
         TaskError: The model, its loss or its data couple examples, or draw random numbers.
@@ -103,7 +104,7 @@ def choose(peer: Trainer, part: Flat, rows: int) -> Way:
                     augmented(peer.task.augment, singles[0][0], np.random.default_rng(0))
                 check_nothing_kept(kept, values)
                 _check_alone(peer, known, alone, rows)
-                found.append(_quickest(peer, part, rows))
+                found.append(_quickest(peer, part, rows) if together else one_by_one)
                 check_nothing_kept(kept, values)
         check_read_again(singles, [_read_one(peer, int(number)) for number in known])
     return max(found, key=[*WAYS.values()].index)  # the slower one
@@ -133,12 +134,15 @@ def _quickest(peer: Trainer, part: Flat, rows: int) -> Way:
     Last bits show which code a product of matrices takes at a place; and weights that a neighbor sends can make last
     bits as large as gradients. Where they are equal for some examples and any weights, the code is the same.
 
-    Which way is taken must not follow from a record, or the last bits of all others would. So it is found with inputs
-    and targets that are drawn, but for whole numbers (classes, tokens), whose meaning only the data know.
+    Which way is taken must not follow from a record, or the last bits of all others would: so no value of the data is
+    looked at.
     """
-    inputs, targets = _drawn_like(*cut(peer, peer.data.located(torch.arange(rows) % len(peer.data))))
+    inputs, targets = _drawn_like(peer, *cut(peer, peer.data.located(torch.arange(rows) % len(peer.data))))
     some = torch.arange(min(_COMPARED, rows))
-    alone = one_by_one(peer, part, examples_of(inputs, some), examples_of(targets, some), len(some))
+    try:
+        alone = one_by_one(peer, part, examples_of(inputs, some), examples_of(targets, some), len(some))
+    except TaskError:  # whole numbers that mean nothing to the model
+        return one_by_one
     every = torch.arange(rows)
     orders = [every, every.flip(0), torch.randperm(rows, generator=torch.Generator().manual_seed(0))]
     # Without others, and copies of one example, which stands at every place then: what couples examples of a kind (as a
@@ -160,16 +164,22 @@ def _quickest(peer: Trainer, part: Flat, rows: int) -> Way:
     return next((way for way in tried if way is one_by_one or suits(way)), one_by_one)
 
 
-def _drawn_like(inputs: Any, targets: Any) -> tuple[Any, Any]:
-    """A minibatch of the same make, whose numbers say nothing of the data where they are no whole ones."""
+def _drawn_like(peer: Trainer, inputs: Any, targets: Any) -> tuple[Any, Any]:
+    """A minibatch of the same make that says nothing of the data.
+
+    Numbers are above 0, for what takes a root of them; tokens are any of the vocabulary, where the task says how many
+    there are; other whole numbers are 0, of which alone nothing needs to be known.
+    """
     generator = torch.Generator().manual_seed(0)
+    built = peer.task.built or {}
+    vocabulary = (built.get("options") or {}).get("vocabulary") or built.get("outputs") if built.get("tokens") else 1
 
-    def drawn(tensor: Tensor) -> Tensor:
-        if not tensor.is_floating_point():
-            return tensor
-        return torch.rand(tensor.shape, generator=generator).to(tensor)  # above 0, for what takes a root of them
+    def drawn(tensor: Tensor, below: int = 1) -> Tensor:
+        if tensor.is_floating_point():
+            return torch.rand(tensor.shape, generator=generator).to(tensor)
+        return torch.randint(below, tensor.shape, generator=generator).to(tensor)
 
-    return mapped(inputs, drawn), mapped(targets, drawn)
+    return mapped(inputs, lambda tensor: drawn(tensor, int(vocabulary or 1))), mapped(targets, drawn)
 
 
 class _Comparison:

@@ -24,6 +24,15 @@ if TYPE_CHECKING:
     from dpeer.training.trainer import Trainer
 
 
+TOGETHER = 64
+"""Examples are computed together in so many rows, or a multiple. Functions such as the sigmoid are computed by other
+code for the last values of a tensor, if their number is no multiple of what a processor takes at a time (of float32 at
+most 64): then an example's last bits would follow from its place."""
+
+_FEW = 16
+"""Fewer examples than so many are computed one by one as quickly as among as many copies as it takes."""
+
+
 class PrivateGradient:
     """A `Gradient` (`dpeer.training.gradients`) that protects each unit of a sampled batch.
 
@@ -38,8 +47,8 @@ class PrivateGradient:
 
     Args:
         mechanism: Clip norm, noise, sampling rate and nominal number of units.
-        microbatch: How many examples' gradients are in memory at a time at most, 1 or more. With 1 each is computed by
-            itself, and depends on no other in its last bit.
+        microbatch: How many examples' gradients are in memory at a time at most, 1 or more. With fewer than `TOGETHER`
+            each is computed by itself.
 
     Attributes:
         steps: How many gradients have been made, those of empty batches included: the compositions to account for.
@@ -66,12 +75,15 @@ class PrivateGradient:
         """How many examples are always computed together, some of them repeatedly where there are not as many.
 
         It follows from numbers that are public: with the size of the batch the last bits of gradients would change.
-        As few pieces as batches of the expected size need, of a multiple of eight, which processors like.
+        As few pieces as batches of the expected size need, of a multiple of `TOGETHER`; or fewer examples, which are
+        then computed one by one.
         """
         expected = self._mechanism.expected
         pieces = max(1, math.ceil(expected / self._microbatch))
         few = math.ceil((expected + math.sqrt(expected)) / pieces)
-        return min(self._microbatch, 8 * math.ceil(few / 8))
+        if few < _FEW or self._microbatch < TOGETHER:
+            return min(self._microbatch, few)
+        return min(self._microbatch // TOGETHER, math.ceil(few / TOGETHER)) * TOGETHER
 
     def start(self, peer: Trainer, part: Flat) -> None:
         """Look at a few examples, and choose how gradients of this part are computed; the first step does it, too.
@@ -80,7 +92,7 @@ class PrivateGradient:
             TaskError: The task couples examples, or cannot be protected for another reason.
         """
         with peer.training(part):
-            self._ways[part.phase] = choose(peer, part, self.rows)
+            self._ways[part.phase] = choose(peer, part, self.rows, together=self.rows % TOGETHER == 0)
 
     def __call__(self, peer: Trainer, part: Flat, batch: Batch) -> Tensor:
         """Leave the noised gradient in ``part.grad``; return the mean loss of the batch's examples, 0 if it is empty.

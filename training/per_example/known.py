@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from torch import nn
+from torch.nn.modules import module as everywhere
 
 _OF_TORCH = (
     "activation", "container", "conv", "flatten", "linear", "normalization", "padding", "pooling", "transformer",
@@ -37,6 +38,8 @@ _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_
 
 def keeps_examples_apart(module: nn.Module) -> bool:
     """Whether a model consists of modules that are known to, and nothing was hung onto them."""
+    if any(getattr(everywhere, f"_global{name}", None) for name in _HOOKS):
+        return False
     return not any(True for _ in _unknown(module))
 
 

@@ -179,7 +179,7 @@ def check_still(peer: Trainer, before: object, buffers: Mapping[str, Tensor]) ->
             "it is for; change inputs at random in the task's `augment`)"
         )
     for name, value in peer.untrained.copies().items():
-        if name not in buffers or not torch.equal(value, buffers[name]):
+        if name not in buffers or not _same_bits(value, buffers[name]):
             raise TaskError(
                 f"the model's forward changes {name!r} in training, which carries what it has seen of one example into "
                 "the gradients of others, without noise: privacy at sample level needs a model that keeps its buffers"
@@ -200,15 +200,22 @@ def check_unwritten(peer: Trainer, values: Tensor) -> None:
     """
     peer.reattach()
     found = peer.model.data
-    if torch.equal(found, values):
+    if _same_bits(found, values):
         return
-    name = next(name for name, _, place in peer.model.layout if not torch.equal(found[place], values[place]))
+    name = next(name for name, _, place in peer.model.layout if not _same_bits(found[place], values[place]))
     found.copy_(values)
     raise TaskError(
         f"the task's model or loss writes to the trained parameter {name!r} while it computes (as torch.nn.Embedding "
         "with max_norm does), and what it writes of an example would leave this peer without noise: privacy at sample "
         "level needs one that changes nothing that is trained"
     )
+
+
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors are the same, also where they are not numbers, as a neighbor's body may not be."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return torch.equal(one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8))
 
 
 def check_batch(peer: Trainer, inputs: Any, targets: Any, losses: Tensor) -> None:

@@ -8,10 +8,12 @@ With zeros around them the matrices have usual sizes. That it helps on this mach
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
@@ -23,14 +25,30 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def steadily(way: F) -> F:
-    """Within the function that is decorated, linear layers are computed so."""
+    """Within the function that is decorated, linear layers are computed so, and all else by one thread.
+
+    Several threads would divide tensors among them, with ends in the middle.
+    """
 
     @wraps(way)
     def computed(*arguments: Any, **named: Any) -> Any:
-        with _Steady():
+        with _Steady(), _one_thread():
             return way(*arguments, **named)
 
     return computed  # type: ignore[return-value]
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    if threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 class _Steady(TorchFunctionMode):

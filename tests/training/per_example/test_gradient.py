@@ -137,12 +137,18 @@ def test_sums_are_added_up_in_float64() -> None:
 
 @pytest.mark.parametrize(
     ("rate", "units", "microbatch", "rows"),
-    [(0.1, 640, 64, 64), (0.1, 100, 64, 16), (0.5, 2000, 64, 64), (0.5, 2000, 5, 5), (1e-9, 7, 64, 8), (0.5, 9, 1, 1)],
-)
+    [
+        (0.1, 640, 64, 64), (0.1, 400, 64, 64), (0.1, 100, 64, 14), (0.5, 2000, 64, 64), (0.5, 2000, 150, 128),
+        (0.5, 2000, 63, 63), (0.1, 640, 200, 128), (0.5, 2000, 5, 5), (1e-9, 7, 64, 1), (0.5, 9, 1, 1),
+    ],
+)  # fmt: skip
 def test_how_many_are_computed_together_follows_from_public_numbers(
     rate: float, units: int, microbatch: int, rows: int
 ) -> None:
-    """By hand: for 64, 10, 1000 expected examples (with their square root more) in as few pieces as there can be."""
+    """By hand: for 64, 40, 10, 1000 expected examples (with their square root more) in as few pieces as there can be.
+
+    Either a multiple of 64, or so few that each is computed by itself.
+    """
     assert PrivateGradient(ClippedSum(1.0, 1.0, rate, units), microbatch).rows == rows
 
 

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from dpeer.privacy.clipped_sum import ClippedSum
 from dpeer.training import Trainer
 from dpeer.training.per_example.choosing import WAYS
-from dpeer.training.per_example.gradient import PrivateGradient
+from dpeer.training.per_example.gradient import TOGETHER, PrivateGradient
 from dpeer.training.per_example.layers import by_layers
 from dpeer.training.per_example.stirred import stirred
 
@@ -38,7 +38,7 @@ def test_what_a_zero_hides_is_seen(make_trainer: Callable[..., Trainer]) -> None
     with peer.training(peer.model):
         found = by_layers(peer, peer.model, x, y, N).sums(torch.eye(N))
         assert not found[:, : PLACES * 4].any(), "behind the zero all ways agree, this wrong one too"
-    rule = PrivateGradient(ClippedSum(1.0, 1.0, 0.5, N))
+    rule = PrivateGradient(ClippedSum(1.0, 1.0, 0.5, 2 * TOGETHER))
     before = peer.model.data.clone()
     rule.start(peer, peer.model)
     assert rule._ways["model"] is WAYS["vectorized"]

@@ -14,7 +14,7 @@ from dpeer.training import Hyperparameters, Task, Trainer
 from dpeer.training.lora.adapting import adapted
 from dpeer.training.per_example import known
 from dpeer.training.per_example.choosing import WAYS
-from dpeer.training.per_example.gradient import PrivateGradient
+from dpeer.training.per_example.gradient import TOGETHER, PrivateGradient
 from dpeer.training.per_example.ways import Unsuited
 from dpeer.training.split import split
 
@@ -179,6 +179,6 @@ def test_gradients_are_those_of_a_loop_and_the_way_is_the_quickest(case: str) ->
         torch.testing.assert_close(found.sums(torch.eye(N)), expected, rtol=1e-3, atol=1e-5)
         torch.testing.assert_close(found.norms().float(), expected.norm(dim=1), rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(found.sums(weights), weights @ expected, rtol=1e-3, atol=1e-5)
-    rule = PrivateGradient(ClippedSum(1.0, 1.0, 0.5, N))
+    rule = PrivateGradient(ClippedSum(1.0, 1.0, 0.5, 2 * TOGETHER))
     rule.start(peer, peer.model)
     assert rule._ways["model"] is WAYS[CASES[case][4]]
