@@ -109,7 +109,7 @@ class PrivacySettings(Section):
     )
     microbatch: int = setting(
         64,
-        "sample: how many records' gradients are in memory at a time; with 1 each is computed by itself",
+        "sample: how many records' gradients are in memory at a time; with fewer than 64 each is computed by itself",
         mark=Mark.ASIDE,
         group=_GROUP,
         ge=1,
