@@ -21,6 +21,7 @@ from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, Trainer
 from dpeer.training.per_example import choosing
 from dpeer.training.per_example.layers import by_layers
+from dpeer.training.per_example.ways import one_by_one, vectorized
 from dpeer.training.split import split
 from tests.training.sampling import sampled
 
@@ -517,3 +518,66 @@ def test_a_body_that_is_not_finite_is_nobodys_writing(value: float, tmp_path: Pa
         learner._trainer.model.data[3] = value
     learner.train(0)
     learner.evaluate()
+
+
+class Whitened(nn.Module):
+    """Retries a factorisation with a little on the diagonal where it fails: for all at once, if they are one call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.out = nn.Linear(9, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        matrix = x.reshape(-1, 3, 3) @ x.reshape(-1, 3, 3).transpose(1, 2)
+        try:
+            factor = torch.linalg.cholesky(matrix)
+        except torch.linalg.LinAlgError:
+            factor = torch.linalg.cholesky(matrix + 0.5 * torch.eye(3))
+        found: Tensor = self.out(factor.flatten(1))
+        return found
+
+
+def test_what_raises_for_all_because_of_one_is_computed_for_each_by_itself() -> None:
+    """All that the start looks at is regular; one record that is not would have changed what is done with all."""
+    drawn = torch.Generator().manual_seed(0)
+    x = torch.rand(200, 9, generator=drawn) + 3 * torch.eye(3).flatten()
+    train = TensorDataset(x, torch.arange(200) % 3)
+    task = Task(model=Whitened(), head=(), train=train, test=train)
+    peer = Trainer(task, split(task.model, (), "model"), Hyperparameters(), rank=0, seed=0)
+    with peer.training(peer.model):
+        assert choosing.choose(peer, peer.model, 64) is one_by_one
+
+
+def of_some(outputs: Tensor, targets: Tensor) -> Tensor:
+    """A loss that says nothing about class 0, which is what the start draws."""
+    return functional.cross_entropy(outputs, targets, reduction="none") * (targets != 0)
+
+
+class Projected(nn.Module):
+    """Multiplies by matrices that belong to no layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.first, self.second = nn.Parameter(torch.randn(30, 7)), nn.Parameter(torch.randn(7, 3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = torch.tanh(x @ self.first) @ self.second
+        return found
+
+
+def test_products_have_no_edges_whoever_multiplies() -> None:
+    """Also where the start sees none of it, since what it draws has no gradient."""
+    drawn = torch.Generator().manual_seed(0)
+    x = torch.randn(200, 30, generator=drawn)
+    train = TensorDataset(x, 1 + torch.arange(200) % 2)
+    task = Task(model=Projected(), head=(), train=train, test=train, loss=of_some)
+    peer = Trainer(task, split(task.model, (), "model"), Hyperparameters(), rank=0, seed=0)
+    with peer.training(peer.model):
+        for number in range(5):
+            copies = peer.data.take(torch.full((64,), number))
+            found = vectorized(peer, peer.model, *copies, 64)
+            rows = torch.stack([found.row(row) for row in range(64)])
+            assert rows.any()
+            assert torch.equal(rows, rows[:1].expand_as(rows))

@@ -1,14 +1,15 @@
-"""Linear layers whose result for a row does not depend on where in the batch the row stands, to the last bit.
+"""Products of matrices whose result for a row does not depend on where in the batch the row stands, to the last bit.
 
 Where matrices have other than usual sizes, their product is computed by other code at the edges than elsewhere, which
 adds up in another order. Then an example's gradient changes in its last bits when it moves to another place, as all do
 when one more is drawn before them; and weights that nearly cancel, which a neighbor may send, make last bits large.
-With zeros around them the matrices have usual sizes. That it helps on this machine is looked at when a peer starts.
+With zeros around them all matrices have usual sizes, whoever multiplies them: layers, attention, backward passes, vmap.
+That it helps on this machine is looked at when a peer starts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 MULTIPLE = 16
 """Products of matrices with so many rows and columns, or a multiple, have no edges: float32 in the widest registers."""
@@ -25,17 +27,34 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def steadily(way: F) -> F:
-    """Within the function that is decorated, linear layers are computed so, and all else by one thread.
+    """Within the function that is decorated, products are computed so, and everything by one thread.
 
     Several threads would divide tensors among them, with ends in the middle.
     """
 
     @wraps(way)
     def computed(*arguments: Any, **named: Any) -> Any:
-        with _Steady(), _one_thread():
+        with _one_thread(), _Steady():  # type: ignore[no-untyped-call]
             return way(*arguments, **named)
 
     return computed  # type: ignore[return-value]
+
+
+class NotTogether(BaseException):
+    """What a task does must not be computed for several examples at once; no `except Exception` of its catches it."""
+
+
+@contextmanager
+def nothing_raised_for_all() -> Iterator[None]:
+    """Within it, which is for code that vmap runs, operations are refused that raise where any one example is at fault.
+
+    Code that catches such an error and does something else would do it for all examples, because of one.
+
+    Raises:
+        NotTogether: There is one: a factorisation, an inverse, a solver.
+    """
+    with _Refusing():
+        yield
 
 
 @contextmanager
@@ -51,16 +70,65 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-class _Steady(TorchFunctionMode):
+_HARMLESS = {"linalg_vector_norm", "linalg_norm", "linalg_matmul", "linalg_cross", "linalg_vecdot", "linalg_diagonal"}
+_OLD_NAMES = {
+    "cholesky", "cholesky_inverse", "cholesky_solve", "det", "geqrf", "inverse", "logdet", "lu_solve", "matrix_exp",
+    "matrix_power", "ormqr", "pinverse", "qr", "slogdet", "svd", "triangular_solve",
+}  # fmt: skip
+
+
+class _Refusing(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return (_linear if func is functional.linear else func)(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "")
+        if name in _OLD_NAMES or (name.startswith("linalg_") and name not in _HARMLESS):
+            raise NotTogether(name)
+        return func(*args, **(kwargs or {}))
 
 
-def _linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:  # noqa: A002 - torch's names
-    outputs, inputs = weight.shape
-    right, below = -inputs % MULTIPLE, -outputs % MULTIPLE
-    if not right and not below:
-        return functional.linear(input, weight, bias)
-    found = functional.linear(functional.pad(input, (0, right)), functional.pad(weight, (0, right, 0, below)))
-    cut = found[..., :outputs]
-    return cut.contiguous() if bias is None else cut + bias
+class _Steady(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Nothing is compiled here, and to import what compiles takes a peer two seconds and 40 MB.
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _PRODUCTS.get(func, func)(*args, **(kwargs or {}))
+
+
+_ATEN = torch.ops.aten
+
+
+def _padded(matrix: Tensor) -> Tensor:
+    """A matrix, or several, with zeros to the right and below."""
+    right, below = -matrix.shape[-1] % MULTIPLE, -matrix.shape[-2] % MULTIPLE
+    return functional.pad(matrix, (0, right, 0, below)) if right or below else matrix
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    multiply = _ATEN.mm.default if left.ndim == 2 else _ATEN.bmm.default
+    rows, columns = left.shape[-2], right.shape[-1]
+    found: Tensor = multiply(_padded(left), _padded(right))
+    return found if found.shape[-2:] == (rows, columns) else found[..., :rows, :columns].contiguous()
+
+
+def _with_vector(matrix: Tensor, vector: Tensor) -> Tensor:
+    return _product(matrix, vector[:, None])[:, 0].contiguous()
+
+
+def _plus(product: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
+    def computed(added: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+        found = product(left, right)
+        found = found if alpha == 1 else found * alpha
+        return found if beta == 0 else found + (added if beta == 1 else added * beta)
+
+    return computed
+
+
+_PRODUCTS: Mapping[Any, Callable[..., Tensor]] = {
+    _ATEN.mm.default: _product,
+    _ATEN.bmm.default: _product,
+    _ATEN.mv.default: _with_vector,
+    _ATEN.addmm.default: _plus(_product),
+    _ATEN.baddbmm.default: _plus(_product),
+    _ATEN.addmv.default: _plus(_with_vector),
+}

@@ -22,7 +22,7 @@ from dpeer.training.errors import batch_hint, blame
 from dpeer.training.flat import Flat
 from dpeer.training.per_example.examples import examples_of
 from dpeer.training.per_example.parts import Computed, Part, Whole
-from dpeer.training.per_example.steady import steadily
+from dpeer.training.per_example.steady import NotTogether, nothing_raised_for_all, steadily
 
 if TYPE_CHECKING:
     from dpeer.training.trainer import Trainer
@@ -99,12 +99,13 @@ def vectorized(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: i
 
     def one(values: Mapping[str, Tensor], its_inputs: Any, its_targets: Any) -> Tensor:
         its_inputs, its_targets = mapped(its_inputs, _batch_of_one), mapped(its_targets, _batch_of_one)
-        return as_one(peer.loss_function(predict(_with(peer, values), its_inputs), its_targets))
+        with nothing_raised_for_all():
+            return as_one(peer.loss_function(predict(_with(peer, values), its_inputs), its_targets))
 
     try:
         with torch.enable_grad():
             gradients, losses = vmap(grad_and_value(one), in_dims=(None, 0, 0))(trained, inputs, targets)
-    except Exception as error:  # of torch's own, or of the task's code that met tensors it does not expect
+    except (Exception, NotTogether) as error:  # torch's own, or of the task's code that met tensors it does not expect
         raise Unsuited() from error
     parts: list[tuple[slice, Part]] = [
         (place, Whole(gradients[name].detach().reshape(examples, -1))) for name, _, place in part.layout
@@ -117,11 +118,12 @@ def losses_of(peer: Trainer, outputs: Any, targets: Any, examples: int) -> Tenso
 
     def one(its_outputs: Any, its_targets: Any) -> Tensor:
         its_outputs, its_targets = mapped(its_outputs, _batch_of_one), mapped(its_targets, _batch_of_one)
-        return as_one(peer.loss_function(its_outputs, its_targets))
+        with nothing_raised_for_all():
+            return as_one(peer.loss_function(its_outputs, its_targets))
 
     try:
         losses: Tensor = vmap(one)(outputs, targets)
-    except Exception:  # a loss that looks at values
+    except (Exception, NotTogether):  # a loss that looks at values
         rows = torch.arange(examples)[:, None]
         return torch.stack(
             [as_one(peer.loss_function(examples_of(outputs, row), examples_of(targets, row))) for row in rows]

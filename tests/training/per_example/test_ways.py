@@ -137,7 +137,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor], str]] = {
     "conv2d in groups": (
         lambda: images(nn.Conv2d(4, 6, 3, groups=2, bias=False, dilation=2), channels=6, classes_of=6 * 9),
         lambda: torch.randn(N, 4, 7, 7),
-        "vectorized",
+        "layers",
     ),
     "conv2d, channels last": (
         lambda: images(nn.Conv2d(3, 4, 3), channels=4, classes_of=4 * 25),
