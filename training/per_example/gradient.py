@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from dpeer.exceptions import ConfigurationError
+from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy.clipped_sum import ClippedSum
 from dpeer.training.figures import Met
 from dpeer.training.flat import Flat
@@ -18,7 +18,8 @@ from dpeer.training.per_example.examples import check_examples, chunks, examples
 from dpeer.training.per_example.groups import Groups
 from dpeer.training.per_example.parts import Computed
 from dpeer.training.per_example.refusals import check_unwritten
-from dpeer.training.per_example.ways import Unsuited, Way, one_by_one
+from dpeer.training.per_example.steady import Unsuited
+from dpeer.training.per_example.ways import Way, one_by_one
 
 if TYPE_CHECKING:
     from dpeer.training.trainer import Trainer
@@ -127,15 +128,20 @@ class PrivateGradient:
 
     def _computed(self, peer: Trainer, part: Flat, batch: Batch, index: Tensor, count: int) -> Computed:
         """The gradients of a piece of the batch, of which the first `count` count."""
-        way = self._ways[part.phase]
-        if way is not one_by_one:
-            inputs, targets = piece_of(peer.compute, batch.inputs, batch.targets, index)
-            try:
-                return way(peer, part, inputs, targets, len(index))
-            except Unsuited:  # a model that now and then takes another path
-                pass
-        own = index[:count]
-        return one_by_one(peer, part, examples_of(batch.inputs, own), examples_of(batch.targets, own), count)
+        way, own = self._ways[part.phase], index[:count]
+        if way is one_by_one:
+            return one_by_one(peer, part, examples_of(batch.inputs, own), examples_of(batch.targets, own), count)
+        inputs, targets = piece_of(peer.compute, batch.inputs, batch.targets, index)
+        try:
+            return way(peer, part, inputs, targets, len(index))
+        except Unsuited as error:
+            # No other way: last bits of all would be others, because of one. An example that fails alone says why.
+            one_by_one(peer, part, examples_of(batch.inputs, own), examples_of(batch.targets, own), count)
+            raise TaskError(
+                "the task's model or loss does something with a training example that it did not do with those that "
+                "the start looked at: privacy at sample level needs the same operations for every example (give the "
+                "task's model a forward that does not choose between several)"
+            ) from error
 
     def _add_examples(self, found: Computed, count: int, total: Tensor) -> None:
         """Add the clipped gradients of the first examples."""

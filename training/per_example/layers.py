@@ -28,8 +28,8 @@ from dpeer.training.errors import blame
 from dpeer.training.flat import Flat
 from dpeer.training.per_example.parts import Computed, Part, Whole
 from dpeer.training.per_example.rules import Rule, found_by, rule_of
-from dpeer.training.per_example.steady import steadily
-from dpeer.training.per_example.ways import Unsuited, losses_of
+from dpeer.training.per_example.steady import Unsuited, steadily
+from dpeer.training.per_example.ways import losses_of
 
 if TYPE_CHECKING:
     from dpeer.training.trainer import Trainer

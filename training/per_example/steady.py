@@ -17,8 +17,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from dpeer.exceptions import TaskError
+from dpeer.training.per_example.operations import keeps_apart
 
 MULTIPLE = 16
 """Products of matrices with so many rows and columns, or a multiple, have no edges: float32 in the widest registers."""
@@ -30,31 +32,31 @@ def steadily(way: F) -> F:
     """Within the function that is decorated, products are computed so, and everything by one thread.
 
     Several threads would divide tensors among them, with ends in the middle.
+
+    Raises:
+        Unsuited: An operation is not known to keep examples apart, or failed.
     """
 
     @wraps(way)
     def computed(*arguments: Any, **named: Any) -> Any:
-        with _one_thread(), _Steady():  # type: ignore[no-untyped-call]
-            return way(*arguments, **named)
+        try:
+            with _one_thread(), _Steady():  # type: ignore[no-untyped-call]
+                return way(*arguments, **named)
+        except NotTogether as error:
+            raise Unsuited() from error
 
     return computed  # type: ignore[return-value]
 
 
+class Unsuited(TaskError):  # noqa: N818 - no error of the task's
+    """This way cannot compute this model's gradients; another one is taken."""
+
+    def __init__(self) -> None:
+        super().__init__("this way cannot compute the gradients of single examples of the task's model")
+
+
 class NotTogether(BaseException):
     """What a task does must not be computed for several examples at once; no `except Exception` of its catches it."""
-
-
-@contextmanager
-def nothing_raised_for_all() -> Iterator[None]:
-    """Within it, which is for code that vmap runs, operations are refused that raise where any one example is at fault.
-
-    Code that catches such an error and does something else would do it for all examples, because of one.
-
-    Raises:
-        NotTogether: There is one: a factorisation, an inverse, a solver.
-    """
-    with _Refusing():
-        yield
 
 
 @contextmanager
@@ -70,21 +72,6 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-_HARMLESS = {"linalg_vector_norm", "linalg_norm", "linalg_matmul", "linalg_cross", "linalg_vecdot", "linalg_diagonal"}
-_OLD_NAMES = {
-    "cholesky", "cholesky_inverse", "cholesky_solve", "det", "geqrf", "inverse", "logdet", "lu_solve", "matrix_exp",
-    "matrix_power", "ormqr", "pinverse", "qr", "slogdet", "svd", "triangular_solve",
-}  # fmt: skip
-
-
-class _Refusing(TorchFunctionMode):
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
-        if name in _OLD_NAMES or (name.startswith("linalg_") and name not in _HARMLESS):
-            raise NotTogether(name)
-        return func(*args, **(kwargs or {}))
-
-
 class _Steady(TorchDispatchMode):  # type: ignore[no-untyped-call]
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -92,7 +79,13 @@ class _Steady(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return _PRODUCTS.get(func, func)(*args, **(kwargs or {}))
+        if not keeps_apart(func, args):
+            raise NotTogether(str(func))
+        try:
+            return _PRODUCTS.get(func, func)(*args, **(kwargs or {}))
+        except Exception as error:
+            # Code that catches it and does something else would do it for all examples, because of one.
+            raise NotTogether(str(func)) from error
 
 
 _ATEN = torch.ops.aten

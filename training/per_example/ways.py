@@ -22,7 +22,7 @@ from dpeer.training.errors import batch_hint, blame
 from dpeer.training.flat import Flat
 from dpeer.training.per_example.examples import examples_of
 from dpeer.training.per_example.parts import Computed, Part, Whole
-from dpeer.training.per_example.steady import NotTogether, nothing_raised_for_all, steadily
+from dpeer.training.per_example.steady import Unsuited, steadily
 
 if TYPE_CHECKING:
     from dpeer.training.trainer import Trainer
@@ -38,13 +38,6 @@ class Way(Protocol):
 
     def __call__(self, peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: int) -> Computed:
         """The examples' losses and gradients; to be called, as gradients are, within `Trainer.training`."""
-
-
-class Unsuited(TaskError):  # noqa: N818 - no error of the task's
-    """This way cannot compute this model's gradients; another one is taken."""
-
-    def __init__(self) -> None:
-        super().__init__("this way cannot compute the gradients of single examples of the task's model")
 
 
 def one_by_one(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: int) -> Computed:
@@ -99,13 +92,12 @@ def vectorized(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: i
 
     def one(values: Mapping[str, Tensor], its_inputs: Any, its_targets: Any) -> Tensor:
         its_inputs, its_targets = mapped(its_inputs, _batch_of_one), mapped(its_targets, _batch_of_one)
-        with nothing_raised_for_all():
-            return as_one(peer.loss_function(predict(_with(peer, values), its_inputs), its_targets))
+        return as_one(peer.loss_function(predict(_with(peer, values), its_inputs), its_targets))
 
     try:
         with torch.enable_grad():
             gradients, losses = vmap(grad_and_value(one), in_dims=(None, 0, 0))(trained, inputs, targets)
-    except (Exception, NotTogether) as error:  # torch's own, or of the task's code that met tensors it does not expect
+    except Exception as error:  # torch's own, or of the task's code that met tensors it does not expect
         raise Unsuited() from error
     parts: list[tuple[slice, Part]] = [
         (place, Whole(gradients[name].detach().reshape(examples, -1))) for name, _, place in part.layout
@@ -114,20 +106,20 @@ def vectorized(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: i
 
 
 def losses_of(peer: Trainer, outputs: Any, targets: Any, examples: int) -> Tensor:
-    """The loss of each example by itself, shape (examples,), for outputs that were computed together."""
+    """The loss of each example by itself, shape (examples,), for outputs that were computed together.
+
+    Raises:
+        Unsuited: torch cannot vectorize what the loss does.
+    """
 
     def one(its_outputs: Any, its_targets: Any) -> Tensor:
         its_outputs, its_targets = mapped(its_outputs, _batch_of_one), mapped(its_targets, _batch_of_one)
-        with nothing_raised_for_all():
-            return as_one(peer.loss_function(its_outputs, its_targets))
+        return as_one(peer.loss_function(its_outputs, its_targets))
 
     try:
         losses: Tensor = vmap(one)(outputs, targets)
-    except (Exception, NotTogether):  # a loss that looks at values
-        rows = torch.arange(examples)[:, None]
-        return torch.stack(
-            [as_one(peer.loss_function(examples_of(outputs, row), examples_of(targets, row))) for row in rows]
-        )
+    except Exception as error:  # a loss that looks at values
+        raise Unsuited() from error
     return losses
 
 

@@ -15,7 +15,7 @@ from dpeer.training.lora.adapting import adapted
 from dpeer.training.per_example import known
 from dpeer.training.per_example.choosing import WAYS
 from dpeer.training.per_example.gradient import TOGETHER, PrivateGradient
-from dpeer.training.per_example.ways import Unsuited
+from dpeer.training.per_example.steady import Unsuited
 from dpeer.training.split import split
 
 pytestmark = pytest.mark.slow

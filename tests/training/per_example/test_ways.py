@@ -13,7 +13,7 @@ from dpeer.training.per_example import choosing, known
 from dpeer.training.per_example.choosing import WAYS, choose
 from dpeer.training.per_example.layers import by_layers
 from dpeer.training.per_example.parts import Whole
-from dpeer.training.per_example.ways import Unsuited
+from dpeer.training.per_example.steady import Unsuited
 from dpeer.training.trainer import Trainer
 
 from .conftest import by_a_loop
@@ -254,7 +254,7 @@ def test_only_one_part_is_computed(name: str, trained: str, make_trainer: Callab
 
 @pytest.mark.parametrize("name", WAYS)
 def test_losses_of_other_kinds(name: str, make_trainer: Callable[..., Trainer]) -> None:
-    """A loss for each example, and one that looks at its values, which vmap cannot have."""
+    """A loss for each example, and one that looks at its values, which only `one_by_one` can have."""
     torch.manual_seed(0)
     model, x, y = nn.Linear(4, 1), torch.randn(N, 4), torch.randn(N, 1)
 
@@ -269,7 +269,7 @@ def test_losses_of_other_kinds(name: str, make_trainer: Callable[..., Trainer]) 
     for loss in (each, looking):
         peer = make_trainer(model, x, y, loss=loss)
         with peer.training(peer.model):
-            if (loss, name) == (looking, "vectorized"):
+            if loss is looking and name != "one-by-one":
                 with pytest.raises(Unsuited):
                     WAYS[name](peer, peer.model, x, y, N)
                 continue
