@@ -389,8 +389,10 @@ def test_ctrl_c_stops_a_script_and_its_last_round_is_kept(mode: str, small_task:
     assert (process.returncode, err) == (0, "")
     assert out.splitlines()[-1] == "stopped"
     run = dpeer.open_run(folder / mode)
-    assert len({len(run.metrics(rank)) for rank in range(3)}) == 1
-    assert len(run.metrics(0)) >= 3
+    rounds = [len(run.metrics(rank)) for rank in range(3)]
+    # Of processes one may have completed the round for which the others still waited.
+    assert max(rounds) - min(rounds) <= (mode == "cluster")
+    assert min(rounds) >= 3
 
 
 def test_a_run_may_be_started_from_any_thread(small: Callable[..., dpeer.Settings]) -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.thinning import only
+
 ROOT = Path(__file__).parent.parent
 PROGRAMS = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "python.md").read_text(), flags=re.DOTALL)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+@pytest.mark.parametrize("number", only([1], range(len(PROGRAMS))))
 def test_a_program_of_the_page_runs(number: int, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(PROGRAMS[number])
     done = subprocess.run(

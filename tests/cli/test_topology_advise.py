@@ -14,6 +14,7 @@ from dpeer.exceptions import ConfigurationError, TopologyError, UnknownName
 from dpeer.topology import TOPOLOGIES, ChangingTopology, build
 from dpeer.topology.candidates import Terms
 from dpeer.topology.ranking import best, rank
+from tests.thinning import only
 
 pytestmark = pytest.mark.slow
 
@@ -186,7 +187,7 @@ def test_the_example() -> None:
     assert lines[-2:] == ["Fastest:", "  dpeer cluster --size 16 --topology one-peer-exponential"]
 
 
-@pytest.mark.parametrize("size", ["2", "3", "7", "16", "100", "250"])
+@pytest.mark.parametrize("size", only(["2", "16", "250"], ["2", "3", "7", "16", "100", "250"]))
 @pytest.mark.parametrize("more", [(), ("--train-seconds", "2min", "--latency", "20ms", "--weights", "max-degree")])
 def test_it_fits_80_columns(size: str, more: tuple[str, ...]) -> None:
     output = printed("--size", size, *GIVEN, *more)

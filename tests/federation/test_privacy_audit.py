@@ -54,6 +54,7 @@ def test_without_noise_worth_speaking_of_a_view_is_all_the_updates_along_the_dir
         assert seen.counted == 4
 
 
+@pytest.mark.long
 def test_the_attack_is_as_strong_as_the_claim_says() -> None:
     assert CLAIMED.mu(ROUNDS) == pytest.approx(1.5)
     first, second = (

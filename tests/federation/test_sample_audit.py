@@ -72,6 +72,7 @@ def along(noise_multiplier: float, rate: float, there: bool, count: int) -> np.n
     return view(setting, Records(np.vstack(inputs)), 1).sums[0] @ canary()
 
 
+@pytest.mark.long
 def test_the_attack_is_as_strong_as_the_claim_says() -> None:
     """Sums along the canary are what the claim is computed from: noise alone, or moved by one clip norm at the rate."""
     without, within = (along(2.0, 0.5, there, 600) for there in (False, True))

@@ -95,7 +95,13 @@ def sent_and_received(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["matching", "shift", "random-senders"])
-@pytest.mark.parametrize(("kind", "seed"), [("inprocess", 0), ("inprocess", 1), ("tcp", 2), ("tcp", 3)])
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        ("inprocess", 0), ("tcp", 2),
+        *(pytest.param(*more, marks=pytest.mark.long) for more in (("inprocess", 1), ("tcp", 3))),
+    ],
+)  # fmt: skip
 async def test_stopped_together_and_resumed_is_as_never_stopped(
     federation, kind, tmp_path, expected, changing, name, seed
 ):

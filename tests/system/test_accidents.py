@@ -1,4 +1,7 @@
-"""Ten random schedules of kill -9, SIGSTOP and restart on eight processes over TCP (in all twenty): none hangs."""
+"""Five random schedules of kill -9, SIGSTOP and restart on eight processes over TCP: none hangs.
+
+`make test-all` plays twenty.
+"""
 
 import json
 import random
@@ -11,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.thinning import only
 
 pytestmark = pytest.mark.slow
 
@@ -163,7 +168,7 @@ def named(what: object) -> Iterator[None]:
         raise
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.long) for seed in (2, 3))])
+@pytest.mark.parametrize("seed", only([1], range(4)))
 def test_whatever_befalls_them_all_processes_run_all_rounds(
     seed: int,
     task: str,

@@ -18,8 +18,8 @@ SHORT = ("--size", SIZE, "--task", "digits", "--rounds", ROUNDS, "--local-steps"
     ("mode", "algorithm", "more", "head"),
     [
         ("simulate", "fedadamw", (), 1290),
-        ("simulate", "fedadamw", ("--head", ""), 0),
         ("simulate", "localadamw", (), 1290),
+        pytest.param("simulate", "fedadamw", ("--head", ""), 0, marks=pytest.mark.long),
         ("cluster", "fedadamw", (), 1290),
         pytest.param("cluster", "fedadamw", ("--head", ""), 0, marks=pytest.mark.long),
         pytest.param("cluster", "localadamw", (), 1290, marks=pytest.mark.long),

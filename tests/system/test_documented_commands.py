@@ -382,6 +382,19 @@ SLOW = {
 
 LONG = {
     "python benchmarks/simulate.py",
+    "python benchmarks/topologies.py",
+    'python benchmarks/privacy_figure.py "UCI HAR=har" "CIFAR-10=cifar" --out docs/privacy.svg',
+    "python benchmarks/flooded.py",
+    "python benchmarks/flooded.py --kind stalled unlisted plain neighbor",
+    "python benchmarks/gossip_round.py --only dpeer saving trained trained_saving computed computed_saving",
+    "python benchmarks/local_training.py --repeats 31",
+    "dpeer report DIR",
+    "dpeer compare --algorithms local,dfedavgm,dfedsmdc --topology ring,full --seeds 0-4 --target 0.8",
+    "dpeer compare --algorithms local,dfedsmdc --seeds 0-4 --json",
+    "dpeer compare examples/experiments/cifar10-topologies.toml --task-option data=DIR --out cifar10",
+    "dpeer compare examples/experiments/cifar10.toml --task-option data=DIR --out cifar10",
+    "dpeer compare examples/experiments/har.toml --task-option data=DIR --out har",
+    "dpeer compare examples/experiments/mnist.toml --task-option data=FILE.npz --out mnist",
     "dpeer report with-faults without --out faults-report",
     "dpeer compare --algorithms dfedsmdc,dfedsmdc:faults=examples/faults/two-of-eight.toml --size 8 --rounds 40 "
     "--seeds 0-4",

@@ -20,7 +20,7 @@ VARIANTS = [
 ]
 
 
-QUICK = {"local", "dfedsmdc", "dfedavgm", "ditto", "fedrod", "scaffold", "fafed", "dis-pfl", "fedadamw"}
+QUICK = {"dfedsmdc", "ditto", "scaffold", "dis-pfl", "fedadamw"}
 """The others send a body alone, or as many values beside it as one of these; what they train `tests/training` holds."""
 
 

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from dpeer.exceptions import CheckpointError
 from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, find_algorithm, options_among
 from dpeer.training.models.scaling import standardize
+from tests.thinning import every
 
 pytestmark = pytest.mark.slow
 
@@ -99,7 +100,7 @@ def test_two_rounds_and_two_more_are_four(case: str, peers: Peers, gossip: Gossi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", every(2, CASES))
 def test_a_finished_run_is_as_it_was_and_can_be_continued(
     case: str, peers: Peers, gossip: Gossip, tmp_path: Path
 ) -> None:
@@ -125,7 +126,7 @@ def test_a_finished_run_is_as_it_was_and_can_be_continued(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", every(2, CASES))
 def test_the_best_model_is_resumed_too(case: str, peers: Peers, gossip: Gossip, tmp_path: Path) -> None:
     """Learning rates that explode, by steps that do not, make an early round the best."""
     first, resumed = (peers(case, "best", lr_decay=200.0, grad_clip=1.0) for _ in range(2))
@@ -164,7 +165,7 @@ def refused(learner: TorchLearner, folder: Path, message: str) -> None:
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize("algorithm", every(3, ALGORITHMS))
 def test_checkpoints_of_another_algorithm_are_refused(algorithm: str, peers: Peers, tmp_path: Path) -> None:
     folder = saved(peers(algorithm), tmp_path)[0]
     for other in ALGORITHMS:

@@ -76,10 +76,11 @@ SETTINGS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"robust": "clip:1.0", "max_norm": 100.0}, {"groups": True}),
 ]
 ALL = ("dfedmdc", "dfedsmdc", "fedper", "ditto")
-"""Algorithms that are tried with all settings; the others, whose rounds are made of the same parts, with two."""
+"""Algorithms that are tried with all settings; the others, whose rounds are made of the same parts, with two, of which
+`make test` takes one, and `make test-all` both."""
 
 WAYS = [
-    (name, head, settings)
+    pytest.param(name, head, settings, marks=[] if name in ALL or settings else [pytest.mark.long])
     for at, (name, head) in enumerate(itertools.product(sorted(ALGORITHMS), HEADS))
     for settings in range(len(SETTINGS))
     if name in ALL or settings in (0, 1 + at % 4)

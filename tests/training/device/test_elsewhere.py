@@ -16,6 +16,7 @@ from torch.utils.data import Dataset, Subset, TensorDataset
 from dpeer.exceptions import TaskError
 from dpeer.training import ALGORITHMS, Evaluation, Hyperparameters, Task, TorchLearner, find_algorithm, options_among
 from dpeer.training.device import HOST, Compute
+from tests.thinning import every
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +89,7 @@ def files(learners: list[TorchLearner], folder: Path) -> list[bytes]:
     return [file.read_bytes() for file in sorted(folder.rglob("*")) if file.is_file()]
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", every(2, CASES))
 def test_a_whole_life_elsewhere_has_the_bits_of_one_on_the_host(
     case: str, make_task: Make, tmp_path: Path, elsewhere: Any
 ) -> None:
@@ -109,7 +110,7 @@ def test_a_whole_life_elsewhere_has_the_bits_of_one_on_the_host(
 @pytest.mark.parametrize(
     "case", ["dfedsmdc", "dis-pfl", "ditto", "fedbabu", "fedrod", "fedrod personal=hypernetwork", "dfedavgm quantize=8"]
 )
-@pytest.mark.parametrize("to_host", [True, False])
+@pytest.mark.parametrize("to_host", every(2, [True, False]))
 def test_a_run_is_resumed_on_another_device(
     case: str, to_host: bool, make_task: Make, tmp_path: Path, elsewhere: Any
 ) -> None:

@@ -1,5 +1,7 @@
 """Small models with attention and without, and what they are trained on."""
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -7,7 +9,8 @@ from torch.utils.data import TensorDataset
 
 from dpeer.training import Task
 
-pytest.importorskip("peft")
+if find_spec("peft") is None:  # which takes seconds to import
+    pytest.skip("needs the library peft", allow_module_level=True)
 
 
 class Block(nn.Module):
