@@ -284,6 +284,7 @@ def test_an_output_folder_in_use_stays_as_it_is(
     assert before != (tmp_path / "dpeer-run" / "rank-0" / "metrics.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("simulate",), ("start", "--rank", 0)], ids=lambda c: c[0])
 @pytest.mark.parametrize(
     "mistake",

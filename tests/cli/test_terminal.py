@@ -117,6 +117,7 @@ sys.exit(5)
 """
 
 
+@pytest.mark.slow
 def test_a_process_whose_last_line_nobody_reads_ends_with_its_code(monkeypatch):
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)  # with it `sys.stderr` has no lock
     with subprocess.Popen([sys.executable, "-c", ENDS], stderr=subprocess.PIPE) as process:

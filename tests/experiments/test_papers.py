@@ -97,6 +97,7 @@ FULL_ROUNDS: dict[str, Callable[[str], int]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", [False, True], ids=["full", "small"])
 @pytest.mark.parametrize("name", FILES)
 def test_no_two_rows_are_the_same_run(name: str, small: bool, opened: Open, tmp_path: Path) -> None:

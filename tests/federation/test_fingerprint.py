@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from safetensors.torch import save_file
 from torch import nn
@@ -88,6 +89,7 @@ def compared(out: Path, **values: Any) -> dict[str, Any]:
     return assemble(Settings(size=2, out=out, task="digits", **values), 0).fingerprint
 
 
+@pytest.mark.slow
 def test_options_that_leave_all_shapes_alone_are_compared(tmp_path: Path) -> None:
     base = {"layers": 1, "width": 12, "patch": 4}
 

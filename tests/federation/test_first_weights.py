@@ -28,6 +28,7 @@ def run(dpeer: Command, small_task: Path) -> Run:
     return once
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "why"),
     [
@@ -48,6 +49,7 @@ def test_records_that_a_private_run_trained_on_without_noise_do_not_come_back(
     assert why in run("third", "--init-from", f"open/{SAVED}", *SAMPLE, code=2), "it is still in the weights"
 
 
+@pytest.mark.slow
 def test_weights_of_a_run_without_privacy_are_taken_and_the_user_is_told(run: Run) -> None:
     note = "the records that it used are not protected by this run, so they must be public"
     run("first")
@@ -59,6 +61,7 @@ def test_weights_of_a_run_without_privacy_are_taken_and_the_user_is_told(run: Ru
     assert note not in run("fifth", "--init-from", f"first/{SAVED}")
 
 
+@pytest.mark.slow
 def test_nothing_is_said_of_a_private_model_or_of_a_file_from_elsewhere(run: Run) -> None:
     run("first", *SAMPLE)
     run("open")

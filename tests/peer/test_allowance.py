@@ -64,6 +64,7 @@ def test_others_are_heard_and_the_sender_is_again_when_it_has_been_quiet():
     assert excess(table, "from 2", *[table.beat(2, 0)] * 200) == 100
 
 
+@pytest.mark.slow
 def test_bodies_that_are_used_pay_for_all_that_belongs_to_them():
     """However quick the rounds are: no time passes here."""
     table = ring(rounds=2000)

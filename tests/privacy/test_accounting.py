@@ -12,6 +12,7 @@ from dpeer.privacy.guarantee import Guarantee, uniform_share
 SLOW_PLD = pytest.param("pld", marks=pytest.mark.slow)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accountant", ["exact", "pld"])
 @pytest.mark.parametrize(("multiplier", "releases", "expected"), [(2.0, 10, 7.5113), (10.0, 500, 11.4800)])
 def test_plain_gaussians(accountant: Accountant, multiplier: float, releases: int, expected: float) -> None:

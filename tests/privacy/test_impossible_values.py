@@ -118,6 +118,7 @@ def placed(updates: tuple[Vector, Vector], unit: float) -> Pair:
     return one, other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("std", [0.5, 50.0])
 def test_the_last_digits_are_the_same_whatever_the_data(
     std: float, bodies: tuple[Vector, Vector, Vector], updates: tuple[Vector, Vector]

@@ -52,6 +52,7 @@ def new(bodies: list[tuple[Vector, Vector]]) -> list[Release]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_a_state_word_follows_from_two_outputs(seed: int) -> None:
     source = np.random.SFC64(seed)

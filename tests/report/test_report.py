@@ -32,6 +32,7 @@ SECTIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_gives_a_page_with_every_section_and_its_pictures(dpeer: Command, make_run: Any, read_page: Any) -> None:
     make_run("a", classes=[3, 0, 7])
     before = dict(mpl.rcParams)
@@ -209,6 +210,7 @@ def test_more_lines_than_can_be_told_apart_are_the_best(dpeer: Command, make_run
     assert len(page.results()) == 11
 
 
+@pytest.mark.slow
 def test_a_run_without_accuracies_is_judged_by_its_loss(dpeer: Command, make_run: Any, read_page: Any) -> None:
     make_run("a", (None, None, None))
     assert dpeer("report", "a").code == 0

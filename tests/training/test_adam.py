@@ -19,6 +19,7 @@ RATE, DECAY, SEED, RANK = 0.02, 0.1, 3, 2
 H = Hyperparameters(optimizer="adamw", body_lr=RATE, weight_decay=DECAY, batch_size=16, grad_clip=None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "decay"), [(0.9, 0.0), (0.9, 0.1), (0.5, 0.01), (0.0, 0.1)])
 def test_its_steps_are_pytorchs_to_the_last_bits(first: float, decay: float) -> None:
     torch.manual_seed(1)

@@ -59,6 +59,7 @@ def model(of: TorchLearner | Alone, tmp_path: Path) -> bytes:
     return (tmp_path / "model").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
 @pytest.mark.parametrize("draws", [None, True])
 def test_minibatch_by_minibatch_beside_another_learner_it_has_the_bits_of_local(
@@ -79,6 +80,7 @@ def test_minibatch_by_minibatch_beside_another_learner_it_has_the_bits_of_local(
     assert model(through(alone(task), enough=lambda: False), tmp_path) == expected, "in one go"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, algorithm in ALGORITHMS.items() if algorithm.shares != "nothing"])
 @pytest.mark.parametrize("local_steps", [None, 3])
 def test_it_computes_as_many_gradients_as_the_peer(name: str, local_steps: int | None) -> None:

@@ -111,6 +111,7 @@ KINDS: dict[str, Callable[[Path, list[Record], float], Task]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("validation", [0.0, 0.4])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_record_more_is_all_that_differs(kind: str, validation: float, tmp_path: Path) -> None:

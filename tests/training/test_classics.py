@@ -159,6 +159,7 @@ CASES: dict[str, tuple[str, Rounds, dict[str, Any], dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", [RING, FULL], ids=["ring", "full"])
 @pytest.mark.parametrize("head", [("head",), ()], ids=["head", "all"])
 @pytest.mark.parametrize("case", CASES)

@@ -161,6 +161,7 @@ def exchange(learners: list[TorchLearner], number: int) -> None:
         ours.mix(others, dict(enumerate(W[rank].tolist())))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "bias"),
     [({}, True), ({"weight_decay": 0.03, "momentum": 0.5}, True), ({"grad_clip": 0.3}, True), ({}, False)],

@@ -232,6 +232,7 @@ class Counting(nn.Module):
         return self.fc(self.norm(self.body(x)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algorithm", "kind"),
     [

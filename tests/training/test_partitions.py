@@ -176,6 +176,7 @@ def test_proportions_too_small_to_multiply() -> None:
         assert np.bincount(owner).tolist() == [20, 20]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("concentration", [0.1, 0.3, 1.0, 10.0])
 def test_dirichlet_equal_follows_the_distribution(concentration: float) -> None:
     """The mean of sum p^2 over ten classes is (A + 1) / (10 A + 1), a little less because classes are used up.

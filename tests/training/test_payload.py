@@ -151,6 +151,7 @@ CUTS: dict[str, list[list[int]]] = {
 }
 
 
+@pytest.mark.slow
 @every_dtype
 @pytest.mark.parametrize("cuts", CUTS)
 @pytest.mark.parametrize("count", COUNTS)

@@ -75,6 +75,7 @@ def test_a_step_of_every_record_is_the_clipped_mean_by_hand(head: str, make_task
     assert sum(charge.steps for charge in charged) == {"alternate": 2}.get(head, 1)
 
 
+@pytest.mark.slow
 def test_steps_are_as_many_as_passes_need_and_all_of_them_are_charged(make_task: Make, tmp_path: Path) -> None:
     hyper = {"body_epochs": 3, "head_epochs": 2}
     for head, expected in (("joint", 30), ("alternate", 20 + 30), ("frozen", 30), ("post", 30)):

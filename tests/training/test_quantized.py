@@ -203,6 +203,7 @@ class Lossy:
         return float((bodies - bodies.mean(dim=0)).norm(dim=1).mean())
 
 
+@pytest.mark.slow
 def test_a_neighbor_that_missed_a_change_is_told_so_until_the_next_fresh_round(
     peers: Callable[..., list[TorchLearner]],
 ) -> None:
@@ -317,6 +318,7 @@ def test_nothing_to_say_is_said(peers: Callable[..., list[TorchLearner]]) -> Non
 # A restart, and what it is for.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restarted", [range(SIZE), (0,)], ids=["all", "one"])
 @pytest.mark.parametrize("lost", [(), [(1, 1, 0)]], ids=["all heard", "one lost before"])
 def test_a_resumed_run_continues_with_the_same_bits(

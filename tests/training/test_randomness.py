@@ -38,6 +38,7 @@ def bits(learner: TorchLearner) -> torch.Tensor:
     return torch.cat([p.detach().reshape(-1) for p in learner._model.parameters()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dropout", "numpy", "random", "mixed"])
 def test_threads_give_the_bits_of_one_after_another(make_task: Callable[..., Task], kind: str) -> None:
     def peers() -> list[TorchLearner]:

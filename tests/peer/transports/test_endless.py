@@ -70,6 +70,7 @@ async def attacked_and_honest(rings, opened, *, dialled):
     return ours, honest, honest.dial(address, 0), process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dialled", [False, True], ids=["listener", "dialled"])
 async def test_who_sends_a_message_without_end_loses_the_connection_and_nobody_else_does(rings, opened, dialled):
     ours, honest, link, process = await attacked_and_honest(rings, opened, dialled=dialled)

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 FLOOD = """
 import socket, sys, zmq
 from dpeer.peer.transports.monitors import monitored
@@ -20,6 +22,7 @@ print("closed")
 """
 
 
+@pytest.mark.slow
 def test_a_socket_whose_many_events_nobody_has_read_is_closed_all_the_same() -> None:
     """In a process of its own: where it hangs, it hangs in libzmq, which no timeout of Python ends."""
     done = subprocess.run([sys.executable, "-c", FLOOD], capture_output=True, text=True, timeout=60, check=False)

@@ -77,6 +77,7 @@ def test_every_model_is_tested() -> None:
     assert SHAPES.keys() == {name for name, model in MODELS.items() if model.takes != "text"}, "test_language has those"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "shape"), EVERY)
 @pytest.mark.parametrize("outputs", [1, 7])
 def test_a_number_for_each_output(name: str, shape: tuple[int, ...], outputs: int) -> None:
@@ -86,6 +87,7 @@ def test_a_number_for_each_output(name: str, shape: tuple[int, ...], outputs: in
         assert model(torch.randn(1, *shape)).shape == (1, outputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "shape"), EVERY)
 def test_nothing_but_parameters_which_are_trained_or_frozen_in_a_model_that_says_so(
     name: str, shape: tuple[int, ...]

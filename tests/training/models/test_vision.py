@@ -128,6 +128,7 @@ def trainer(model: nn.Module, shape: tuple[int, ...]) -> Trainer:
     return Trainer(task, split(model, ("head",), "model"), Hyperparameters(), rank=0, seed=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "options", "way"), [("vit-tiny", VIT, by_layers), ("swin-tiny", SWIN, vectorized)])
 def test_gradients_of_single_examples_are_computed_together(name: str, options: dict[str, Any], way: Way) -> None:
     # `choose` has compared them with those that are computed one by one, and found that the model keeps nothing.

@@ -44,6 +44,7 @@ def made(peer: Trainer, rule: PrivateGradient, batch: Batch) -> tuple[np.ndarray
     return peer.model.grad.numpy().copy(), float(loss)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("microbatch", [5, N, 100])
 def test_without_noise_and_clipping_steps_are_those_of_plain_sgd(microbatch: int, make_trainer: Make) -> None:
     """Full batches, noise 0, clip norm infinite: by `fit` with sampled batches, against `fit` as it is."""

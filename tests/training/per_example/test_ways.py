@@ -190,6 +190,7 @@ def setting(case: str, make: Callable[..., Trainer], **changes: Any) -> tuple[Tr
     return make(model, x, y, **changes), x, y
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", WAYS)
 def test_gradients_are_those_of_a_loop(case: str, name: str, make_trainer: Callable[..., Trainer]) -> None:
@@ -213,6 +214,7 @@ def test_gradients_are_those_of_a_loop(case: str, name: str, make_trainer: Calla
     assert not found.sums(torch.eye(N))[::2].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
 def test_the_start_takes_the_quickest_way_that_suits(case: str, make_trainer: Callable[..., Trainer]) -> None:
     peer, _, _ = setting(case, make_trainer)

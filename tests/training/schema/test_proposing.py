@@ -94,6 +94,7 @@ def test_a_range_is_beyond_the_numbers(one: float, other: float) -> None:
 WORDS = st.text(min_size=1, max_size=12).map(str.strip).filter(bool)
 
 
+@pytest.mark.slow
 @given(
     st.lists(WORDS, min_size=2, max_size=5, unique=True), st.lists(st.lists(WORDS, min_size=3, max_size=3), min_size=2)
 )
