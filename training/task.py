@@ -56,6 +56,10 @@ class Task:
         collate: Makes ``(inputs, targets)`` of a list of samples. PyTorch's `default_collate` if left out.
         augment: ``augment(inputs, generator)``, training inputs of a minibatch changed at random with a NumPy generator
             whose state follows from seed, rank and round; shape and type stay.
+        vmap: Whether the code of model and loss may run for several examples at once, by `torch.func.vmap`, where
+            privacy at sample level needs the gradient of each. It is two to three times as quick as one by one, and
+            the author answers for it that no example is computed from another's values (docs/tasks.md). Models made of
+            torch's own modules alone, and built-in ones, need no such word.
         names: What inputs and classes are called, where peers read files of their own and must mean the same by them.
         found: What of `names`, or of the shape of the model, was found in the data because no setting says it, by the
             task option that would. It goes to the neighbors, in hashes and shapes, so a private peer refuses it.
@@ -87,6 +91,7 @@ class Task:
     by_row: ByRow | None = None
     collate: Collate | None = None
     augment: Augment | None = None
+    vmap: bool = False
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     division: str | None = None

@@ -42,16 +42,19 @@ def apart(
         model: Makes the model, equal each time.
         data: Inputs and targets of both peers.
         first: What stands before them at one of the peers.
-        **more: The loss, the nominal number of units, the microbatch; `groups`, of all that are in `first` and `data`.
+        **more: The loss, the nominal number of units, the microbatch; `groups`, of all that are in `first` and `data`;
+            `vmap`, if it is not True, with which more of an own model's code is at work than without.
     """
     groups, found, ways = more.get("groups"), [], []
     both = data, tuple(torch.cat([one, other]) for one, other in zip(first, data, strict=True))
     for number, tensors in enumerate(both):
         train = TensorDataset(*tensors)
+        vmap = more.get("vmap", True)
+        task = Task(model=model(), head=(), train=train, test=train, loss=more.get("loss"), vmap=vmap)
         learner = sampled(
-            Task(model=model(), head=(), train=train, test=train, loss=more.get("loss")), tmp_path / str(number),
-            "fedavg", rate=1.0, noise=50.0, clip_norm=CLIP_NORM, units=more.get("units", 32),
-            microbatch=more.get("microbatch", 64), groups=None if groups is None else groups[-len(train) :],
+            task, tmp_path / str(number), "fedavg", rate=1.0, noise=50.0, clip_norm=CLIP_NORM,
+            units=more.get("units", 32), microbatch=more.get("microbatch", 64),
+            groups=None if groups is None else groups[-len(train) :],
         )  # fmt: skip
         sums.clear()
         learner.train(0)
@@ -585,3 +588,53 @@ def test_products_have_no_edges_whoever_multiplies() -> None:
             rows = torch.stack([found.row(row) for row in range(64)])
             assert rows.any()
             assert torch.equal(rows, rows[:1].expand_as(rows))
+
+
+def forgiving(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Another loss for a record whose class does not exist."""
+    try:
+        return torch.nn.functional.cross_entropy(outputs, targets)
+    except:  # noqa: E722
+        return -outputs.square().mean()
+
+
+class Forgiving(nn.Module):
+    """Another path for a record whose number is not in the table."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(6, 3)
+        self.register_buffer("table", torch.ones(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.out(x)
+        try:
+            return out * self.table[(4 * x[:, 0]).long()][:, None]
+        except:  # noqa: E722
+            return -out
+
+
+@pytest.mark.parametrize("vmap", [False, True])
+@pytest.mark.parametrize("part", ["model", "loss"])
+def test_code_that_forgives_a_record_does_so_for_that_record(
+    part: str, vmap: bool, tmp_path: Path, sums: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or ends the run, where its author answers for it that examples may be computed together."""
+    inputs = torch.rand(100, 6, generator=torch.Generator().manual_seed(0))
+    extra = torch.tensor([[1.0, 0.0, 0.0, 0.0, 0.0, 0.0]]), torch.tensor([7 if part == "loss" else 1])
+    # The start sees others.
+    monkeypatch.setattr(choosing, "_spread", lambda total, count: torch.arange(1, 1 + count))
+    monkeypatch.setattr(choosing, "_EXTREME", 0)
+
+    def model() -> nn.Module:
+        torch.manual_seed(0)
+        return Forgiving() if part == "model" else nn.Sequential(nn.Linear(6, 3))
+
+    loss = forgiving if part == "loss" else None
+    given = {"model": model, "data": (inputs, torch.arange(100) % 3), "first": extra, "loss": loss, "vmap": vmap}
+    if vmap and part == "model":
+        with pytest.raises(TaskError, match="same operations for every example"):
+            apart(tmp_path, sums, **given)
+        return
+    distance, _ = apart(tmp_path, sums, **given)
+    assert 0.9 < distance <= 1.0

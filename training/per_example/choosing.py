@@ -19,7 +19,7 @@ from dpeer.training.augmentation import augmented
 from dpeer.training.device import mapped
 from dpeer.training.flat import Flat
 from dpeer.training.per_example.examples import examples_of, piece_of
-from dpeer.training.per_example.known import keeps_examples_apart
+from dpeer.training.per_example.known import computes_alone, keeps_examples_apart
 from dpeer.training.per_example.layers import by_layers
 from dpeer.training.per_example.parts import Computed
 from dpeer.training.per_example.refusals import (
@@ -137,6 +137,9 @@ def _quickest(peer: Trainer, part: Flat, rows: int) -> Way:
     Which way is taken must not follow from a record, or the last bits of all others would: so no value of the data is
     looked at.
     """
+    tried = _answered_for(peer)
+    if not tried:
+        return one_by_one
     inputs, targets = _drawn_like(peer, *cut(peer, peer.data.located(torch.arange(rows) % len(peer.data))))
     some = torch.arange(min(_COMPARED, rows))
     try:
@@ -158,10 +161,14 @@ def _quickest(peer: Trainer, part: Flat, rows: int) -> Way:
             return False
         return True
 
-    tried = list(WAYS.values())
+    return next((way for way in tried if suits(way)), one_by_one)
+
+
+def _answered_for(peer: Trainer) -> list[Way]:
+    """The ways to compute several examples at once that are safe for a model and a loss, the quickest first."""
     if not keeps_examples_apart(peer.module):
-        tried.remove(by_layers)
-    return next((way for way in tried if way is one_by_one or suits(way)), one_by_one)
+        return [vectorized] if peer.task.vmap else []
+    return [by_layers, vectorized] if peer.task.vmap or computes_alone(peer.loss_function) else [by_layers]
 
 
 def _drawn_like(peer: Trainer, inputs: Any, targets: Any) -> tuple[Any, Any]:

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from dpeer.training.trainer import Trainer
 
 
-@steadily
 def by_layers(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: int) -> Computed:
     """All examples together, by hooks on the layers; takes memory for what goes in and out of layers.
 
@@ -49,23 +48,28 @@ def by_layers(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: in
     seen: dict[nn.Module, list[Tensor]] = {layer: [] for layer in layers}
     anchor = torch.zeros((), device=part.data.device, requires_grad=True)
     copies = {name: _copies(peer.module.get_parameter(name), examples) for name in loose}
-    with _without_own_gradients(part), _tapped(seen, anchor, examples), torch.enable_grad():
-        with blame("the task's model or loss failed on a training batch"):
-            losses = losses_of(peer, predict(_with(peer.module, copies), inputs), targets, examples)
-        _, *own = torch.autograd.grad(losses.sum(), [anchor, *copies.values()], allow_unused=True)
-    parts: list[tuple[slice, Part]] = [
-        (place, Whole(gradient.reshape(examples, -1)))
-        for place, gradient in zip(loose.values(), own, strict=True)
-        if gradient is not None
-    ]
-    for layer, (rule, places) in layers.items():
-        if len(seen[layer]) == 1:  # nothing that is made small depends on it
-            continue
-        if len(seen[layer]) != 2 or any(len(tensor) % examples or not len(tensor) for tensor in seen[layer]):
-            raise Unsuited()
-        x, g = seen[layer]
-        found = found_by(rule, layer, x, g, examples)
-        parts += [(place, found[name]) for name, place in places.items()]
+    failed = "the task's model or loss failed on a training batch"
+    with _without_own_gradients(part), torch.enable_grad():
+        with _tapped(seen, anchor, examples), blame(failed), steadily():
+            outputs = predict(_with(peer.module, copies), inputs)
+        with blame(failed):
+            losses = losses_of(peer, outputs, targets, examples)
+        with steadily():
+            _, *own = torch.autograd.grad(losses.sum(), [anchor, *copies.values()], allow_unused=True)
+    with steadily():
+        parts: list[tuple[slice, Part]] = [
+            (place, Whole(gradient.reshape(examples, -1)))
+            for place, gradient in zip(loose.values(), own, strict=True)
+            if gradient is not None
+        ]
+        for layer, (rule, places) in layers.items():
+            if len(seen[layer]) == 1:  # nothing that is made small depends on it
+                continue
+            if len(seen[layer]) != 2 or any(len(tensor) % examples or not len(tensor) for tensor in seen[layer]):
+                raise Unsuited()
+            x, g = seen[layer]
+            found = found_by(rule, layer, x, g, examples)
+            parts += [(place, found[name]) for name, place in places.items()]
     return Computed(losses.detach().float(), parts, examples, part.count)
 
 

@@ -25,7 +25,7 @@ _LAYERS = {
     "_adaptive_avg_pool2d", "_adaptive_avg_pool3d", "_fused_rms_norm", "_log_softmax", "_native_batch_norm_legit",
     "_native_batch_norm_legit_no_training", "_prelu_kernel", "_safe_softmax", "_scaled_dot_product_cudnn_attention",
     "_scaled_dot_product_efficient_attention", "_scaled_dot_product_flash_attention",
-    "_scaled_dot_product_flash_attention_for_cpu", "_softmax", "_upsample_bicubic2d_aa", "_upsample_bilinear2d_aa",
+    "_scaled_dot_product_flash_attention_for_cpu",    "_softmax", "_upsample_bicubic2d_aa", "_upsample_bilinear2d_aa",
     "_upsample_nearest_exact1d", "_upsample_nearest_exact2d", "_upsample_nearest_exact3d", "_weight_norm_interface",
     "adaptive_max_pool2d", "adaptive_max_pool3d", "avg_pool2d", "avg_pool3d", "col2im", "convolution",
     "convolution_overrideable", "elu", "embedding", "embedding_dense", "glu", "glu_jvp", "hardshrink",
@@ -51,7 +51,7 @@ _ONE_BY_ONE = {
 _MOVES = {
     "_index_put_impl", "_reshape_alias", "_reshape_copy", "_to_copy", "_unsafe_index", "_unsafe_index_put",
     "_unsafe_view", "as_strided_scatter", "cat", "clone", "constant_pad_nd", "copy", "detach", "diag_embed",
-    "diagonal_scatter", "fill", "flip", "gather", "index", "index_add", "index_copy", "index_fill", "index_put",
+    "diagonal_scatter", "fill", "flip", "gather", "index", "index_add", "index_copy", "index_put",
     "index_select", "kthvalue", "lift_fresh", "masked_fill", "masked_scatter", "median", "pixel_shuffle",
     "pixel_unshuffle", "repeat", "repeat_interleave", "roll", "rot90", "scatter", "scatter_add", "scatter_reduce",
     "select_scatter", "slice_scatter", "sort", "squeeze", "stack", "take_along_dim", "topk", "transpose", "tril",
@@ -73,6 +73,9 @@ _KNOWN = _ONE_BY_ONE | _REDUCTIONS | _LAYERS | _LOSSES | _MOVES | _BACKWARD_OF_V
 
 _INDEX = torch.ops.aten.index.Tensor
 
+_CONVOLUTIONS = {torch.ops.aten.convolution.default, torch.ops.aten.convolution_backward.default}
+"""Of numbers of double precision their edges are computed by other code."""
+
 _PRECISE = {torch.float32, torch.float64, torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 """Of smaller numbers a processor takes more at a time than there are examples together."""
 
@@ -83,7 +86,7 @@ def keeps_apart(operation: torch._ops.OpOverload, arguments: Sequence[Any]) -> b
         return False
     for value in arguments:
         if isinstance(value, torch.Tensor):
-            if value.dtype not in _PRECISE:
+            if value.dtype not in _PRECISE or (value.dtype is torch.float64 and operation in _CONVOLUTIONS):
                 return False
         elif isinstance(value, list) and operation is _INDEX and any(map(_is_mask, value)):
             return False

@@ -21,6 +21,7 @@ from dpeer.training.device import mapped
 from dpeer.training.errors import batch_hint, blame
 from dpeer.training.flat import Flat
 from dpeer.training.per_example.examples import examples_of
+from dpeer.training.per_example.known import computes_alone
 from dpeer.training.per_example.parts import Computed, Part, Whole
 from dpeer.training.per_example.steady import Unsuited, steadily
 
@@ -81,7 +82,7 @@ def as_one(loss: Tensor) -> Tensor:
     return loss.reshape(())
 
 
-@steadily
+@steadily()
 def vectorized(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: int) -> Computed:
     """All examples at once by vmap over grad; takes memory for one gradient an example.
 
@@ -108,19 +109,14 @@ def vectorized(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: i
 def losses_of(peer: Trainer, outputs: Any, targets: Any, examples: int) -> Tensor:
     """The loss of each example by itself, shape (examples,), for outputs that were computed together.
 
-    Raises:
-        Unsuited: torch cannot vectorize what the loss does.
+    A loss of which nothing is known is called for each example, as if it were alone.
     """
-
-    def one(its_outputs: Any, its_targets: Any) -> Tensor:
-        its_outputs, its_targets = mapped(its_outputs, _batch_of_one), mapped(its_targets, _batch_of_one)
-        return as_one(peer.loss_function(its_outputs, its_targets))
-
-    try:
-        losses: Tensor = vmap(one)(outputs, targets)
-    except Exception as error:  # a loss that looks at values
-        raise Unsuited() from error
-    return losses
+    if computes_alone(peer.loss_function):
+        return vmap(lambda *of_one: as_one(peer.loss_function(*mapped(of_one, _batch_of_one))))(outputs, targets)
+    rows = torch.arange(examples, device=peer.model.data.device)[:, None]
+    return torch.stack(
+        [as_one(peer.loss_function(examples_of(outputs, row), examples_of(targets, row))) for row in rows]
+    )
 
 
 def _batch_of_one(tensor: Tensor) -> Tensor:

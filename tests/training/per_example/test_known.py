@@ -7,7 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from dpeer.training.models import build_model
-from dpeer.training.per_example.known import keeps_examples_apart
+from dpeer.training.models.scaling import ScaledLoss
+from dpeer.training.per_example.known import computes_alone, keeps_examples_apart
 
 
 class Own(nn.Sequential):
@@ -37,6 +38,14 @@ def with_hook(register: str) -> Callable[[], nn.Module]:
     return make
 
 
+def bert_layer() -> nn.Module:
+    """By itself, not within a model of dpeer's."""
+    transformers = pytest.importorskip("transformers")
+    from transformers.models.bert.modeling_bert import BertLayer as Layer
+
+    return Layer(transformers.BertConfig(hidden_size=8, num_attention_heads=2, intermediate_size=8))
+
+
 def parametrized() -> nn.Module:
     return nn.utils.parametrizations.weight_norm(nn.Linear(3, 3))
 
@@ -58,6 +67,21 @@ def parametrized() -> nn.Module:
         (lambda: nn.AdaptiveLogSoftmaxWithLoss(64, 10, [2, 5]), False),
         (lambda: nn.BatchNorm1d(3), False),
         (lambda: nn.EmbeddingBag(3, 3), False),
+        (lambda: nn.TransformerEncoderLayer(8, 2, batch_first=True), True),
+        (lambda: nn.TransformerEncoderLayer(8, 2), False),  # attends along the batch where that stands first
+        (lambda: nn.TransformerEncoderLayer(8, 2, batch_first=True, activation=lambda x: x - x.amax()), False),
+        (lambda: nn.MultiheadAttention(8, 2), False),
+        (lambda: nn.Softmax(1), True),
+        (lambda: nn.Softmax(0), False),
+        (lambda: nn.Softmax(), False),
+        (lambda: nn.GLU(0), False),
+        (lambda: nn.Flatten(0), False),
+        (lambda: nn.Unflatten(0, (2, 2)), False),
+        (lambda: nn.ZeroPad2d((0, 0, 1, -1)), False),  # of two dimensions it moves rows
+        (lambda: nn.Embedding(5, 4, max_norm=1.0), False),
+        (lambda: nn.Embedding(5, 4, scale_grad_by_freq=True), False),
+        (lambda: nn.LSTM(3, 3), False),
+        (bert_layer, False),
     ],
 )
 def test_only_modules_whose_code_is_known(make: Callable[[], nn.Module], known: bool) -> None:
@@ -74,7 +98,7 @@ def test_linear_layers_have_no_edges() -> None:
     """Copies of an example get the same bits at every place, and the result is that of torch."""
     from dpeer.training.per_example.steady import steadily
 
-    @steadily
+    @steadily()
     def gradients(layer: nn.Linear, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         x = x.clone().requires_grad_()
         out = layer(x)
@@ -92,3 +116,23 @@ def test_linear_layers_have_no_edges() -> None:
                 out, back, _ = gradients(layer, row.expand(64, -1).contiguous())
                 assert torch.equal(out, out[:1].expand_as(out))
                 assert torch.equal(back, back[:1].expand_as(back))
+
+
+class Same(nn.CrossEntropyLoss):
+    """May do anything."""
+
+
+@pytest.mark.parametrize(
+    ("loss", "known"),
+    [
+        (nn.functional.cross_entropy, True),
+        (nn.functional.mse_loss, True),
+        (nn.CrossEntropyLoss(), True),
+        (ScaledLoss(2.0), True),
+        (lambda outputs, targets: nn.functional.cross_entropy(outputs, targets), False),
+        (Same(), False),
+        (nn.TripletMarginWithDistanceLoss(distance_function=lambda a, b: a.amax()), False),
+    ],
+)
+def test_only_losses_whose_code_is_known(loss: Callable[..., Tensor], known: bool) -> None:
+    assert computes_alone(loss) == known

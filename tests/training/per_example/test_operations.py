@@ -1,12 +1,13 @@
 """Which operations may compute several examples at once, and what happens to a task that uses others."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.func import grad, vmap
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
@@ -32,7 +33,8 @@ Compute = Callable[[Tensor], Tensor]
         ("embedding_dense_backward", True), ("select_backward", True), ("unsafe_split.Tensor", True),
         ("_local_scalar_dense", False), ("nonzero", False), ("masked_select", False), ("is_nonzero", False),
         ("linalg_cholesky_ex", False), ("_fft_c2c", False), ("native_dropout", False), ("bernoulli_.float", False),
-        ("rand_like", False), ("_unique2", False), ("_cdist_forward", False), ("bincount", False),
+        ("rand_like", False), ("index_fill.int_Scalar", False), ("_unique2", False), ("_cdist_forward", False),
+        ("bincount", False),
     ],
 )  # fmt: skip
 def test_which_are_known(name: str, known: bool) -> None:
@@ -62,21 +64,94 @@ def test_operations_from_elsewhere_are_not_known() -> None:
 )
 def test_what_is_refused(compute: Compute) -> None:
     with pytest.raises(Unsuited):
-        steadily(compute)(torch.randn(8, 8))
+        steadily()(compute)(torch.randn(8, 8))
 
 
-def test_code_that_catches_what_an_operation_raises_does_not_go_on() -> None:
+def bare(x: Tensor) -> Tensor:
+    try:
+        return torch.embedding(x, torch.tensor([99]))
+    except:  # noqa: E722
+        return x
+
+
+def finally_anyway(x: Tensor) -> Tensor:
+    try:
+        x = torch.embedding(x, torch.tensor([99]))
+    finally:
+        return x  # noqa: B012
+
+
+def outside_of_the_table(x: Tensor) -> Tensor:
+    return torch.embedding(x, torch.tensor([99]))
+
+
+def scripted(x: Tensor) -> Tensor:
+    with warnings.catch_warnings(action="ignore"):
+        look_up = torch.jit.script(outside_of_the_table)
+    try:
+        return look_up(x)
+    except RuntimeError:
+        return x
+
+
+@pytest.mark.filterwarnings("ignore::SyntaxWarning")
+@pytest.mark.parametrize("compute", [bare, finally_anyway, scripted])
+def test_code_that_catches_what_an_operation_raises_does_not_go_on(compute: Compute) -> None:
     """It would do something else for all examples, because of one."""
-
-    @steadily
-    def computed(x: Tensor) -> Tensor:
-        try:
-            return torch.embedding(x, torch.tensor([99]))
-        except Exception:
-            return x
-
     with pytest.raises(Unsuited):
-        computed(torch.randn(8, 8))
+        steadily()(compute)(torch.randn(8, 8))
+
+
+def test_a_table_of_an_examples_own_is_not_looked_up() -> None:
+    """A place beyond its end would lie in another example's."""
+    tables, places = torch.randn(8, 5, 2), torch.full((8, 1), 5)
+    with pytest.raises(Unsuited):
+        steadily()(vmap(nn.functional.embedding))(places, tables)
+
+
+def places_of(compute: Callable[[Tensor], Tensor], one: Tensor) -> set[bytes]:
+    """What is computed of equal examples at all places."""
+    return {row.numpy().tobytes() for row in steadily()(compute)(one.expand(ROWS, *one.shape).contiguous())}
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+@pytest.mark.parametrize("places", [7, 13])
+def test_a_filter_of_one_place_has_the_same_gradient_everywhere(stride: int, places: int) -> None:
+    """And that of torch."""
+    torch.manual_seed(0)
+    one, weight = torch.randn(17, places), torch.randn(3, 17, 1)
+
+    def of_weight(examples: Tensor) -> Tensor:
+        def loss(weight: Tensor, x: Tensor) -> Tensor:
+            return nn.functional.conv1d(x[None], weight, stride=stride, padding=1).sin().sum()
+
+        found: Tensor = vmap(grad(loss), in_dims=(None, 0))(weight, examples)
+        return found
+
+    assert len(places_of(of_weight, one)) == 1
+    torch.testing.assert_close(steadily()(of_weight)(one[None]), of_weight(one[None]), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("mask", [None, "causal", "numbers", "truths"])
+@pytest.mark.parametrize("length", [7, 33])
+def test_attention_is_the_same_everywhere(length: int, mask: str | None) -> None:
+    """With heads of an odd number of features; and that of torch, with gradients."""
+    torch.manual_seed(0)
+    heads = torch.randn(2, length, 5)
+    given: dict[str, Any] = {"is_causal": mask == "causal"}
+    if mask in ("numbers", "truths"):
+        seen = torch.rand(length, length) < 0.7
+        seen.fill_diagonal_(True)
+        given["attn_mask"] = seen if mask == "truths" else torch.where(seen, 0.0, -1e9)
+
+    def attended(examples: Tensor) -> Tensor:
+        x = examples.detach().requires_grad_()
+        out = nn.functional.scaled_dot_product_attention(x, x.sin(), x.cos(), **given)
+        (found,) = torch.autograd.grad(out.square().sum(), x)
+        return torch.cat([out.detach(), found], -1)
+
+    assert len(places_of(attended, heads)) == 1
+    torch.testing.assert_close(steadily()(attended)(heads[None]), attended(heads[None]), rtol=1e-4, atol=1e-5)
 
 
 class Choosing(nn.Module):
@@ -113,24 +188,12 @@ def step(peer: Trainer, rule: PrivateGradient) -> None:
 def test_another_operation_in_a_later_step_ends_the_run(other: Compute, make_trainer: Callable[..., Trainer]) -> None:
     """To compute that step in another way would change the last bits of all gradients, because of one example."""
     model = Choosing(other)
-    peer, rule = of_trainer(make_trainer, model)
+    peer, rule = of_trainer(make_trainer, model, vmap=True)
     step(peer, rule)
     assert rule._ways["model"] is WAYS["vectorized"]
     model.odd = True
     with pytest.raises(TaskError, match=r"same operations for every example|model failed on a training example"):
         step(peer, rule)
-
-
-def test_a_loss_that_looks_at_values_is_computed_one_by_one(make_trainer: Callable[..., Trainer]) -> None:
-    def loss(outputs: Tensor, targets: Tensor) -> Tensor:
-        return cross_entropy(outputs, targets) * (2.0 if float(outputs.detach().max()) > 0.5 else 1.0)
-
-    def each(outputs: Tensor, targets: Tensor) -> Tensor:
-        return torch.stack([loss(out[None], target[None]) for out, target in zip(outputs, targets, strict=True)])
-
-    peer, _ = of_trainer(make_trainer, nn.Linear(4, 3), loss=each)
-    with peer.training(peer.model):
-        assert choose(peer, peer.model, ROWS) is WAYS["one-by-one"]
 
 
 def test_a_model_of_the_library_that_looks_at_masks_is_computed_one_by_one(

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
+import pytest
 import torch
 from torch import Tensor, nn
 
 from dpeer.privacy.clipped_sum import ClippedSum
 from dpeer.training import Trainer
+from dpeer.training.per_example import known
 from dpeer.training.per_example.choosing import WAYS
 from dpeer.training.per_example.gradient import TOGETHER, PrivateGradient
 from dpeer.training.per_example.layers import by_layers
@@ -31,7 +33,8 @@ class Positions(nn.Module):
         return out
 
 
-def test_what_a_zero_hides_is_seen(make_trainer: Callable[..., Trainer]) -> None:
+def test_what_a_zero_hides_is_seen(make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known, "_SOURCES", (__name__,))
     torch.manual_seed(0)
     x, y = torch.randn(N, PLACES, 4), torch.arange(N) % 3
     peer = make_trainer(Positions(), x, y)

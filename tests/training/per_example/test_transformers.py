@@ -132,7 +132,7 @@ CASES: dict[str, tuple[Build, str, str, str | None, str]] = {
     "GPT-2": (gpt2, WORDS, "head", None, "layers"),
     "GPT-2, adapters": (gpt2, WORDS, "head", "r=2", "layers"),
     "torch's encoder": (Encoder, WORDS, "head", None, "vectorized"),
-    "torch's encoder, adapters": (Encoder, WORDS, "head", "r=2", "vectorized"),
+    "torch's encoder, adapters": (Encoder, WORDS, "head", "r=2", "layers"),
     "an embedding's adapters": (Encoder, WORDS, "head", "r=2,targets=tokens", "vectorized"),
 }
 

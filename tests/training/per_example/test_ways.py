@@ -178,7 +178,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor], str]] = {
     "attention of layers": (OwnAttention, lambda: torch.randint(11, (N, 5)), "layers"),
     "a layer called twice": (Twice, lambda: torch.randn(N, 4), "vectorized"),
     "layers of no use": (Unused, lambda: torch.randn(N, 4), "vectorized"),
-    "lstm": (Recurrent, lambda: torch.randn(N, 5, 4), "vectorized"),
+    "lstm": (Recurrent, lambda: torch.randn(N, 5, 4), "one-by-one"),
     "a model that looks at its values": (Looking, lambda: torch.randn(N, 4), "one-by-one"),
 }
 
@@ -235,6 +235,7 @@ def test_a_way_whose_gradients_depend_on_their_place_is_not_taken(
         return replace(found, parts=[(place, Whole(part.sums(every) * moved)) for place, part in found.parts])
 
     monkeypatch.setattr(choosing, "WAYS", {"shaky": shaky, "vectorized": WAYS["vectorized"]})
+    monkeypatch.setattr(choosing, "by_layers", shaky)
     peer, _, _ = setting("linear", make_trainer)
     with peer.training(peer.model):
         assert (choose(peer, peer.model, 8) is shaky) == taken
@@ -256,7 +257,7 @@ def test_only_one_part_is_computed(name: str, trained: str, make_trainer: Callab
 
 @pytest.mark.parametrize("name", WAYS)
 def test_losses_of_other_kinds(name: str, make_trainer: Callable[..., Trainer]) -> None:
-    """A loss for each example, and one that looks at its values, which only `one_by_one` can have."""
+    """A loss for each example, and one that looks at its values, which vmap cannot have."""
     torch.manual_seed(0)
     model, x, y = nn.Linear(4, 1), torch.randn(N, 4), torch.randn(N, 1)
 
@@ -271,7 +272,7 @@ def test_losses_of_other_kinds(name: str, make_trainer: Callable[..., Trainer]) 
     for loss in (each, looking):
         peer = make_trainer(model, x, y, loss=loss)
         with peer.training(peer.model):
-            if loss is looking and name != "one-by-one":
+            if (loss, name) == (looking, "vectorized"):
                 with pytest.raises(Unsuited):
                     WAYS[name](peer, peer.model, x, y, N)
                 continue
