@@ -22,7 +22,7 @@ from dpeer.federation.notes import notes
 from dpeer.federation.options import options_of, with_options
 from dpeer.federation.privacy_notes import privacy_notes
 from dpeer.federation.protection import account, planned_releases, promise, protect
-from dpeer.federation.sample_notes import sample_notes
+from dpeer.federation.sample_notes import sample_notes, way_notes
 from dpeer.federation.sampling import sampling_of
 from dpeer.federation.settings import Settings
 from dpeer.federation.watching import watch_of
@@ -160,6 +160,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     private = privacy_notes(protection, settings, graph, learner.shared_values) if protection else []
     if learner.steps is not None:
         private = sample_notes(learner.steps, settings, learner.trained_together, learner.units)
+        private += way_notes(learner.computes_one_by_one)
     return PeerParts(
         learner=learner,
         topology=meeting if learner.shares else take_part(Isolated(settings.size), settings),

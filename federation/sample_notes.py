@@ -81,6 +81,21 @@ def sample_notes(protection: StepProtection, settings: Settings, parameters: int
     return lines
 
 
+def way_notes(one_by_one: bool) -> list[str]:
+    """What to say about the time that gradients take.
+
+    Args:
+        one_by_one: Whether each record is computed by itself because of the task's model or loss.
+    """
+    if not one_by_one:
+        return []
+    return [
+        "each record's gradient is computed by itself, which takes about three times as long: of the code of this model "
+        "and its loss it is not known that records stay apart (models made of torch's own modules are computed "
+        "together; Task(vmap=True) says it of yours, see docs/tasks.md)"
+    ]
+
+
 def _of_a_patient(protection: StepProtection, rounds: int) -> list[str]:
     """What somebody has who has several records, in words; nothing where that is not counted."""
     m, many = protection.mechanism, _MANY

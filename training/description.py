@@ -138,6 +138,12 @@ class Description:
         return max((parts.get(phase.part, trainer.model.count) for phase in phases), default=trainer.model.count)
 
     @property
+    def computes_one_by_one(self) -> bool:
+        """Whether privacy at sample level computes each record by itself because of the task's model or loss."""
+        trainer = self._trainer
+        return isinstance(trainer, PrivateTrainer) and trainer.computes_one_by_one
+
+    @property
     def num_samples(self) -> int:
         """How many training samples this peer has."""
         return self._trainer.figures.samples

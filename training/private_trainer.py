@@ -190,6 +190,11 @@ class PrivateTrainer(Trainer):
             if name in parts and parts[name].count:
                 self._gradient.start(self, parts[name])
 
+    @property
+    def computes_one_by_one(self) -> bool:
+        """Whether each example is computed by itself because of what the model or the loss is."""
+        return self._gradient is not None and self._gradient.one_by_one
+
     def interrupt(self) -> None:
         """See `Trainer.interrupt`."""
         self._shuffled.interrupt()

@@ -86,6 +86,11 @@ class PrivateGradient:
             return min(self._microbatch, few)
         return min(self._microbatch // TOGETHER, math.ceil(few / TOGETHER)) * TOGETHER
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether examples are computed one by one although as many are drawn as could be computed together."""
+        return self.rows % TOGETHER == 0 and one_by_one in self._ways.values()
+
     def start(self, peer: Trainer, part: Flat) -> None:
         """Look at a few examples, and choose how gradients of this part are computed; the first step does it, too.
 
