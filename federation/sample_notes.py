@@ -90,8 +90,8 @@ def way_notes(one_by_one: bool) -> list[str]:
     if not one_by_one:
         return []
     return [
-        "each record's gradient is computed by itself, which takes about three times as long: of the code of this model "
-        "and its loss it is not known that records stay apart (models made of torch's own modules are computed "
+        "each record's gradient is computed by itself, which takes about three times as long: of this model's or "
+        "loss's code it is not known that records stay apart (models made of torch's own modules are computed "
         "together; Task(vmap=True) says it of yours, see docs/tasks.md)"
     ]
 
