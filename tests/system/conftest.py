@@ -80,7 +80,7 @@ class Data(Dataset):
 
 def task(rank, size, seed, fast=0, pause=0.0, dropout=0.0, slow=None):
     model = Net(dropout)
-    print("rank", rank, "has built its model")
+    print("rank", rank, "has built its model", flush=True)
     if slow is not None and rank != slow:
         pause = 0.0
     return Task(model=model, head=("fc",), train=Data(rank, SAMPLES, fast, pause), test=Data(rank, SAMPLES + 1))
