@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.thinning import every
+
 ROOT = Path(__file__).parents[2]
 
 WORKER = """
@@ -32,7 +34,7 @@ print(running._run(settings).status, running._run(settings).status)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("halfway", [True, False], ids=["while the event loop is made", "before the run"])
+@pytest.mark.parametrize("halfway", every(2, [True, False]), ids=["while the event loop is made", "before the run"])
 def test_a_signal_before_rounds_begin_stops_the_run_and_all_after_it(halfway: bool, small_task: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", WORKER.format(halfway=halfway)], cwd=small_task.parent, capture_output=True, text=True,

@@ -16,6 +16,7 @@ from dpeer.federation.privacy_notes import privacy_notes
 from dpeer.federation.protection import planned_releases, promise, protect
 from dpeer.federation.settings import Settings
 from dpeer.privacy.gaussian import epsilon as epsilon_of
+from tests.thinning import every
 
 
 def promised(**settings):
@@ -377,7 +378,7 @@ def test_a_ledger_that_has_lost_releases_of_which_the_lines_tell_promises_nothin
 @pytest.mark.slow
 @pytest.mark.parametrize("gone", [("ledger.jsonl",), ("ledger.jsonl", "released"), ("ledger.jsonl", "checkpoint")])
 @pytest.mark.parametrize("emptied", [False, True])
-@pytest.mark.parametrize("privacy", ["client", "none"])
+@pytest.mark.parametrize("privacy", every(2, ["client", "none"]))
 def test_a_ledger_and_metrics_that_are_lost_together_promise_nothing(
     gone: tuple[str, ...], emptied: bool, privacy: str, tmp_path: Path
 ) -> None:

@@ -80,7 +80,7 @@ def assert_same(one: TorchLearner, other: TorchLearner, folder: Path) -> None:
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", every(2, CASES))
 def test_two_rounds_and_two_more_are_four(case: str, peers: Peers, gossip: Gossip, tmp_path: Path) -> None:
     whole, first, resumed = (peers(case, "best") for _ in range(3))
     gossip(whole, 4, evaluate=True)

@@ -133,7 +133,7 @@ def test_what_is_no_token_is_refused(task: str, leave: Leave, settings: dict[str
             loaded.predict(wrong)
 
 
-@pytest.mark.parametrize("form", ["torchscript", pytest.param("onnx", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("form", ["torchscript", pytest.param("onnx", marks=[pytest.mark.slow, pytest.mark.long])])
 @pytest.mark.parametrize("task", ["glue", "roles"])
 def test_exported_ones_take_token_numbers(
     task: str, form: Any, leave: Leave, settings: dict[str, dict[str, Any]], tmp_path: Path
