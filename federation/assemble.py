@@ -148,6 +148,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         "head_parameters": learner.head_parameters,
         "training_samples": learner.num_samples,
         "evaluated_samples": len(getattr(task, settings.evaluate_on)),
+        "stated": None if learner.steps is None else learner.steps.mechanism.stated,
         "class_counts": class_counts(task, "train"),
         "class_names": list(task.names.get("classes", ())) or None,
         "evaluated_class_counts": class_counts(task, settings.evaluate_on),

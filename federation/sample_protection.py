@@ -43,8 +43,36 @@ def check_sample_settings(settings: Settings) -> None:
         )
 
 
+def check_records(settings: Settings, units: int, *, own: bool) -> None:
+    """Refuse to count a peer's own records: N decides what neighbors see, so it must not follow from the data.
+
+    Rounding does not help: some number of records is the last one that is rounded down. Where a common pool is divided,
+    who gets which record depends on the others anyway, and nothing is promised about that.
+
+    Args:
+        settings: As this rank uses them.
+        units: How many there are.
+        own: Whether the data are the peer's own, and no part of a common pool.
+
+    Raises:
+        ConfigurationError: They are, and nobody said about how many there are.
+    """
+    if not own or settings.records is not None:
+        return
+    word = settings.privacy_unit
+    raise ConfigurationError(
+        f"--privacy sample with data of this peer's own: --records N must be said, for one {word} more can change a "
+        "count, however it is rounded, and with it the noise and the number of steps, which neighbors see; give about "
+        f"how many {word}s it trains with (there are {units}): a plain number that everybody may know, and that stays "
+        "when some more come"
+    )
+
+
 def nominal(settings: Settings, units: int) -> int:
-    """N: about how many units there are, which all may know: as it is said, or rounded to a power of two."""
+    """N: about how many units there are, which all may know: as it is said, or rounded to a power of two.
+
+    The rounded number is for parts of common pools alone; see `check_records`.
+    """
     return settings.records if settings.records is not None else int(2 ** round(math.log2(units)))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dpeer.federation.sample_protection import check_groups, check_units, protect_steps, sampling_rate
+from dpeer.federation.sample_protection import check_groups, check_records, check_units, protect_steps, sampling_rate
 from dpeer.federation.settings import Settings
 from dpeer.training import Task
 from dpeer.training.private_trainer import Sampling
@@ -29,7 +29,7 @@ def sampling_of(
 
     Raises:
         TaskError: Groups are to be protected, and the task knows none.
-        ConfigurationError: The peer has too few records for what is asked.
+        ConfigurationError: The peer has too few records for what is asked, or --records is missing.
     """
     groups = None
     if settings.privacy_unit == "group":
@@ -37,6 +37,7 @@ def sampling_of(
         check_groups(settings, told)
         groups = np.asarray(told)
     units = len(task.train) if groups is None else len(np.unique(groups))
+    check_records(settings, units, own=task.division is None)
     check_units(settings, units)
     protect = partial(
         protect_steps, settings, units=units, folder=folder, rounds=rounds, resume=resume, data=data, new_data=new_data

@@ -82,8 +82,8 @@ class PrivacySettings(Section):
     )
     records: int | None = setting(
         None,
-        "sample: about how many records (or groups) this peer trains with, which others may know (default: their "
-        "number, rounded to a power of two)",
+        "sample: about how many records (or groups) this peer trains with, which others may know; must be said of data "
+        "of its own (default, where a common pool is divided: their number, rounded to a power of two)",
         mark=Mark.OWN,
         group=_GROUP,
         ge=1,

@@ -76,6 +76,11 @@ class Mechanism:
         unit = {"record": "one record", "group": "one group of records"}[self.unit]
         return f"{unit} of a peer's data, against everyone, neighbors included, add-or-remove"
 
+    @property
+    def stated(self) -> dict[str, str | int]:
+        """N and what it counts, as a model's card says them in place of the training records' true number."""
+        return {"number": self.units, "of": self.unit}
+
     def charge(self, steps: int, looks: int = 1) -> Charge:
         """What so many steps are charged for.
 

@@ -70,6 +70,7 @@ def render_card(card: Mapping[str, Any]) -> str:
             for name, one in (card.get("own_metrics") or {}).items()
             if name not in (figures or {}).get("values", {})
         ],
+        protected=(card.get("privacy") or {}).get("mode") == "sample",
         classes=classes[:_LISTED],
         more_classes=max(0, len(classes) - _LISTED),
         confusion=(figures or {}).get("confusion") if len(classes) <= _LISTED else None,
@@ -101,7 +102,10 @@ def _about(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "classes", ", ".join(classes[:_LISTED]) + more
     yield "preparation", "; ".join(_preparation(card)) or "none: inputs are taken as they are"
     samples = card["samples"]
-    yield "samples", ", ".join(f"{samples[name]:,} for {_PARTS[name]}" for name in _PARTS if samples[name])
+    counted = [f"{samples[name]:,} for {_PARTS[name]}" for name in _PARTS if samples[name]]
+    if stated := samples.get("stated"):
+        counted.insert(0, f"about {stated['number']:,} {stated['of']}s for training, as stated (not counted)")
+    yield "samples", ", ".join(counted)
     yield "versions", ", ".join(f"{name} {number}" for name, number in card["versions"].items())
 
 
@@ -147,8 +151,9 @@ def _privacy(card: Mapping[str, Any]) -> str:
         )
     if spent.get("mode") == "sample" and spent.get("head") in ("joint", "alternate", "frozen"):
         return (
-            f"{privacy_line(spent)}. This holds for what the peer sent to others and for the model in this file; the "
-            "figures in it are measured on the peer's data and have no guarantee."
+            f"{privacy_line(spent)}. This holds for what the peer sent to others, for the model beside this card and "
+            "for what the card says of training records; the figures are of records that were held out, which nothing "
+            "protects."
         )
     return (
         f"{privacy_line(spent)}. This holds for what the peer sent to others; this file also holds what stayed at home "

@@ -136,8 +136,9 @@ of its rows.</p>
 <p>{{ privacy }}</p>
 </section>
 
-<footer>dpeer {{ version }}. This page says what model.json beside the model says: class counts and figures of one
-peer's data. Consider who should have it.</footer>
+<footer>dpeer {{ version }}. This page says what model.json beside the model says:
+{{ "figures of records that one peer has held out" if protected else "class counts and figures of one peer's data" }}.
+Consider who should have it.</footer>
 </body>
 </html>
 """

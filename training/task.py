@@ -63,7 +63,8 @@ class Task:
         names: What inputs and classes are called, where peers read files of their own and must mean the same by them.
         found: What of `names`, or of the shape of the model, was found in the data because no setting says it, by the
             task option that would. It goes to the neighbors, in hashes and shapes, so a private peer refuses it.
-        division: SHA-256 (hex) of how common pools are divided among all ranks; peers compare it.
+        division: SHA-256 (hex) of how common pools are divided among all ranks; peers compare it. None where the data
+            are the peer's own: with privacy at sample level `--records` must then be said.
         indices: Which samples of common pools these are ("train", "validation", "test"), to be saved with the results.
         draws: Whether the model, the data or any of the functions draw from the global generators of torch, numpy or
             random (dropout does). None: found out in the first round, in which the peers of a simulation therefore

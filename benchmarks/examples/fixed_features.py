@@ -9,6 +9,7 @@ shares it with the weights, and `local` trains the same model and shares nothing
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -111,7 +112,10 @@ def _fixed(task: Task, features: Callable[[Tensor], Tensor], classes: int) -> Ta
 
     train = found(task.train)
     model = Linear(train.tensors[0].shape[1], classes)
-    return Task(model=model, head=HEAD, train=train, test=found(task.test), groups=task.groups, draws=False)
+    return Task(
+        model=model, head=HEAD, train=train, test=found(task.test), groups=task.groups, division=task.division,
+        draws=False,
+    )  # fmt: skip
 
 
 def digits(rank: int, size: int, seed: int, filters: int = 8, partition: str = "dirichlet:0.3") -> Task:
@@ -145,13 +149,16 @@ def _cancer() -> tuple[np.ndarray, np.ndarray]:
 def cancer(rank: int, size: int, seed: int, partition: str = "iid") -> Task:
     """scikit-learn's breast cancer: 569 rows of 30 columns, each scaled by the range that its description prints."""
     inputs, targets = _cancer()
-    mine = divided(targets, size, partition, seed)[rank]
+    parted = divided(targets, size, partition, seed)
+    mine, everyone = parted[rank], hashlib.sha256(b"|".join(rows.tobytes() for rows in parted)).hexdigest()
     held = max(3, round(HELD_OUT * len(mine)))
     parts = [
         TensorDataset(torch.from_numpy(inputs[rows]), torch.from_numpy(targets[rows]))
         for rows in (mine[held:], mine[:held])
     ]
-    return Task(model=Linear(inputs.shape[1], 2), head=HEAD, train=parts[0], test=parts[1], draws=False)
+    return Task(
+        model=Linear(inputs.shape[1], 2), head=HEAD, train=parts[0], test=parts[1], division=everyone, draws=False
+    )
 
 
 divided = partition

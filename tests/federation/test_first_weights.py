@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 Command = Callable[..., Any]
 Run = Callable[..., Any]
 
-SAMPLE = ("--privacy", "sample", "--noise-multiplier", 5)
+SAMPLE = ("--privacy", "sample", "--noise-multiplier", 5, "--records", 16)
 CLIENT = ("--privacy", "client", "--noise-multiplier", 5)
 POST = (*SAMPLE, "--dp-head", "post", "--finish", "head:1")
 SAVED = "rank-0/model.safetensors"

@@ -10,7 +10,7 @@ import dpeer
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
 from dpeer.federation.assemble import task_of
 from dpeer.federation.sample_notes import sample_notes
-from dpeer.federation.sample_protection import check_units, nominal, protect_steps, sampling_rate
+from dpeer.federation.sample_protection import check_records, check_units, nominal, protect_steps, sampling_rate
 from dpeer.federation.settings import Settings
 from dpeer.privacy import Charge
 from dpeer.privacy.accounting import composed
@@ -30,6 +30,14 @@ def test_the_number_of_records_is_what_is_said_or_a_power_of_two() -> None:
     assert nominal(asked(records=2000), 1234) == 2000
     for units in (1, 5, 77, 1448, 99_999):
         assert 0.7 < nominal(asked(), units) / units < 1.42
+
+
+@pytest.mark.parametrize("unit", ["record", "group"])
+def test_of_data_of_its_own_a_peer_must_say_about_how_many_there_are(unit: Any) -> None:
+    with pytest.raises(ConfigurationError, match=rf"--records N must be said.*one {unit} more.*{unit}s .*there are 91"):
+        check_records(asked(privacy_unit=unit), 91, own=True)
+    check_records(asked(privacy_unit=unit, records=100), 91, own=True)
+    check_records(asked(privacy_unit=unit), 91, own=False)
 
 
 def test_a_batch_has_about_as_many_records_as_the_batch_size_says() -> None:
@@ -121,7 +129,7 @@ def spent(folder: Path, rank: int = 0) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_runs_of_all_kinds_in_a_folder_add_up(federation: dict[str, Any], tmp_path: Path) -> None:
-    private = federation | {"privacy": "sample", "noise_multiplier": 2.0}
+    private = federation | {"privacy": "sample", "noise_multiplier": 2.0, "records": 32}
     dpeer.run(dpeer.Settings(**private), mode="simulate")
     first = spent(tmp_path / "run")
     assert first["mode"] == "sample"
@@ -144,7 +152,7 @@ def test_runs_of_all_kinds_in_a_folder_add_up(federation: dict[str, Any], tmp_pa
     "change", [{"privacy": "none"}, {"privacy": "client"}, {"clip_norm": 2.0}, {"dp_head": "frozen"}]
 )
 def test_a_run_is_not_gone_on_with_in_another_way(change: dict[str, Any], federation: dict[str, Any]) -> None:
-    private = federation | {"privacy": "sample", "noise_multiplier": 2.0}
+    private = federation | {"privacy": "sample", "noise_multiplier": 2.0, "records": 32}
     dpeer.run(dpeer.Settings(**private), mode="simulate")
     other = private | {"rounds": 5} | change
     if change == {"privacy": "none"}:
@@ -155,7 +163,7 @@ def test_a_run_is_not_gone_on_with_in_another_way(change: dict[str, Any], federa
 
 def test_peers_of_different_size_say_the_same(federation: dict[str, Any], tmp_path: Path) -> None:
     """Each has its own noise and epsilon, and they train together all the same."""
-    ranks = {0: {"task_options": {"count": 30}}, 1: {"task_options": {"count": 200}}}
+    ranks = {0: {"task_options": {"count": 30}, "records": 32}, 1: {"task_options": {"count": 200}, "records": 256}}
     settings = dpeer.Settings(**federation, privacy="sample", target_epsilon=5.0, batch_size=16, rank=ranks)
     dpeer.run(settings, mode="simulate")
     small, large = spent(tmp_path / "run", 0), spent(tmp_path / "run", 1)

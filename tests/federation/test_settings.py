@@ -17,7 +17,7 @@ from dpeer.training.settings import OptionSettings
 pytestmark = pytest.mark.slow
 
 PRIVATE: dict[str, Any] = {"privacy": "client", "noise_multiplier": 2.0}
-SAMPLE: dict[str, Any] = {"privacy": "sample", "noise_multiplier": 2.0, "task": "mine.py:task"}
+SAMPLE: dict[str, Any] = {"privacy": "sample", "noise_multiplier": 2.0, "records": 12, "task": "mine.py:task"}
 """On few rows: to find the quickest way to the gradients of images takes a second."""
 AVERAGED: dict[str, Any] = {
     "dp_adversary": "aggregate", "dp_min_honest": 2, "topology": "full", "weights": "uniform", "size": 4,

@@ -41,7 +41,7 @@ def task(rank, size, seed):
 ROUNDS = 30
 OPTIONS = (
     "--size", 2, "--task", "counted.py:task", "--rounds", ROUNDS, "--privacy", "sample", "--sampling-rate", 0.1,
-    "--noise-multiplier", 4, "--target-epsilon", 4, "--checkpoint-every", 3, "--finish", "none",
+    "--noise-multiplier", 4, "--target-epsilon", 4, "--records", 16, "--checkpoint-every", 3, "--finish", "none",
 )  # fmt: skip
 
 

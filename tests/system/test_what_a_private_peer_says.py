@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 HEADER = "age,bmi,score,diagnosis"
 PRIVATE = ("--privacy", "client", "--noise-multiplier", 2)
-SAMPLE = ("--privacy", "sample", "--noise-multiplier", 2)
+SAMPLE = ("--privacy", "sample", "--noise-multiplier", 2, "--records", 50)
 SAID = ("--task-option", "columns=age,bmi,score", "--task-option", "classes=well,ill,dead")
 
 
@@ -92,7 +92,7 @@ def check_alike(first: dict[str, set[tuple[Any, ...]]], second: dict[str, set[tu
         ("dfedavgm", (*PRIVATE, "--standardize")),
         ("fedbabu", (*PRIVATE, "--standardize")),
         ("dfedsmdc", SAMPLE),
-        ("dfedavgm", (*SAMPLE, "--records", 50)),
+        ("dfedavgm", SAMPLE),
         ("fedbabu", (*SAMPLE, "--dp-head", "post")),
     ],
 )
@@ -180,6 +180,26 @@ def test_what_would_be_found_in_the_data_must_be_said(dpeer: Callable[..., Any],
     assert f"{missing} must be said" in line
     assert f"--task-option {missing}=" in line
     assert "Traceback" not in run.output
+
+
+@pytest.mark.parametrize("unit", ["record", "group"])
+def test_the_number_of_records_must_be_said_too(dpeer: Callable[..., Any], tmp_path: Path, unit: str) -> None:
+    """One more can change a rounded number, and noise, steps and what sums are divided by follow from it."""
+    for rank in range(2):
+        write(tmp_path / f"site-{rank}.csv", None)
+    options = [word for word in SAID if word != "--task-option"]
+    columns, classes = ("columns=age,bmi", options[1]) if unit == "group" else options
+    of_unit = ("--privacy-unit", unit, *(("--task-option", "group=score") if unit == "group" else ()))
+    run = dpeer("simulate", "--size", 2, "--task", "csv", "--task-option", "target=diagnosis", "--task-option",
+                "path=site-{rank}.csv", "--task-option", columns, "--task-option", classes, *SAMPLE[:-2], *of_unit,
+                "--sampling-rate", 0.5, "--delta", 1e-5)  # fmt: skip
+    assert run.wait() == 2
+    (line,) = [line for line in run.output.splitlines() if line.startswith("dpeer: ")]
+    assert "--records N must be said" in line
+    assert f"one {unit} more can change" in line
+    assert f"about how many {unit}s it trains with (there are " in line
+    assert "Traceback" not in run.output
+    assert not list(tmp_path.rglob("metrics.jsonl")), "nothing has been trained"
 
 
 def test_folders_of_images_must_say_their_classes_too(dpeer: Callable[..., Any], tmp_path: Path) -> None:

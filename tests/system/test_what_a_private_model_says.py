@@ -1,0 +1,117 @@
+"""A model that protects single records may be handed on with its card, which must tell no more than the model does."""
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from dpeer.privacy.clipped_sum import ClippedSum
+
+pytestmark = pytest.mark.slow
+
+RUN = (
+    "--size", 2, "--task", "csv", "--task-option", "path=site-{rank}.csv", "--task-option", "target=outcome",
+    "--task-option", "columns=age,bmi", "--task-option", "classes=no,yes,dead", "--rounds", 2, "--body-epochs", 1,
+)  # fmt: skip
+SAMPLE = ("--privacy", "sample", "--noise-multiplier", 2, "--sampling-rate", 0.5)
+EXACT = {"records_drawn", "clipped_share", "not_finite_gradients"}
+
+
+def table(path: Path, rows: int, seed: int, more: str = "") -> None:
+    """Patients of two classes; of the third there is none, but in `more`."""
+    rng = np.random.default_rng(seed)
+    lines = [f"{rng.normal():.3f},{rng.normal():.3f},{rng.choice(['no', 'yes'])}" for _ in range(rows)]
+    path.write_text("\n".join(["age,bmi,outcome", *lines, *([more] if more else []), ""]))
+
+
+def card(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "model.json").read_text())
+    return found
+
+
+def test_one_training_record_changes_nothing_in_the_card(
+    simulate: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same noised sums, and the same records held out: all else that the card says is compared."""
+
+    def nothing(self: ClippedSum, total: NDArray[np.float64], threads: int = 1) -> NDArray[np.float32]:
+        return np.full(total.size, 0.01, np.float32)
+
+    monkeypatch.setattr(ClippedSum, "released", nothing)
+    table(tmp_path / "site-1.csv", 60, 1)
+    found, trained = [], []
+    for name, more in (("first", ""), ("second", "0.5,0.25,dead")):
+        table(tmp_path / "site-0.csv", 60, 0, more)
+        simulate(*RUN, *SAMPLE, "--records", 50, "--out", name)
+        found.append(card(tmp_path / name / "rank-0"))
+        trained.append(json.loads((tmp_path / name / "rank-0" / "summary.json").read_text())["class_counts"])
+    assert np.subtract(trained[1], trained[0]).tolist() == [0, 0, 1], "the record is trained on, not held out"
+    for one in found:
+        one.pop("written")
+    assert found[0] == found[1]
+    (one, _) = found
+    assert one["samples"]["train"] is one["class_counts"]["train"] is None
+    assert one["samples"]["stated"] == {"number": 50, "of": "record"}
+    assert not EXACT & set(one["privacy"])
+    assert sum(one["class_counts"]["test"]) == one["samples"]["test"] == one["metrics"]["rows"] > 0
+    assert one["privacy"]["steps"] == 4
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--algorithm", "dfedmdc", "--dp-head", "post"),
+        pytest.param(("--algorithm", "dfedavgm", "--partition", "iid"), marks=pytest.mark.long),
+        pytest.param(("--algorithm", "dfedmdc", "--alone", "always", "--baseline", "local"), marks=pytest.mark.long),
+    ],
+)
+def test_no_card_of_such_a_run_counts_training_records(
+    simulate: Callable[..., None], tmp_path: Path, options: tuple[object, ...]
+) -> None:
+    pooled = "iid" in options
+    for rank in range(2):
+        table(tmp_path / f"site-{rank}.csv", 61, rank)
+    where = ("--task-option", "path=site-0.csv") if pooled else ()
+    simulate(*RUN, *where, *SAMPLE, *(() if pooled else ("--records", 50)), *options, "--out", "run")
+    folders = sorted(path.parent for path in (tmp_path / "run").rglob("model.json"))
+    assert len(folders) == (4 if "local" in options else 2)
+    for folder in folders:
+        one, own = card(folder), json.loads((folder / "summary.json").read_text())
+        assert one["samples"]["train"] is one["class_counts"]["train"] is None
+        # A rounded number stays where a common table is divided: 24 of 61 rows are trained on.
+        assert one["samples"]["stated"]["number"] == (32 if pooled else 50)
+        assert not EXACT & set(one["privacy"])
+        assert own["training_samples"] == sum(own["class_counts"]), "the peer's own files count as ever"
+
+
+def test_the_model_is_used_as_any_other(
+    simulate: Callable[..., None], dpeer: Callable[..., Any], tmp_path: Path
+) -> None:
+    for rank in range(2):
+        table(tmp_path / f"site-{rank}.csv", 60, rank)
+    simulate(*RUN, *SAMPLE, "--records", 50, "--out", "run")
+    rank = ("--run", "run/rank-0")
+    dpeer("predict", *rank, "--input", "site-1.csv", "--output", "out.csv").succeed()
+    with (tmp_path / "out.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 60
+    dpeer("evaluate", *rank, "--input", "site-1.csv").succeed()
+    dpeer("export", *rank, "--format", "torchscript", "--output", "model.pt").succeed()
+    dpeer("card", *rank).succeed()
+    page = (tmp_path / "run" / "rank-0" / "model.html").read_text()
+    assert "about 50 records for training, as stated (not counted)" in page
+    assert "records that were held out, which nothing protects" in " ".join(page.split())
+    assert "class counts and figures" not in page
+    dpeer("report", "run", "--out", "page").succeed()
+
+
+def test_without_privacy_a_card_counts(simulate: Callable[..., None], tmp_path: Path) -> None:
+    for rank in range(2):
+        table(tmp_path / f"site-{rank}.csv", 60, rank)
+    simulate(*RUN, "--out", "run")
+    one = card(tmp_path / "run" / "rank-0")
+    assert sum(one["class_counts"]["train"]) == one["samples"]["train"] == 48
