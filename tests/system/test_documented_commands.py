@@ -309,7 +309,7 @@ SLOW = {
     "dpeer start --rank 3 --task csv --task-option path=visits.csv --schema schema.toml": Small(
         f"{TRAINS} --size 4 --base-port PORT", after=(PROPOSE,)
     ),
-    "dpeer start --topology ring --rank 3 --privacy sample --target-epsilon 8": Small(
+    "dpeer start --topology ring --rank 3 --privacy sample --target-epsilon 8 --records 2000": Small(
         f"{TRAINS} --size 4 --base-port PORT"
     ),
     "dpeer start --topology ring --rank 3 --privacy client --target-epsilon 10": Small(

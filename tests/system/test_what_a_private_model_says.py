@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -107,6 +108,19 @@ def test_the_model_is_used_as_any_other(
     assert "records that were held out, which nothing protects" in " ".join(page.split())
     assert "class counts and figures" not in page
     dpeer("report", "run", "--out", "page").succeed()
+
+
+def test_the_page_about_privacy_says_of_every_file_what_it_tells(simulate: Callable[..., None], tmp_path: Path) -> None:
+    for rank in range(2):
+        table(tmp_path / f"site-{rank}.csv", 60, rank)
+    simulate(*RUN, *SAMPLE, "--records", 50, "--out", "run")
+    written = {path.relative_to(tmp_path / "run" / "rank-0") for path in (tmp_path / "run" / "rank-0").rglob("*.*")}
+    page = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## What may be given away$(.*?)^## ", page, flags=re.DOTALL | re.MULTILINE)
+    named = set(re.findall(r"`([a-z/.-]+)`", section))
+    assert {"metrics.jsonl", "model.json"} <= {path.name for path in written}
+    for path in written - {Path(".lock")}:
+        assert str(path) in named or f"{path.parts[0]}/" in named - {"privacy/"}, path
 
 
 def test_without_privacy_a_card_counts(simulate: Callable[..., None], tmp_path: Path) -> None:

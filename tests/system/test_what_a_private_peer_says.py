@@ -4,13 +4,15 @@ Each test trains twice on data that differ in one record of rank 0, and compares
 the values of its bodies.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgpack
 import pytest
 
+from dpeer.peer import wire
 from dpeer.peer.transports.base import Sent
 from dpeer.peer.transports.inprocess import InProcessTransport
 
@@ -182,14 +184,39 @@ def test_what_would_be_found_in_the_data_must_be_said(dpeer: Callable[..., Any],
     assert "Traceback" not in run.output
 
 
+def test_the_page_about_privacy_has_every_message_and_field() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^## What a private peer says$(.*?)^## ", page, flags=re.DOTALL | re.MULTILINE)
+    told: dict[str, str] = {}
+    kind = ""
+    for first, rest in re.findall(r"^\| ([^|]*)\|(.*)$", section, flags=re.MULTILINE)[1:]:
+        kind = first.split(",")[0].strip() or kind
+        told[kind] = told.get(kind, "") + rest
+    # What a field is called there, where that is another word.
+    words = {
+        "protocol": "protocol version", "next_round": "next round", "fingerprint": "settings", "manifest": "shapes",
+        "digest": "SHA-256 of the first body", "apart_from": "cannot train", "apart_because": "that differs",
+        "reason": {"goodbye": "done, stopped or failed", "refusal": "another process"}, "federation": "federation id",
+        "sizes": "sizes",
+    }  # fmt: skip
+    for message in get_args(wire.Message):
+        kind = message.model_fields["kind"].default
+        for name, field in message.model_fields.items():
+            if name in ("kind", "reply") or field.exclude:
+                continue
+            word = words.get(name, name)
+            assert (word if isinstance(word, str) else word[kind]) in told[kind], (kind, name)
+    assert set(told) == {message.model_fields["kind"].default for message in get_args(wire.Message)}
+
+
 @pytest.mark.parametrize("unit", ["record", "group"])
 def test_the_number_of_records_must_be_said_too(dpeer: Callable[..., Any], tmp_path: Path, unit: str) -> None:
     """One more can change a rounded number, and noise, steps and what sums are divided by follow from it."""
     for rank in range(2):
         write(tmp_path / f"site-{rank}.csv", None)
     options = [word for word in SAID if word != "--task-option"]
-    columns, classes = ("columns=age,bmi", options[1]) if unit == "group" else options
-    of_unit = ("--privacy-unit", unit, *(("--task-option", "group=score") if unit == "group" else ()))
+    columns, classes = ("columns=bmi,score", options[1]) if unit == "group" else options
+    of_unit = ("--privacy-unit", unit, *(("--task-option", "group=age") if unit == "group" else ()))
     run = dpeer("simulate", "--size", 2, "--task", "csv", "--task-option", "target=diagnosis", "--task-option",
                 "path=site-{rank}.csv", "--task-option", columns, "--task-option", classes, *SAMPLE[:-2], *of_unit,
                 "--sampling-rate", 0.5, "--delta", 1e-5)  # fmt: skip
