@@ -126,7 +126,7 @@ def heads(algorithm: str) -> tuple[str, ...]:
 @pytest.mark.parametrize(
     "way",
     only(
-        [("dfedsmdc", "alternate"), ("scaffold", "joint"), ("fedopt", "post")],
+        [("dfedsmdc", "alternate"), ("fedopt", "post")],
         [(name, head) for name in sorted(set(ALGORITHMS) - REFUSED - {"local"}) for head in heads(name)],
     ),
 )
