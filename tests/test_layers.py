@@ -67,6 +67,7 @@ def violations(root):
     return found
 
 
+@pytest.mark.slow
 def test_the_arrows_hold():
     assert violations(ROOT) == []
 

@@ -43,6 +43,7 @@ def test_a_png_is_written_and_said(dpeer: Command) -> None:
         assert len(image.convert("RGB").getcolors(1 << 20) or []) > 100
 
 
+@pytest.mark.slow
 def test_an_svg_has_names_labels_and_gaps_as_text(dpeer: Command) -> None:
     assert dpeer("topology", "plot", *BRIEF, "--out", "a.SVG").code == 0
     found = texts(Path("a.SVG"))

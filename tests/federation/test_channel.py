@@ -28,6 +28,7 @@ def small(monkeypatch):
     monkeypatch.setattr(module, "MOST", 2000)
 
 
+@pytest.mark.slow
 async def test_messages_of_any_size_come_whole_and_in_order(pair):
     one, other = pair
     sent = [{"kind": "x", "text": "é\n" * size} for size in (0, 1, 10**6, 3)]

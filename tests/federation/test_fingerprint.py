@@ -102,6 +102,7 @@ def test_options_that_leave_all_shapes_alone_are_compared(tmp_path: Path) -> Non
     assert said(heads=4) == usual | {"model option heads": 4}
 
 
+@pytest.mark.slow
 def test_peers_compare_what_is_in_the_file_of_first_weights_and_not_where_it_lies(tmp_path: Path) -> None:
     def said(seed: int, name: str) -> Any:
         torch.manual_seed(seed)

@@ -35,6 +35,7 @@ def outcomes(found, status="done"):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "size"), [("ring", 5), ("star", 5), ("full", 4), ("grid", 6), ("exponential-directed", 6), ("ring", 2)]
 )
@@ -80,6 +81,7 @@ async def test_a_round_in_which_nothing_was_trained_has_not_diverged(federation,
         assert any("diverged" in line for line in ours.logs[rank]) == diverged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ring", "exponential-directed"])
 async def test_stopped_together_and_resumed_is_as_never_stopped(federation, kind, tmp_path, expected, name, until):
     topology = build(name, 5)

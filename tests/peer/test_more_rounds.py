@@ -27,6 +27,7 @@ def planned(rounds):
     return {rank: {"fingerprint": {"rounds": rounds}} for rank in range(3)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [(1, 2), (0,), (2,)])
 async def test_stopped_in_different_rounds_and_resumed_with_more_all_have_the_bits_of_one_long_run(
     federation, kind, tmp_path, until, ahead

@@ -27,6 +27,7 @@ def recursion(topology, participation, rounds, width=5):
     return x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("liveness", [PATIENT, NO_HEARTBEAT], ids=["heartbeats", "no heartbeats"])
 @pytest.mark.parametrize(("name", "size", "fraction"), [("ring", 5, 0.6), ("full", 6, 0.4), ("grid", 6, 0.1)])
 async def test_bodies_follow_the_recursion(federation, kind, name, size, fraction, liveness):

@@ -165,6 +165,7 @@ async def test_bodies_arrive_whole(federation, floats, transport, room, count, t
     assert {learner.most_parts for learner in ours.learners.values()} == {parts}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [5, 1000, 20_000])
 async def test_bodies_in_many_small_pieces_arrive_whole(federation, floats, count, monkeypatch, tmp_path):
     """More pieces than any queue holds; the pieces do not end where numbers do."""
@@ -195,6 +196,7 @@ def real(federation, monkeypatch):
     return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 262145, PIECE // 4, PIECE // 4 + 1])
 async def test_a_learners_bodies_are_mixed_from_their_pieces(real, count):
     topology = build("ring", 3)

@@ -19,6 +19,7 @@ def learner(rank):
     return one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["tcp", "keys", "bulk"])
 async def test_with_keys_no_word_and_no_number_can_be_read(federation, offered_elsewhere, kind):
     topology = build("ring", 2)

@@ -182,6 +182,7 @@ GATES = [("train", 0), ("mix", 0), ("train", 1)]
 """Where the first body is when the second comes: in the inbox, collected, or mixed in the round that was completed."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", GATES, ids=lambda at: f"{at[0]} {at[1]}")
 async def test_a_second_different_body_is_said_once_and_counted_and_the_first_is_mixed(case, at, tmp_path):
     case = case(*at)
@@ -209,6 +210,7 @@ async def test_a_second_different_body_is_said_once_and_counted_and_the_first_is
     assert case.learner.rooms == (ROUNDS if case.cut else 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", [7.0, 8.0], ids=["same", "other"])
 @pytest.mark.parametrize("at", GATES, ids=lambda at: f"{at[0]} {at[1]}")
 async def test_a_neighbor_that_is_back_with_an_older_folder_is_found_out(case, at, again):

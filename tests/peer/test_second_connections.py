@@ -10,6 +10,7 @@ from tests.peer.conftest import VectorLearner
 WIDTH = 200_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graph", ["ring", "full"])
 async def test_peers_come_to_the_same_bits_with_second_connections(federation, monkeypatch, graph):
     topology, used = build(graph, 4), []

@@ -46,6 +46,7 @@ def test_how_much_noise_that_is() -> None:
     assert Guarantee(0.95, 0.2, 1 / 500).epsilon(300) == pytest.approx(770, abs=5)
 
 
+@pytest.mark.slow
 def test_exact_has_no_error_that_the_others_have() -> None:
     exact = epsilon(2.2, 40, 1e-6)
     assert exact <= epsilon(2.2, 40, 1e-6, "pld") <= exact + 1e-4

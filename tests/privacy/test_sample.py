@@ -34,6 +34,7 @@ def test_a_head_that_is_not_trained_while_bodies_leave_costs_nothing(head: Head)
     assert SampleGuarantee(0.05, 1.0, 0.5, 1e-5, 20, head).charges(15) == JOINT.charges(15)
 
 
+@pytest.mark.slow
 def test_calibrated_noise_lasts_the_rounds_that_it_was_made_for() -> None:
     both = SampleGuarantee(0.05, 1.0, 0.5, 1e-5, steps=12, head="alternate", head_steps=8)
     found = calibrated(both, 3.0, 20)
@@ -46,6 +47,7 @@ def test_calibrated_noise_lasts_the_rounds_that_it_was_made_for() -> None:
     assert rounds_within(found, 1e-3, 20) == 0
 
 
+@pytest.mark.slow
 def test_eight_hospitals_with_two_thousand_patients() -> None:
     # 60,000 parameters, 400 steps, epsilon 8: the noise left over the longest way is 0.04; at client level it is 87.
     found = calibrated(SampleGuarantee(0.05, 1.0, 1.0, 1e-5, steps=20), 8.0, 20)

@@ -67,6 +67,7 @@ def method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("name", sorted(GRAPHS))
 def test_the_second_smallest_of_a_laplacian(name: str, weighted: bool, method: str) -> None:
@@ -91,6 +92,7 @@ def test_small_and_large_agree(size: int) -> None:
     assert smallest(matrix, laplacian=True) == pytest.approx(4.0 * math.sin(math.pi / size) ** 2, rel=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [None, 60])
 @pytest.mark.parametrize("name", ["line", "lollipop", "two cliques", "barbell"])
 def test_gaps_far_below_rounding_of_one(name: str, steps: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +124,7 @@ def test_the_norm_of_nothing_is_nothing(size: int) -> None:
     assert largest_singular_value(lambda x: 0.0 * x, lambda x: 0.0 * x, size, threshold=1e-3) <= 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["random-matching", "fresh-neighbors", "fresh-directed"])
 @pytest.mark.parametrize("size", [202, 320])
 def test_gaps_of_changing_graphs_beyond_the_dense(name: str, size: int) -> None:

@@ -116,6 +116,7 @@ def test_no_search_finds_faster_weights(edges: list[tuple[int, int]]) -> None:
     assert gap > max(-loss(np.full(len(edges), constant)) for constant in np.linspace(0.0, 0.5, 200)) - 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNDIRECTED)
 @pytest.mark.parametrize("size", [8, 16])
 def test_the_fastest_are_at_least_as_fast_as_every_other_rule_and_add_up_exactly(name: str, size: int) -> None:

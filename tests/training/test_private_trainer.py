@@ -345,6 +345,7 @@ def test_keeping_the_best_model_is_refused(make_task: Make, tmp_path: Path) -> N
         TorchLearner(make_task(validation=task.test), "dfedmdc", rank=0, seed=0, keep="best", sampling=sampling)
 
 
+@pytest.mark.slow
 def test_one_kind_of_step_beyond_its_plan_leaves_less_for_the_other(tmp_path: Path) -> None:
     """A budget holds for all kinds together, whatever the order in which they are taken."""
     phases = (Phase("head", 10), Phase("body", 10, looks=2))

@@ -75,6 +75,7 @@ def test_full_graph_and_uniform_weights_are_the_servers_form(
     assert len(heads) == (1 if algorithm == "fedavg" else CLIENTS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("one", "other", "changes"),
     [

@@ -275,6 +275,7 @@ OPTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_its_settings_are_those_that_matter_to_an_algorithm(make_task: Make, algorithm: str) -> None:
     def outcome(**changes: Any) -> tuple[Tensor, float]:

@@ -34,6 +34,7 @@ def test_without_faults_all_bits_are_known(topology):
     assert len(world.used) == 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [5, 11])
 def test_a_schedule_happens_again_to_the_byte(seed):
     def trace():
@@ -53,6 +54,7 @@ def test_a_silent_neighbor_is_gone_on_without_and_taken_back():
     assert world.present[2].outcome.status == "done"
 
 
+@pytest.mark.slow
 def test_who_is_wrong_is_said_and_the_schedule_is_shrunk(monkeypatch):
     """With a rule broken that only one of four faults can show, that one is left."""
     faults = (

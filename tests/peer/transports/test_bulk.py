@@ -108,6 +108,7 @@ async def test_messages_keep_their_order_both_ways(opened):
     )
 
 
+@pytest.mark.slow
 async def test_bodies_go_beside_and_nothing_of_them_can_be_read(tapped):
     pair, tap = tapped
     body = os.urandom(LONG)

@@ -71,6 +71,7 @@ def test_reads_the_files_as_they_are_distributed(name: str, end: str, tmp_path: 
     assert inner.train.inputs.equal(data.train.inputs)
 
 
+@pytest.mark.slow
 def test_peers_divide_both_files(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     write(tmp_path, "mnli")

@@ -151,6 +151,7 @@ def trained(
     return ours, seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_bfloat16_is_close_to_float32_and_repeatable(algorithm: str, make_task: Make, tmp_path: Path) -> None:
     half, seen = trained(algorithm, make_task(), BF16)

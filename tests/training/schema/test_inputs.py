@@ -126,6 +126,7 @@ def single_rows(path: Path) -> list[Path]:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_the_order_of_columns_means_nothing(write: Any, schema_file: Path, tmp_path: Path, seed: int) -> None:
     found, header, draw = rows(40, seed), [*HEADER], random.Random(seed)

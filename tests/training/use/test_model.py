@@ -43,6 +43,7 @@ def same(one: Tensor, other: Tensor) -> bool:
     return one.numpy().tobytes() == other.numpy().tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algorithm", ["local", "dfedsmdc", "fedrod", "ditto", "dis-pfl", "fedbabu"])
 def test_it_predicts_with_what_the_algorithm_predicts_with(algorithm: str, leave: Leave) -> None:
     learner, folder = leave(algorithm=algorithm, task="digits")
