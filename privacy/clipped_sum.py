@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeer.exceptions import ConfigurationError
+from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy.noise import Values, grid, noised
 from dpeer.privacy.sampling import check_rate
 
@@ -26,7 +26,7 @@ computed beside it (by a millionth of C, as `dpeer.training.per_example.choosing
 moves those of a thousand others by less than what is left of C."""
 
 
-_LONGEST = 1e18
+LONGEST = 1e18
 """Gradients that are longer, or not finite, count as zero: what scales them down would have too few digits."""
 
 
@@ -79,7 +79,7 @@ class ClippedSum:
         limit = self.clip_norm * _MARGIN
         with np.errstate(divide="ignore", invalid="ignore"):
             factors = np.where(norms <= limit, 1.0, limit / norms)
-        factors[~(norms <= (_LONGEST if math.isfinite(self.clip_norm) else sys.float_info.max))] = 0.0
+        factors[~(norms <= (LONGEST if math.isfinite(self.clip_norm) else sys.float_info.max))] = 0.0
         return factors
 
     def released(self, total: Values, threads: int = 1) -> NDArray[np.float32]:
@@ -88,7 +88,12 @@ class ClippedSum:
         Args:
             total: The sum of clipped gradients, shape (parameters,); zeros for an empty batch, which is noised alike.
             threads: How many draw noise at a time; what they draw does not depend on it.
+
+        Raises:
+            TaskError: A coordinate is not finite: no noise would hide that.
         """
+        if not np.isfinite(total).all():
+            raise TaskError("the sum of clipped gradients is not finite, which no noise would hide")
         out = np.empty(total.size, dtype=np.float32)
         if not self.noise_std:
             out[:] = total / self.expected

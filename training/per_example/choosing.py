@@ -8,6 +8,7 @@ gradients the quickest is taken.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -140,11 +141,14 @@ def _quickest(peer: Trainer, part: Flat, rows: int) -> Way:
     tried = _answered_for(peer)
     if not tried:
         return one_by_one
-    inputs, targets = _drawn_like(peer, *cut(peer, peer.data.located(torch.arange(rows) % len(peer.data))))
+    like = cut(peer, peer.data.located(torch.arange(rows) % len(peer.data)))
     some = torch.arange(min(_COMPARED, rows))
-    try:
-        alone = one_by_one(peer, part, examples_of(inputs, some), examples_of(targets, some), len(some))
-    except TaskError:  # whole numbers that mean nothing to the model
+    for below in (2, 1):
+        inputs, targets = _drawn_like(peer, *like, below)
+        with suppress(TaskError):  # whole numbers that mean nothing to the model
+            alone = one_by_one(peer, part, examples_of(inputs, some), examples_of(targets, some), len(some))
+            break
+    else:
         return one_by_one
     every = torch.arange(rows)
     orders = [every, every.flip(0), torch.randperm(rows, generator=torch.Generator().manual_seed(0))]
@@ -171,22 +175,30 @@ def _answered_for(peer: Trainer) -> list[Way]:
     return [by_layers, vectorized] if peer.task.vmap or computes_alone(peer.loss_function) else [by_layers]
 
 
-def _drawn_like(peer: Trainer, inputs: Any, targets: Any) -> tuple[Any, Any]:
+def _drawn_like(peer: Trainer, inputs: Any, targets: Any, below: int = 2) -> tuple[Any, Any]:
     """A minibatch of the same make that says nothing of the data.
 
     Numbers are above 0, for what takes a root of them; tokens are any of the vocabulary, where the task says how many
-    there are; other whole numbers are 0, of which alone nothing needs to be known.
+    there are.
+
+    Args:
+        peer: Whose task it is.
+        inputs: Of which shapes and types inputs are.
+        targets: Of which targets are.
+        below: Other whole numbers are 0 or more and below this, for nothing is known about them.
     """
     generator = torch.Generator().manual_seed(0)
     built = peer.task.built or {}
-    vocabulary = (built.get("options") or {}).get("vocabulary") or built.get("outputs") if built.get("tokens") else 1
+    vocabulary = (
+        (built.get("options") or {}).get("vocabulary") or built.get("outputs") if built.get("tokens") else below
+    )
 
-    def drawn(tensor: Tensor, below: int = 1) -> Tensor:
+    def drawn(tensor: Tensor, below: int = below) -> Tensor:
         if tensor.is_floating_point():
             return torch.rand(tensor.shape, generator=generator).to(tensor)
         return torch.randint(below, tensor.shape, generator=generator).to(tensor)
 
-    return mapped(inputs, lambda tensor: drawn(tensor, int(vocabulary or 1))), mapped(targets, drawn)
+    return mapped(inputs, lambda tensor: drawn(tensor, int(vocabulary or below))), mapped(targets, drawn)
 
 
 class _Comparison:

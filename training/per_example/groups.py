@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from dpeer.privacy.clipped_sum import LONGEST
 from dpeer.training.per_example.parts import Computed, lengths_of
 
 _CANCELLING = 1e-3
@@ -43,8 +43,8 @@ class Groups:
             factors: What to multiply groups' gradients of such lengths by; called once for each group.
         """
         for number, norm in enumerate(found.norms()[:count].tolist()):
-            # An example that is not finite is left out whatever the others of its group are like.
-            if math.isfinite(norm):
+            # One that is not finite, or whose values may be none in float32, is left out whatever the others are like.
+            if norm <= LONGEST:
                 self._sum += found.row(number)
                 self._lengths += norm
             unit, self._at = self._units[self._at], self._at + 1
@@ -55,6 +55,7 @@ class Groups:
         """Add the group of which all examples have been taken."""
         self._sum /= size
         length = lengths_of(self._sum[None]).clamp(min=_CANCELLING * self._lengths / size)
-        self._total += self._sum.mul_(factors(length))
+        if factor := float(factors(length)):  # zero times infinity is no zero
+            self._total += self._sum.mul_(factor)
         self._sum.zero_()
         self._lengths = 0.0

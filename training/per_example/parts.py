@@ -8,6 +8,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from dpeer.training.per_example.steady import steadily
+
 
 class Part(Protocol):
     """The gradients of one parameter (or several that lie side by side), one for each example."""
@@ -125,6 +127,7 @@ class Computed:
     examples: int
     count: int
 
+    @steadily()
     def norms(self) -> Tensor:
         """The length of each example's gradient over all parameters, shape (examples,), float64."""
         total = torch.zeros(self.examples, dtype=torch.float64, device=self.losses.device)

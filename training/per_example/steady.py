@@ -39,7 +39,7 @@ def steadily() -> Iterator[None]:
     """
     steady = _Steady()  # type: ignore[no-untyped-call]
     try:
-        with _one_thread(), steady, _Tables():
+        with _one_thread(), steady, _Guard():
             yield
     except (Exception, NotTogether) as error:
         if steady.refused is None and not isinstance(error, NotTogether):
@@ -73,18 +73,19 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-class _Tables(TorchFunctionMode):
-    """Nothing is looked up in a table of an example's own.
-
-    vmap puts those of all examples one behind the other, so that a place beyond its end lies in another example's.
-    """
+class _Guard(TorchFunctionMode):
+    """What functions of torch make of the shapes of what they are given, so that examples meet in operations below."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if func in (functional.embedding, torch.embedding):
-            tables = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
-            if any(_of_one_example(table) and table.is_floating_point() for table in tables):
-                raise NotTogether("embedding")
+        given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+        # vmap puts tables of an example's own one behind the other: a place beyond one's end lies in another example's.
+        looked_up = func in (functional.embedding, torch.embedding)
+        if looked_up and any(_of_one_example(table) and table.is_floating_point() for table in given):
+            raise NotTogether("embedding")
+        # Two dimensions are taken for one series, of which each example would be a place.
+        if func is functional.multi_head_attention_forward and given[0].ndim != 3:
+            raise NotTogether("attention")
         return func(*args, **kwargs)
 
 

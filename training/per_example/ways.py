@@ -110,13 +110,19 @@ def losses_of(peer: Trainer, outputs: Any, targets: Any, examples: int) -> Tenso
     """The loss of each example by itself, shape (examples,), for outputs that were computed together.
 
     A loss of which nothing is known is called for each example, as if it were alone.
+
+    Raises:
+        Unsuited: The loss cannot be computed for several examples at once.
     """
     if computes_alone(peer.loss_function):
-        return vmap(lambda *of_one: as_one(peer.loss_function(*mapped(of_one, _batch_of_one))))(outputs, targets)
-    rows = torch.arange(examples, device=peer.model.data.device)[:, None]
-    return torch.stack(
-        [as_one(peer.loss_function(examples_of(outputs, row), examples_of(targets, row))) for row in rows]
-    )
+        with steadily():
+            return vmap(lambda *of_one: as_one(peer.loss_function(*mapped(of_one, _batch_of_one))))(outputs, targets)
+    losses = []
+    for row in torch.arange(examples, device=peer.model.data.device)[:, None]:
+        with torch.enable_grad():  # whatever mode the loss has left for the next one
+            losses.append(as_one(peer.loss_function(examples_of(outputs, row), examples_of(targets, row))))
+    with torch.enable_grad():
+        return torch.stack(losses)
 
 
 def _batch_of_one(tensor: Tensor) -> Tensor:
