@@ -18,9 +18,12 @@ from torch.nn.functional import silu
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
+from dpeer.privacy.clipped_sum import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer
 from dpeer.training.per_example import choosing
 from dpeer.training.per_example.layers import by_layers
+from dpeer.training.per_example.parts import Computed
+from dpeer.training.per_example.series import Series
 from dpeer.training.per_example.ways import one_by_one, vectorized
 from dpeer.training.split import split
 from tests.training.sampling import sampled
@@ -638,3 +641,100 @@ def test_code_that_forgives_a_record_does_so_for_that_record(
         return
     distance, _ = apart(tmp_path, sums, **given)
     assert 0.9 < distance <= 1.0
+
+
+def stages() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(8, 16), nn.Identity(), nn.Linear(16, 16), nn.Identity(), nn.Linear(16, 3, bias=False)
+    )
+
+
+def test_a_group_whose_values_overflow_counts_for_no_more_than_itself(tmp_path: Path, sums: list[np.ndarray]) -> None:
+    """With a neighbor's body its gradient is a product of numbers of float32 that is none, though it has a length."""
+    generator = torch.Generator().manual_seed(0)
+    inputs = torch.randn(66, 8, generator=generator)
+    inputs[2:, 0] = 0.0
+    found = []
+    for number, first in enumerate((2, 0)):
+        train = TensorDataset(inputs[first:], torch.arange(66)[first:] % 3)
+        model, groups = stages(), np.arange(66)[first:] // 2
+        learner = sampled(
+            Task(model=model, head=(), train=train, test=train), tmp_path / str(number), "fedavg", rate=1.0, noise=50.0,
+            clip_norm=CLIP_NORM, units=64, groups=groups, microbatch=64,
+        )  # fmt: skip
+        with torch.no_grad():
+            model[0].weight.zero_()
+            model[0].weight[0, 0] = 1e21
+            model[2].weight.zero_()
+            model[4].weight.mul_(1e20)
+        sums.clear()
+        learner.train(0)
+        found.append(sums[0])
+    assert learner._trainer._gradient._ways["model"] is by_layers
+    assert all(np.isfinite(one).all() for one in found)
+    assert np.linalg.norm(found[0] - found[1]) <= CLIP_NORM
+
+
+def test_a_sum_that_is_not_finite_is_not_released() -> None:
+    """No noise would hide it."""
+    with pytest.raises(TaskError, match="not finite"):
+        ClippedSum(1.0, 1.0, 0.5, 10).released(np.array([0.0, math.nan]))
+
+
+def test_a_number_for_each_record_is_no_series(tmp_path: Path) -> None:
+    """An encoder layer takes two dimensions for one series, whose places would be the records of a batch."""
+    numbers = torch.zeros(60, dtype=torch.long)
+    numbers[4] = 3  # of those that the start looks at none differs
+    torch.manual_seed(0)
+    encoder = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    model = nn.Sequential(nn.Embedding(10, 8), encoder, nn.Linear(8, 3))
+    model[:2].requires_grad_(False)  # so that no gradient of attention is compared
+    train = TensorDataset(numbers, torch.arange(60) % 3)
+    learner = sampled(Task(model=model, head=(), train=train, test=train), tmp_path, "fedavg", rate=1.0, units=64)
+    assert learner._trainer._gradient._ways["model"] is one_by_one
+
+
+def test_every_loss_begins_in_the_same_gradient_mode(
+    tmp_path: Path, sums: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that switches gradients off behind a record would take those of the records after it away."""
+
+    def forgetful(outputs: Tensor, targets: Tensor) -> Tensor:
+        if (targets == 0).all():
+            torch.set_grad_enabled(True)
+        found = torch.nn.functional.cross_entropy(outputs, targets.clamp(max=2))
+        if (targets == 9).all():
+            torch.set_grad_enabled(False)
+        return found
+
+    inputs = torch.randn(100, 6, generator=torch.Generator().manual_seed(0))
+    targets = 1 + torch.arange(100) % 2
+    targets[-1] = 0
+
+    def model() -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(6, 3))
+
+    extra = torch.ones(1, 6), torch.tensor([9])
+    monkeypatch.setattr(choosing, "_spread", lambda total, count: torch.arange(1, 1 + count))
+    monkeypatch.setattr(choosing, "_EXTREME", 0)
+    try:
+        distance, _ = apart(tmp_path, sums, model, (inputs, targets), extra, loss=forgetful)
+    finally:
+        torch.set_grad_enabled(True)
+    assert distance <= 1.0
+
+
+@pytest.mark.parametrize(("places", "inputs", "outputs"), [(9, 13, 30), (15, 21, 31)])
+def test_lengths_of_series_that_cancel_do_not_depend_on_places(places: int, inputs: int, outputs: int) -> None:
+    """What is left of a length where its terms cancel by a million would show the last bits of the products."""
+    generator = torch.Generator().manual_seed(0)
+    left, right = torch.randn(places, outputs, generator=generator), torch.rand(places, inputs, generator=generator)
+    left[1::2] = -left[: places - places % 2 : 2]
+    right[1::2] = right[: places - places % 2 : 2] * (1 + 1e-6)
+    found = Computed(
+        torch.zeros(64), [(slice(0, inputs * outputs), Series(left.expand(64, -1, -1), right.expand(64, -1, -1)))], 64,
+        inputs * outputs,
+    ).norms()  # fmt: skip
+    assert len(set(found.tolist())) == 1
