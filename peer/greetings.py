@@ -118,11 +118,13 @@ class Greetings:
         neighbor = self._members[rank]
         if hello.apart_from is not None:
             self._on_trouble(neighbor, f"it cannot train with rank {hello.apart_from}: {hello.apart_because}")
-        if hello.apart_from is not None or self._admission.apart:  # one of the two is about to leave
             return
         if hello.running:
             self._waiting.join(now)
         self._welcome(neighbor, link, hello.next_round, now)
+        if self._admission.apart and hello.reply:
+            # It took part before this peer met one that it cannot train with: it is told, and hears the goodbye.
+            self._hello(link, reply=True)
 
     def _welcome(self, neighbor: Neighbor, link: Link, number: int, now: float) -> None:
         """Train with a neighbor, which works on round `number`."""

@@ -126,3 +126,18 @@ def test_a_later_version_says_so_and_is_named():
     failed = [one.error for one in table.ended if isinstance(one, Fail)]
     assert isinstance(failed[0], Refused)
     assert f"protocol version: {wire.PROTOCOL} here, {wire.PROTOCOL + 1} at rank 1" in str(failed[0])
+
+
+def test_a_neighbor_whose_answer_comes_after_a_refusal_is_told_and_hears_the_goodbye():
+    """It took this peer in when it answered, and would wait for it without end."""
+    table = Table(dialled=[1])
+    table.established(1)
+    table.do(table.core.meet(table.now))
+    table.hear("from 2", table.hello(2, fingerprint={**table.fingerprint, "rounds": 6}))
+    assert table.written(table.links[1])[0].apart_from is None, "said before rank 2 came"
+    table.hear(table.links[1], table.hello(1, reply=True))
+    assert [type(effect).__name__ for effect in table.ended] == ["Fail"]
+    table.do(table.core.leave("failed", table.now))
+    told, goodbye = (one for one in table.written(table.links[1]) if one.kind != "heartbeat")
+    assert (told.kind, told.reply, told.apart_from) == ("hello", True, 2)
+    assert (goodbye.kind, goodbye.reason) == ("goodbye", "failed")
