@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from dpeer.exceptions import TaskError
 from dpeer.training.device import HOST, Compute, mapped
 from dpeer.training.errors import blame
 from dpeer.training.flat import Phase
+from dpeer.training.per_example.examples import joined
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.task import Collate
 
@@ -165,11 +166,32 @@ class Batches:
             with blame(f"the task's {self.name} data cannot be read"):
                 inputs, targets = inputs.index_select(0, rows), targets.index_select(0, rows)
             return (inputs.permute(0, 3, 1, 2) if self._channels_last else inputs), targets
+        inputs, targets = self._pair(index.tolist())
+        return self.compute.lay_out(self.compute.place(inputs)), self.compute.place(targets)
+
+    def _pair(self, numbers: Sequence[int]) -> tuple[Any, Any]:
+        """The minibatch of these samples where the collate function leaves it."""
         with blame(f"the task's {self.name} data cannot be read"):
-            batch = self._collate([self._dataset[i] for i in index.tolist()])
+            batch = self._collate([self._dataset[number] for number in numbers])
         if not isinstance(batch, tuple | list) or len(batch) != 2:
             raise TaskError(f"collating the task's {self.name} data must give a pair (inputs, targets)")
-        inputs, targets = batch
+        return batch[0], batch[1]
+
+    def each(self, index: torch.Tensor) -> tuple[Any, Any]:
+        """The minibatch of these samples, each of which was collated by itself, so that it depends on no other.
+
+        Args:
+            index: Which samples, shape (batch,), int64, at least one; as `located` gives it.
+
+        Raises:
+            TaskError: As in `take`, or two samples cannot be in one batch as they are.
+        """
+        if self._tensors is not None:
+            return self.take(index)
+        pairs = [self._pair([number]) for number in index.tolist()]
+        inputs, targets = (
+            joined([pair[side] for pair in pairs], name) for side, name in ((0, "inputs"), (1, "targets"))
+        )
         return self.compute.lay_out(self.compute.place(inputs)), self.compute.place(targets)
 
     def in_order(self, batch_size: int) -> Iterator[tuple[Any, Any, int]]:

@@ -181,3 +181,15 @@ def mapped(value: Any, change: Callable[[Tensor], Tensor], rest: Callable[[Any],
     if isinstance(value, Mapping):
         return {key: mapped(item, change, rest) for key, item in value.items()}
     return rest(value)
+
+
+def tensors_of(value: Any) -> list[Tensor]:
+    """The tensors in a structure that `mapped` knows, in its order."""
+    found: list[Tensor] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    mapped(value, note)
+    return found

@@ -10,18 +10,16 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from dpeer.exceptions import Interrupted, TaskError
 from dpeer.privacy.randomness import Keystream
 from dpeer.privacy.sampling import Poisson
 from dpeer.training.augmentation import augmented
 from dpeer.training.batches import Batches
-from dpeer.training.device import mapped
 from dpeer.training.flat import Phase
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch, Minibatches
-from dpeer.training.per_example.examples import check_examples, examples_of
+from dpeer.training.per_example.examples import check_examples, examples_of, joined
 from dpeer.training.task import Augment
 
 Pay = Callable[[int], int]
@@ -122,7 +120,7 @@ class Sampled(Minibatches):
             units = torch.from_numpy(np.repeat(np.arange(len(members)), [len(own) for own in members]))
         if not len(rows):
             return Batch(None, None, 0)
-        inputs, targets = self._data.take(self._data.located(torch.from_numpy(rows)))
+        inputs, targets = self._data.each(self._data.located(torch.from_numpy(rows)))
         if self._augment is not None:
             inputs = self._data.compute.lay_out(_each_augmented(self._augment, inputs, len(rows)))
         return Batch(inputs, targets, len(rows), units)
@@ -142,8 +140,4 @@ def _each_augmented(augment: Augment, inputs: Any, count: int) -> Any:
     generator = np.random.default_rng(stream.words(0, 4))
     stream.forget()
     changed = [augmented(augment, examples_of(inputs, row), generator) for row in torch.arange(count)[:, None]]
-    columns: list[list[Tensor]] = [[] for _ in changed]
-    for found, one in zip(columns, changed, strict=True):
-        mapped(one, lambda tensor, found=found: found.append(tensor) or tensor)  # type: ignore[misc]
-    together = iter([torch.cat(tensors) for tensors in zip(*columns, strict=True)])
-    return mapped(changed[0], lambda _: next(together))
+    return joined(changed, "augmented inputs")

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.functional import silu
-from torch.utils.data import TensorDataset
+from torch.utils.data import Dataset, TensorDataset
 
 from dpeer.exceptions import TaskError
 from dpeer.privacy.clipped_sum import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer
 from dpeer.training.per_example import choosing
+from dpeer.training.per_example.drawn import drawn_like
 from dpeer.training.per_example.layers import by_layers
 from dpeer.training.per_example.parts import Computed
 from dpeer.training.per_example.series import Series
@@ -512,7 +513,7 @@ def test_nor_does_the_way_follow_from_a_label() -> None:
         train = TensorDataset(x * (1 + label), torch.full((80,), label))
         task = Task(model=nn.Linear(6, 3), head=(), train=train, test=train)
         peer = Trainer(task, split(task.model, (), "model"), Hyperparameters(), rank=0, seed=0)
-        seen.append(choosing._drawn_like(peer, *peer.data.take(torch.arange(64))))
+        seen.append(drawn_like(peer, *peer.data.take(torch.arange(64))))
     for one, other in zip(*seen, strict=True):
         assert torch.equal(one, other)
 
@@ -738,3 +739,121 @@ def test_lengths_of_series_that_cancel_do_not_depend_on_places(places: int, inpu
         inputs * outputs,
     ).norms()  # fmt: skip
     assert len(set(found.tolist())) == 1
+
+
+class Listed(Dataset[Any]):
+    """Examples in a list."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, number: int) -> Any:
+        return self.rows[number]
+
+
+def summed(folder: Path, sums: list[np.ndarray], rows: list[Any], model: nn.Module, **more: Any) -> np.ndarray:
+    """The sum of the first step on these examples."""
+    names = ("collate", "loss", "augment")
+    task = Task(
+        model=model, head=(), train=Listed(rows), test=Listed(rows),
+        **{name: more.pop(name) for name in names if name in more},
+    )  # fmt: skip
+    learner = sampled(task, folder, "fedavg", rate=1.0, noise=50.0, clip_norm=CLIP_NORM, units=64, **more)
+    sums.clear()
+    learner.train(0)
+    return sums[0]
+
+
+def longest_first(samples: list[tuple[Tensor, int]]) -> tuple[Tensor, Tensor]:
+    """As packed sequences want them; all of one length, so that a batch can be cut."""
+    ordered = sorted(samples, key=lambda one: -len(one[0]))
+    inputs = torch.stack([functional.pad(one, (0, 0, 0, 12 - len(one))) for one, _ in ordered])
+    return inputs, torch.tensor([target for _, target in ordered])
+
+
+def test_a_collate_that_sorts_puts_no_record_into_another_patients_group(
+    tmp_path: Path, sums: list[np.ndarray]
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def series(count: int) -> list[tuple[Tensor, int]]:
+        lengths = torch.randint(1, 12, (count,), generator=generator).tolist()
+        return [(torch.randn(length, 8, generator=generator), number % 3) for number, length in enumerate(lengths)]
+
+    def model() -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Flatten(), nn.Linear(96, 3))
+
+    rows, groups = series(200), np.arange(200) // 2
+    extra, whose = series(100), np.full(100, -1)
+    one = summed(tmp_path / "0", sums, rows, model(), collate=longest_first, groups=groups)
+    other = summed(
+        tmp_path / "1", sums, extra + rows, model(), collate=longest_first, groups=np.concatenate([whose, groups])
+    )
+    assert np.linalg.norm(one - other) <= CLIP_NORM
+
+
+def centered(samples: list[tuple[Tensor, int]]) -> tuple[Tensor, Tensor]:
+    """A little of it; less than shows in losses where weights are of usual size."""
+    inputs = torch.stack([one for one, _ in samples])
+    inputs[:, 7] -= inputs[:, 7].mean()
+    return inputs, torch.tensor([target for _, target in samples])
+
+
+def test_a_collate_that_couples_records_a_little_does_so_for_none(tmp_path: Path, sums: list[np.ndarray]) -> None:
+    inputs = torch.randn(41, 8, generator=torch.Generator().manual_seed(0))
+    inputs[:, 7] = 1e-3 * torch.rand(41, generator=torch.Generator().manual_seed(1))
+    inputs[0, 7] = 5e-3
+    rows = [(one, number % 3) for number, one in enumerate(inputs)]
+
+    def hostile() -> nn.Module:
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(8, 3))
+        with torch.no_grad():
+            model[0].weight[:, 7] = torch.tensor([1e6, -1e6, 0.0])
+        return model
+
+    one, other = (summed(tmp_path / str(leave), sums, rows[leave:], hostile(), collate=centered) for leave in (0, 1))
+    assert np.linalg.norm(one - other) <= CLIP_NORM
+
+
+@pytest.mark.parametrize("at", [0, 20, 40])
+@pytest.mark.parametrize("kind", ["images", "numbers", "mappings"])
+def test_a_record_of_another_type_changes_no_other_one(
+    kind: str, at: int, tmp_path: Path, sums: list[np.ndarray]
+) -> None:
+    """In one batch all of its values would be converted."""
+
+    class OfBytes(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.out = nn.Linear(6, 3)
+
+        def forward(self, x: Any) -> Tensor:
+            x = x["x"] if isinstance(x, dict) else x
+            out: Tensor = self.out(x if x.is_floating_point() else x / 255)
+            return out
+
+    class Noted(dict[str, Tensor]):
+        size = 1.0
+
+    images = torch.randint(256, (40, 6), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    rows: list[Any] = [(one, number % 3) for number, one in enumerate(images)]
+    extra: Any = (torch.rand(6), 0)
+    if kind == "numbers":
+        rows, extra = [(one / 255, 0.5) for one in images], (torch.rand(6), 3)
+    loss = (lambda outputs, targets: (outputs[:, 0] - targets).square().mean().float()) if kind == "numbers" else None
+    collate = None
+    if kind == "mappings":
+        extra = (torch.zeros(6, dtype=torch.uint8), 7)
+
+        def collate(samples: list[Any]) -> Any:
+            inputs = Noted(x=torch.stack([one for one, _ in samples]))
+            inputs.size = float(max(target for _, target in samples))
+            return inputs, torch.tensor([target % 3 for _, target in samples])
+
+    with pytest.raises(TaskError, match=r"all to have one shape and one type|give a plain dict of tensors"):
+        summed(tmp_path, sums, [*rows[:at], extra, *rows[at:]], OfBytes(), loss=loss, collate=collate)

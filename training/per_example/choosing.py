@@ -17,8 +17,8 @@ from torch import Tensor
 
 from dpeer.exceptions import TaskError
 from dpeer.training.augmentation import augmented
-from dpeer.training.device import mapped
 from dpeer.training.flat import Flat
+from dpeer.training.per_example.drawn import drawn_like
 from dpeer.training.per_example.examples import examples_of, piece_of
 from dpeer.training.per_example.known import computes_alone, keeps_examples_apart
 from dpeer.training.per_example.layers import by_layers
@@ -36,6 +36,7 @@ from dpeer.training.per_example.refusals import (
     cut,
     evaluate,
 )
+from dpeer.training.per_example.sentinel import Sentinel
 from dpeer.training.per_example.state import remembered
 from dpeer.training.per_example.stirred import stirred
 from dpeer.training.per_example.ways import Way, one_by_one, vectorized
@@ -61,7 +62,7 @@ WAYS: Mapping[str, Way] = {"layers": by_layers, "vectorized": vectorized, "one-b
 """By what tests and benchmarks call them; the quickest first."""
 
 
-def choose(peer: Trainer, part: Flat, rows: int, *, together: bool = True) -> Way:
+def choose(peer: Trainer, part: Flat, rows: int, *, together: bool = True, sentinel: Sentinel | None = None) -> Way:
     """The quickest way that suits the task, for these parameters; to be called within `Trainer.training`.
 
     It is judged at the weights that there are, and at random ones of usual size: a sure model, or a gate that is almost
@@ -73,6 +74,7 @@ def choose(peer: Trainer, part: Flat, rows: int, *, together: bool = True) -> Wa
         part: What is trained.
         rows: How many examples are always computed together.
         together: Whether another way than `one_by_one` may be taken.
+        sentinel: Begins before any example is looked at, and is asked at the end; None for one of this call's own.
 
     Raises:
         TaskError: The model, its loss or its data couple examples, or draw random numbers.
@@ -80,6 +82,7 @@ def choose(peer: Trainer, part: Flat, rows: int, *, together: bool = True) -> Wa
     """
     check_settings(peer)
     check_model(peer.module)
+    sentinel = sentinel or Sentinel(peer, part)
     total = len(peer.data)
     # From all over the data: the first ones are often of one class. And those that are like no others.
     known = torch.unique(torch.cat([_spread(total, _LOOKED_AT), peer.data.longest(_EXTREME)]))
@@ -94,6 +97,9 @@ def choose(peer: Trainer, part: Flat, rows: int, *, together: bool = True) -> Wa
             # Data may keep what they have read, to have it at hand.
             check_memory(changed(kept_by_data, remembered(None, _read(peer)), growing=True))
 
+        kept, values = remembered(peer.module, _functions(peer)), peer.model.data.clone()
+        sentinel.begin()
+        check_nothing_kept(kept, values)
         singles = [_read_one(peer, int(number)) for number in known]
         found = []
         for all_of_it in (False, True):
@@ -108,6 +114,7 @@ def choose(peer: Trainer, part: Flat, rows: int, *, together: bool = True) -> Wa
                 found.append(_quickest(peer, part, rows) if together else one_by_one)
                 check_nothing_kept(kept, values)
         check_read_again(singles, [_read_one(peer, int(number)) for number in known])
+        sentinel.check()
     return max(found, key=[*WAYS.values()].index)  # the slower one
 
 
@@ -144,7 +151,7 @@ def _quickest(peer: Trainer, part: Flat, rows: int) -> Way:
     like = cut(peer, peer.data.located(torch.arange(rows) % len(peer.data)))
     some = torch.arange(min(_COMPARED, rows))
     for below in (2, 1):
-        inputs, targets = _drawn_like(peer, *like, below)
+        inputs, targets = drawn_like(peer, *like, below)
         with suppress(TaskError):  # whole numbers that mean nothing to the model
             alone = one_by_one(peer, part, examples_of(inputs, some), examples_of(targets, some), len(some))
             break
@@ -173,32 +180,6 @@ def _answered_for(peer: Trainer) -> list[Way]:
     if not keeps_examples_apart(peer.module):
         return [vectorized] if peer.task.vmap else []
     return [by_layers, vectorized] if peer.task.vmap or computes_alone(peer.loss_function) else [by_layers]
-
-
-def _drawn_like(peer: Trainer, inputs: Any, targets: Any, below: int = 2) -> tuple[Any, Any]:
-    """A minibatch of the same make that says nothing of the data.
-
-    Numbers are above 0, for what takes a root of them; tokens are any of the vocabulary, where the task says how many
-    there are.
-
-    Args:
-        peer: Whose task it is.
-        inputs: Of which shapes and types inputs are.
-        targets: Of which targets are.
-        below: Other whole numbers are 0 or more and below this, for nothing is known about them.
-    """
-    generator = torch.Generator().manual_seed(0)
-    built = peer.task.built or {}
-    vocabulary = (
-        (built.get("options") or {}).get("vocabulary") or built.get("outputs") if built.get("tokens") else below
-    )
-
-    def drawn(tensor: Tensor, below: int = below) -> Tensor:
-        if tensor.is_floating_point():
-            return torch.rand(tensor.shape, generator=generator).to(tensor)
-        return torch.randint(below, tensor.shape, generator=generator).to(tensor)
-
-    return mapped(inputs, lambda tensor: drawn(tensor, int(vocabulary or below))), mapped(targets, drawn)
 
 
 class _Comparison:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import UserDict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from dpeer.exceptions import TaskError
-from dpeer.training.device import Compute, mapped
+from dpeer.training.device import Compute, mapped, tensors_of
 
 
 def chunks(size: int, rows: int, device: torch.device) -> Iterator[tuple[Tensor, int]]:
@@ -41,6 +42,57 @@ def examples_of(values: Any, index: Tensor) -> Any:
         index: The examples' places, shape (examples,).
     """
     return mapped(values, lambda tensor: tensor.index_select(0, index.to(tensor.device)))
+
+
+def joined(examples: Sequence[Any], what: str) -> Any:
+    """A minibatch of minibatches of one example each.
+
+    Args:
+        examples: Inputs or targets of one example each, of any structure that `mapped` knows; at least one.
+        what: "inputs" or "targets", for messages.
+
+    Raises:
+        TaskError: Two of them differ in structure, shape or type: in one batch one would be padded or converted because
+            of the other. Or one has something beside tensors, or is no batch of one.
+    """
+    for one in examples:
+        check_examples(one, 1, what)
+        if one is not examples[0]:
+            check_alike(examples[0], one, what)
+    columns = ([tensor.contiguous() for tensor in tensors_of(one)] for one in examples)
+    together = iter([torch.cat(tensors) for tensors in zip(*columns, strict=True)])
+    return mapped(examples[0], lambda _: next(together))
+
+
+def check_alike(one: Any, other: Any, what: str) -> None:
+    """Refuse two examples that cannot be in one batch as they are.
+
+    Args:
+        one: A minibatch of one example: its inputs or its targets.
+        other: Another one.
+        what: "inputs" or "targets", for messages.
+
+    Raises:
+        TaskError: They differ in structure, shape or type.
+    """
+    if (first := made(one)) != (second := made(other)):
+        raise TaskError(
+            f"the task's training data give {what} {first} for one example and {second} for another, so that in a "
+            "batch one would be changed because of the other: privacy at sample level needs all to have one shape and "
+            "one type; pad to a fixed length, and convert all"
+        )
+
+
+def made(values: Any) -> str:
+    """Of which structure, shapes and types inputs or targets are, in words to compare and to print."""
+    return str(mapped(values, lambda tensor: _Word(f"{str(tensor.dtype).removeprefix('torch.')}{[*tensor.shape[1:]]}")))  # type: ignore[arg-type,return-value]
+
+
+class _Word(str):
+    """Text that is printed without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 def piece_of(compute: Compute, inputs: Any, targets: Any, index: Tensor) -> tuple[Any, Any]:
@@ -81,4 +133,20 @@ def check_examples(values: Any, count: int, what: str) -> None:
             "into examples, so give tensors whose first dimension is the batch's"
         )
 
+    _check_containers(values, what)
     mapped(values, check, refuse)
+
+
+def _check_containers(values: Any, what: str) -> None:
+    """Refuse what carries more than its items: of examples that are joined, the first one's would stand for all."""
+    if isinstance(values, Mapping):
+        own = {"data"} if isinstance(values, UserDict) else set()
+        extra = sorted(set(getattr(values, "__dict__", {})) - own)
+        if extra:
+            raise TaskError(
+                f"the task's {what} are a {type(values).__name__} with attributes beside its items ({', '.join(extra)})"
+                ": privacy at sample level cuts batches into examples, so give a plain dict of tensors"
+            )
+    children = values.values() if isinstance(values, Mapping) else values if isinstance(values, tuple | list) else ()
+    for child in children:
+        _check_containers(child, what)

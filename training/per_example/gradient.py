@@ -18,6 +18,7 @@ from dpeer.training.per_example.examples import check_examples, chunks, examples
 from dpeer.training.per_example.groups import Groups
 from dpeer.training.per_example.parts import Computed
 from dpeer.training.per_example.refusals import check_unwritten
+from dpeer.training.per_example.sentinel import Sentinel
 from dpeer.training.per_example.steady import Unsuited
 from dpeer.training.per_example.ways import Way, one_by_one
 
@@ -64,6 +65,7 @@ class PrivateGradient:
             raise ConfigurationError(f"--microbatch {microbatch}: choose 1 or more")
         self._mechanism, self._microbatch = mechanism, microbatch
         self._ways: dict[str, Way] = {}
+        self._sentinels: dict[str, Sentinel] = {}
         self.steps, self.met = 0, Met()
 
     @property
@@ -97,14 +99,16 @@ class PrivateGradient:
         Raises:
             TaskError: The task couples examples, or cannot be protected for another reason.
         """
+        sentinel = self._sentinels[part.phase] = Sentinel(peer, part)
         with peer.training(part):
-            self._ways[part.phase] = choose(peer, part, self.rows, together=self.rows % TOGETHER == 0)
+            together = self.rows % TOGETHER == 0
+            self._ways[part.phase] = choose(peer, part, self.rows, together=together, sentinel=sentinel)
 
     def __call__(self, peer: Trainer, part: Flat, batch: Batch) -> Tensor:
         """Leave the noised gradient in ``part.grad``; return the mean loss of the batch's examples, 0 if it is empty.
 
         Raises:
-            TaskError: The task couples examples, writes to what is trained, or its code raised.
+            TaskError: The task couples examples, keeps something of them, writes to what is trained, or raised.
         """
         if part.phase not in self._ways:
             self.start(peer, part)
@@ -125,6 +129,7 @@ class PrivateGradient:
             else:
                 groups.add(found, count, self._factors)
         check_unwritten(peer, values)
+        self._sentinels[part.phase].check()
         noised = self._mechanism.released(total.cpu().numpy(), torch.get_num_threads())
         part.grad.copy_(torch.from_numpy(noised))
         peer.computed(batch.size)

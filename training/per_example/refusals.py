@@ -11,9 +11,10 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training.batches import predict
-from dpeer.training.device import mapped
+from dpeer.training.device import tensors_of
 from dpeer.training.errors import blame
-from dpeer.training.per_example.examples import check_examples
+from dpeer.training.per_example.examples import check_alike, check_examples
+from dpeer.training.per_example.state import remembered
 from dpeer.training.randomness import generator_states
 
 if TYPE_CHECKING:
@@ -80,10 +81,8 @@ def check_read_again(first: Sequence[tuple[Any, Any]], again: Sequence[tuple[Any
         TaskError: One of them differs in a bit.
     """
     for one, other in zip(first, again, strict=True):
-        flat: tuple[list[Tensor], list[Tensor]] = ([], [])
-        for values, tensors in zip((one, other), flat, strict=True):
-            mapped(values, lambda tensor, to=tensors: to.append(tensor) or tensor)  # type: ignore[misc]
-        if len(flat[0]) != len(flat[1]) or not all(map(_same, *flat)):
+        values, later = tensors_of(one), tensors_of(other)
+        if len(values) != len(later) or not all(map(_same, values, later)):
             raise TaskError(
                 "the task's training data give other values for an example when others were read before it: privacy "
                 "at sample level needs each example to depend on itself alone (change inputs at random in the task's "
@@ -96,33 +95,27 @@ def _same(one: Tensor, other: Tensor) -> bool:
 
 
 def check_collate(peer: Trainer) -> None:
-    """Refuse a collate function that makes an example longer or shorter with others than alone.
+    """Refuse data of which some examples have another shape or type than others, and are padded or converted together.
+
+    Data in memory have one; others are read once.
 
     Raises:
-        TaskError: Examples that are collated alone differ in shape, so that together some are padded.
+        TaskError: There are two such examples, or `collate` keeps something of them.
     """
-    if peer.task.collate is None:
+    if peer.data.in_memory:
         return
-    shapes: set[str] = set()
+    kept, first = remembered(None, [peer.task.collate]), None
     for number in range(len(peer.data)):
-        inputs, _ = cut(peer, peer.data.located(torch.tensor([number], device="cpu")))
-        shapes.add(str(mapped(inputs, _shape)))
-        if len(shapes) > 1:
-            one, other = sorted(shapes)
-            raise TaskError(
-                f"the task's collate gives inputs of shapes {one} and {other} for single examples, so that in a batch "
-                "one depends on how long the others are: privacy at sample level needs all to have one shape; pad to "
-                "a fixed length"
-            )
-
-
-def _shape(tensor: Tensor) -> Any:
-    return tuple(tensor.shape)
+        one = cut(peer, peer.data.located(torch.tensor([number], device="cpu")))
+        first = first or one
+        for ours, its, what in zip(first, one, ("inputs", "targets"), strict=True):
+            check_alike(ours, its, what)
+    check_memory(changed(kept, remembered(None, [peer.task.collate])))
 
 
 def cut(peer: Trainer, index: Tensor) -> tuple[Any, Any]:
     """The minibatch of these examples, if it can be cut into them."""
-    inputs, targets = peer.data.take(index)
+    inputs, targets = peer.data.each(index)
     check_examples(inputs, len(index), "inputs")
     check_examples(targets, len(index), "targets")
     return inputs, targets
@@ -179,7 +172,7 @@ def check_still(peer: Trainer, before: object, buffers: Mapping[str, Tensor]) ->
             "it is for; change inputs at random in the task's `augment`)"
         )
     for name, value in peer.untrained.copies().items():
-        if name not in buffers or not _same_bits(value, buffers[name]):
+        if name not in buffers or not same_bits(value, buffers[name]):
             raise TaskError(
                 f"the model's forward changes {name!r} in training, which carries what it has seen of one example into "
                 "the gradients of others, without noise: privacy at sample level needs a model that keeps its buffers"
@@ -200,9 +193,9 @@ def check_unwritten(peer: Trainer, values: Tensor) -> None:
     """
     peer.reattach()
     found = peer.model.data
-    if _same_bits(found, values):
+    if same_bits(found, values):
         return
-    name = next(name for name, _, place in peer.model.layout if not _same_bits(found[place], values[place]))
+    name = next(name for name, _, place in peer.model.layout if not same_bits(found[place], values[place]))
     found.copy_(values)
     raise TaskError(
         f"the task's model or loss writes to the trained parameter {name!r} while it computes (as torch.nn.Embedding "
@@ -211,7 +204,7 @@ def check_unwritten(peer: Trainer, values: Tensor) -> None:
     )
 
 
-def _same_bits(one: Tensor, other: Tensor) -> bool:
+def same_bits(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors are the same, also where they are not numbers, as a neighbor's body may not be."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False

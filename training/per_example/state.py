@@ -12,6 +12,7 @@ import random
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -115,6 +116,8 @@ def _inside(value: Any) -> Iterable[tuple[str, Any]]:
         return [*_state(value).items(), *own, *value.named_children()]
     if isinstance(value, list | tuple | set | frozenset | deque):
         return [("length", len(value)), *((str(number), one) for number, one in enumerate(islice(value, _LONG)))]
+    if isinstance(value, partial):
+        return [("func", value.func), ("args", value.args), ("keywords", value.keywords), *vars(value).items()]
     if isinstance(value, MethodType):
         return [("self", value.__self__)]
     if isinstance(value, FunctionType):
@@ -137,7 +140,12 @@ def _variables(function: FunctionType) -> Iterator[tuple[str, Any]]:
         value = function.__globals__.get(name)
         kind = value if isinstance(value, type) else type(value)
         if isinstance(value, type) and _foreign(value.__module__):
-            yield from ((f"{name}.{own}", one) for own, one in vars(value).items() if not own.startswith("_"))
+            yield from (
+                (f"{name}.{own}", one) for own, one in vars(value).items() if not own.startswith(("__", "_abc_"))
+            )
+        elif isinstance(value, ModuleType):
+            used = set(_names(function.__code__)) if _foreign(value.__name__) else ()
+            yield from ((f"{name}.{own}", one) for own, one in vars(value).items() if own in used)
         elif isinstance(value, FunctionType):
             if _foreign(value.__module__):
                 yield name, value

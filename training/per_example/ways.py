@@ -79,7 +79,8 @@ def as_one(loss: Tensor) -> Tensor:
             f"the task's loss gave a tensor of shape {tuple(loss.shape)} for one example; it must give one number for "
             "each example, or their mean"
         )
-    return loss.reshape(())
+    with torch.enable_grad():  # whatever mode the loss has left
+        return loss.reshape(())
 
 
 @steadily()

@@ -68,6 +68,7 @@ def test_clipped_sums_are_those_of_numpy(name: str, microbatch: int, make_traine
     peer, x, y = small(make_trainer)
     clip, rate, nominal = 2.0, 0.25, 40
     rule = PrivateGradient(ClippedSum(clip, 0.0, rate, nominal), microbatch)
+    rule.start(peer, peer.model)
     rule._ways["model"] = WAYS[name]
     gradients = by_a_loop(peer.module, x, y).numpy().astype(np.float64)
     norms = np.sqrt((gradients**2).sum(1))
@@ -104,6 +105,7 @@ def test_an_example_that_is_not_finite_changes_nothing_else(
 ) -> None:
     peer, x, y = small(make_trainer)
     rule = PrivateGradient(ClippedSum(1.0, 0.0, 0.5, N), 7)
+    rule.start(peer, peer.model)
     rule._ways["model"] = WAYS[name]
     x[4] = math.nan
     found, _ = made(peer, rule, Batch(x, y, N, units))
