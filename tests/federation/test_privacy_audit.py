@@ -210,6 +210,7 @@ def test_a_mechanism_with_a_defect_is_refuted(defect: str, monkeypatch: pytest.M
     assert check in failed, report.checks
 
 
+@pytest.mark.long
 def test_noise_at_0_8_is_refuted_by_the_neighbors_errors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the runs that the command makes by itself."""
     guarantee, runs = Guarantee(4 / 3, 1.0, 1e-5), 1000

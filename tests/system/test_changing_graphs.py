@@ -24,6 +24,7 @@ def bodies(tmp_path: Path) -> Callable[[str, int], np.ndarray]:
     return read
 
 
+@pytest.mark.long
 def test_one_peer_exponential_reaches_the_exact_average_of_sixteen_after_four_rounds(
     task: str,
     schedule: tuple[str, ...],
