@@ -16,7 +16,7 @@ from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
 from dpeer.privacy.guarantee import check_delta, default_delta
 from dpeer.privacy.history import note_plain, releases_in, steps_in
 from dpeer.privacy.planning import calibrated
-from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
+from dpeer.privacy.settings import CLIENT_ONLY, SAMPLE_ONLY, PrivacySettings
 from dpeer.privacy.soundness import check_adversary, check_budget, check_strength, worst_share
 from dpeer.topology import ChangingTopology, Participation, Topology
 
@@ -31,10 +31,9 @@ def promise(settings: Settings, graph: Topology | ChangingTopology) -> Guarantee
     if settings.privacy == "none":
         for name in PrivacySettings.model_fields:
             if getattr(settings, name) != default_of(name):
-                level = "sample" if name in SAMPLE_ONLY else "client"
                 raise ConfigurationError(
-                    f"{_said(name, settings)} has an effect with --privacy {level} alone, and nothing is protected "
-                    "without: add it, or leave this out"
+                    f"{_said(name, settings)} does nothing without --privacy {_levels(name)}: add that, or leave "
+                    f"--{name.replace('_', '-')} out"
                 )
         return None
     if settings.privacy == "sample":
@@ -165,6 +164,13 @@ def _share(settings: Settings, graph: Topology | ChangingTopology) -> float:
         )
     assert settings.dp_min_honest is not None
     return worst_share(graph.weights.tolist(), settings.dp_min_honest)
+
+
+def _levels(name: str) -> str:
+    """The levels of privacy at which a setting means something, in words."""
+    if name in SAMPLE_ONLY:
+        return "sample"
+    return "client" if name in CLIENT_ONLY else "sample (which protects single records) or client (whole data sets)"
 
 
 def _said(name: str, settings: Settings) -> str:

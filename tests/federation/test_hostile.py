@@ -98,7 +98,7 @@ def test_what_is_used_is_said_and_what_has_no_effect_too(dpeer: Command, small_t
 
 
 def test_a_body_that_is_left_out_is_counted_and_said_once(dpeer: Command, small_task: Path, in_tmp_path: Path) -> None:
-    # All peers have the same data: in batches of all of them, what they train would differ in rounding alone, or nowhere.
+    # All peers have the same data: with all of it in one batch, bodies would differ in rounding alone, or not at all.
     ended = dpeer("simulate", "--task", "mine.py:task", "--size", 3, "--rounds", 2, "--body-epochs", 1, "--max-norm",
                   1e-12, "--batch-size", 4, "--out", "run")  # fmt: skip
     assert ended.code == 0, ended.err

@@ -24,23 +24,30 @@ def promised(**settings):
     return promise(asked, build_graph(asked))
 
 
-def test_without_privacy_nothing_is_promised_and_its_options_are_refused():
+def test_without_privacy_nothing_is_promised():
     settings = Settings()
     assert promise(settings, build_graph(settings)) is None
-    for name, value in (("noise_multiplier", 1.0), ("target_epsilon", 8.0), ("delta", 1e-6), ("sparsify", "top-k:0.4")):
-        asked = Settings(**{name: value})
-        with pytest.raises(ConfigurationError, match="--privacy client") as found:
-            promise(asked, build_graph(asked))
-        assert f"--{name.replace('_', '-')} {value}" in str(found.value)
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("clip_norm", 0.1), ("dp_adversary", "aggregate"), ("dp_adjacency", "zero-out")]
-)
-def test_what_would_do_nothing_without_privacy_is_refused(name, value):
+    ("name", "value", "levels"),
+    [
+        *((name, value, "sample") for name, value in (("microbatch", 8), ("records", 90), ("dp_head", "post"))),
+        *((name, value, "client") for name, value in (
+            ("sparsify", "top-k:0.4"), ("dp_adversary", "aggregate"), ("dp_adjacency", "zero-out"),
+        )),
+        *((name, value, "sample (which protects single records) or client (whole data sets)") for name, value in (
+            ("noise_multiplier", 1.0), ("target_epsilon", 8.0), ("delta", 1e-6), ("clip_norm", 0.1),
+        )),
+    ],
+)  # fmt: skip
+def test_a_setting_that_does_nothing_without_privacy_is_refused_and_says_when_it_does(name, value, levels):
     asked = Settings(**{name: value})
-    with pytest.raises(ConfigurationError, match="--privacy client"):
+    with pytest.raises(ConfigurationError) as refused:
         promise(asked, build_graph(asked))
+    flag = f"--{name.replace('_', '-')}"
+    said = f"{flag} {value} does nothing without --privacy {levels}: add that, or leave {flag} out"
+    assert str(refused.value) == said
 
 
 def test_a_private_run_cannot_be_gone_on_with_in_another_way(tmp_path):
@@ -429,9 +436,3 @@ def test_a_run_does_not_go_on_with_fewer_releases_than_its_lines_tell_of(tmp_pat
     with pytest.raises(CheckpointError, match=r"it has 0 private releases, metrics\.jsonl or the checkpoint tell of 2"):
         protect(asked, guarantee, folder, resume=True)
     assert not folder.exists()
-
-
-def test_a_setting_of_single_records_names_their_level():
-    asked = Settings(microbatch=8)
-    with pytest.raises(ConfigurationError, match="--microbatch 8 has an effect with --privacy sample alone"):
-        promise(asked, build_graph(asked))
