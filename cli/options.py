@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar
 
 import click
 
 from dpeer.cli.grouping import GroupedOption
+from dpeer.cli.stated import click_type, flag, in_words, without_none
 from dpeer.federation.config import parse_option
 from dpeer.federation.settings import Settings, option_names
 from dpeer.sections import meaning_of
@@ -49,8 +49,8 @@ def run_options(*names: str) -> Callable[[F], F]:
         ),
         click.option(
             "--new-data", is_flag=True, group="The run",
-            help="The data are others than those of earlier runs in the output folder: what these released does not "
-            "count.", **given,
+            help="The training data are not those of earlier runs in the output folder, so that epsilon leaves out "
+            "what these released.", **given,
         ),
     ]  # fmt: skip
 
@@ -82,36 +82,20 @@ def _option(name: str) -> Callable[[F], F]:
     field = Settings.model_fields[name]
     meaning = meaning_of(field)
     listed: dict[str, Any] = {"cls": GroupedOption, "group": meaning.group, "first": meaning.first, "default": None}
-    text = f"{field.description[:1].upper()}{field.description[1:]}." if field.description else ""
+    text = in_words(field)
     if name in _KEYS:
         return click.option(
             _KEYS[name], name, multiple=True, metavar="KEY=VALUE", callback=_table(_KEYS[name]),
             help=text.replace("KEY=VALUE for an", "An"), **listed,
         )  # fmt: skip
-    kind = _without_none(field.annotation)
+    kind, typed = without_none(field.annotation), flag(name)
     if field.default is not None and kind is not bool:
         text += f"  [default: {field.default}]"
-    flag = f"--{name.replace('_', '-')}"
     if kind is bool and field.default is None:  # somebody else decides where nobody says
-        return click.option(f"{flag}/--no-{flag.removeprefix('--')}", name, help=text, **listed)
+        return click.option(f"{typed}/--no-{typed.removeprefix('--')}", name, help=text, **listed)
     if kind is bool:
-        return click.option(flag, name, is_flag=True, help=text, **listed)
-    return click.option(flag, name, type=_click_type(kind), help=text, **listed)
-
-
-def _click_type(kind: Any) -> Any:
-    if get_origin(kind) is Literal and all(isinstance(value, str) for value in get_args(kind)):
-        return click.Choice(get_args(kind))
-    if kind is Path:
-        return click.Path(path_type=Path)
-    # Ranges, patterns and choices of numbers are checked by pydantic, in one place with those of the file.
-    return int if get_origin(kind) is Literal else kind if kind in (int, float) else str
-
-
-def _without_none(annotation: Any) -> Any:
-    if get_origin(annotation) in (Union, types.UnionType):
-        annotation = next(part for part in get_args(annotation) if part is not type(None))
-    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+        return click.option(typed, name, is_flag=True, help=text, **listed)
+    return click.option(typed, name, type=click_type(kind), help=text, **listed)
 
 
 def _table(option: str) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, Any]]:

@@ -27,9 +27,9 @@ def simulate(
     as_json: bool,
     **flags: Any,
 ) -> int:
-    """Run a whole federation in this process: as cluster, to the bit, without processes and sockets.
+    """Run a whole federation in this process: with the results of cluster, to the last bit, without its sockets.
 
-    For experiments: a worker thread per core trains the peers, messages pass through the same codec.
+    This is for experiments. One thread per core trains the peers, and messages are encoded as cluster's are.
     """
     return local_run(
         "simulate", federation, flags, resume=resume, overwrite=overwrite, new_data=new_data, baseline=baseline,

@@ -93,7 +93,7 @@ class AloneSettings(Section):
     )
     alone_share: float = setting(
         0.25,
-        "time that it may take besides, as a share of the run's (ten seconds are always allowed)",
+        "how much longer a run may last for training alone, as a share of its time (ten seconds are always allowed)",
         mark=Mark.ASIDE,
         group=_RUN,
         ge=0,
@@ -166,7 +166,7 @@ class SimulationSettings(Section):
 
     workers: int | None = setting(
         None,
-        "threads that train the peers of a simulation (default: one a core); same bits",
+        "threads that train the peers of a simulation (default: one a core); the results do not depend on it",
         mark=Mark.ASIDE,
         group=_HOST,
         of_rank=False,

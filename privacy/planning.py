@@ -82,6 +82,11 @@ def drowning(ratio: float, peers: int, releases: int) -> float:
     return ratio / math.sqrt(peers * max(releases, 1))
 
 
+def finite(value: float) -> float | None:
+    """A number for JSON: None if it is infinite."""
+    return value if math.isfinite(value) else None
+
+
 def up(value: float, digits: int) -> float:
     """A value above 0, rounded up to so many significant digits."""
     step = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)

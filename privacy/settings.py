@@ -28,7 +28,8 @@ class PrivacySettings(Section):
     )
     target_epsilon: float | None = setting(
         None,
-        "privacy budget: the noise follows from it; or with noise-multiplier, releases or steps end with it",
+        "budget that epsilon keeps to: the noise follows from it; if noise-multiplier is given, too, releases (sample: "
+        "steps) end with it",
         mark=Mark.FOLLOWS,
         group=_GROUP,
         gt=0,

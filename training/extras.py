@@ -13,7 +13,7 @@ from dpeer.training.flat import Flat
 
 
 class Extras(Mapping[str, Tensor]):
-    """Float32 vectors by name, as views of one vector: change them in place.
+    """Float32 vectors by name, views of one vector, which ``extras[name] += change`` and ``extras[name] = new`` change.
 
     Args:
         sizes: The number of values of each vector, by name.
@@ -27,6 +27,21 @@ class Extras(Mapping[str, Tensor]):
 
     def __getitem__(self, name: str) -> Tensor:
         return self._views[name]
+
+    def __setitem__(self, name: str, values: Tensor) -> None:
+        """Copy values into a vector that there is.
+
+        Raises:
+            KeyError: There is none of this name.
+            AlgorithmError: They are not as many as it has.
+        """
+        view = self._views[name]
+        if values.shape != view.shape:
+            raise AlgorithmError(
+                f"extras {name!r} have shape {tuple(view.shape)}, and values of shape {tuple(values.shape)} were given"
+            )
+        with torch.no_grad():
+            view.copy_(values)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._views)

@@ -87,7 +87,7 @@ with warnings.catch_warnings():
         )
         test_split: TestSplit = setting(
             "disjoint",
-            "may peers have test samples in common, as in the papers' code",
+            "disjoint: each test sample belongs to one peer; shared: several peers may have it, as in the papers' code",
             mark=Mark.FOLLOWS,
             group=_DATA,
         )

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from dpeer.cli.privacy.audited import audit_sample, print_checks
-from dpeer.cli.privacy.modes import SampleAsked, of_mode, options_of_both
-from dpeer.cli.privacy.options import Asked, count
+from dpeer.cli.privacy.modes import options_of_both, planned, require_of_client
+from dpeer.cli.privacy.options import count
 from dpeer.cli.privacy.printing import print_facts, print_lines, protected, short
 from dpeer.cli.topology.options import json_option
 from dpeer.privacy import Guarantee
 from dpeer.privacy.gaussian import epsilon as epsilon_of
+from dpeer.privacy.sample_plan import SamplePlan
 
 if TYPE_CHECKING:
     from dpeer.federation.audit.attacks import Report
@@ -45,40 +45,25 @@ def audit(as_json: bool, runs: int, **options: Any) -> None:
       dpeer privacy audit --noise-multiplier 4 --rounds 9
       dpeer privacy audit --privacy sample --noise-multiplier 1 --sampling-rate 0.25 --steps 4 --rounds 2
     """  # noqa: D301 - \b is click's
-    chosen = of_mode(options)
-    if chosen["privacy"] == "sample":
-        audit_sample(SampleAsked(**{**chosen, "accountant": "pld"}), runs, as_json)
+    plan = planned("audit", options)
+    if isinstance(plan, SamplePlan):
+        audit_sample(plan, runs, as_json)
         return
-    asked = Asked(**chosen, dp_adversary="neighbor", accountant="exact")
-    asked.require("audit", "noise_multiplier", "rounds")
-    guarantee = asked.guarantee()
+    require_of_client(plan, "audit", "noise_multiplier", "rounds")
+    guarantee = plan.guarantee()
 
     from dpeer.federation.audit import attacks  # torch is imported only now
 
-    attacks.check_range(guarantee, asked.releases, runs)
-    made = attacks.releases(asked.releases, runs)
+    attacks.check_range(guarantee, plan.releases, runs)
+    made = attacks.releases(plan.releases, runs)
     with click.progressbar(length=made, label="releases", file=sys.stderr) as bar:
-        report = attacks.examine(guarantee, asked.releases, runs, bar.update)
+        report = attacks.examine(guarantee, plan.releases, runs, bar.update)
     if as_json:
-        click.echo(json.dumps(_document(guarantee, asked.releases, report), allow_nan=False))
+        click.echo(json.dumps(report.described(guarantee, plan.releases), allow_nan=False))
     else:
         _print(guarantee, runs, report)
     if not report.held:
         sys.exit(1)
-
-
-def _document(guarantee: Guarantee, rounds: int, report: Report) -> dict[str, Any]:
-    from dpeer.federation.audit import attacks
-
-    bound = {key: value for key, value in asdict(report.bound).items() if key != "mu"}
-    return {
-        "mode": "client", "mu_claimed": report.claimed, "mu_lower_bound": report.bound.mu, "held": report.held,
-        "confidence": attacks.CONFIDENCE,
-        "epsilon_claimed": epsilon_of(report.claimed, guarantee.delta),
-        "epsilon_lower_bound": epsilon_of(report.bound.mu, guarantee.delta), "delta": guarantee.delta,
-        "noise_multiplier": guarantee.noise_multiplier, "rounds": rounds, "adjacency": guarantee.adjacency, **bound,
-        "checks": [asdict(check) for check in report.checks],
-    }  # fmt: skip
 
 
 def _print(guarantee: Guarantee, runs: int, report: Report) -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
-from dpeer.cli.privacy.modes import SampleAsked
 from dpeer.cli.privacy.options import require
-from dpeer.cli.privacy.printing import finite, print_facts, print_lines, short
+from dpeer.cli.privacy.printing import print_facts, print_lines, short
 from dpeer.privacy import SampleGuarantee
 from dpeer.privacy.checks import Check
+from dpeer.privacy.sample_plan import SamplePlan
 
 if TYPE_CHECKING:
     from dpeer.federation.audit.sample_attacks import Report
@@ -33,7 +32,7 @@ def print_checks(checks: Iterable[Check], *, held: bool) -> None:
     print_lines(["The claim stands." if held else _REFUTED])
 
 
-def audit_sample(asked: SampleAsked, runs: int, as_json: bool) -> None:
+def audit_sample(asked: SamplePlan, runs: int, as_json: bool) -> None:
     """Attack privacy at sample level, print what was found, and exit with 1 if it is more than what is claimed."""
     require(asked, "audit --privacy sample", _EXAMPLES, *_EXAMPLES)
     guarantee = asked.guarantee()
@@ -45,30 +44,14 @@ def audit_sample(asked: SampleAsked, runs: int, as_json: bool) -> None:
     with click.progressbar(length=made, label="steps", file=sys.stderr) as bar:
         report = sample_attacks.examine(guarantee, asked.planned, runs, bar.update)
     if as_json:
-        click.echo(json.dumps(_document(guarantee, asked, report), allow_nan=False))
+        click.echo(json.dumps(report.described(guarantee, asked.planned), allow_nan=False))
     else:
         _print(guarantee, asked, report)
     if not report.held:
         sys.exit(1)
 
 
-def _document(guarantee: SampleGuarantee, asked: SampleAsked, report: Report) -> dict[str, Any]:
-    from dpeer.federation.audit import sample_attacks
-
-    bound = report.bound
-    return {
-        "mode": "sample", "epsilon_claimed": report.claimed, "epsilon_lower_bound": bound.epsilon, "held": report.held,
-        "confidence": sample_attacks.CONFIDENCE, "delta": guarantee.delta,
-        "noise_multiplier": guarantee.noise_multiplier,
-        "noise_multiplier_upper_bound": finite(bound.strength * guarantee.noise_multiplier),
-        "sampling_rate": guarantee.sampling_rate, "dp_head": guarantee.head, "rounds": asked.planned,
-        "steps": guarantee.compositions(asked.planned), "adjacency": "add-or-remove",
-        "false_positives": bound.false_positives, "false_negatives": bound.false_negatives, "runs": bound.runs,
-        "checks": [asdict(check) for check in report.checks],
-    }  # fmt: skip
-
-
-def _print(guarantee: SampleGuarantee, asked: SampleAsked, report: Report) -> None:
+def _print(guarantee: SampleGuarantee, asked: SamplePlan, report: Report) -> None:
     found, steps = report.bound, guarantee.compositions(asked.planned)
     print_lines([f"Protected: {guarantee.words}."])
     print_facts(

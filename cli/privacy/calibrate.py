@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from dpeer.cli.privacy import sampled
-from dpeer.cli.privacy.modes import SampleAsked, of_mode, options_of_both
-from dpeer.cli.privacy.options import Asked
-from dpeer.cli.privacy.printing import both, facts, print_facts, print_lines, protected, short, upwards, which_is_which
+from dpeer.cli.privacy.modes import options_of_both, planned, require_of_client
+from dpeer.cli.privacy.printing import facts, print_facts, print_lines, protected, short, upwards, which_is_which
 from dpeer.cli.topology.options import json_option
+from dpeer.privacy.sample_plan import SamplePlan
 
 
 @click.command(short_help="Print the noise for an epsilon.")
@@ -25,15 +25,13 @@ def calibrate(as_json: bool, **options: Any) -> None:
       dpeer privacy calibrate --target-epsilon 10 --rounds 20
       dpeer privacy calibrate --privacy sample --target-epsilon 3 --sampling-rate 0.05 --steps 20 --rounds 20
     """  # noqa: D301 - \b is click's
-    chosen = of_mode(options)
-    if chosen["privacy"] == "sample":
-        sampled.calibrate(SampleAsked(**chosen), as_json)
+    plan = planned("calibrate", options)
+    if isinstance(plan, SamplePlan):
+        sampled.calibrate(plan, as_json)
         return
-    asked = Asked(**chosen)
-    asked.require("calibrate", "target_epsilon", "rounds")
-    warnings = asked.warnings()
-    guarantee = asked.guarantee()
-    numbers = both(guarantee, asked.releases, asked.accountant)
+    require_of_client(plan, "calibrate", "target_epsilon", "rounds")
+    warnings, guarantee = plan.warnings(), plan.guarantee()
+    numbers = plan.both(guarantee)
     if as_json:
         found = {"noise_multiplier": guarantee.noise_multiplier, "noise_std": guarantee.noise_std, **numbers}
         click.echo(json.dumps(found, allow_nan=False))
@@ -45,10 +43,10 @@ def calibrate(as_json: bool, **options: Any) -> None:
             (
                 "noise std",
                 upwards(guarantee.noise_std),
-                f"on each coordinate of a message, clip norm {asked.clip_norm:g}",
+                f"on each coordinate of a message, clip norm {plan.clip_norm:g}",
             ),
-            ("target epsilon", short(asked.target_epsilon), "after all rounds"),
-            *facts(guarantee, asked.releases, asked.accountant),
+            ("target epsilon", short(plan.target_epsilon), "after all rounds"),
+            *facts(guarantee, plan),
         ]
     )
     if numbers:

@@ -8,10 +8,8 @@ from typing import Any
 import click
 
 from dpeer.cli.privacy import sampled
-from dpeer.cli.privacy.modes import SampleAsked, of_mode, options_of_both, patient_option
-from dpeer.cli.privacy.options import Asked
+from dpeer.cli.privacy.modes import options_of_both, patient_option, planned, require_of_client
 from dpeer.cli.privacy.printing import (
-    document,
     facts,
     print_facts,
     print_lines,
@@ -21,6 +19,7 @@ from dpeer.cli.privacy.printing import (
     which_is_which,
 )
 from dpeer.cli.topology.options import json_option
+from dpeer.privacy.sample_plan import SamplePlan
 
 
 @click.command(short_help="Print epsilon after so many rounds.")
@@ -35,15 +34,13 @@ def epsilon(as_json: bool, **options: Any) -> None:
       dpeer privacy epsilon --noise-multiplier 5 --rounds 20
       dpeer privacy epsilon --privacy sample --noise-multiplier 1 --sampling-rate 0.05 --steps 20 --rounds 15
     """  # noqa: D301 - \b is click's
-    chosen = of_mode(options)
-    if chosen["privacy"] == "sample":
-        sampled.epsilon(SampleAsked(**chosen), as_json)
+    plan = planned("epsilon", options)
+    if isinstance(plan, SamplePlan):
+        sampled.epsilon(plan, as_json)
         return
-    asked = Asked(**chosen)
-    asked.require("epsilon", "noise_multiplier", "rounds")
-    warnings = asked.warnings()
-    guarantee = asked.guarantee()
-    found = document(guarantee, asked.releases, asked.accountant)
+    require_of_client(plan, "epsilon", "noise_multiplier", "rounds")
+    warnings, guarantee = plan.warnings(), plan.guarantee()
+    found = plan.described(guarantee)
     if as_json:
         click.echo(json.dumps(found, allow_nan=False))
         return
@@ -56,7 +53,7 @@ def epsilon(as_json: bool, **options: Any) -> None:
             ("epsilon_neighbor", short(found["epsilon_neighbor"]), "against a neighbor, which sees every message"),
         ]
     rows.append(("noise multiplier", upwards(guarantee.noise_multiplier), "noise that protects / clip norm"))
-    print_facts(rows + facts(guarantee, asked.releases, asked.accountant))
+    print_facts(rows + facts(guarantee, plan))
     if guarantee.adversary == "aggregate":
         print_lines([which_is_which(found, guarantee)])
     print_lines(warnings)

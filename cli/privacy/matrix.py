@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
-from functools import cache
 from typing import Any
 
 import click
 from rich import box
 from rich.table import Table
 
-from dpeer.cli.privacy.options import Asked, privacy_options
-from dpeer.cli.privacy.printing import (
-    both,
-    finite,
-    print_lines,
-    short,
-    upwards,
-    which_is_which,
-)
+from dpeer.cli.privacy.options import EXAMPLES, privacy_options, require
+from dpeer.cli.privacy.printing import print_lines, short, upwards, which_is_which
 from dpeer.cli.topology.options import build_one, graph_options, json_option, one_size, print_table, topology_option
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy import accounting
+from dpeer.privacy import distances
+from dpeer.privacy.client_plan import ClientPlan
 from dpeer.privacy.guarantee import Guarantee
-from dpeer.privacy.views import Views, views, work
+from dpeer.privacy.views import views, work
 from dpeer.topology import ChangingTopology, Topology
 
 MULTIPLICATIONS = 4e12
@@ -57,30 +49,29 @@ def matrix(name: str | None, size: int | None, pairs: bool, as_json: bool, **opt
     Example:
       dpeer privacy matrix --topology ring --size 16 --noise-multiplier 5 --rounds 20
     """  # noqa: D301 - \b is click's
-    fields = {field: options.pop(field) for field in list(options) if field in Asked.__dataclass_fields__}
-    Asked(**fields).require("matrix", "target_epsilon|noise_multiplier", "rounds")
+    fields = {field: options.pop(field) for field in list(options) if field in ClientPlan.__dataclass_fields__}
+    require(ClientPlan(**fields), "matrix", EXAMPLES, "target_epsilon|noise_multiplier", "rounds")
     if None not in (fields["noise_multiplier"], fields["target_epsilon"]):
         raise ConfigurationError(
             f"--target-epsilon {fields['target_epsilon']:g} with --noise-multiplier {fields['noise_multiplier']:g}: "
             "each decides the noise, leave one of them out"
         )
     topology = _fixed(name, size, options)
-    asked = Asked(**fields, size=topology.size)
-    warnings = asked.warnings()
-    guarantee = asked.guarantee()
+    asked = ClientPlan(**fields, size=topology.size)
+    warnings, guarantee = asked.warnings(), asked.guarantee()
     weights, rounds = topology.weights, asked.releases
     _check_work(topology, work(weights, rounds), rounds)
     # Whoever the guarantee is for: a peer of the graph receives messages, with the noise that is on each.
     found = views(weights, rounds, 1.0 / guarantee.ratio("neighbor"))
-    rows = _rows(found, asked)
-    rows = rows if pairs else _by_distance(rows)
+    rows = distances.pairs(found, asked.chosen_delta, asked.accountant)
+    rows = rows if pairs else distances.by_distance(rows)
     if as_json:
         click.echo(json.dumps(rows, allow_nan=False))
         return
     print_lines(_heading(topology, guarantee, asked))
     _print_rows(rows, pairs)
     print_lines(NOTES)
-    if numbers := both(guarantee, rounds, asked.accountant):
+    if numbers := asked.both(guarantee):
         print_lines([which_is_which(numbers, guarantee), "The table is about peers; the outsider is none of them."])
     print_lines(warnings)
 
@@ -104,53 +95,7 @@ def _check_work(topology: Topology, needed: tuple[float, float], rounds: int) ->
         )
 
 
-def _rows(found: Views, asked: Asked) -> list[dict[str, Any]]:
-    @cache
-    def epsilon(mu2: float) -> float:
-        if mu2 == 0.0:
-            return 0.0
-        return accounting.epsilon(1.0 / math.sqrt(mu2), 1, asked.chosen_delta, asked.accountant)
-
-    rows = []
-    ranks = range(len(found.distance))
-    for source, observer in ((source, observer) for source in ranks for observer in ranks if source != observer):
-        distance = float(found.distance[source, observer])
-        # Equal by symmetry up to rounding: rounded alike, they are accounted for once.
-        openloop = float(f"{found.mu2_openloop[source, observer]:.12g}")
-        rows.append(
-            {
-                "source": source,
-                "observer": observer,
-                "distance": round(distance) if math.isfinite(distance) else None,
-                "eps_guaranteed": finite(epsilon(float(found.mu2_guaranteed[source, observer]))),
-                "eps_openloop": finite(epsilon(openloop)),
-                "mu2_openloop": openloop,
-            }
-        )
-    return rows
-
-
-def _by_distance(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    grouped: dict[int | None, list[dict[str, Any]]] = {}
-    for row in rows:
-        grouped.setdefault(row["distance"], []).append(row)
-    ordered = sorted(grouped, key=lambda distance: math.inf if distance is None else distance)
-    return [
-        {
-            "distance": distance,
-            "pairs": len(grouped[distance]),
-            **{key: _mean(grouped[distance], key) for key in ("eps_guaranteed", "eps_openloop", "mu2_openloop")},
-        }
-        for distance in ordered
-    ]
-
-
-def _mean(rows: list[dict[str, Any]], key: str) -> float | None:
-    values = [row[key] for row in rows]
-    return None if None in values else math.fsum(values) / len(values)
-
-
-def _heading(topology: Topology, guarantee: Guarantee, asked: Asked) -> list[str]:
+def _heading(topology: Topology, guarantee: Guarantee, asked: ClientPlan) -> list[str]:
     adjacency = guarantee.words_against("neighbor").rpartition(", ")[2]
     return [
         f"{topology.name}, {topology.size} peers, weights {topology.weights_rule}; {asked.releases:,} rounds, noise "

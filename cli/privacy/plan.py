@@ -8,10 +8,9 @@ from typing import Any
 import click
 
 from dpeer.cli.privacy import sampled
-from dpeer.cli.privacy.modes import SampleAsked, of_mode, options_of_both
-from dpeer.cli.privacy.options import Asked, count
+from dpeer.cli.privacy.modes import options_of_both, planned, require_of_client
+from dpeer.cli.privacy.options import count
 from dpeer.cli.privacy.printing import (
-    document,
     facts,
     print_facts,
     print_lines,
@@ -22,7 +21,9 @@ from dpeer.cli.privacy.printing import (
 )
 from dpeer.cli.topology.options import json_option
 from dpeer.privacy import planning
+from dpeer.privacy.client_plan import ClientPlan
 from dpeer.privacy.guarantee import Guarantee
+from dpeer.privacy.sample_plan import SamplePlan
 
 
 @click.command(short_help="Print whether training survives the noise.")
@@ -44,34 +45,13 @@ def plan(as_json: bool, **options: Any) -> None:
     Example:
       dpeer privacy plan --size 8 --parameters 60000 --rounds 20 --target-epsilon 10
     """  # noqa: D301 - \b is click's
-    chosen = of_mode(options, "size")
-    if chosen["privacy"] == "sample":
-        sampled.plan(SampleAsked(**chosen), as_json)
+    asked = planned("plan", options, "size")
+    if isinstance(asked, SamplePlan):
+        sampled.plan(asked, as_json)
         return
-    asked = Asked(**chosen)
-    asked.require("plan", "size", "parameters", "rounds", "noise_multiplier|target_epsilon")
-    warnings = asked.warnings()
-    guarantee = asked.guarantee()
-    fit, used = _releases(asked, guarantee)
-    assert asked.size is not None
-    assert asked.parameters is not None
-    ratio = planning.noise_ratio(guarantee, asked.parameters)
-    drowning = planning.drowning(ratio, asked.size, used)
-    found = {
-        **document(guarantee, used, asked.accountant),
-        "rounds": asked.releases,
-        "releases": used,
-        "releases_that_fit": fit,
-        "target_epsilon": asked.target_epsilon,
-        "size": asked.size,
-        "parameters": asked.parameters,
-        "clip_norm": asked.clip_norm,
-        "noise_std": guarantee.noise_std,
-        "noise_norm_over_clip_norm": ratio,
-        "noise_over_longest_way": drowning,
-        "survives": drowning <= 1.0,
-        "warnings": warnings,
-    }
+    require_of_client(asked, "plan", "size", "parameters", "rounds", "noise_multiplier|target_epsilon")
+    warnings, guarantee = asked.warnings(), asked.guarantee()
+    found = asked.outlook(guarantee)
     if as_json:
         click.echo(json.dumps(found, allow_nan=False))
         return
@@ -81,17 +61,7 @@ def plan(as_json: bool, **options: Any) -> None:
     print_lines(warnings)
 
 
-def _releases(asked: Asked, guarantee: Guarantee) -> tuple[int | None, int]:
-    """The number of releases that fit into the budget, if there is one, and that of a run of these rounds."""
-    if asked.target_epsilon is None:
-        return None, asked.releases
-    if asked.noise_multiplier is None and asked.accountant != "exact":
-        return asked.releases, asked.releases  # the noise was made for them; each count takes a second
-    fit = planning.releases(guarantee, asked.target_epsilon, asked.accountant)
-    return fit, min(fit, asked.releases)
-
-
-def _rows(asked: Asked, guarantee: Guarantee, found: dict[str, Any]) -> list[tuple[str, str, str]]:
+def _rows(asked: ClientPlan, guarantee: Guarantee, found: dict[str, Any]) -> list[tuple[str, str, str]]:
     after = f"after {found['releases']:,} releases"
     if guarantee.adversary == "neighbor":
         epsilons = [("epsilon", short(found["epsilon"]), f"{after}, against a neighbor")]
@@ -112,11 +82,11 @@ def _rows(asked: Asked, guarantee: Guarantee, found: dict[str, Any]) -> list[tup
         ),
         *budget,
         *epsilons,
-        *facts(guarantee, asked.releases, asked.accountant),
+        *facts(guarantee, asked),
     ]
 
 
-def _sentences(asked: Asked, guarantee: Guarantee, found: dict[str, Any]) -> list[str]:
+def _sentences(asked: ClientPlan, guarantee: Guarantee, found: dict[str, Any]) -> list[str]:
     lines = []
     used = found["releases"]
     if guarantee.adversary == "aggregate":

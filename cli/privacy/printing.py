@@ -4,29 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
 from dpeer.cli.topology.options import print_table
-from dpeer.privacy import planning
-from dpeer.privacy.accounting import Accountant
+from dpeer.privacy.client_plan import ClientPlan
 from dpeer.privacy.guarantee import Guarantee
 
 MEANT = {"exact": "closed form", "pld": "privacy loss distributions", "rdp": "Renyi, an upper bound"}
 """What each accountant is."""
-
-
-def both(guarantee: Guarantee, releases: int, accountant: Accountant) -> dict[str, float | None]:
-    """Both epsilons of aggregate mode, by their JSON keys; empty in the other mode."""
-    if guarantee.adversary == "neighbor":
-        return {}
-    return {
-        "epsilon_neighbor": finite(planning.epsilon(guarantee, releases, accountant, "neighbor")),
-        "epsilon_aggregate": finite(planning.epsilon(guarantee, releases, accountant, "aggregate")),
-    }
 
 
 def which_is_which(numbers: Mapping[str, float | None], guarantee: Guarantee) -> str:
@@ -67,11 +55,6 @@ def upwards(value: float) -> str:
     return f"{up:.5g}" if up < 1e5 else f"{up:.0f}"
 
 
-def finite(value: float) -> float | None:
-    """A number for JSON: None if it is infinite."""
-    return value if math.isfinite(value) else None
-
-
 def print_facts(rows: Iterable[tuple[str, str, str]]) -> None:
     """Print names, values and what they mean."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, show_header=False)
@@ -90,25 +73,10 @@ def print_lines(lines: Iterable[str]) -> None:
         console.print(line, markup=False)
 
 
-def facts(guarantee: Guarantee, releases: int, accountant: Accountant) -> list[tuple[str, str, str]]:
+def facts(guarantee: Guarantee, plan: ClientPlan) -> list[tuple[str, str, str]]:
     """The values that the numbers were computed from."""
     return [
         ("delta", f"{guarantee.delta:g}", "probability that epsilon does not hold"),
-        ("rounds", f"{releases:,}", "one release of every peer in each"),
-        ("accountant", accountant, MEANT[accountant]),
+        ("rounds", f"{plan.releases:,}", "one release of every peer in each"),
+        ("accountant", plan.accountant, MEANT[plan.accountant]),
     ]
-
-
-def document(guarantee: Guarantee, releases: int, accountant: Accountant) -> dict[str, Any]:
-    """The JSON of a guarantee after so many releases."""
-    return {
-        "epsilon": finite(planning.epsilon(guarantee, releases, accountant)),
-        "delta": guarantee.delta,
-        "mode": "client",
-        "adversary": guarantee.adversary,
-        "adjacency": guarantee.adjacency,
-        "noise_multiplier": guarantee.noise_multiplier,
-        "rounds": releases,
-        "accountant": accountant,
-        **both(guarantee, releases, accountant),
-    }

@@ -10,13 +10,11 @@ import click
 from rich import box
 from rich.table import Table
 
-from dpeer.cli.privacy.modes import SampleAsked
-from dpeer.cli.privacy.printing import MEANT, finite, print_facts, print_lines, short, upwards
+from dpeer.cli.privacy.modes import require_of_sample
+from dpeer.cli.privacy.printing import MEANT, print_facts, print_lines, short, upwards
 from dpeer.cli.topology.options import print_table
-from dpeer.privacy import SampleGuarantee, planning, sample
-
-TARGETS = (1.0, 3.0, 8.0)
-"""The epsilons of which a plan says what they would cost."""
+from dpeer.privacy import SampleGuarantee
+from dpeer.privacy.sample_plan import SamplePlan
 
 PERSONS = "A person with several records is protected less than one with a single record."
 
@@ -28,20 +26,18 @@ ADVICE = (
 Rows = list[tuple[str, str, str]]
 
 
-def epsilon(asked: SampleAsked, as_json: bool) -> None:
+def epsilon(asked: SamplePlan, as_json: bool) -> None:
     """Print the epsilon of a noise multiplier."""
-    asked.require("epsilon", "noise_multiplier")
+    require_of_sample(asked, "epsilon", "noise_multiplier")
     warnings, guarantee = asked.warnings(), asked.guarantee()
-    found = _document(guarantee, asked)
-    patient: Rows = []
-    if asked.patient_records is not None:
-        found["patient_records"] = asked.patient_records
-        found["epsilon_of_patient"] = finite(asked.patient_epsilon(guarantee))
-        said = f"with {asked.patient_records:,} records, of all of them together"
-        patient = [("epsilon of a patient", short(found["epsilon_of_patient"]), said)]
+    found = asked.described(guarantee)
     if as_json:
         _print_json(found)
         return
+    patient: Rows = []
+    if asked.patient_records is not None:
+        said = f"with {asked.patient_records:,} records, of all of them together"
+        patient = [("epsilon of a patient", short(found["epsilon_of_patient"]), said)]
     rows = [
         ("epsilon", short(found["epsilon"]), "of one record, against everyone" if patient else "against everyone"),
         *patient,
@@ -50,52 +46,26 @@ def epsilon(asked: SampleAsked, as_json: bool) -> None:
     _print(guarantee, rows + _facts(guarantee, asked), [*([] if patient else [PERSONS]), *warnings])
 
 
-def calibrate(asked: SampleAsked, as_json: bool) -> None:
+def calibrate(asked: SamplePlan, as_json: bool) -> None:
     """Print the noise for an epsilon."""
-    asked.require("calibrate", "target_epsilon")
+    require_of_sample(asked, "calibrate", "target_epsilon")
     warnings, guarantee = asked.warnings(), asked.guarantee()
     if as_json:
-        _print_json({**_document(guarantee, asked), "noise_std": guarantee.noise_std})
+        _print_json({**asked.described(guarantee), "noise_std": guarantee.noise_std})
         return
     rows = [
-        (
-            "noise multiplier",
-            upwards(guarantee.noise_multiplier),
-            "noise on a sum / clip norm, rounded up",
-        ),
+        ("noise multiplier", upwards(guarantee.noise_multiplier), "noise on a sum / clip norm, rounded up"),
         ("noise std", upwards(guarantee.noise_std), f"on each coordinate of the sum, clip norm {asked.clip_norm:g}"),
         ("target epsilon", short(asked.target_epsilon), "after all rounds"),
     ]
     _print(guarantee, rows + _facts(guarantee, asked), [PERSONS, *warnings])
 
 
-def plan(asked: SampleAsked, as_json: bool) -> None:
+def plan(asked: SamplePlan, as_json: bool) -> None:
     """Print what follows for a site of so many records, and whether training can survive the noise."""
-    asked.require("plan", "size", "parameters", "records", "noise_multiplier|target_epsilon")
+    require_of_sample(asked, "plan", "size", "parameters", "records", "noise_multiplier|target_epsilon")
     warnings, guarantee = asked.warnings(), asked.guarantee()
-    fit = None
-    if asked.target_epsilon is not None:
-        made = asked.noise_multiplier is None  # the noise was made for all rounds
-        most = asked.planned
-        fit = most if made else sample.rounds_within(guarantee, asked.target_epsilon, most, asked.accountant)
-    used = asked.planned if fit is None else fit
-    assert asked.records is not None
-    found = {
-        **_document(guarantee, asked, used),
-        "rounds": asked.planned,
-        "rounds_used": used,
-        "rounds_that_fit": fit,
-        "target_epsilon": asked.target_epsilon,
-        "size": asked.size,
-        "parameters": asked.parameters,
-        "records": asked.records,
-        "batch_size": guarantee.sampling_rate * asked.records,
-        "clip_norm": asked.clip_norm,
-        "noise_std": guarantee.noise_std,
-        **_noise(guarantee, asked, used),
-        "other_epsilons": [_other(target, guarantee, asked) for target in TARGETS],
-        "warnings": warnings,
-    }
+    found = asked.outlook(guarantee)
     if as_json:
         _print_json(found)
         return
@@ -104,42 +74,7 @@ def plan(asked: SampleAsked, as_json: bool) -> None:
     print_lines([*_sentences(asked, found), PERSONS, *warnings])
 
 
-def _noise(guarantee: SampleGuarantee, asked: SampleAsked, rounds: int) -> dict[str, Any]:
-    """How long the noise is, and whether training can survive it."""
-    assert asked.size is not None
-    assert asked.parameters is not None
-    assert asked.records is not None
-    ratio = sample.noise_ratio(guarantee, asked.parameters, asked.records)
-    # A step moves a body by the mean of its gradients, so by at most C on average, as a release does at client level.
-    left = planning.drowning(ratio, asked.size, guarantee.steps * rounds)
-    return {"noise_norm_over_clip_norm": ratio, "noise_over_longest_way": left, "survives": left <= 1.0}
-
-
-def _other(target: float, planned: SampleGuarantee, asked: SampleAsked) -> dict[str, Any]:
-    made = asked.noise_multiplier is None and asked.target_epsilon == target
-    guarantee = planned if made else asked.guarantee(target)
-    found = {"target_epsilon": target, "noise_multiplier": guarantee.noise_multiplier}
-    return {**found, **_noise(guarantee, asked, asked.planned)}
-
-
-def _document(guarantee: SampleGuarantee, asked: SampleAsked, rounds: int | None = None) -> dict[str, Any]:
-    number = asked.planned if rounds is None else rounds
-    return {
-        "epsilon": finite(guarantee.epsilon(number, asked.accountant)),
-        "delta": guarantee.delta,
-        "mode": "sample",
-        "adversary": "everyone",
-        "adjacency": "add-or-remove",
-        "noise_multiplier": guarantee.noise_multiplier,
-        "sampling_rate": guarantee.sampling_rate,
-        "dp_head": guarantee.head,
-        "rounds": number,
-        "steps": guarantee.compositions(number),
-        "accountant": asked.accountant,
-    }
-
-
-def _facts(guarantee: SampleGuarantee, asked: SampleAsked) -> Rows:
+def _facts(guarantee: SampleGuarantee, asked: SamplePlan) -> Rows:
     steps = f"{guarantee.steps:,} local steps in each"
     if guarantee.head_steps:
         steps = f"{guarantee.head_steps:,} local steps of the head and {guarantee.steps:,} of the body in each"
@@ -152,7 +87,7 @@ def _facts(guarantee: SampleGuarantee, asked: SampleAsked) -> Rows:
     ]
 
 
-def _plan_rows(guarantee: SampleGuarantee, asked: SampleAsked, found: dict[str, Any]) -> Rows:
+def _plan_rows(guarantee: SampleGuarantee, asked: SamplePlan, found: dict[str, Any]) -> Rows:
     fit = found["rounds_that_fit"]
     budget = [] if fit is None else [("rounds that fit", f"{fit:,}", f"into epsilon {asked.target_epsilon:g}")]
     seen = guarantee.sampling_rate * guarantee.steps * found["rounds_used"]
@@ -168,7 +103,7 @@ def _plan_rows(guarantee: SampleGuarantee, asked: SampleAsked, found: dict[str, 
     ]  # fmt: skip
 
 
-def _print_others(others: Iterable[dict[str, Any]], asked: SampleAsked) -> None:
+def _print_others(others: Iterable[dict[str, Any]], asked: SamplePlan) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
     for heading in ("all rounds at\nepsilon", "noise\nmultiplier", "noise norm /\nclip norm", "noise /\nlongest way"):
         table.add_column(heading, justify="right", no_wrap=True)
@@ -182,7 +117,7 @@ def _print_others(others: Iterable[dict[str, Any]], asked: SampleAsked) -> None:
     print_table(table)
 
 
-def _sentences(asked: SampleAsked, found: dict[str, Any]) -> list[str]:
+def _sentences(asked: SamplePlan, found: dict[str, Any]) -> list[str]:
     used, lines = found["rounds_used"], []
     if used == 0:
         return ["Not one round fits into the budget."]

@@ -12,13 +12,14 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from dpeer.cli.stated import stated
 from dpeer.cli.topology.options import DEFAULT_SIZE, json_option, one_size
 from dpeer.exceptions import ConfigurationError
 from dpeer.results import units
 from dpeer.results.units import size as as_size
-from dpeer.topology import WEIGHTS
 from dpeer.topology.candidates import CHOOSING, DEFAULT_WEIGHTS, LeftOut, Terms
 from dpeer.topology.ranking import Ranked, best, rank
+from dpeer.topology.settings import GraphSettings
 
 EXAMPLE = "--body-bytes 45MB --bandwidth 100Mbit"
 
@@ -63,10 +64,9 @@ def _most(text: str) -> int:
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="Rounds of the planned run, for the number of different partners that a peer has in it.",
+    help="Rounds of the planned run: a graph that changes gives a peer other partners in them, which are counted.",
 )
-@click.option("--weights", default="metropolis", show_default=True, help=f"Mixing weights: {', '.join(WEIGHTS)}.")
-@click.option("--graph-seed", default=0, show_default=True, help="Seed of random graphs.")
+@stated(GraphSettings, "weights", "graph_seed")
 @json_option
 def advise(
     size: int,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
+from dpeer.cli.stated import F, stated
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.fresh import fresh_topology
-from dpeer.topology import TOPOLOGIES, WEIGHTS, AnyTopology, build, size_of
+from dpeer.topology import TOPOLOGIES, AnyTopology, build, size_of
+from dpeer.topology.settings import GraphSettings
 
 DEFAULT_SIZE = 8
 
@@ -74,36 +75,11 @@ sizes_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 
 
-def graph_options(command: Any) -> Any:
-    """The options that all commands take for a graph's details."""
-    options: Iterable[Callable[[Any], Any]] = (
-        click.option("--graph-seed", default=0, show_default=True, help="Seed of random graphs."),
-        click.option(
-            "--fresh-neighbors",
-            metavar="K",
-            help="A new random graph every round, K neighbors each; directed:K: everyone draws K peers to hear from.",
-        ),
-        click.option(
-            "--edge-probability",
-            type=float,
-            metavar="P",
-            help="Probability of each edge in erdos-renyi.  [default: 2 ln m / m]",
-        ),
-        click.option("--rewire", default=0.1, show_default=True, help="Probability of moving an edge in small-world."),
-        click.option("--degree", default=4, show_default=True, help="Neighbors in random-regular and small-world."),
-        click.option(
-            "--grid-shape",
-            type=grid_shape,
-            metavar="RxC",
-            help="Rows x columns of grid and torus.  [default: near square]",
-        ),
-        click.option(
-            "--weights", default="metropolis", show_default=True, help=f"Mixing weights: {', '.join(WEIGHTS)}."
-        ),
-    )
-    for option in options:
-        command = option(command)
-    return command
+def graph_options(command: F) -> F:
+    """The options that all commands take for a graph's details, as they are stated among the settings."""
+    command = stated(GraphSettings, "degree", "rewire", "edge_probability", "fresh_neighbors", "graph_seed")(command)
+    command = stated(GraphSettings, "grid_shape", type=grid_shape, metavar="RxC")(command)
+    return stated(GraphSettings, "weights")(command)
 
 
 def build_one(name: str | None, size: int | None, options: dict[str, Any]) -> AnyTopology:

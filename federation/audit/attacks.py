@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import get_args
+from dataclasses import asdict, dataclass
+from typing import Any, get_args
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from dpeer.privacy import Guarantee, Sparsifier, checks, mechanism, residuals
 from dpeer.privacy.audit import Audit
 from dpeer.privacy.audit import audit as audited
 from dpeer.privacy.checks import Check
+from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.gaussian import mu as mu_of
 from dpeer.privacy.noise import grid
 from dpeer.training.settings import WireDtype
@@ -61,6 +62,22 @@ class Report:
     def held(self) -> bool:
         """Whether no attack and no check contradicts the claim."""
         return self.bound.mu <= self.claimed and all(check.held for check in self.checks)
+
+    def described(self, guarantee: Guarantee, rounds: int) -> dict[str, Any]:
+        """The results in plain JSON values.
+
+        Args:
+            guarantee: What was claimed.
+            rounds: T of each run.
+        """
+        bound = {key: value for key, value in asdict(self.bound).items() if key != "mu"}
+        return {
+            "mode": "client", "mu_claimed": self.claimed, "mu_lower_bound": self.bound.mu, "held": self.held,
+            "confidence": CONFIDENCE, "epsilon_claimed": epsilon_of(self.claimed, guarantee.delta),
+            "epsilon_lower_bound": epsilon_of(self.bound.mu, guarantee.delta), "delta": guarantee.delta,
+            "noise_multiplier": guarantee.noise_multiplier, "rounds": rounds, "adjacency": guarantee.adjacency, **bound,
+            "checks": [asdict(check) for check in self.checks],
+        }  # fmt: skip
 
 
 def releases(rounds: int, runs: int) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from dpeer.privacy import SampleGuarantee, checks, residuals, step_audit, step_c
 from dpeer.privacy.checks import Check
 from dpeer.privacy.clipped_sum import ClippedSum
 from dpeer.privacy.noise import grid
+from dpeer.privacy.planning import finite
 from dpeer.privacy.step_audit import StepAudit, audit_steps
 from dpeer.privacy.tradeoff import statistic
 
@@ -61,6 +63,24 @@ class Report:
         return (
             not self.bound.refuted and self.bound.epsilon <= self.claimed and all(check.held for check in self.checks)
         )
+
+    def described(self, guarantee: SampleGuarantee, rounds: int) -> dict[str, Any]:
+        """The results in plain JSON values.
+
+        Args:
+            guarantee: What was claimed.
+            rounds: T of each run.
+        """
+        bound = self.bound
+        return {
+            "mode": "sample", "epsilon_claimed": self.claimed, "epsilon_lower_bound": bound.epsilon, "held": self.held,
+            "confidence": CONFIDENCE, "delta": guarantee.delta, "noise_multiplier": guarantee.noise_multiplier,
+            "noise_multiplier_upper_bound": finite(bound.strength * guarantee.noise_multiplier),
+            "sampling_rate": guarantee.sampling_rate, "dp_head": guarantee.head, "rounds": rounds,
+            "steps": guarantee.compositions(rounds), "adjacency": "add-or-remove",
+            "false_positives": bound.false_positives, "false_negatives": bound.false_negatives, "runs": bound.runs,
+            "checks": [asdict(check) for check in self.checks],
+        }  # fmt: skip
 
 
 def steps(guarantee: SampleGuarantee, rounds: int, runs: int) -> int:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from dpeer.exceptions import CheckpointError, ConfigurationError
+from dpeer.exceptions import AlgorithmError, CheckpointError, ConfigurationError
 from dpeer.privacy import Guarantee, Ledger, Protection
 from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, Trainer
+from dpeer.training.extras import Extras
 from dpeer.training.split import Split
 
 Make = Callable[..., Task]
@@ -43,6 +44,19 @@ class Tracking(Plain):
         added = torch.from_numpy(GIVEN[peer.number, peer.rank])
         peer.extras["control"].add_(added[:5])
         peer.extras["moment"].add_(added[5:])
+
+
+def test_what_is_added_or_assigned_is_written_to_the_vector_that_travels():
+    extras = Extras({"control": 2, "moment": 1}, torch.zeros(3))
+    extras["control"] += torch.tensor([1.0, 2.0])
+    extras["moment"] = torch.tensor([3.0], requires_grad=True)
+    assert extras.data.tolist() == [1.0, 2.0, 3.0]
+    assert not extras.data.requires_grad
+    assert extras["moment"].data_ptr() == extras.data[2:].data_ptr()
+    with pytest.raises(AlgorithmError, match=r"extras 'moment' have shape \(1,\), and values of shape \(2,\)"):
+        extras["moment"] = torch.zeros(2)
+    with pytest.raises(KeyError, match="other"):
+        extras["other"] = torch.zeros(1)
 
 
 def of(learner: TorchLearner) -> np.ndarray:

@@ -1,11 +1,11 @@
 """Plays many schedules: python -m tests.world [HOW MANY] [FIRST SEED]. Says how many a second, and which one fails."""
 
-import os
 import resource
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 
+from dpeer.cores import own_cores
 from tests.world.scenario import generate
 from tests.world.shrinking import report, why
 
@@ -17,7 +17,7 @@ def problems(seeds: range) -> list[tuple[int, str]]:
 
 def main(count: int = 10_000, first: int = 0) -> int:
     """Play the schedules of so many seeds on all cores; returns the exit code."""
-    began, cores, failed = time.perf_counter(), os.cpu_count() or 1, []
+    began, cores, failed = time.perf_counter(), len(own_cores()), []
     chunks = [range(start, min(start + 50, first + count)) for start in range(first, first + count, 50)]
     with ProcessPoolExecutor(cores) as pool:
         for chunk, found in zip(chunks, pool.map(problems, chunks), strict=True):

@@ -1,0 +1,68 @@
+"""One click option from one setting: its flag, type, choices, default and words are those of the field."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import click
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OF_A_RUN = " (default"
+"""Where the words of a setting say what a run takes if nothing is given."""
+
+
+def stated(section: type[BaseModel], *names: str, **more: Any) -> Callable[[F], F]:
+    """Options for settings whose default counts where nothing is given: of commands that read no federation file.
+
+    Args:
+        section: Whose fields they are.
+        names: Which ones, in the order of the help.
+        more: What `click.option` takes besides, such as a `type` that reads another notation. With ``planned=True``
+            the words leave out what a run does where nothing is given.
+    """
+
+    def decorate(command: F) -> F:
+        for name in reversed(names):
+            command = _stated(section.model_fields[name], name, **more)(command)
+        return command
+
+    return decorate
+
+
+def _stated(field: FieldInfo, name: str, *, planned: bool = False, **more: Any) -> Callable[[F], F]:
+    text = in_words(field)
+    text = text.partition(_OF_A_RUN)[0].removesuffix(".") + "." if planned else text
+    given = {"type": click_type(without_none(field.annotation)), "default": field.default, "help": text}
+    return click.option(flag(name), name, **{**given, **more})
+
+
+def in_words(field: FieldInfo) -> str:
+    """The words of a setting as a sentence."""
+    return f"{field.description[:1].upper()}{field.description[1:]}." if field.description else ""
+
+
+def flag(name: str) -> str:
+    """An option as it is typed, from the setting's name."""
+    return f"--{name.replace('_', '-')}"
+
+
+def click_type(kind: Any) -> Any:
+    """What click checks of a value of this type; ranges and patterns are checked where the settings are."""
+    if get_origin(kind) is Literal and all(isinstance(value, str) for value in get_args(kind)):
+        return click.Choice(get_args(kind))
+    if kind is Path:
+        return click.Path(path_type=Path)
+    return int if get_origin(kind) is Literal else kind if kind in (int, float) else str
+
+
+def without_none(annotation: Any) -> Any:
+    """The type of a setting, without what says that it may be missing, and without its limits."""
+    if get_origin(annotation) in (Union, types.UnionType):
+        annotation = next(part for part in get_args(annotation) if part is not type(None))
+    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
