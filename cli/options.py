@@ -11,14 +11,12 @@ import click
 from dpeer.cli.grouping import GroupedOption
 from dpeer.cli.stated import click_type, flag, in_words, without_none
 from dpeer.federation.config import parse_option
-from dpeer.federation.settings import Settings, option_names
+from dpeer.federation.settings import TABLES, Settings, option_names
 from dpeer.sections import meaning_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_KEYS = {
-    "task_options": "--task-option", "algorithm_options": "--algorithm-option", "model_options": "--model-option",
-}  # fmt: skip
+_KEYS = {name: flag(name).removesuffix("s") for name in TABLES}
 """Settings that are tables: their options take one KEY=VALUE at a time."""
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.config import read_toml
+from dpeer.federation.settings import TABLES
 
 _MOST_SEEDS = 10_000
 
@@ -128,7 +129,7 @@ def _explained(error: ValidationError, flags: Mapping[str, Any], path: Path | No
 def _merged(content: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
     """Two sets of settings, the second overriding the first; options of task, algorithm and model of both are kept."""
     merged = {**content, **more}
-    for key in ("task_options", "algorithm_options", "model_options"):
+    for key in TABLES:
         options = [there for values in (content, more) if isinstance(there := values.get(key), Mapping)]
         if options[1:]:
             merged[key] = dict(itertools.chain(*(one.items() for one in options)))

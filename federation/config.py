@@ -9,7 +9,7 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.mistakes import InvalidSettings
-from dpeer.federation.settings import Settings, check_ranks
+from dpeer.federation.settings import TABLES, Settings, check_ranks
 
 DEFAULT_FILE = Path("dpeer.toml")
 
@@ -43,7 +43,7 @@ def _settled(values: dict[str, Any], flags: Mapping[str, Any], path: Path | None
         ranks = ", ".join(str(rank) for rank in values["rank"]) if isinstance(values["rank"], dict) else "some"
         raise ConfigurationError(f"size is missing in {path}, which has entries for ranks {ranks}: add size = N")
     given = {key: value for key, value in flags.items() if value is not None and value != {}}
-    for key in ("task_options", "algorithm_options", "model_options"):
+    for key in TABLES:
         if key in given:
             common = values.get(key, {})
             given[key] = {**(common if isinstance(common, dict) else {}), **given[key]}

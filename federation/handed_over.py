@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.settings import RankSettings, Settings, check_ranks, default_of
+from dpeer.federation.settings import TABLES, RankSettings, Settings, check_ranks, default_of
 
-_IN_PLACE = ("task_options", "algorithm_options", "model_options", "rank")
+_IN_PLACE = (*TABLES, "rank")
 """Settings that a script may change without assigning them, so that they do not count as said."""
 
 _ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
@@ -58,8 +58,7 @@ def _own(own: Any) -> Any:
 
 def _options(settings: Settings) -> list[tuple[str, dict[str, Any]]]:
     ranks = [(f"rank.{rank}.task_options", own.task_options) for rank, own in settings.rank.items()]
-    tables = ("task_options", "algorithm_options", "model_options")
-    return [(name, getattr(settings, name)) for name in tables] + ranks
+    return [(name, getattr(settings, name)) for name in TABLES] + ranks
 
 
 def _check_plain(name: str, value: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self, get_origin
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, create_model, model_validator
 
@@ -56,6 +56,12 @@ class _AllSettings(
     GraphSettings,
 ):
     """The sections together; pydantic puts the fields of the last base first."""
+
+
+TABLES = tuple(
+    name for name, field in _AllSettings.model_fields.items() if get_origin(field.annotation) is dict
+)  # fmt: skip
+"""Settings that are tables of options: one that is given adds to what a file has, key by key."""
 
 
 class Addresses(Section):
