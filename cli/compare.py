@@ -13,10 +13,16 @@ from rich.console import Console
 from dpeer.cli.grouping import GroupedCommand, GroupedOption
 from dpeer.cli.options import setting_options
 from dpeer.cores import own_cores
-from dpeer.federation.sections import AloneSettings, HostSettings, LogSettings, SimulationSettings
+from dpeer.federation.sections import (
+    AloneSettings,
+    HostSettings,
+    LauncherSettings,
+    LogSettings,
+    SimulationSettings,
+)
 from dpeer.federation.settings import option_names
 
-_NOT_HERE = (LogSettings, AloneSettings, HostSettings, SimulationSettings)
+_NOT_HERE = (LogSettings, AloneSettings, HostSettings, LauncherSettings, SimulationSettings)
 
 _OURS = ("topology", "partition", "algorithm", "seed", "validation", "evaluate_on", "keep", "patience", "out")
 """Settings that have an option of their own here, or none."""

@@ -19,7 +19,15 @@ from dpeer.cli.grouping import GroupedCommand, GroupedOption
 from dpeer.cli.options import setting_options
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
-from dpeer.federation.sections import FaultSettings, HostSettings, LogSettings, MeasureSettings, SimulationSettings
+from dpeer.federation.sections import (
+    AloneSettings,
+    FaultSettings,
+    HostSettings,
+    LauncherSettings,
+    LogSettings,
+    MeasureSettings,
+    SimulationSettings,
+)
 from dpeer.federation.settings import Settings, option_names
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.topology.settings import GraphSettings
@@ -28,7 +36,8 @@ if TYPE_CHECKING:
     from dpeer.experiments.rates import Found, Rates, Tried
 
 _ELSEWHERE = (
-    MeasureSettings, LogSettings, HostSettings, SimulationSettings, FaultSettings, PrivacySettings, GraphSettings,
+    MeasureSettings, AloneSettings, LogSettings, HostSettings, LauncherSettings, SimulationSettings, FaultSettings,
+    PrivacySettings, GraphSettings,
 )  # fmt: skip
 _SETTINGS = ("size", "threads", *(name for name in option_names(*_ELSEWHERE) if name != "rounds"))
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,15 @@ import nbformat
 import numpy as np
 import pytest
 import torch
+from jupyter_client.blocking.client import BlockingKernelClient
+from jupyter_client.manager import start_new_kernel
 from torch import nn
 from torch.utils.data import TensorDataset
 
 import dpeer
 from dpeer.exceptions import ConfigurationError, OutputError, PeerFailed, UnknownName
 from dpeer.training.randomness import LOCK
+from tests.thinning import only
 
 pytestmark = pytest.mark.slow
 
@@ -393,6 +396,38 @@ def test_ctrl_c_stops_a_script_and_its_last_round_is_kept(mode: str, small_task:
     # Of processes one may have completed the round for which the others still waited.
     assert max(rounds) - min(rounds) <= (mode == "cluster")
     assert min(rounds) >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", only(["simulate"], ["simulate", "cluster"]))
+def test_the_interruption_of_a_notebooks_cell_stops_a_run_and_the_kernel_goes_on(mode: str, small_task: Path) -> None:
+    folder = small_task.parent
+    small_task.rename(folder / "small.py")
+    manager, kernel = start_new_kernel(cwd=str(folder), env={**os.environ, "PYTHONPATH": str(ROOT)})
+    try:
+        out = said_by(kernel, kernel.execute(INTERRUPTED.replace("MODE", repr(mode))))
+        assert any("2" in text.split() for text in out)
+        manager.interrupt_kernel()
+        assert "".join(out).split()[-1] == "stopped"
+        assert "".join(said_by(kernel, kernel.execute("2 + 2; print('still', 'here')"))).strip() == "still here"
+    finally:
+        kernel.stop_channels()
+        manager.shutdown_kernel(now=True)
+    assert len(dpeer.open_run(folder / mode).metrics(0)) >= 3
+
+
+def said_by(kernel: BlockingKernelClient, asked: str) -> Iterator[str]:
+    """What a cell prints, as it comes."""
+    while True:
+        message = kernel.get_iopub_msg(timeout=120)
+        if message["parent_header"].get("msg_id") != asked:
+            continue
+        content = message["content"]
+        assert message["msg_type"] != "error", content
+        if message["msg_type"] == "stream" and content["name"] == "stdout":
+            yield content["text"]
+        elif message["msg_type"] == "status" and content["execution_state"] == "idle":
+            return
 
 
 def test_a_run_may_be_started_from_any_thread(small: Callable[..., dpeer.Settings]) -> None:
