@@ -84,6 +84,8 @@ def pld_of_steps(charges: tuple[Charge, ...], delta: float) -> float:
     if steps > _MOST_STEPS:
         raise ConfigurationError(f"steps {steps:,}: accountant pld counts up to {_MOST_STEPS:,} with sampling: use rdp")
     about = _about(charges, delta)
+    if about <= 0.0:  # a delta that is larger than the steps' whole effect: nothing else is there to be resolved
+        return 0.0
     if not about <= _LARGEST_RENYI:
         noise = min(charge.noise_multiplier for charge in charges)
         raise ConfigurationError(

@@ -15,7 +15,7 @@ from dpeer.exceptions import TaskError
 from dpeer.training.device import HOST, Compute, mapped
 from dpeer.training.errors import blame
 from dpeer.training.flat import Phase
-from dpeer.training.per_example.examples import joined
+from dpeer.training.per_example.examples import copied, joined
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.task import Collate
 
@@ -188,7 +188,8 @@ class Batches:
         """
         if self._tensors is not None:
             return self.take(index)
-        pairs = [self._pair([number]) for number in index.tolist()]
+        # A function may give back the same memory each time, with the next sample's values.
+        pairs = [copied(self._pair([number])) for number in index.tolist()]
         inputs, targets = (
             joined([pair[side] for pair in pairs], name) for side, name in ((0, "inputs"), (1, "targets"))
         )

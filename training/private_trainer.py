@@ -37,7 +37,7 @@ from dpeer.training.gradients import Gradient, looks, plain
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch
 from dpeer.training.per_example.gradient import PrivateGradient
-from dpeer.training.per_example.refusals import check_collate
+from dpeer.training.per_example.refusals import check_collate, check_first_read
 from dpeer.training.randomness import GlobalGenerators
 from dpeer.training.sampled import Sampled
 from dpeer.training.split import Split
@@ -182,6 +182,7 @@ class PrivateTrainer(Trainer):
         """
         parts = {"body": self.body, "head": self.head, "model": self.model}
         check_collate(self)
+        check_first_read(self)
         self.protection = self._sampling.protect(planned)
         m = self.protection.mechanism
         mechanism = ClippedSum(m.clip_norm, m.noise_multiplier, m.sampling_rate, m.units)

@@ -19,7 +19,7 @@ from dpeer.training.batches import Batches
 from dpeer.training.flat import Phase
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch, Minibatches
-from dpeer.training.per_example.examples import check_examples, examples_of, joined
+from dpeer.training.per_example.examples import check_examples, copied, examples_of, joined
 from dpeer.training.task import Augment
 
 Pay = Callable[[int], int]
@@ -139,5 +139,7 @@ def _each_augmented(augment: Augment, inputs: Any, count: int) -> Any:
     stream = Keystream()
     generator = np.random.default_rng(stream.words(0, 4))
     stream.forget()
-    changed = [augmented(augment, examples_of(inputs, row), generator) for row in torch.arange(count)[:, None]]
+    rows = torch.arange(count)[:, None]
+    # A function may give back the same memory each time, with the next example's values.
+    changed = [copied(augmented(augment, examples_of(inputs, row), generator)) for row in rows]
     return joined(changed, "augmented inputs")

@@ -17,6 +17,7 @@ from dpeer.training.errors import blame
 from dpeer.training.initial import Initial
 from dpeer.training.inputs import TableInputs
 from dpeer.training.split import check_prefixes
+from dpeer.training.unread import unread
 
 _claimed: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
@@ -76,6 +77,8 @@ class Task:
         remarks: What there is to know about how common pools are divided, and about first weights from a file, a line
             each; said when the peer starts.
         initial: What the model has from the file of `--init-from`, by which peers compare it; None without one.
+        unread: Made when it is left out: the training data as they were before an example was read, by which one sees
+            whether examples depend on which is read first. None where there can be no such copy.
 
     Raises:
         TaskError: One of them cannot be used.
@@ -103,11 +106,14 @@ class Task:
     lora: str | None = None
     remarks: Sequence[str] = ()
     initial: Initial | None = None
+    unread: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):
             raise TaskError(f"the task's model is {_kind(self.model)}; it must be a torch.nn.Module instance")
         self.head = check_prefixes(self.model, self.head)
+        if self.unread is None:
+            self.unread = unread(self.train)
         for name in ("train", "test", "validation"):
             dataset = getattr(self, name)
             if dataset is not None or name != "validation":
@@ -139,8 +145,17 @@ class Task:
             )
 
 
+_EXACT = 2.0**53
+"""From here on a float stands for several whole numbers."""
+
+
 def _one_each(groups: Any, examples: int) -> NDArray[Any]:
-    """Whose each training example is, as an array of numbers or strings, shape (examples,)."""
+    """Whose each training example is, as an array of numbers or strings, shape (examples,).
+
+    Names are compared as Python does. An array has one type, to which one name can turn all others: whole numbers to
+    floats that are equal, and strings to others without what they end with. Where it makes one group of two, each group
+    has a number instead.
+    """
     wanted = "must be a number or a string for each training example"
     if isinstance(groups, str | bytes) or not hasattr(groups, "__len__"):
         raise TaskError(f"the task's groups are {_kind(groups)}; there {wanted}, in a list or an array")
@@ -149,15 +164,23 @@ def _one_each(groups: Any, examples: int) -> NDArray[Any]:
             f"the task's groups are {len(groups)}, and there are {examples} training examples; there {wanted}"
         )
     with blame("the task's groups cannot be read", lambda: f"there {wanted}"):
-        # An array of both would turn numbers into strings, and 1 and "1" into one group.
-        words = {isinstance(entry, str | bytes) for entry in groups}
         array = np.asarray(groups)
-    if array.ndim != 1 or array.dtype.kind not in "biufUS" or len(words) > 1:
+        entries = array.tolist() if isinstance(groups, np.ndarray | Tensor) else list(groups)
+    entries = [entry.item() if isinstance(entry, np.generic | Tensor) else entry for entry in entries]
+    kinds = {next((kind for kind in (str, bytes, int | float) if isinstance(entry, kind)), None) for entry in entries}
+    if None in kinds or len(kinds) > 1:
         raise TaskError(f"the task's groups have shape {array.shape} and type {array.dtype}; there {wanted}, all alike")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        place = int(np.flatnonzero(~np.isfinite(array))[0])
-        raise TaskError(f"the task's groups have {array[place]} for training example {place}; there {wanted}")
-    return array
+    numbers: dict[Any, int] = {}
+    for place, entry in enumerate(entries):
+        if isinstance(entry, float) and not abs(entry) < _EXACT:
+            raise TaskError(
+                f"the task's groups have {entry} for training example {place}; there {wanted}, and whole numbers of "
+                "2^53 or more cannot be told apart as floats: give them as int or str"
+            )
+        numbers.setdefault(entry, len(numbers))
+    if array.dtype.kind in "biufUS" and len(np.unique(array)) == len(numbers):
+        return array
+    return np.fromiter(map(numbers.__getitem__, entries), np.int64, examples)
 
 
 def _kind(value: Any) -> str:

@@ -23,7 +23,7 @@ def number(option: str, example: str, least: float = 1e-6, most: float = 1e12) -
 
     def read(text: str) -> float:
         try:
-            value = float(text)
+            value = float(text) if str(text).isascii() and "_" not in str(text) else math.nan
         except ValueError:
             value = math.nan
         if not least <= value <= most:

@@ -174,6 +174,8 @@ def test_a_plan_with_a_budget_that_ends_early() -> None:
         ((*EPSILON, "--records", 10**11), "delta 1e-12: accountant pld resolves 1e-10 or more with sampling: use rdp"),
         ((*EPSILON, "--sampling-rate", 1.5), "--sampling-rate '1.5': write a number from .* to 1, for example 0.05"),
         ((*EPSILON, "--sampling-rate", 0), "--sampling-rate '0'"),
+        ((*EPSILON, "--sampling-rate", "0_1"), "--sampling-rate '0_1'"),
+        ((*EPSILON, "--sampling-rate", "\u0661"), "--sampling-rate"),
         ((*EPSILON, "--patient-records", 0), "--patient-records '0': write a whole number from 1 on"),
         ((*EPSILON, "--patient-records", 2, "--accountant", "rdp"), "accountant rdp with 2 records .*: choose pld"),
         ((*EPSILON, "--steps", 0), "--steps '0': write a whole number from 1 on"),

@@ -4,6 +4,7 @@ As in `test_sample_sensitivity` the sums are compared that two peers with the sa
 one has a record, or a group of records, more. It stands before all others, so that each of these is at another place.
 """
 
+import functools
 import math
 from itertools import pairwise
 from pathlib import Path
@@ -857,3 +858,100 @@ def test_a_record_of_another_type_changes_no_other_one(
 
     with pytest.raises(TaskError, match=r"all to have one shape and one type|give a plain dict of tensors"):
         summed(tmp_path, sums, [*rows[:at], extra, *rows[at:]], OfBytes(), loss=loss, collate=collate)
+
+
+@functools.lru_cache
+def workspace(shape: torch.Size, dtype: torch.dtype) -> Tensor:
+    return torch.empty(shape, dtype=dtype)
+
+
+def shifted(images: Tensor, generator: np.random.Generator) -> Tensor:
+    """Moved by a place, into memory that is used again for the next ones."""
+    out = workspace(images.shape, images.dtype)
+    out.copy_(images.roll(int(generator.integers(-1, 2)), -1))
+    return out
+
+
+def into_workspace(samples: list[tuple[Tensor, int]]) -> tuple[Tensor, Tensor]:
+    out = workspace(torch.Size((len(samples), *samples[0][0].shape)), samples[0][0].dtype)
+    torch.stack([one for one, _ in samples], out=out)
+    return out, torch.tensor([target for _, target in samples])
+
+
+@pytest.mark.parametrize("function", ["augment", "collate"])
+def test_functions_that_give_back_the_same_memory_each_time(
+    function: str, tmp_path: Path, sums: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All records would have the values of the last one."""
+    monkeypatch.setattr("dpeer.training.sampled.Keystream", Counted)
+    inputs = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
+    rows = [(one, number % 3) for number, one in enumerate([*inputs, torch.full((8,), 3.0)])]
+    more: dict[str, Any] = {"augment": shifted} if function == "augment" else {"collate": into_workspace}
+
+    def model() -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(8, 3))
+
+    one, other = (summed(tmp_path / str(end), sums, rows[:end], model(), **more) for end in (64, 65))
+    assert 0.5 * CLIP_NORM < np.linalg.norm(one - other) <= CLIP_NORM
+
+
+class Counted:
+    """Numbers for augmentation that are the same each time."""
+
+    def words(self, start: int, count: int) -> np.ndarray:
+        return np.arange(start, start + count, dtype=np.uint64)
+
+    def forget(self) -> None:
+        pass
+
+
+class Scaled(Listed):
+    """Scales by what the first example that is read has; nested, as data sets with transforms are."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        super().__init__(rows)
+        self.scaling = Scaling()
+
+    def __getitem__(self, number: int) -> Any:
+        inputs, target = self.rows[number]
+        return self.scaling(inputs), target
+
+
+class Scaling:
+    scale: Tensor | None = None
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        if self.scale is None:
+            self.scale = inputs.abs().max()
+        return inputs / self.scale
+
+
+class Opened(Listed):
+    """Opens what it reads when it is first needed, and keeps what it has read."""
+
+    def __init__(self, rows: list[Any]) -> None:
+        super().__init__(rows)
+        self.opened: list[Any] | None = None
+        self.kept: dict[int, Any] = {}
+
+    def __getitem__(self, number: int) -> Any:
+        if self.opened is None:
+            self.opened = [*self.rows]
+        return self.kept.setdefault(number, self.opened[number])
+
+
+@pytest.mark.parametrize("within", ["itself", "subset"])
+def test_what_the_first_example_settles_for_all_others_is_refused(within: str, tmp_path: Path) -> None:
+    inputs = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
+    rows = [(one, number % 3) for number, one in enumerate(inputs)]
+
+    def begin(data: Any) -> None:
+        train = data if within == "itself" else torch.utils.data.Subset(data, [*range(30)])
+        torch.manual_seed(0)
+        task = Task(model=nn.Sequential(nn.Linear(8, 3)), head=(), train=train, test=train)
+        sampled(task, tmp_path / type(data).__name__, "fedavg", rate=1.0, noise=50.0, clip_norm=CLIP_NORM, units=64)
+
+    begin(Opened(rows))
+    with pytest.raises(TaskError, match="when the last one is read first: something is settled by the first one"):
+        begin(Scaled(rows))

@@ -54,7 +54,12 @@ class Broken:
         ({"groups": [1, "1"] * 25}, "groups have shape \\(50,\\) and type .*all alike"),
         ({"groups": [None] * 50}, "groups have shape \\(50,\\) and type object"),
         ({"groups": [[1], [1, 2]] * 25}, "groups cannot be read: ValueError.*there must be"),
+        ({"groups": [b"1", "1"] * 25}, "groups have shape \\(50,\\) and type .*all alike"),
         ({"groups": [0.0] * 7 + [float("nan")] * 43}, "groups have nan for training example 7; there must be"),
+        (
+            {"groups": [0.5] * 7 + [2.0**53] * 43},
+            "groups have 9007199254740992.0 for training example 7; .*int or str",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -85,6 +90,23 @@ def test_groups_are_an_array_with_an_entry_for_each_training_example(
     task = make_task(groups=given)
     assert isinstance(task.groups, np.ndarray)
     assert task.groups.tolist() == [entry.item() if hasattr(entry, "item") else entry for entry in given]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [2**63 + 2**40 + number for number in range(24)] + [-1],  # of which numpy makes floats
+        [2**60 + number for number in range(24)] + [0.5],
+        [2**70 + number for number in range(25)],
+        ["p", "p\0", "p\0\0", *(f"p{number}" for number in range(22))],  # of whose ends numpy drops what is NUL
+        [b"p", b"p\0", *(b"p%d" % number for number in range(23))],
+    ],
+    ids=["unsigned", "float", "huge", "NUL", "bytes"],
+)
+def test_no_name_makes_one_group_of_two_others(make_task: Callable[..., Task], names: list[Any]) -> None:
+    task = make_task(groups=names * 2)
+    assert len(set(task.groups[:25].tolist())) == 25
+    assert task.groups[:25].tolist() == task.groups[25:].tolist()
 
 
 def test_nobody_need_say_whose_examples_are(make_task: Callable[..., Task]) -> None:

@@ -81,12 +81,21 @@ def class_numbers(sheet: Sheet, name: str, classes: tuple[str, ...]) -> Numbers:
     return np.array([places[cell] for cell in cells], np.int64)
 
 
-def groups_of(sheet: Sheet, name: str) -> tuple[NDArray[np.str_], Numbers]:
+def groups_of(sheet: Sheet, name: str, known: dict[str, int] | None = None) -> tuple[NDArray[np.str_], Numbers]:
     """Which rows belong together: by the name in the cell, and by a number each; both of shape (rows,).
 
+    Args:
+        sheet: The table.
+        name: The column.
+        known: The numbers of groups of other tables, to which those of this one are added.
+
     Raises:
-        TaskError: A cell is empty.
+        TaskError: A cell is empty, or has a NUL character: numpy drops it at the end, and two groups would be one.
     """
     check_filled(sheet, name)
-    names = np.array(sheet.cells[name])
-    return names, np.unique(names, return_inverse=True)[1].astype(np.int64)
+    cells, numbers = sheet.cells[name], {} if known is None else known
+    for cell, place in zip(cells, sheet.places, strict=True):
+        if "\0" in cell:
+            raise TaskError(f"{sheet.path!r}, row {place}, column {name!r}: {cell!r} has a NUL character: leave it out")
+        numbers.setdefault(cell, len(numbers))
+    return np.array(cells), np.array([numbers[cell] for cell in cells], np.int64)

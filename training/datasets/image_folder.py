@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from dpeer.exceptions import TaskError, UnknownName
-from dpeer.training.datasets.cells import check_filled, class_numbers
+from dpeer.training.datasets.cells import class_numbers, groups_of
 from dpeer.training.datasets.images import read_images
 from dpeer.training.datasets.pool import Data, Pool
 from dpeer.training.schema.sheet import Sheet, read_sheet
@@ -122,9 +122,7 @@ def _labelled(where: Path, classes: tuple[str, ...], asked: ImageFolder, known: 
             raise TaskError(f"task {TASK!r}: {sheet.path!r}, row {place}: there is no image {str(path)!r}")
     groups, stretches = None, None
     if "group" in sheet.header:
-        check_filled(sheet, "group")
-        groups = np.array(sheet.cells["group"])
-        stretches = np.array([known.setdefault(name, len(known)) for name in sheet.cells["group"]], np.int64)
+        groups, stretches = groups_of(sheet, "group", known)
     inputs = read_images(TASK, paths, asked.channels, asked.side, resize=True)
     return Pool(inputs, torch.from_numpy(labels), groups, stretches)
 

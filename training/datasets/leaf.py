@@ -72,6 +72,8 @@ def _file(path: Path) -> list[_Arrays]:
         users, counts, samples = content["users"], content["num_samples"], content["user_data"]
         parts = []
         for user, count in zip(users, counts, strict=True):
+            if "\0" in str(user):
+                raise ValueError(f"writer {user!r} has a NUL character in the name")
             x = np.asarray(samples[user]["x"], np.float32).reshape(-1, _SIDE * _SIDE)
             y = whole(samples[user]["y"])
             if not len(x) == len(y) == count:

@@ -64,6 +64,11 @@ def joined(examples: Sequence[Any], what: str) -> Any:
     return mapped(examples[0], lambda _: next(together))
 
 
+def copied(values: Any) -> Any:
+    """The same inputs or targets in memory of their own; what is beside tensors stays as it is."""
+    return mapped(values, torch.Tensor.clone)
+
+
 def check_alike(one: Any, other: Any, what: str) -> None:
     """Refuse two examples that cannot be in one batch as they are.
 

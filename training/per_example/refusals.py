@@ -10,12 +10,13 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpeer.exceptions import ConfigurationError, TaskError
-from dpeer.training.batches import predict
+from dpeer.training.batches import Batches, predict
 from dpeer.training.device import tensors_of
 from dpeer.training.errors import blame
 from dpeer.training.per_example.examples import check_alike, check_examples
 from dpeer.training.per_example.state import remembered
 from dpeer.training.randomness import generator_states
+from dpeer.training.unread import unread
 
 if TYPE_CHECKING:
     from dpeer.training.trainer import Trainer
@@ -111,6 +112,27 @@ def check_collate(peer: Trainer) -> None:
         for ours, its, what in zip(first, one, ("inputs", "targets"), strict=True):
             check_alike(ours, its, what)
     check_memory(changed(kept, remembered(None, [peer.task.collate])))
+
+
+def check_first_read(peer: Trainer) -> None:
+    """Refuse data whose examples depend on which of them is read first.
+
+    Raises:
+        TaskError: They do.
+    """
+    fresh = unread(peer.task.unread)  # which stays as it is, for whoever looks next
+    if peer.data.in_memory or fresh is None:
+        return
+    other = Batches("train", fresh, peer.task.collate, peer.compute)
+    for number in (len(peer.data) - 1, 0):
+        index = torch.tensor([number], device="cpu")
+        values, same = (tensors_of(data.each(data.located(index))) for data in (other, peer.data))
+        if len(values) != len(same) or not all(map(_same, values, same)):
+            raise TaskError(
+                "the task's training data give other values for an example when the last one is read first: something "
+                "is settled by the first one that is read (a scale, a length, ...), and all others follow from it; "
+                "privacy at sample level needs each example to depend on itself alone: say it when the data are made"
+            )
 
 
 def cut(peer: Trainer, index: Tensor) -> tuple[Any, Any]:

@@ -121,7 +121,8 @@ def losses_of(peer: Trainer, outputs: Any, targets: Any, examples: int) -> Tenso
     losses = []
     for row in torch.arange(examples, device=peer.model.data.device)[:, None]:
         with torch.enable_grad():  # whatever mode the loss has left for the next one
-            losses.append(as_one(peer.loss_function(examples_of(outputs, row), examples_of(targets, row))))
+            loss = as_one(peer.loss_function(examples_of(outputs, row), examples_of(targets, row)))
+            losses.append(loss.clone())  # a loss may give back the same memory for the next one
     with torch.enable_grad():
         return torch.stack(losses)
 

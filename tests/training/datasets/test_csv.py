@@ -147,6 +147,7 @@ GOOD = "a,b,y\n1,2,u\n3,4,v\n"
         (b"a,b,y\n1,2,\xe4\n", {}, "is not UTF-8 text: save it as 'CSV UTF-8'"),
         (b"\x00\x01\x02,\n,", {}, "."),
         ('a,b,y\n1,"2,u\n3,4,v\n', {}, "is no valid csv after row 1: "),
+        ("a,p,y\n1,a,u\n2,a\0,v\n", {"group": "p"}, r"row 3, column 'p': 'a\\x00' has a NUL character: leave it out"),
         (None, {}, "there is no file"),
     ],
 )

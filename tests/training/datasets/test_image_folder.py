@@ -100,6 +100,7 @@ def test_a_group_is_the_same_in_train_and_test(tmp_path: Path) -> None:
         ),
         ("file,label\nx.png,cat\nnone.png,dog\n", "row 3: there is no image '.*none.png'"),
         ("file,label,group\nx.png,cat,a\nx.png,dog,\n", "row 3, column 'group' is empty"),
+        ("file,label,group\nx.png,cat,a\nx.png,dog,a\0\n", r"row 3, column 'group': 'a\\x00' has a NUL character"),
         ("file,label\nx.png,cat\nx.png,\n", "expected a folder for each of two classes|'' is none of the classes"),
     ],
 )

@@ -150,6 +150,7 @@ def changed(**changes: Any) -> str:
         (changed(y=[0.5] * 5), "is damaged.*TypeError"),
         (changed(x=[[0.0] * 783] * 5), "is damaged"),
         (changed(x=[[1.5] * 784] * 5), "pixels beyond 0 to 1"),
+        (json.dumps({"users": ["a\0"], "num_samples": [0], "user_data": {}}), r"writer 'a\\x00' has a NUL character"),
         (changed(x=[[float("nan")] * 784] * 5), "pixels beyond 0 to 1"),
         (json.dumps({"users": [], "num_samples": [], "user_data": {}}), "at least one sample"),
     ],
