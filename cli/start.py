@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +16,11 @@ from dpeer.cli.interrupts import ended_at_once
 from dpeer.cli.options import json_option, run_options
 from dpeer.cli.terminal import Terminal
 from dpeer.cores import own_cores
-from dpeer.exceptions import ConfigurationError, Diverged
+from dpeer.exceptions import Diverged
 from dpeer.federation import addresses, config, folders, keys
 from dpeer.federation.faults import check_faults
 from dpeer.federation.graph import build_graph
+from dpeer.federation.own_rank import own_rank
 from dpeer.federation.sections import FaultSettings, LauncherSettings, SimulationSettings
 from dpeer.federation.settings import Settings, option_names
 from dpeer.peer.peer import dialled
@@ -58,7 +56,7 @@ def start(
     At the end it says whether joining helped: beside the rounds, in waiting time, it trains the same model on this
     peer's data alone (--alone), and nothing of that is sent.
     """
-    number = _rank(rank)
+    number = own_rank(rank)
     settings = config.load(federation, flags)
     check_faults(settings, "start", resume=resume)
     own = settings.of_rank(number)
@@ -130,30 +128,6 @@ def _ended(outcome: Outcome | None, own: Settings, rank: int, terminal: Terminal
     if outcome.diverged and outcome.status == "done":
         raise Diverged([rank], str(folder))
     return 0
-
-
-def _rank(text: str) -> int:
-    if text == "env":
-        return _rank_from_environment()
-    return _number(text, "--rank")
-
-
-def _number(text: str, source: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise ConfigurationError(f"{source} {text!r}: expected a number from 0, or `--rank env`")
-    return int(text)
-
-
-def _rank_from_environment() -> int:
-    for name in ("SLURM_PROCID", "OMPI_COMM_WORLD_RANK"):
-        if name in os.environ:
-            return _number(os.environ[name], f"{name} =")
-    ordinal = re.search(r"-(\d+)$", socket.gethostname())
-    if ordinal:
-        return int(ordinal[1])
-    raise ConfigurationError(
-        "--rank env: neither SLURM_PROCID nor OMPI_COMM_WORLD_RANK is set, and the host name does not end in -NUMBER"
-    )
 
 
 def _first_line(settings: Settings, file: Path | None, rank: int, listen: str | None, *, encrypted: bool) -> str:

@@ -107,7 +107,8 @@ def tune(
     with _stopped_by_signals(rates):
         found = rates.run(_Lines(rates.most))
     if as_json:
-        click.echo(json.dumps(_described(own, number, min(rounds, own.rounds), found), allow_nan=False))
+        about = {"rank": number, "algorithm": own.algorithm, "task": own.task, "rounds": min(rounds, own.rounds)}
+        click.echo(json.dumps({**about, **found.described()}, allow_nan=False))
     elif found.tried:
         _print(own, number, min(rounds, own.rounds), found)
     if not found.complete:
@@ -219,22 +220,3 @@ def _loss(tried: Tried) -> str:
 
 def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else "none" if value is None else str(value)
-
-
-def _described(settings: Settings, rank: int, rounds: int, found: Found) -> dict[str, Any]:
-    best = found.best
-    return {
-        "rank": rank,
-        "algorithm": settings.algorithm,
-        "task": settings.task,
-        "rounds": rounds,
-        "training_samples": found.training_samples,
-        "validation_samples": found.validation_samples,
-        "complete": found.complete,
-        "tried": [
-            {"values": dict(one.values), "loss": None if one.diverged else one.loss, "accuracy": one.accuracy}
-            for one in found.tried
-        ],
-        "chosen": dict(best.values) if best is not None and found.complete else None,
-        "at_edge": found.at_edge,
-    }

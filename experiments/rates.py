@@ -95,6 +95,21 @@ class Found:
             return None
         return 2 * math.sqrt(best.accuracy * (1 - best.accuracy) / self.validation_samples)
 
+    def described(self) -> dict[str, Any]:
+        """What was tried and what was found, in plain JSON values."""
+        best = self.best
+        return {
+            "training_samples": self.training_samples,
+            "validation_samples": self.validation_samples,
+            "complete": self.complete,
+            "tried": [
+                {"values": dict(one.values), "loss": None if one.diverged else one.loss, "accuracy": one.accuracy}
+                for one in self.tried
+            ],
+            "chosen": dict(best.values) if best is not None and self.complete else None,
+            "at_edge": self.at_edge,
+        }
+
 
 def default_axes(settings: Settings) -> list[Axis]:
     """Both rates together, then the head's alone, then SAM's radius."""
