@@ -9,15 +9,21 @@ from functools import lru_cache
 from pathlib import Path
 
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
-from dpeer.federation.sample_protection import check_sample_settings
 from dpeer.federation.sent import check_ledger, sent_unrecorded
 from dpeer.federation.settings import Settings, default_of
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
 from dpeer.privacy.guarantee import check_delta, default_delta
 from dpeer.privacy.history import note_plain, releases_in, steps_in
 from dpeer.privacy.planning import calibrated
-from dpeer.privacy.settings import CLIENT_ONLY, SAMPLE_ONLY, PrivacySettings
-from dpeer.privacy.soundness import check_adversary, check_budget, check_strength, worst_share
+from dpeer.privacy.settings import PrivacySettings
+from dpeer.privacy.soundness import (
+    check_adversary,
+    check_budget,
+    check_level,
+    check_strength,
+    check_unseen,
+    worst_share,
+)  # fmt: skip
 from dpeer.topology import ChangingTopology, Participation, Topology
 
 
@@ -28,22 +34,14 @@ def promise(settings: Settings, graph: Topology | ChangingTopology) -> Guarantee
         ConfigurationError: The settings do not say enough, or ask for what is not sound.
         BudgetTooSmall: The budget allows no release.
     """
+    changed = [name for name in PrivacySettings.model_fields if getattr(settings, name) != default_of(name)]
+    check_level(settings.privacy, {name: getattr(settings, name) for name in changed})
     if settings.privacy == "none":
-        for name in PrivacySettings.model_fields:
-            if getattr(settings, name) != default_of(name):
-                raise ConfigurationError(
-                    f"{_said(name, settings)} does nothing without --privacy {_levels(name)}: add that, or leave "
-                    f"--{name.replace('_', '-')} out"
-                )
         return None
     if settings.privacy == "sample":
-        check_sample_settings(settings)
+        check_strength(settings.noise_multiplier, settings.target_epsilon, "sample")
+        check_unseen(settings.dp_head, settings.finish, standardize=bool(settings.standardize))
         return None
-    for name in SAMPLE_ONLY:
-        if getattr(settings, name) != default_of(name):
-            raise ConfigurationError(
-                f"{_said(name, settings)} belongs to --privacy sample; with --privacy client leave it out"
-            )
     check_strength(settings.noise_multiplier, settings.target_epsilon)
     check_adversary(settings.dp_adversary, settings.dp_min_honest, Sparsifier.parse(settings.sparsify))
     delta = settings.delta if settings.delta is not None else default_delta(settings.size)
@@ -164,14 +162,3 @@ def _share(settings: Settings, graph: Topology | ChangingTopology) -> float:
         )
     assert settings.dp_min_honest is not None
     return worst_share(graph.weights.tolist(), settings.dp_min_honest)
-
-
-def _levels(name: str) -> str:
-    """The levels of privacy at which a setting means something, in words."""
-    if name in SAMPLE_ONLY:
-        return "sample"
-    return "client" if name in CLIENT_ONLY else "sample (which protects single records) or client (whole data sets)"
-
-
-def _said(name: str, settings: Settings) -> str:
-    return f"--{name.replace('_', '-')} {getattr(settings, name)}"

@@ -9,69 +9,17 @@ from functools import lru_cache
 from pathlib import Path
 
 from dpeer.exceptions import BudgetTooSmall, ConfigurationError, TaskError
-from dpeer.federation.settings import Settings, default_of
+from dpeer.federation.settings import Settings
 from dpeer.privacy import Charge, StepLedger
 from dpeer.privacy.guarantee import check_delta, default_delta
-from dpeer.privacy.settings import CLIENT_ONLY
-from dpeer.privacy.soundness import check_strength
 from dpeer.privacy.step_protection import StepProtection
 from dpeer.privacy.steps import Mechanism, Phase, charges, least_noise
-
-
-def check_sample_settings(settings: Settings) -> None:
-    """Refuse settings that do not go with privacy at sample level; alike on all peers.
-
-    Raises:
-        ConfigurationError: Names one, with what would be right.
-    """
-    check_strength(settings.noise_multiplier, settings.target_epsilon, "sample")
-    for name in CLIENT_ONLY:
-        if (value := getattr(settings, name)) != default_of(name):
-            raise ConfigurationError(
-                f"--{name.replace('_', '-')} {value} belongs to --privacy client: at sample level messages "
-                "need no noise of their own, and what leaves a peer protects each record against everyone; leave it out"
-            )
-    if settings.standardize:
-        raise ConfigurationError(
-            "--standardize cannot be used with --privacy sample: the statistics of this peer's data would be in all "
-            "that it computes, without noise; leave it out, and give the ranges of columns in a --schema"
-        )
-    if settings.finish != "none" and settings.dp_head != "post":
-        raise ConfigurationError(
-            f"--finish {settings.finish} with --dp-head {settings.dp_head}: it trains without noise, and the model "
-            "that predicts would not be private any more; leave it out, or use --dp-head post"
-        )
-
-
-def check_records(settings: Settings, units: int, *, own: bool) -> None:
-    """Refuse to count a peer's own records: N decides what neighbors see, so it must not follow from the data.
-
-    Rounding does not help: some number of records is the last one that is rounded down. Where a common pool is divided,
-    who gets which record depends on the others anyway, and nothing is promised about that.
-
-    Args:
-        settings: As this rank uses them.
-        units: How many there are.
-        own: Whether the data are the peer's own, and no part of a common pool.
-
-    Raises:
-        ConfigurationError: They are, and nobody said about how many there are.
-    """
-    if not own or settings.records is not None:
-        return
-    word = settings.privacy_unit
-    raise ConfigurationError(
-        f"--privacy sample with data of this peer's own: --records N must be said, for one {word} more can change a "
-        "count, however it is rounded, and with it the noise and the number of steps, which neighbors see; give about "
-        f"how many {word}s it trains with (there are {units}): a plain number that everybody may know, and that stays "
-        "when some more come"
-    )
 
 
 def nominal(settings: Settings, units: int) -> int:
     """N: about how many units there are, which all may know: as it is said, or rounded to a power of two.
 
-    The rounded number is for parts of common pools alone; see `check_records`.
+    The rounded number is for parts of common pools alone; see `dpeer.privacy.soundness.check_records`.
     """
     return settings.records if settings.records is not None else int(2 ** round(math.log2(units)))
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dpeer.federation.sample_protection import check_groups, check_records, check_units, protect_steps, sampling_rate
+from dpeer.federation.sample_protection import check_groups, check_units, protect_steps, sampling_rate
 from dpeer.federation.settings import Settings
+from dpeer.privacy.soundness import check_records
 from dpeer.training import Task
 from dpeer.training.private_trainer import Sampling
 
@@ -37,7 +38,7 @@ def sampling_of(
         check_groups(settings, told)
         groups = np.asarray(told)
     units = len(task.train) if groups is None else len(np.unique(groups))
-    check_records(settings, units, own=task.division is None)
+    check_records(settings.records, units, settings.privacy_unit, own=task.division is None)
     check_units(settings, units)
     protect = partial(
         protect_steps, settings, units=units, folder=folder, rounds=rounds, resume=resume, data=data, new_data=new_data

@@ -7,13 +7,95 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from dpeer.exceptions import BudgetTooSmall, ConfigurationError
 from dpeer.privacy.guarantee import Adversary, Guarantee
+from dpeer.privacy.sample import Head
+from dpeer.privacy.settings import CLIENT_ONLY, SAMPLE_ONLY
 from dpeer.privacy.sparsify import Sparsifier
 
 _LISTED = 20
 """The most names found in data that an error lists."""
+
+
+def check_level(level: str, given: Mapping[str, Any]) -> None:
+    """Refuse settings that mean nothing at a level of privacy.
+
+    Args:
+        level: "none", "client" or "sample".
+        given: The settings of `PrivacySettings` that are not as they are by default, by name.
+
+    Raises:
+        ConfigurationError: Names one, and the level at which it means something.
+    """
+    for name, value in given.items():
+        flag = f"--{name.replace('_', '-')}"
+        if level == "none":
+            raise ConfigurationError(
+                f"{flag} {value} does nothing without --privacy {_levels(name)}: add that, or leave {flag} out"
+            )
+        if level == "client" and name in SAMPLE_ONLY:
+            raise ConfigurationError(f"{flag} {value} belongs to --privacy sample; with --privacy client leave it out")
+        if level == "sample" and name in CLIENT_ONLY:
+            raise ConfigurationError(
+                f"{flag} {value} belongs to --privacy client: at sample level messages need no noise of their own, and "
+                "what leaves a peer protects each record against everyone; leave it out"
+            )
+
+
+def _levels(name: str) -> str:
+    """The levels of privacy at which a setting means something, in words."""
+    if name in SAMPLE_ONLY:
+        return "sample"
+    return "client" if name in CLIENT_ONLY else "sample (which protects single records) or client (whole data sets)"
+
+
+def check_unseen(head: Head, finish: str, *, standardize: bool) -> None:
+    """Refuse settings with which records are looked at past the noise of privacy at sample level.
+
+    Args:
+        head: How the head is trained.
+        finish: What is trained at home after the last mixing; "none" for nothing.
+        standardize: Whether inputs are scaled by their own statistics.
+
+    Raises:
+        ConfigurationError: Names one, with what would be right.
+    """
+    if standardize:
+        raise ConfigurationError(
+            "--standardize cannot be used with --privacy sample: the statistics of this peer's data would be in all "
+            "that it computes, without noise; leave it out, and give the ranges of columns in a --schema"
+        )
+    if finish != "none" and head != "post":
+        raise ConfigurationError(
+            f"--finish {finish} with --dp-head {head}: it trains without noise, and the model that predicts would not "
+            "be private any more; leave it out, or use --dp-head post"
+        )
+
+
+def check_records(records: int | None, units: int, unit: str, *, own: bool) -> None:
+    """Refuse to count a peer's own records: N decides what neighbors see, so it must not follow from the data.
+
+    Rounding does not help: some number of records is the last one that is rounded down. Where a common pool is divided,
+    who gets which record depends on the others anyway, and nothing is promised about that.
+
+    Args:
+        records: About how many there are, as somebody said it; None if nobody did.
+        units: How many there are.
+        unit: What is protected: "record" or "group".
+        own: Whether the data are the peer's own, and no part of a common pool.
+
+    Raises:
+        ConfigurationError: They are, and nobody said about how many there are.
+    """
+    if own and records is None:
+        raise ConfigurationError(
+            f"--privacy sample with data of this peer's own: --records N must be said, for one {unit} more can change "
+            "a count, however it is rounded, and with it the noise and the number of steps, which neighbors see; give "
+            f"about how many {unit}s it trains with (there are {units}): a plain number that everybody may know, and "
+            "that stays when some more come"
+        )
 
 
 def check_strength(noise_multiplier: float | None, target_epsilon: float | None, level: str = "client") -> None:

@@ -10,10 +10,11 @@ import dpeer
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
 from dpeer.federation.assemble import task_of
 from dpeer.federation.sample_notes import sample_notes
-from dpeer.federation.sample_protection import check_records, check_units, nominal, protect_steps, sampling_rate
+from dpeer.federation.sample_protection import check_units, nominal, protect_steps, sampling_rate
 from dpeer.federation.settings import Settings
 from dpeer.privacy import Charge
 from dpeer.privacy.accounting import composed
+from dpeer.privacy.soundness import check_records
 from dpeer.privacy.steps import Phase
 
 pytestmark = pytest.mark.slow
@@ -35,9 +36,9 @@ def test_the_number_of_records_is_what_is_said_or_a_power_of_two() -> None:
 @pytest.mark.parametrize("unit", ["record", "group"])
 def test_of_data_of_its_own_a_peer_must_say_about_how_many_there_are(unit: Any) -> None:
     with pytest.raises(ConfigurationError, match=rf"--records N must be said.*one {unit} more.*{unit}s .*there are 91"):
-        check_records(asked(privacy_unit=unit), 91, own=True)
-    check_records(asked(privacy_unit=unit, records=100), 91, own=True)
-    check_records(asked(privacy_unit=unit), 91, own=False)
+        check_records(None, 91, unit, own=True)
+    check_records(100, 91, unit, own=True)
+    check_records(None, 91, unit, own=False)
 
 
 def test_a_batch_has_about_as_many_records_as_the_batch_size_says() -> None:
