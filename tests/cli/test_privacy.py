@@ -330,3 +330,15 @@ def test_what_two_runs_in_a_folder_come_to_is_as_the_documentation_says() -> Non
     first = planning.calibrated(Guarantee(1.0, 1.0, 1e-5), 10.0, 20)
     both = math.hypot(first.mu(20), Guarantee(4.5, 1.0, 1e-5).mu(20))
     assert f"| {epsilon_of(both, 1e-5):.1f}, of both runs |" in page
+
+
+@pytest.mark.slow
+def test_the_program_of_the_page_prints_what_its_comments_say(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    exec(compile(program, "docs/privacy.md", "exec"), {})
+    printed = capsys.readouterr().out.splitlines()
+    said = re.findall(r"^print\(.*?\)(?:  # ([\d.]+))?", program, flags=re.MULTILINE)
+    assert len(printed) == len(said) == 6
+    for text, number in zip(printed, said, strict=True):
+        assert not number or float(text) == pytest.approx(float(number), rel=2e-3)
