@@ -18,6 +18,10 @@ from torch.utils.data import TensorDataset
 _DEEP = 4
 """How far attributes of attributes are copied: a subset of a data set with a transform that is made of others."""
 
+_LONG = 100, 10_000
+"""Lists of more entries are copied as they are, and longer ones, as dictionaries, not at all: what code fills while it
+reads is short before, and what is long is the data, of which a hundred peers need not have a list each."""
+
 _OTHERS = {*sys.stdlib_module_names, "numpy"}
 """Packages whose objects (files, locks, ...) are not copied."""
 
@@ -30,15 +34,19 @@ def unread(dataset: Any) -> Any:
     """
     if type(dataset) is TensorDataset:  # no code of anybody's runs
         return None
-    found = _copied(dataset, _DEEP)
+    found = _copied(dataset, _DEEP, {})
     return None if found is dataset else found
 
 
-def _copied(value: Any, deep: int) -> Any:
-    if isinstance(value, Tensor | np.ndarray | nn.Module | type) or not deep:
+def _copied(value: Any, deep: int, made: dict[int, Any]) -> Any:
+    """A copy of a value; what stands in two places is one in the copy, too (`made`, by id)."""
+    if isinstance(value, Tensor | np.ndarray | nn.Module | type) or not deep or id(value) in made:
+        return made.get(id(value), value)
+    if isinstance(value, list | tuple | dict) and len(value) > _LONG[1]:
         return value
     if type(value) is list or type(value) is tuple:
-        return type(value)(_copied(one, deep - 1) for one in value) if len(value) <= 100 else copy.copy(value)
+        near = len(value) <= _LONG[0]
+        return type(value)(_copied(one, deep - 1, made) for one in value) if near else copy.copy(value)
     if type(value) is dict:
         return dict(value)
     package = type(value).__module__.partition(".")[0]
@@ -46,9 +54,10 @@ def _copied(value: Any, deep: int) -> Any:
     if package in _OTHERS or not hasattr(value, "__dict__") or hasattr(type(value), "__del__"):
         return value
     try:
-        found = copy.copy(value)
+        found = made[id(value)] = copy.copy(value)
         for name, one in vars(value).items():
-            vars(found)[name] = _copied(one, deep - 1)
+            vars(found)[name] = _copied(one, deep - 1, made)
     except Exception:  # an open file, a connection
+        made.pop(id(value), None)
         return value
     return found
