@@ -1,4 +1,4 @@
-"""Checking that peers that read files of their own read different files."""
+"""Checking that peers that read files of their own read different files, and others the same."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dpeer.federation.settings import Settings
 
 
 def check_own_data(settings: Settings) -> None:
-    """Refuse one file for several peers that should each have their own, before anything is read.
+    """Refuse one file for several peers that should each have their own, or several for all, before anything is read.
 
     Raises:
         ConfigurationError: Names the ranks and what would be right.

@@ -124,11 +124,14 @@ def test_a_record_more_is_all_that_differs(kind: str, validation: float, tmp_pat
         "twice": [*BASE, BASE[4]],
         "again in front": [BASE[31], *BASE],
     }
-    before = trained_on(KINDS[kind](tmp_path, BASE, validation))
+    task = KINDS[kind](tmp_path, BASE, validation)
+    before, facts = trained_on(task), (task.built, task.names)
     held = COUNT - sum(before.values())
     assert held > 5 or (kind == "glue" and not validation), "else nothing is seen"
     for where, records in more.items():
-        after = trained_on(KINDS[kind](tmp_path, records, validation))
+        task = KINDS[kind](tmp_path, records, validation)
+        after = trained_on(task)
+        assert (task.built, task.names) == facts, "they are in the card of the model"
         assert not before - after, where
         assert sum((after - before).values()) <= 1, where
 

@@ -263,6 +263,17 @@ def test_the_same_rows_for_everybody() -> None:
         check_own_data(peers(3, "image-folder", path="x"), None)
 
 
+@pytest.mark.parametrize(("task", "option"), [("csv", "path"), ("image-folder", "path"), ("har", "data")])
+def test_shares_of_different_pools(task: str, option: str) -> None:
+    two: list[tuple[str, Mapping[str, Any]]] = [(task, {option: path}) for path in ("a", "b")]
+    with pytest.raises(
+        TaskError, match=rf"--task {task}: ranks 0 and 1 read '.*a' and '.*b', of each of which --partition"
+    ):
+        check_own_data(two, "iid")
+    check_own_data([two[0], (task, {option: "./a"})], "iid")
+    check_own_data(two, "own")
+
+
 def test_some_ranks_with_the_same_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However the path is written."""
     monkeypatch.chdir(tmp_path)

@@ -27,7 +27,7 @@ def cifar10(data: Any) -> Data:
     """
     where = folder("cifar10", data, "cifar-10-batches-py", SOURCE, "cifar-10-batches-py")
     train = _pool("cifar10", [where / f"data_batch_{number}" for number in range(1, 6)], b"labels", 10)
-    return Data(train, _pool("cifar10", [where / "test_batch"], b"labels", 10), 10)
+    return Data(train, _pool("cifar10", [where / "test_batch"], b"labels", 10), 10, pixels=True)
 
 
 def cifar100(data: Any) -> Data:
@@ -41,7 +41,7 @@ def cifar100(data: Any) -> Data:
     """
     where = folder("cifar100", data, "cifar-100-python", SOURCE, "cifar-100-python")
     train, test = (_pool("cifar100", [where / name], b"fine_labels", 100) for name in ("train", "test"))
-    return Data(train, test, 100)
+    return Data(train, test, 100, pixels=True)
 
 
 def _pool(task: str, paths: list[Path], labels: bytes, classes: int) -> Pool:

@@ -36,7 +36,7 @@ def emnist(data: Any, split: str = "byclass") -> Data:
     holds = f"emnist-{split}-train-images-idx3-ubyte.gz ..."
     where = folder(TASK, data, holds, SOURCE, "gzip", "raw", "EMNIST/raw", "emnist/gzip", "emnist")
     train, test = (_pool(where, split, part) for part in ("train", "test"))
-    return Data(train, test, CLASSES[split], mirrored=False)
+    return Data(train, test, CLASSES[split], pixels=True, mirrored=False)
 
 
 def _pool(where: Path, split: str, part: str) -> Pool:

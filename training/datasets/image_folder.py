@@ -66,6 +66,7 @@ def image_folder(asked: ImageFolder) -> Data:
         len(classes),
         None if pool.groups is None else "group",
         whole_groups=pool.groups is not None,
+        pixels=True,
         names={"classes": classes},
         found={} if asked.classes else {"classes": classes},
     )

@@ -46,9 +46,11 @@ def femnist(data: Any) -> Data:
         assert train.groups is not None
         assert test.groups is not None
         same = bool(np.isin(test.groups, train.groups).any())
-        return Data(train, test, _CLASSES, "writer", same_groups=same, mirrored=False, background=1.0)
+        return Data(
+            train, test, _CLASSES, "writer", same_groups=same, pixels=True, mirrored=False, background=1.0
+        )  # fmt: skip
     whole = _pool(where / "all_data" if (where / "all_data").is_dir() else where)
-    return Data(whole, None, _CLASSES, "writer", mirrored=False, background=1.0)
+    return Data(whole, None, _CLASSES, "writer", pixels=True, mirrored=False, background=1.0)
 
 
 def _pool(where: Path) -> Pool:

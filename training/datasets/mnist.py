@@ -33,7 +33,7 @@ def mnist(data: Any) -> Data:
     where = folder(TASK, data, "train-images-idx3-ubyte.gz ..., or mnist.npz", SOURCE, "mnist", "raw", "MNIST/raw")
     if (where / "mnist.npz").is_file():
         return _npz(where / "mnist.npz")
-    return Data(_idx(where, "train"), _idx(where, "test"), _CLASSES, mirrored=False)
+    return Data(_idx(where, "train"), _idx(where, "test"), _CLASSES, pixels=True, mirrored=False)
 
 
 def _npz(path: Path) -> Data:
@@ -41,7 +41,7 @@ def _npz(path: Path) -> Data:
     arrays = read_npz(TASK, path, SOURCE, ("x_train", "y_train", "x_test", "y_test"), writers)
     train, test = (_pool(path, arrays, part) for part in ("train", "test"))
     known = train.groups is not None and test.groups is not None
-    return Data(train, test, _CLASSES, "writer" if known else None, mirrored=False)
+    return Data(train, test, _CLASSES, "writer" if known else None, pixels=True, mirrored=False)
 
 
 def _pool(path: Path, arrays: dict[str, np.ndarray[Any, Any]], part: str) -> Pool:

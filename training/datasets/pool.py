@@ -97,6 +97,8 @@ class Data:
         same_groups: Whether the test pool is from the very groups of the training pool (each writer's samples were
             divided), so that a peer's groups bring their test samples with them.
         whole_groups: Whether the stretches of the pools (`Pool.stretches`) are their groups, by whatever numbers.
+        pixels: Whether inputs are images of bytes, divided by 127.5, less 1. That is a fact of the format: it is in the
+            model's card, and must not follow from the samples.
         mirrored: Whether a mirrored image still is one of its class; letters and digits are not.
         background: What is beyond the border of an image, as the model gets it; -1 is black, of bytes.
         names: What inputs and classes are called, where that is the user's to decide: peers that read files of their
@@ -116,6 +118,7 @@ class Data:
     group: str | None = None
     same_groups: bool = False
     whole_groups: bool = False
+    pixels: bool = False
     mirrored: bool = True
     background: float = -1.0
     names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -38,7 +38,7 @@ def tiny_imagenet(data: Any) -> Data:
     check(TASK, where / "wnids.txt", len(names) > 1 and len(set(names)) == len(names), "a class a line, each once")
     numbers = {name: number for number, name in enumerate(names)}
     train, test = _train(where / "train", numbers), _val(where / "val", numbers)  # all paths before the first image
-    return Data(_pool(train), _pool(test), len(names))
+    return Data(_pool(train), _pool(test), len(names), pixels=True)
 
 
 def _train(where: Path, numbers: dict[str, int]) -> _Labelled:

@@ -24,7 +24,7 @@ def csv(
     kind: Any = None, classes: Any = None, ignore: Any = (), columns: Any = None,
 ) -> Task:  # fmt: skip
     """A rank's rows of a table; see `Table` for the options, and `options.place` for its path."""
-    where = place("csv", path, rank, size, "FILE.csv (site-{rank}.csv: a file a peer)")
+    where = place("csv", path, rank, size, "FILE.csv (site-{rank}.csv: a file a peer)", choices.partition)
     if choices.schema is not None:
         others = {
             "target": target, "group": group, "kind": kind, "classes": classes, "columns": columns,
@@ -55,7 +55,12 @@ def image_folder(
     """A rank's images; see `ImageFolder` for the options."""
     asked = ImageFolder(
         path=place(
-            "image-folder", path, rank, size, "DIR (site-{rank}: a folder a peer), with a folder for each class"
+            "image-folder",
+            path,
+            rank,
+            size,
+            "DIR (site-{rank}: a folder a peer), with a folder for each class",
+            choices.partition,
         ),
         side=whole("image-folder", "image_size", image_size, range(1, _LARGEST + 1), f"1 to {_LARGEST} pixels"),
         channels=whole("image-folder", "channels", channels, (1, 3), "3 (RGB) or 1 (grey)"),

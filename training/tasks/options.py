@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import TaskError, UnknownName
+from dpeer.training.partitions import OWN
 
 RANK = "{rank}"
 """Stands for the peer's rank in a path."""
@@ -29,16 +30,21 @@ def text(task: str, option: str, value: Any, example: str) -> str:
     return value
 
 
-def place(task: str, value: Any, rank: int, size: int, example: str) -> str:
+def place(task: str, value: Any, rank: int, size: int, example: str, partition: str | None) -> str:
     """The path that the option ``path`` names for this rank.
 
     Raises:
-        TaskError: It is missing or not text, or there is nothing for this rank.
+        TaskError: It is missing or not text, or there is nothing for this rank; or each rank's own is to be divided.
         UnknownName: Something else than the rank stands in braces.
     """
     given = text(task, "path", value, example)
     check_placeholders(task, given)
     found = given.replace(RANK, str(rank))
+    if found != given and partition != OWN:
+        raise TaskError(
+            f"task {task!r}: with path = {given!r} every rank reads data of its own, of which --partition {partition} "
+            f"would leave it one share in {size}: leave --partition out, or give all ranks one path"
+        )
     if found != given and not Path(found).expanduser().exists():
         raise TaskError(
             f"task {task!r}: there is no {found!r}: with path = {given!r} every rank, 0 to {size - 1}, reads one of "

@@ -1,4 +1,4 @@
-"""Checking that peers that should have data of their own were not given the same files."""
+"""Checking that peers that should have data of their own were not given the same files, nor others different ones."""
 
 from __future__ import annotations
 
@@ -13,26 +13,37 @@ from dpeer.training.tasks.options import RANK, check_placeholders
 
 
 def check_own_data(peers: Sequence[tuple[str, Mapping[str, Any]]], partition: str | None) -> None:
-    """Refuse one file for several peers of this host, if the task leaves each peer all that it reads.
+    """Refuse one file for several peers of this host, if the task leaves each peer all that it reads; else several.
 
-    For commands that run all peers: on hosts of their own, peers may well have different files of one name.
+    For commands that run all peers: on hosts of their own, peers may well have different files of one name. Where all
+    read a common pool, which is divided, each would take a share of another one, and nothing would fit together.
 
     Args:
         peers: Each rank's task and task options.
         partition: What the user chose, if anything.
 
     Raises:
-        TaskError: Two peers would hold the same samples.
+        TaskError: Two peers would hold the same samples, or shares of different pools.
         UnknownName: Something else than the rank stands in braces in a path.
     """
     first: dict[tuple[str, Path], int] = {}
+    pools: dict[str, tuple[Path, int]] = {}
     for rank, (task, options) in enumerate(peers):
         path = _path(task, options)
-        if task not in BUILTIN_TASKS or (partition or BUILTIN_TASKS[task].partition) != OWN or path is None:
+        if task not in BUILTIN_TASKS or path is None:
             continue
         if "path" in options:
             check_placeholders(task, path)
         found = Path(path.replace(RANK, str(rank))).expanduser().resolve()
+        way = partition or BUILTIN_TASKS[task].partition
+        if way != OWN:
+            pool, other = pools.setdefault(task, (found, rank))
+            if pool != found:
+                raise TaskError(
+                    f"--task {task}: ranks {other} and {rank} read {str(pool)!r} and {str(found)!r}, of each of which "
+                    f"--partition {way} would leave them a share: use --partition own, or give all ranks one path"
+                )
+            continue
         other = first.setdefault((task, found), rank)
         if other != rank:
             raise TaskError(_message(task, options, peers, other, rank))

@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 from torch.nn.functional import mse_loss
 from torch.utils.data import TensorDataset
@@ -126,8 +125,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
             "outputs": data.classes or 1,
             "standardize": scales,
             "scales_outputs": scaled is not None,
-            # Where samples are images of bytes: a file of that kind can be read again.
-            "pixels": data.train.inputs.dtype == torch.uint8,
+            "pixels": data.pixels,
         },
     )
 

@@ -219,6 +219,17 @@ def test_a_file_a_rank_and_all_of_it(tmp_path: Path) -> None:
         load_task("csv", 3, 4, 0, options)
 
 
+def test_a_share_of_ones_own_file_is_refused(tmp_path: Path) -> None:
+    """With privacy it would be taken for part of a common pool, whose division may depend on every record."""
+    path = patients(tmp_path, "site-1.csv").with_name("site-{rank}.csv")
+    options = {"path": str(path), "target": "diagnosis", "ignore": "patient"}
+    with pytest.raises(
+        TaskError, match=r"reads data of its own, of which --partition iid would leave it one share in 4"
+    ):
+        load_task("csv", 1, 4, 0, options, Choices(partition="iid"))
+    assert len(load_task("csv", 1, 4, 0, options, Choices(partition="own")).train) == 96
+
+
 @pytest.mark.parametrize("word", ["{rnk}", "{}", "{rank:02d}", "{RANK}"])
 def test_what_stands_in_braces_and_is_not_the_rank(tmp_path: Path, word: str) -> None:
     path = str(tmp_path / f"site-{word}.csv")
