@@ -132,7 +132,11 @@ def cost_table(condition: str, rows: Rows) -> Table:
         for name, results in rows.items()
     ]
     columns = ["", "sent a peer", "samples processed", *(["epsilon"] if private else [])]
-    return Table(f"{condition}: the whole run", columns, lines, [])
+    remarks = [
+        "epsilon: of one run, the largest of all peers and seeds; the runs of all rows and seeds, and those that chose "
+        "values, used the same data, and together have told more"
+    ]
+    return Table(f"{condition}: the whole run", columns, lines, remarks if private else [])
 
 
 def target_table(condition: str, measure: Measure, rows: Rows, target: float) -> Table:

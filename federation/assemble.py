@@ -26,6 +26,7 @@ from dpeer.federation.sample_notes import sample_notes, way_notes
 from dpeer.federation.sampling import sampling_of
 from dpeer.federation.settings import Settings
 from dpeer.federation.watching import watch_of
+from dpeer.peer.checkpoint import completed
 from dpeer.privacy import Unprotected
 from dpeer.privacy.history import FOLDER
 from dpeer.privacy.soundness import check_said
@@ -106,8 +107,11 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     if settings.privacy == "sample":
         check_said(settings.task, task.found, "sample")
         account(folder, resume=resume)
-        sampling = sampling_of(task, settings, folder, planned_releases(settings, graph), resume=resume, data=content,
-                               new_data=new_data)  # fmt: skip
+        left = planned_releases(settings, graph, completed(folder.parent) if resume else 0)
+        sampling = sampling_of(
+            task, settings, folder, planned_releases(settings, graph), left=left, resume=resume, data=content,
+            new_data=new_data,
+        )  # fmt: skip
     elif guarantee is None or said_of_it.shares == "nothing":
         protect(settings, None, folder, resume=resume)
         unprotected = Unprotected(folder, data=content, new_data=new_data)

@@ -14,7 +14,18 @@ from dpeer.exceptions import CheckpointError, OutputError
 from dpeer.peer import checkpoint
 from dpeer.peer.schedule import cut_off
 from dpeer.privacy.history import FOLDER, releases_in, steps_in
-from dpeer.results.files import CARD, CARD_PAGE, LOG, METRICS, MODEL, PREPARATION, SUMMARY, rank_folder, write_json
+from dpeer.results.files import (
+    CARD,
+    CARD_PAGE,
+    LOG,
+    METRICS,
+    MODEL,
+    PREPARATION,
+    SUMMARY,
+    make_folder,
+    rank_folder,
+    write_json,
+)  # fmt: skip
 from dpeer.results.reading import read_object
 from dpeer.topology import Graphs
 
@@ -79,7 +90,7 @@ def check(
         raise OutputError(f"{str(used[0])!r} holds an earlier run: give --resume, --overwrite or another --out")
     try:
         for folder in folders:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
     except (OSError, ValueError) as error:  # a ValueError where the name has a NUL character
         why = error.strerror if isinstance(error, OSError) else error
         raise OutputError(f"--out {str(out)!r} cannot be written: {why}") from error
@@ -104,7 +115,7 @@ def held(folder: Path) -> Iterator[None]:
     Raises:
         OutputError: another running peer holds it.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     with (folder / ".lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

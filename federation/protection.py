@@ -140,17 +140,17 @@ def _used_up(protection: Protection, folder: Path) -> str:
     )
 
 
-def planned_releases(settings: Settings, graph: Topology | ChangingTopology) -> int:
-    """The most rounds in which one peer takes part."""
+def planned_releases(settings: Settings, graph: Topology | ChangingTopology, first: int = 0) -> int:
+    """The most rounds in which one peer takes part, from round `first` on."""
     if settings.participation == 1:
-        return settings.rounds
-    return _most_active(Participation(graph, settings.participation, settings.seed), settings.rounds)
+        return max(0, settings.rounds - first)
+    return _most_active(Participation(graph, settings.participation, settings.seed), settings.rounds, first)
 
 
 @lru_cache(maxsize=4)
-def _most_active(graphs: Participation, rounds: int) -> int:
+def _most_active(graphs: Participation, rounds: int, first: int) -> int:
     """The same, counted once for all peers of a process."""
-    return max(sum(graphs.at(number, rank).active for number in range(rounds)) for rank in range(graphs.size))
+    return max(sum(graphs.at(number, rank).active for number in range(first, rounds)) for rank in range(graphs.size))
 
 
 def _share(settings: Settings, graph: Topology | ChangingTopology) -> float:

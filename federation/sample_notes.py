@@ -58,10 +58,11 @@ def sample_notes(protection: StepProtection, settings: Settings, parameters: int
         )
     if protection.ended:
         lines.append("the budget has ended: no step is taken any more, and the last body is sent again")
-    elif rounds < settings.rounds and protection.budget is not None:
+    elif rounds < protection.planned and protection.budget is not None:
+        more = "more " if protection.ledger.steps else ""
         lines.append(
-            f"the budget of epsilon {protection.budget:g} allows {rounds:,} rounds: from then on the last body is sent "
-            "again" + (", and the head goes on training at home" if m.head == "post" else "")
+            f"the budget of epsilon {protection.budget:g} allows {rounds:,} {more}rounds: from then on the last body "
+            "is sent again" + (", and the head goes on training at home" if m.head == "post" else "")
         )
     if warning := check_units(settings, units):
         lines.append(warning)

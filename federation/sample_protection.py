@@ -60,6 +60,7 @@ def protect_steps(
     folder: Path,
     *,
     rounds: int,
+    left: int | None = None,
     resume: bool,
     data: str | None = None,
     new_data: bool = False,
@@ -71,7 +72,8 @@ def protect_steps(
         phases: The steps of a round.
         units: How many records or groups the peer has.
         folder: The rank's privacy folder.
-        rounds: In how many rounds the peer takes part.
+        rounds: In how many rounds the peer takes part: what noise is calibrated for.
+        left: In how many of them that are still to come; None for all.
         resume: Whether the run in the folder is continued.
         data: SHA-256 (hex) of the peer's data; None where nobody knows.
         new_data: Whether the data are others than those of earlier runs in the folder.
@@ -95,8 +97,9 @@ def protect_steps(
         noise = _calibrated(rate, delta, tuple(phases), rounds, settings.target_epsilon)
     mechanism = Mechanism(rate, noise, settings.clip_norm, delta, settings.dp_head, settings.privacy_unit, known)
     ledger = StepLedger(folder, asdict(mechanism), resume=resume, data=data, new_data=new_data)
-    protection = StepProtection(mechanism, ledger, phases, budget=settings.target_epsilon, rounds=rounds)
-    if not protection.rounds and not ledger.charges:
+    to_come = rounds if left is None else left
+    protection = StepProtection(mechanism, ledger, phases, budget=settings.target_epsilon, rounds=to_come)
+    if to_come and not protection.rounds and not ledger.charges:
         raise BudgetTooSmall(_too_small(protection, folder.parent))
     return protection
 

@@ -15,7 +15,15 @@ from dpeer.training.private_trainer import Sampling
 
 
 def sampling_of(
-    task: Task, settings: Settings, folder: Path, rounds: int, *, resume: bool, data: str | None, new_data: bool
+    task: Task,
+    settings: Settings,
+    folder: Path,
+    rounds: int,
+    *,
+    left: int,
+    resume: bool,
+    data: str | None,
+    new_data: bool,
 ) -> Sampling:
     """How single records of a rank are protected.
 
@@ -24,6 +32,7 @@ def sampling_of(
         settings: As this rank uses them.
         folder: The rank's privacy folder.
         rounds: In how many rounds it takes part.
+        left: In how many of them that are still to come.
         resume: Whether the run in the folder is continued.
         data: SHA-256 (hex) of the data; None where nobody knows.
         new_data: Whether they are others than those of earlier runs in the folder.
@@ -41,8 +50,9 @@ def sampling_of(
     check_records(settings.records, units, settings.privacy_unit, own=task.division is None)
     check_units(settings, units)
     protect = partial(
-        protect_steps, settings, units=units, folder=folder, rounds=rounds, resume=resume, data=data, new_data=new_data
-    )
+        protect_steps, settings, units=units, folder=folder, rounds=rounds, left=left, resume=resume, data=data,
+        new_data=new_data,
+    )  # fmt: skip
     return Sampling(
         sampling_rate(settings, units), protect, settings.dp_head, settings.dp_sam, settings.microbatch, groups
     )

@@ -7,6 +7,7 @@ from pathlib import Path
 from dpeer.exceptions import CheckpointError
 from dpeer.peer import checkpoint
 from dpeer.privacy.history import FOLDER, LEDGER, releases_in, steps_in, uncharged
+from dpeer.privacy.ledger_file import read_or_none
 from dpeer.privacy.unprotected import notes_releases
 from dpeer.results.reading import read_metrics, read_object
 from dpeer.results.values import whole
@@ -33,9 +34,11 @@ def check_ledger(folder: Path) -> None:
     if lost := uncharged(folder / FOLDER):
         why = f"it lacks the line of {lost[-1].name}, which may have been sent"
     if why:
+        unreadable = ledger.exists() and read_or_none(ledger) is None
+        start = "--new-data if the data are others now" if unreadable else "which counts the run as one without noise"
         raise CheckpointError(
             f"the privacy ledger {str(ledger)!r} is damaged ({why}): restore the file as it was last (an older copy "
-            "will not do), or start over with --overwrite, which counts the run as one without noise"
+            f"will not do), or start over with --overwrite{' ' if unreadable else ', '}{start}"
         )
 
 

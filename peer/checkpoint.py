@@ -21,7 +21,7 @@ from typing import Any
 from dpeer.exceptions import CheckpointError
 from dpeer.peer.learner import SaveCopy
 from dpeer.peer.wire import Frames
-from dpeer.results.files import flush
+from dpeer.results.files import flush, make_folder
 
 FOLDER = "checkpoint"
 """In a rank's folder: its checkpoints."""
@@ -53,9 +53,7 @@ def write(folder: Path, state: State, save_learner: SaveCopy) -> None:
     final = folder / f"{_PREFIX}{state.next_round - 1:08d}"
     draft = folder / f".{final.name}.tmp"
     shutil.rmtree(draft, ignore_errors=True)
-    if not folder.exists():
-        folder.mkdir(parents=True)
-        flush(folder.parent)
+    make_folder(folder)
     (draft / _LEARNER).mkdir(parents=True)
     save_learner(draft / _LEARNER)
     saved = [path for path in (draft / _LEARNER).rglob("*") if path.is_file()]

@@ -33,7 +33,8 @@ class StepProtection:
         ledger: The same.
         phases: The same.
         budget: The same.
-        rounds: How many of the rounds to come the budget allows.
+        planned: How many rounds there are still to come.
+        rounds: How many of them the budget allows.
         ended: Whether a step has been refused.
     """
 
@@ -47,7 +48,7 @@ class StepProtection:
         rounds: int = 0,
     ) -> None:
         self.mechanism, self.ledger, self.phases, self.budget = mechanism, ledger, tuple(phases), budget
-        self.ended = ledger.ended
+        self.ended, self.planned = ledger.ended, rounds
         self.rounds = self._fitting(rounds)
         self._vetted = self._spent_by_noise()
         for charge in charges(mechanism, self.phases, self.rounds):

@@ -87,6 +87,17 @@ def replace(path: Path, content: str) -> None:
     flush(path.parent)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing; all their names are on disk when this returns.
+
+    Without that a power loss could take a rank's folder away, and with it all that tells what the rank has sent.
+    """
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    for one in missing:
+        flush(one.parent)
+
+
 def flush(path: Path) -> None:
     """Flush a file's content to disk, or of a folder the names of what is in it."""
     descriptor = os.open(path, os.O_RDONLY)

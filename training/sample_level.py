@@ -60,12 +60,15 @@ def planned_phases(algorithm: type[Algorithm], options: Any, peer: PrivateTraine
         peer: The trainer.
     """
     probe = new_algorithm(algorithm, options)
-    values = peer.model.data.clone()
+    values, extras = peer.model.data.clone(), peer.extras.data.clone()
 
     def train() -> None:
         with peer.holding(values):
-            probe.start(peer)
-            probe.train(peer)
+            try:
+                probe.start(peer)
+                probe.train(peer)
+            finally:
+                peer.extras.data.copy_(extras)
 
     return [phase for phase in peer.phases(train) if phase.steps]
 

@@ -189,6 +189,9 @@ def test_of_private_runs_the_largest_epsilon_is_shown(result: Made) -> None:
     table = cost_table("ring", rows)
     assert table.columns[-1] == "epsilon"
     assert [row[-1] for row in table.rows] == ["3.5", "unbounded", "-"]
+    (remark,) = table.remarks
+    assert remark.startswith("epsilon: of one run")
+    assert not cost_table("ring", {"local": [plain, plain]}).remarks
     experiment = load(None, {"size": 2, "rounds": 8}, {"algorithms": [*rows]}, small=False)
     (said,) = as_json(experiment, [(Condition({}), rows)])["tables"]
     assert [said["rows"][row].get("epsilon", "none") for row in rows] == [3.5, None, "none"]

@@ -14,6 +14,7 @@ from dpeer.federation.folders import check
 from dpeer.federation.graph import build_graph
 from dpeer.federation.privacy_notes import privacy_notes
 from dpeer.federation.protection import planned_releases, promise, protect
+from dpeer.federation.sent import check_ledger
 from dpeer.federation.settings import Settings
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from tests.thinning import every
@@ -406,6 +407,26 @@ def test_a_ledger_and_metrics_that_are_lost_together_promise_nothing(
     again = dpeer.run(Settings(**asked, **private), overwrite=True)
     assert again.summary["epsilon"] is None
     assert again.summary["privacy"]["released_without_noise"]
+
+
+@pytest.mark.parametrize(
+    ("damage", "advice"),
+    [
+        (b"\x00\xffgarbage\n", "start over with --overwrite --new-data if the data are others now"),
+        (b"", "start over with --overwrite, which counts the run as one without noise"),
+    ],
+)
+def test_of_a_damaged_ledger_the_advice_is_what_will_be_accepted(damage: bytes, advice: str, tmp_path: Path) -> None:
+    """Of one that cannot be read nobody knows what it counted, so no run goes on from it but on other data."""
+    asked = Settings(privacy="client", noise_multiplier=5.0)
+    folder = tmp_path / "rank-0" / "privacy"
+    with_metrics(tmp_path / "rank-0", privacy={"releases": 1})
+    run = protect(asked, promise(asked, build_graph(asked)), folder, resume=False)
+    run.ledger.charge(0, lambda: b"x")
+    content = (folder / "ledger.jsonl").read_bytes()
+    (folder / "ledger.jsonl").write_bytes(damage or content[: content.index(b"\n") + 1])
+    with pytest.raises(CheckpointError, match=rf"restore the file as it was last .*{advice}$"):
+        check_ledger(tmp_path / "rank-0")
 
 
 @pytest.mark.parametrize("cut", [1, 40])

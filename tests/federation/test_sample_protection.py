@@ -96,6 +96,30 @@ def test_a_budget_into_which_no_round_fits_is_refused(tmp_path: Path) -> None:
         protect_steps(little, PHASES, 400, tmp_path / "p", rounds=9, resume=False)
 
 
+def test_a_resumed_run_promises_what_its_remaining_rounds_come_to(tmp_path: Path) -> None:
+    settings = asked(noise_multiplier=2.0, target_epsilon=1.5, records=400, batch_size=16)
+    steps = sum(phase.steps for phase in PHASES)
+    first = protect_steps(settings, PHASES, 400, tmp_path, rounds=8, resume=False)
+    for number in range(5):
+        assert first.charge(number, steps) == steps
+    again = protect_steps(settings, PHASES, 400, tmp_path, rounds=8, left=3, resume=True)
+    assert (again.planned, again.rounds) == (3, 3)
+    assert again.epsilon(3) == pytest.approx(first.epsilon(3))
+    notes = sample_notes(again, settings, 50, 400)
+    assert f"after {8 * steps:,} steps" in notes[0]
+    assert not any("is sent again" in note for note in notes)
+    more = protect_steps(settings, PHASES, 400, tmp_path, rounds=80, left=75, resume=True)
+    assert 3 < more.rounds < 75
+    (said,) = (note for note in sample_notes(more, settings, 50, 400) if "is sent again" in note)
+    assert f"allows {more.rounds} more rounds" in said
+
+
+def test_rounds_in_which_a_peer_sits_out_are_not_counted_as_left_out(tmp_path: Path) -> None:
+    settings = asked(noise_multiplier=2.0, target_epsilon=1.5, records=400, rounds=20, participation=0.5)
+    made = protect_steps(settings, PHASES, 400, tmp_path, rounds=3, left=3, resume=False)
+    assert not any("is sent again" in note for note in sample_notes(made, settings, 50, 400))
+
+
 def test_an_algorithm_that_takes_no_step_has_nothing_to_protect(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no local step"):
         protect_steps(asked(), (), 400, tmp_path, rounds=3, resume=False)

@@ -1,6 +1,6 @@
 """Training with privacy at sample level, against computations of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from dpeer.exceptions import AlgorithmError, ConfigurationError
 from dpeer.privacy import Charge, StepLedger
 from dpeer.privacy.step_protection import StepProtection
 from dpeer.privacy.steps import Mechanism, Phase
-from dpeer.training import Algorithm, Task, TorchLearner, sam
+from dpeer.training import Algorithm, Task, TorchLearner, Trainer, sam
 from dpeer.training.gradients import looks
+from dpeer.training.split import Split
 from tests.training.sampling import sampled
 
 Make = Callable[..., Task]
@@ -363,3 +364,24 @@ def test_one_kind_of_step_beyond_its_plan_leaves_less_for_the_other(tmp_path: Pa
     assert 2.5 < protection.epsilon() <= 3.0
     assert protection.ended
     assert ledger.steps - dear < 10 * protection.rounds, "fewer than were planned"
+
+
+class Counting(Algorithm):
+    """Sends a value beside the body, which each round changes."""
+
+    shares = "body"
+
+    def extras(self, split: Split) -> Mapping[str, int]:
+        return {"rounds": 1}
+
+    def train(self, peer: Trainer) -> None:
+        peer.fit(peer.body, epochs=1, lr=0.1)
+        peer.extras["rounds"] += 1.0
+
+
+def test_what_training_writes_to_extras_is_not_there_before_it(make_task: Make, tmp_path: Path) -> None:
+    """Steps are counted by an instance of the algorithm that trains nothing."""
+    learner = sampled(make_task(), tmp_path, Counting)
+    assert learner._trainer.extras["rounds"].tolist() == [0.0]
+    learner.train(0)
+    assert learner._trainer.extras["rounds"].tolist() == [1.0]
