@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.audit import by_hand
+from dpeer.federation.audit import by_hand, followed
 from dpeer.federation.audit.canary import Array
 from dpeer.federation.audit.records import FAR, OTHERS, WIDTH, Records, canary, of_all_lengths, others, silent
 from dpeer.federation.audit.told import COLUMNS, Setting, View, after_the_end, view
@@ -87,7 +87,7 @@ def steps(guarantee: SampleGuarantee, rounds: int, runs: int) -> int:
     """The number of steps that `examine` makes."""
     return (
         2 * runs * guarantee.compositions(rounds) + _EMPTY + 2 * _DRAWN + by_hand.steps_made(_BY_HAND)
-        + by_hand.lengths_made()
+        + by_hand.lengths_made() + followed.steps_made()
     )  # fmt: skip
 
 
@@ -122,6 +122,7 @@ def examine(guarantee: SampleGuarantee, rounds: int, runs: int, tell: Tell = lam
         *by_hand.draws_by_hand(guarantee, _DRAWN),
         by_hand.lengths_by_hand(guarantee),
         *by_hand.steps_by_hand(guarantee, _BY_HAND),
+        *followed.optimizers(guarantee),
     ]  # fmt: skip
     tell(steps(guarantee, rounds, 0))
     return Report(claimed, bound, found)

@@ -30,6 +30,7 @@ from dpeer.training.minibatches import Batch
 from dpeer.training.mixing import mix
 from dpeer.training.payload import encode, views
 from dpeer.training.private_trainer import Sampling
+from dpeer.training.settings import Optimizer
 from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer
 
@@ -85,12 +86,16 @@ class Setting:
         units: N, how many records there are nominally.
         looks: How many gradients each step takes of its batch: 2 with SAM's on the same batch, else 1.
         microbatch: How many records' gradients are in memory at a time.
+        momentum: Of the optimizer.
+        optimizer: What makes steps of gradients.
     """
 
     guarantee: SampleGuarantee
     units: int = 4
     looks: int = 1
     microbatch: int = 64
+    momentum: float = 0.0
+    optimizer: Optimizer = "sgd"
 
     @property
     def planned(self) -> tuple[str, ...]:
@@ -138,7 +143,8 @@ def learner(setting: Setting, records: Records, task: Task, folder: Path, rounds
     ascent: Ascent = "same-batch" if climbs else "previous"
     h = Hyperparameters(
         body_epochs=g.steps, head_epochs=max(1, g.head_steps), local_steps=g.steps, body_lr=RATE, head_lr=RATE,
-        momentum=0.0, weight_decay=0.0, lr_decay=1.0, grad_clip=None, finish="none", rounds=rounds,
+        momentum=setting.momentum, optimizer=setting.optimizer, weight_decay=0.0, lr_decay=1.0, grad_clip=None,
+        finish="none", rounds=rounds,
     )  # fmt: skip
 
     def protect(phases: Sequence[Phase]) -> StepProtection:
@@ -232,6 +238,12 @@ def after_the_end(setting: Setting, records: Records) -> tuple[bool, bool]:
             victim.steps.end(number)
     mixed = torch.cat([ROW[0] * sent[0][:-BODY], sent[0][-BODY:]])  # with a neighbor's zeros
     return torch.equal(mixed, sent[1]), not torch.equal(*heads)
+
+
+def told_by(payload: object, setting: Setting) -> Tensor:
+    """The gradients that a message tells, shape (gradients, WIDTH)."""
+    count = 1 + len(setting.planned) * WIDTH + BODY
+    return _values(payload, count)[1:-BODY].view(-1, WIDTH).clone()
 
 
 def _values(payload: object, count: int) -> Tensor:
