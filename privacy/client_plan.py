@@ -8,65 +8,42 @@ from typing import Any
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import planning
 from dpeer.privacy.accounting import Accountant
-from dpeer.privacy.guarantee import Adjacency, Adversary, Guarantee, check_delta, default_delta, uniform_share
+from dpeer.privacy.guarantee import Adjacency, Adversary, Guarantee, uniform_share
+from dpeer.privacy.plan import Plan
 from dpeer.privacy.planning import finite
 from dpeer.privacy.soundness import check_adversary
 
-DELTA = 1e-5
-"""The delta where nobody says how many units are protected: right for up to 10,000."""
-
 
 @dataclass(frozen=True)
-class ClientPlan:
+class ClientPlan(Plan):
     """What is known of a run that protects each peer's whole data set; None is what is not known.
 
     Attributes:
-        noise_multiplier: sigma; None for the least noise that keeps to `target_epsilon`.
-        target_epsilon: The budget; None where the noise decides.
-        rounds: T, with one release of every peer in each.
-        delta: None for the default of this size.
-        clip_norm: C.
         dp_adversary: Against whom.
         dp_adjacency: What a peer's data set cannot be told from.
         dp_min_honest: Honest peers in every average that an outsider sees.
         accountant: What computes epsilon.
-        size: Number of peers.
-        parameters: Of the body, those that are shared.
     """
 
-    noise_multiplier: float | None = None
-    target_epsilon: float | None = None
-    rounds: int | None = None
-    delta: float | None = None
-    clip_norm: float = 1.0
     dp_adversary: Adversary = "neighbor"
     dp_adjacency: Adjacency = "replace"
     dp_min_honest: int | None = None
     accountant: Accountant = "exact"
-    size: int | None = None
-    parameters: int | None = None
+
+    @property
+    def units(self) -> int | None:
+        """See `Plan.units`: peers."""
+        return self.size
+
+    @property
+    def unit(self) -> str:
+        """See `Plan.unit`."""
+        return "peer"
 
     @property
     def releases(self) -> int:
         """The number of planned releases: one in each round."""
-        assert self.rounds is not None
-        return self.rounds
-
-    @property
-    def chosen_delta(self) -> float:
-        """The delta that was given, else the default for this size."""
-        if self.delta is not None:
-            return self.delta
-        return DELTA if self.size is None else default_delta(self.size)
-
-    def warnings(self) -> list[str]:
-        """Warnings about the delta.
-
-        Raises:
-            ConfigurationError: It is too large to mean anything.
-        """
-        warning = None if self.size is None else check_delta(self.chosen_delta, self.size)
-        return [] if warning is None else [warning]
+        return self.planned
 
     def guarantee(self) -> Guarantee:
         """The guarantee with the noise multiplier that was given, else with the least noise for the target epsilon.

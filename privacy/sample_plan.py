@@ -7,9 +7,8 @@ from typing import Any
 
 from dpeer.privacy import planning, sample
 from dpeer.privacy.accounting import Accountant
-from dpeer.privacy.client_plan import DELTA
 from dpeer.privacy.groups import of_group
-from dpeer.privacy.guarantee import check_delta, default_delta
+from dpeer.privacy.plan import Plan
 from dpeer.privacy.planning import finite
 from dpeer.privacy.sample import Head, SampleGuarantee
 
@@ -18,62 +17,36 @@ TARGETS = (1.0, 3.0, 8.0)
 
 
 @dataclass(frozen=True)
-class SamplePlan:
+class SamplePlan(Plan):
     """What is known of a run that protects each record; None is what is not known.
 
     Attributes:
-        noise_multiplier: sigma; None for the least noise that keeps to `target_epsilon`.
-        target_epsilon: The budget; None where the noise decides.
         sampling_rate: q, the probability with which each record is in a step's batch.
         steps: Local steps of a peer in a round, with an alternate head those of the body.
         head_steps: With an alternate head those of the head.
-        rounds: T.
         records: N of a peer, a number that all may know.
         patient_records: Of how many records of one patient epsilon is asked for.
-        delta: None for the default of so many records.
-        clip_norm: C.
         dp_head: How the head is trained.
         accountant: What computes epsilon.
-        size: Number of peers.
-        parameters: Of the body, those that are shared.
     """
 
-    noise_multiplier: float | None = None
-    target_epsilon: float | None = None
     sampling_rate: float | None = None
     steps: int | None = None
     head_steps: int | None = None
-    rounds: int | None = None
     records: int | None = None
     patient_records: int | None = None
-    delta: float | None = None
-    clip_norm: float = 1.0
     dp_head: Head = "joint"
     accountant: Accountant = "pld"
-    size: int | None = None
-    parameters: int | None = None
 
     @property
-    def planned(self) -> int:
-        """The number of planned rounds."""
-        assert self.rounds is not None
-        return self.rounds
+    def units(self) -> int | None:
+        """See `Plan.units`: records."""
+        return self.records
 
     @property
-    def chosen_delta(self) -> float:
-        """The delta that was given, else the default for so many records."""
-        if self.delta is not None:
-            return self.delta
-        return DELTA if self.records is None else default_delta(self.records)
-
-    def warnings(self) -> list[str]:
-        """Warnings about the delta.
-
-        Raises:
-            ConfigurationError: It is too large to mean anything.
-        """
-        warning = None if self.records is None else check_delta(self.chosen_delta, self.records, "record")
-        return [] if warning is None else [warning]
+    def unit(self) -> str:
+        """See `Plan.unit`."""
+        return "record"
 
     def guarantee(self, target_epsilon: float | None = None) -> SampleGuarantee:
         """The guarantee with the noise multiplier that was given, else with the least noise for the target epsilon.
