@@ -28,7 +28,7 @@ from dpeer.training.errors import blame
 from dpeer.training.flat import Flat
 from dpeer.training.per_example.parts import Computed, Part, Whole
 from dpeer.training.per_example.rules import Rule, found_by, rule_of
-from dpeer.training.per_example.steady import Unsuited, steadily
+from dpeer.training.per_example.steady import Unsuited, one_thread, steadily
 from dpeer.training.per_example.ways import losses_of
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ def by_layers(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: in
     copies = {name: _copies(peer.module.get_parameter(name), examples) for name in loose}
     failed = "the task's model or loss failed on a training batch"
     with _without_own_gradients(part), torch.enable_grad():
-        with _tapped(seen, anchor, examples), blame(failed), steadily():
+        with _tapped(seen, anchor, examples), blame(failed), steadily(guarded=_attends(peer.module)):
             outputs = predict(_with(peer.module, copies), inputs)
         with blame(failed):
             losses = losses_of(peer, outputs, targets, examples)
-        with steadily():
+        with steadily(guarded=False):
             _, *own = torch.autograd.grad(losses.sum(), [anchor, *copies.values()], allow_unused=True)
-    with steadily():
+    with one_thread():  # products are made as in `steadily`, of which there is nothing else to be had here
         parts: list[tuple[slice, Part]] = [
             (place, Whole(gradient.reshape(examples, -1)))
             for place, gradient in zip(loose.values(), own, strict=True)
@@ -68,9 +68,17 @@ def by_layers(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: in
             if len(seen[layer]) != 2 or any(len(tensor) % examples or not len(tensor) for tensor in seen[layer]):
                 raise Unsuited()
             x, g = seen[layer]
-            found = found_by(rule, layer, x, g, examples)
+            try:
+                found = found_by(rule, layer, x, g, examples)
+            except RuntimeError as error:  # shapes that no rule expects
+                raise Unsuited() from error
             parts += [(place, found[name]) for name, place in places.items()]
     return Computed(losses.detach().float(), parts, examples, part.count)
+
+
+def _attends(module: nn.Module) -> bool:
+    """Whether a model has torch's attention, which takes two dimensions for one series of which examples are places."""
+    return any(isinstance(layer, nn.MultiheadAttention) for layer in module.modules())
 
 
 def _owners(module: nn.Module, part: Flat) -> tuple[dict[nn.Module, tuple[Rule, dict[str, slice]]], dict[str, slice]]:

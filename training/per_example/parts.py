@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from dpeer.training.per_example.steady import steadily
+from dpeer.training.per_example.steady import one_thread
 
 
 class Part(Protocol):
@@ -31,7 +31,7 @@ class Part(Protocol):
         """
 
 
-_AT_ONCE = 8192
+_AT_ONCE = 1024
 """Values of each gradient that are there in float64 at a time: few enough for a processor's cache."""
 
 
@@ -41,8 +41,10 @@ def lengths_of(rows: Tensor) -> Tensor:
     In float32 the squares of millions of values add up to too little, by more than what clipping leaves for rounding;
     and a length above 1.8e19 would be infinite.
     """
-    out: Tensor = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
-    return out
+    squares = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
+    for some in torch.split(rows, _AT_ONCE, dim=1):
+        squares += torch.linalg.vector_norm(some.double(), dim=1).square_()
+    return squares.sqrt_()
 
 
 class Whole:
@@ -127,7 +129,7 @@ class Computed:
     examples: int
     count: int
 
-    @steadily()
+    @one_thread()
     def norms(self) -> Tensor:
         """The length of each example's gradient over all parameters, shape (examples,), float64."""
         total = torch.zeros(self.examples, dtype=torch.float64, device=self.losses.device)

@@ -12,6 +12,7 @@ from torch.nn import functional
 from dpeer.training.lora.targets import is_transposed
 from dpeer.training.per_example.parts import Outer, Part, Whole
 from dpeer.training.per_example.series import Places, series
+from dpeer.training.per_example.steady import MULTIPLE, product
 
 Rule = Callable[[Any, Tensor, Tensor], Mapping[str, Part]]
 """Of a layer, its input and the gradient of its output (both with the examples first), its parameters' gradients."""
@@ -63,21 +64,31 @@ def _transposed(layer: Any, x: Tensor, g: Tensor) -> Mapping[str, Part]:
 
 
 def _convolution(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor, g: Tensor) -> Mapping[str, Part]:
+    left = g.reshape(len(g) * layer.groups, layer.out_channels // layer.groups, -1)
+    weight = product(left, _seen(layer, x, g).flatten(0, 1).transpose(1, 2))[..., : layer.weight[0].numel()]
+    return {"weight": Whole(weight.reshape(len(g), -1)), "bias": Whole(g.flatten(2).sum(2))}
+
+
+def _seen(layer: nn.Conv1d | nn.Conv2d | nn.Conv3d, x: Tensor, g: Tensor) -> Tensor:
+    """What the filters see at each place, shape (examples, groups, values that a filter sees, places).
+
+    Behind the values are zeros, up to a multiple of `MULTIPLE`: the product would else be made of one more copy.
+    """
     padding = [int(width) for width in layer.padding]
     x = functional.pad(x, [width for width in reversed(padding) for _ in range(2)])
-    # What the filter sees at each place, by strides: quicker than `unfold`, and for any number of dimensions.
+    channels, values = layer.in_channels // layer.groups, layer.weight[0].numel()
+    shape = (len(x), layer.groups, channels, *layer.kernel_size, *g.shape[2:])
+    # By strides: quicker than `unfold`, and for any number of dimensions.
     along = x.stride()[2:]
-    seen = x.as_strided(
-        (*x.shape[:2], *layer.kernel_size, *g.shape[2:]),
-        (
-            *x.stride()[:2],
-            *(step * stride for step, stride in zip(layer.dilation, along, strict=True)),
-            *(step * stride for step, stride in zip(layer.stride, along, strict=True)),
-        ),
-    )
-    left = g.reshape(len(g), layer.groups, layer.out_channels // layer.groups, -1)
-    right = seen.reshape(len(g), layer.groups, -1, left.shape[3])
-    return {"weight": Whole((left @ right.transpose(2, 3)).flatten(1)), "bias": Whole(g.flatten(2).sum(2))}
+    strides = (
+        x.stride(0), channels * x.stride(1), x.stride(1),
+        *(step * stride for step, stride in zip(layer.dilation, along, strict=True)),
+        *(step * stride for step, stride in zip(layer.stride, along, strict=True)),
+    )  # fmt: skip
+    room = x.new_empty(len(x), layer.groups, values + -values % MULTIPLE, g[0, 0].numel())
+    room[:, :, values:].zero_()
+    room[:, :, :values].view(shape).copy_(x.as_strided(shape, strides))
+    return room
 
 
 def _group_norm(layer: nn.GroupNorm, x: Tensor, g: Tensor) -> Mapping[str, Part]:

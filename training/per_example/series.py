@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dpeer.training.per_example.parts import Part, Whole, lengths_of
+from dpeer.training.per_example.steady import one_thread, product
 
 _ROUNDING = 1e-12
 """More than products of a few thousand places in float64 are off by, relative to what they are without cancelling."""
@@ -25,7 +26,7 @@ def series(left: Tensor, right: Tensor) -> Part:
     """
     if 2 * left.shape[1] ** 2 <= left.shape[2] * right.shape[2]:
         return Series(left, right)
-    return Whole((left.transpose(1, 2) @ right).flatten(1))
+    return Whole(product(left.transpose(1, 2), right).flatten(1))
 
 
 class Series:
@@ -39,12 +40,13 @@ class Series:
     def __init__(self, left: Tensor, right: Tensor) -> None:
         self._left, self._right = left, right
 
+    @one_thread()
     def squares(self) -> Tensor:
         """See `Part`; never too small, also where the terms of many places all but cancel."""
         left, right = self._left.double(), self._right.double()
-        found = ((left @ left.transpose(1, 2)) * (right @ right.transpose(1, 2))).sum((1, 2)).clamp(min=0.0)
+        found = product(left, left.transpose(1, 2)) * product(right, right.transpose(1, 2))
         terms = (lengths_of(left.flatten(0, 1)) * lengths_of(right.flatten(0, 1))).view(left.shape[:2]).sum(1)
-        return found + _ROUNDING * terms.square()
+        return found.sum((1, 2)).clamp(min=0.0) + _ROUNDING * terms.square()
 
     def drop(self, examples: Tensor) -> None:
         """See `Part`."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -29,17 +29,22 @@ MULTIPLE = 16
 
 
 @contextmanager
-def steadily() -> Iterator[None]:
+def steadily(*, guarded: bool = True) -> Iterator[None]:
     """Within it products are computed so, everything by one thread, and by operations that keep examples apart.
 
     Several threads would divide tensors among them, with ends in the middle.
+
+    Args:
+        guarded: Whether functions of torch are looked at, too, and not only the operations that they are made of. That
+            takes as long as a third of a small model's step; it is needed where code is called that may take several
+            examples for one (a series, a table), and for nothing that is written here.
 
     Raises:
         Unsuited: An operation is not known to keep examples apart, or failed; also where code has caught that.
     """
     steady = _Steady()  # type: ignore[no-untyped-call]
     try:
-        with _one_thread(), steady, _Guard():
+        with one_thread(), steady, _Guard() if guarded else nullcontext():
             yield
     except (Exception, NotTogether) as error:
         if steady.refused is None and not isinstance(error, NotTogether):
@@ -61,7 +66,8 @@ class NotTogether(BaseException):
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
+    """Within it torch computes on one thread."""
     threads = torch.get_num_threads()
     if threads == 1:
         yield
@@ -127,7 +133,8 @@ def _padded(matrix: Tensor) -> Tensor:
     return functional.pad(matrix, (0, right, 0, below)) if right or below else matrix
 
 
-def _product(left: Tensor, right: Tensor) -> Tensor:
+def product(left: Tensor, right: Tensor) -> Tensor:
+    """Of two matrices, or of as many pairs of them, computed with zeros around them; no mode has to be on for it."""
     multiply = _ATEN.mm.default if left.ndim == 2 else _ATEN.bmm.default
     rows, columns = left.shape[-2], right.shape[-1]
     found: Tensor = multiply(_padded(left), _padded(right))
@@ -135,7 +142,7 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _with_vector(matrix: Tensor, vector: Tensor) -> Tensor:
-    return _product(matrix, vector[:, None])[:, 0].contiguous()
+    return product(matrix, vector[:, None])[:, 0].contiguous()
 
 
 def _plus(product: Callable[[Tensor, Tensor], Tensor]) -> Callable[..., Tensor]:
@@ -161,7 +168,7 @@ def _convolution_backward(
     seen = functional.pad(inputs, [width for width in reversed(padding) for _ in range(2)])
     for dimension, (step, places) in enumerate(zip(stride, gradient.shape[2:], strict=True), start=2):
         seen = seen[(slice(None),) * dimension + (slice(0, step * (places - 1) + 1, step),)]
-    of_weights = _product(_by_group(gradient, groups), _by_group(seen, groups).transpose(1, 2))
+    of_weights = product(_by_group(gradient, groups), _by_group(seen, groups).transpose(1, 2))
     return of_inputs, of_weights.reshape(weight.shape), of_bias
 
 
@@ -207,16 +214,16 @@ def _scale_of(query: Tensor, scale: float | None) -> float:
 
 def _products(left: Tensor, right: Tensor) -> Tensor:
     """Of matrices in any number of dimensions, which are the same in both."""
-    found = _product(left.reshape(-1, *left.shape[-2:]), right.reshape(-1, *right.shape[-2:]))
+    found = product(left.reshape(-1, *left.shape[-2:]), right.reshape(-1, *right.shape[-2:]))
     return found.view(*left.shape[:-1], right.shape[-1])
 
 
 _PRODUCTS: Mapping[Any, Callable[..., Any]] = {
-    _ATEN.mm.default: _product,
-    _ATEN.bmm.default: _product,
+    _ATEN.mm.default: product,
+    _ATEN.bmm.default: product,
     _ATEN.mv.default: _with_vector,
-    _ATEN.addmm.default: _plus(_product),
-    _ATEN.baddbmm.default: _plus(_product),
+    _ATEN.addmm.default: _plus(product),
+    _ATEN.baddbmm.default: _plus(product),
     _ATEN.addmv.default: _plus(_with_vector),
     _ATEN.convolution_backward.default: _convolution_backward,
     _ATEN._scaled_dot_product_flash_attention_for_cpu.default: _attention,
