@@ -1,6 +1,6 @@
 """The audit's look at what body and head become, and defects that it finds."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,18 +17,10 @@ from dpeer.training.private_trainer import PrivateTrainer
 from dpeer.training.sgd import Momentum
 from dpeer.training.trainer import Trainer
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 GUARANTEE = SampleGuarantee(0.25, 1.0, 0.7, 1e-5, steps=4)
 FIT, RELEASED, ADAMW = PrivateTrainer.fit, ClippedSum.released, AdamW.step
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -33,20 +33,12 @@ from dpeer.training.sampled import Sampled
 from dpeer.training.trainer import Trainer
 from tests.federation.defects import Constant, EightBits, Remembering, noise_changed, scaled, spared
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 ROUNDS = 2
 CLAIMED = SampleGuarantee(0.25, 1.0, 0.7, 1e-5, steps=4)
 COMMAND = ("privacy", "audit", "--privacy", "sample", "--noise-multiplier", 1, "--sampling-rate", 0.25, "--steps", 4,
            "--rounds", 2)  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture
