@@ -10,7 +10,7 @@ from typing import Any, get_args
 import numpy as np
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.audit.canary import COORDINATES, LAYERS, Array, Setting, View, view
+from dpeer.federation.audit.canary import COORDINATES, Array, Setting, View, view
 from dpeer.privacy import Guarantee, Sparsifier, checks, mechanism, residuals
 from dpeer.privacy.audit import Audit
 from dpeer.privacy.audit import audit as audited
@@ -18,6 +18,7 @@ from dpeer.privacy.checks import Check
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.gaussian import mu as mu_of
 from dpeer.privacy.noise import grid
+from dpeer.training.models.echo import LAYERS
 from dpeer.training.settings import WireDtype
 
 _MAIN, _OTHERS = 0.04, 0.01

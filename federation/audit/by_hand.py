@@ -14,19 +14,21 @@ import math
 import numpy as np
 
 from dpeer.federation.audit.canary import Array
-from dpeer.federation.audit.records import BODY, HEAD, WIDTH, Looking, Plain, Records, canary, of_all_lengths
+from dpeer.federation.audit.records import WIDTH, Looking, Records, canary, of_all_lengths
 from dpeer.federation.audit.told import COLUMNS, RATE, Setting, View, view
 from dpeer.privacy import step_checks
 from dpeer.privacy.checks import Check, clipped_exactly
 from dpeer.privacy.sample import Head, SampleGuarantee
 from dpeer.privacy.step_checks import Draws
+from dpeer.training.models.echo import BODY, HEAD, Plain
 
 ALMOST_NONE = 1e-6
 """A noise multiplier with which a sum is all but what it is without noise."""
 
 _HEADS: tuple[Head, ...] = ("joint", "alternate", "frozen", "post")
 _RECORDS = 12
-_MICROBATCH = 5
+_TOGETHER, _UNITS = 64, 64
+"""With so many nominal records, and so many at a time, several are computed at once."""
 _LENGTHS = (0.0, 0.5, 0.999, 1.001, 1.02, 1.1, 1.5, 10.0, 1e3, 1e6, 1e30)
 _ASIDE = 3.0
 """How far records of a group are from their mean in each coordinate of the body's layers."""
@@ -34,7 +36,7 @@ _ASIDE = 3.0
 _BAD = (math.inf, -math.inf, math.nan)
 
 
-def exact(guarantee: SampleGuarantee, rate: float, steps: int, head: Head = "joint", units: int = 8) -> Setting:
+def exact(guarantee: SampleGuarantee, rate: float, steps: int, head: Head = "joint", units: int = _UNITS) -> Setting:
     """The mechanism with next to no noise.
 
     Args:
@@ -48,7 +50,7 @@ def exact(guarantee: SampleGuarantee, rate: float, steps: int, head: Head = "joi
     made = dataclasses.replace(
         guarantee, noise_multiplier=ALMOST_NONE, sampling_rate=rate, steps=steps, head=head, head_steps=head_steps
     )
-    return Setting(made, units, microbatch=_MICROBATCH)
+    return Setting(made, units, microbatch=_TOGETHER)
 
 
 def replayed(setting: Setting, records: Records, seen: View) -> tuple[Draws, float]:

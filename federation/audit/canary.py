@@ -21,12 +21,10 @@ from torch.utils.data import TensorDataset
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
 from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.mixing import mix
+from dpeer.training.models.echo import LAYERS
 from dpeer.training.payload import encode, views
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.settings import WireDtype
-
-LAYERS = (8, 5, 7)
-"""Coordinates of each layer of the body."""
 
 COORDINATES = sum(LAYERS)
 ROW = {0: 0.5, 1: 0.5}

@@ -19,10 +19,11 @@ import torch
 from torch import nn
 
 from dpeer.federation.audit.canary import ROW, Array
-from dpeer.federation.audit.records import BODY, WIDTH, of_all_lengths
+from dpeer.federation.audit.records import WIDTH, of_all_lengths
 from dpeer.federation.audit.told import COLUMNS, RATE, Setting, learner, told_by
 from dpeer.privacy.checks import Check
 from dpeer.privacy.sample import Head, SampleGuarantee
+from dpeer.training.models.echo import BODY
 from dpeer.training.payload import encode
 from dpeer.training.settings import Optimizer
 

@@ -15,13 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from dpeer.federation.audit.canary import COORDINATES, LAYERS, Array
+from dpeer.federation.audit.canary import COORDINATES, Array
 from dpeer.training import Task
+from dpeer.training.models.echo import BODY, HEAD, LAYERS, Echo, Plain
 
-BODY = COORDINATES + 1
-"""Values of the body: its layers', and the ear."""
-
-HEAD = 16
 WIDTH = BODY + HEAD
 FAR = 1000.0
 """Length of a gradient that is far too long, in clip norms."""
@@ -32,43 +29,6 @@ OTHERS = 3
 """Records beside the canary in the long attack."""
 
 _FIRST = np.cumsum((0, *LAYERS[:-1]))
-
-
-class Echo(nn.Module):
-    """A linear model, plus the ear times its input times what the head says."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.ModuleList(nn.Linear(width, 1, bias=False) for width in (*LAYERS, 1))
-        self.head = nn.Linear(HEAD, 1, bias=False)
-        for parameter in self.parameters():
-            nn.init.zeros_(parameter)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The model's output, shape (batch, 1), for inputs of shape (batch, WIDTH): layers', the ear's, the head's."""
-        *parts, heard, spoken = torch.split(x, [*LAYERS, 1, HEAD], dim=1)
-        said: Tensor = self.head(spoken)
-        inputs = [*parts, heard * said]
-        moved: Tensor = torch.stack([layer(part) for layer, part in zip(self.body, inputs, strict=True)]).sum(0)
-        out: Tensor = moved + said
-        return out
-
-
-class Plain(nn.Module):
-    """The same with parameters of its own instead of layers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.body = nn.ParameterList([torch.zeros(BODY)])
-        self.head = nn.ParameterList([torch.zeros(HEAD)])
-
-    def forward(self, x: Tensor) -> Tensor:
-        """See `Echo`."""
-        *parts, heard, spoken = torch.split(x, [*LAYERS, 1, HEAD], dim=1)
-        said = spoken @ self.head[0]
-        moved = torch.cat([*parts, heard * said[:, None]], dim=1) @ self.body[0]
-        out: Tensor = (moved + said)[:, None]
-        return out
 
 
 class Looking(Plain):
@@ -99,7 +59,7 @@ class Records:
         """The task, with a model that has learned nothing."""
         data = TensorDataset(torch.tensor(self.inputs, dtype=torch.float32), torch.ones(len(self.inputs), 1))
         return Task(
-            model=self.model(), head=("head",), train=data, test=data, draws=False,
+            model=self.model(), head=("head",), train=data, test=data, draws=False, vmap=True,
             loss=lambda outputs, targets: -(outputs * targets).mean(), metrics=lambda outputs, targets: {},
         )  # fmt: skip
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpeer.federation.audit.canary import MEMORY, ROW, Array
-from dpeer.federation.audit.records import BODY, HEAD, WIDTH, Records
+from dpeer.federation.audit.records import WIDTH, Records
 from dpeer.privacy import Charge, SampleGuarantee, StepLedger
 from dpeer.privacy.step_protection import StepProtection
 from dpeer.privacy.steps import Ascent, Mechanism, Phase, Unit
@@ -28,6 +28,7 @@ from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, sam
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
 from dpeer.training.mixing import mix
+from dpeer.training.models.echo import BODY, HEAD
 from dpeer.training.payload import encode, views
 from dpeer.training.private_trainer import Sampling
 from dpeer.training.settings import Optimizer

@@ -13,11 +13,12 @@ import torch
 from dpeer.cli.privacy.audit import audit
 from dpeer.federation.audit import attacks
 from dpeer.federation.audit.attacks import examine, releases
-from dpeer.federation.audit.canary import COORDINATES, LAYERS, Setting, view
+from dpeer.federation.audit.canary import COORDINATES, Setting, view
 from dpeer.privacy import Clipped, Guarantee, Ledger, Sparsifier, mechanism, noise
 from dpeer.privacy.audit import audit as audited
 from dpeer.training.codecs import private
 from dpeer.training.codecs.private import Private
+from dpeer.training.models.echo import LAYERS
 from tests.federation.defects import Constant, EightBits, Remembering, noise_changed, scaled, spared
 
 pytestmark = pytest.mark.slow

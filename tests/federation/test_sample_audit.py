@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from dpeer.cli.privacy.audit import audit
+from dpeer.exceptions import TaskError
 from dpeer.federation.audit import by_hand, sample_attacks
-from dpeer.federation.audit.records import BODY, FAR, WIDTH, Records, canary, others
+from dpeer.federation.audit.records import FAR, WIDTH, Records, canary, others
 from dpeer.federation.audit.sample_attacks import examine, steps
 from dpeer.federation.audit.told import Setting, view
 from dpeer.privacy import Charge, SampleGuarantee, StepLedger, clipped_sum, noise, sampling
@@ -24,6 +25,7 @@ from dpeer.privacy.step_audit import audit_steps, planned
 from dpeer.privacy.steps import Mechanism
 from dpeer.privacy.tradeoff import statistic
 from dpeer.training.gradients import plain
+from dpeer.training.models.echo import BODY
 from dpeer.training.per_example.gradient import PrivateGradient
 from dpeer.training.per_example.groups import Groups
 from dpeer.training.per_example.parts import Computed
@@ -256,7 +258,6 @@ DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
     "clipping of records where groups are protected": (
         (Groups, "add", records_of_groups_by_themselves), "by hand, groups",
     ),
-    "what is not finite is added": ((Computed, "drop", lambda self, examples: None), "clipping, without noise"),
     "a head trained without noise before the body": ((PrivateTrainer, "fit", trained_before), "by hand, joint"),
     "a frozen head that is trained": ((PrivateTrainer, "_fit_head_at_home", trained_though_frozen), "by hand, frozen"),
     "a body after the end": ((SampledReleases, "before", lambda self: None), "after the end"),
@@ -277,6 +278,15 @@ def test_steps_with_a_defect_are_refuted(defect: str, monkeypatch: pytest.Monkey
     assert not report.held
     failed = {found.name for found in report.checks if not found.held}
     assert check in failed, report.checks
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("few")
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_what_is_not_finite_cannot_be_released_even_by_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Computed, "drop", lambda self, examples: None)
+    with pytest.raises(TaskError, match="not finite, which no noise would hide"):
+        examine(CLAIMED, ROUNDS, 12)
 
 
 @pytest.mark.usefixtures("few")
