@@ -92,13 +92,13 @@ def recursion(rounds: int, aggregate: str = "mean", gamma: float = 0.5) -> tuple
                     second[block] = second[block].mean()
             sent.append(u)
             seconds.append(second if aggregate != "none" else np.zeros(18))
+        changes = [before - after for before, after in zip(w, sent, strict=True)]
         for i in range(SIZE):
-            before = w[i].copy()
             w[i], known[i] = sent[i].copy(), seconds[i].copy()
             w[i][BODY] = np.mean([sent[j][BODY] for j in ring[i]], axis=0)
             known[i][BODY] = np.mean([seconds[j][BODY] for j in ring[i]], axis=0)
             moved[i] = np.zeros(18)
-            moved[i][BODY] = -(w[i][BODY] - before[BODY]) / (STEPS * lr)
+            moved[i][BODY] = np.mean([changes[j][BODY] for j in ring[i]], axis=0) / (STEPS * lr)
     return w, known
 
 
@@ -119,7 +119,7 @@ def test_three_rounds_on_a_ring_are_the_recursions(options: dict[str, Any], goss
         np.testing.assert_allclose(peer.model.data.double().numpy(), w, rtol=0, atol=3e-5)
         blocks = {"none": np.zeros(0), "full": second[BODY]}
         shown = blocks.get(options.get("aggregate", "mean"), second[[0, 6]])
-        sent = peer.extras.data.double().numpy()
+        sent = peer.extras.get("second_moment", torch.zeros(0)).double().numpy()
         np.testing.assert_allclose(sent, shown, rtol=1e-4)
     if options:  # each option is one that can be seen
         assert max(abs(a - b).max() for a, b in zip(expected, recursion(ROUNDS)[0], strict=True)) > 1e-3
@@ -153,23 +153,27 @@ def test_correcting_changes_nothing_where_there_is_no_noise(gossip: Gossip) -> N
         assert torch.equal(a._trainer.shared.data, b._trainer.shared.data)
 
 
-def test_what_a_message_has_more_is_four_bytes_a_block() -> None:
+def test_a_message_has_four_bytes_more_a_block_and_the_bodys_change() -> None:
     plain = learners("localadamw")[0].payload_bytes
     assert plain == 4 * 9
-    assert [learners(aggregate=a)[0].payload_bytes - plain for a in ("none", "mean", "full")] == [0, 8, 36]
-    assert learners(head=())[0].payload_bytes == 4 * (18 + 3)
+    modes = ("none", "mean", "full")
+    assert [learners(aggregate=a, gamma=0.0)[0].payload_bytes - plain for a in modes] == [0, 8, 36]
+    assert [learners(aggregate=a)[0].payload_bytes - plain for a in modes] == [36, 44, 72]
+    assert learners(head=())[0].payload_bytes == 4 * (18 + 18 + 3)
 
 
-def test_a_round_that_was_not_mixed_leaves_no_direction(gossip: Gossip) -> None:
-    peers = learners()
-    gossip(peers, 1)
-    ours = peers[0]
-    assert ours._algorithm.state()["direction"].any()
-    ours.train(1)
-    assert not ours._algorithm.state()["direction"].any()
-    gossip(peers, 1, start=1)
-    ours.sit_out(2)
-    assert not ours._algorithm.state()["direction"].any()
+def test_after_a_round_that_was_sat_out_no_change_is_followed(gossip: Gossip) -> None:
+    """The step is that of a peer with gamma = 0, until changes are averaged again."""
+    peers, others = learners(), learners(gamma=0.0)
+    gossip(peers, 2)
+    with torch.no_grad():
+        others[0]._trainer.model.data.copy_(peers[0]._trainer.model.data)
+        others[0]._trainer.extras["second_moment"].copy_(peers[0]._trainer.extras["second_moment"])
+    others[0]._algorithm.restore(peers[0]._algorithm.state())
+    for one in (peers[0], others[0]):
+        one.sit_out(1)
+        one.train(2)
+    assert torch.equal(peers[0]._trainer.model.data, others[0]._trainer.model.data)
 
 
 def test_options_that_do_not_go_together_are_refused(make_task: Make, tmp_path: Path) -> None:

@@ -204,7 +204,7 @@ def test_damaged_checkpoints_are_refused(algorithm: str, peers: Peers, gossip: G
 KEPT = {
     "ditto": "last/rest/algorithm/personal",
     "fedrod": "last/rest/algorithm/personal",
-    "fedadamw": "last/rest/algorithm/direction",
+    "fedadamw": "last/rest/algorithm/covered",
     "fedadamw aggregate=full": "last/rest/algorithm/at_home",
     "fedbabu": "last/rest/algorithm/tuned",
     "dis-pfl": "last/rest/codec/held",

@@ -1,19 +1,18 @@
-"""FedAdamW: AdamW whose second moments are averaged block by block, corrected for noise, and pulled the mixed way.
+"""FedAdamW: AdamW with block-averaged second moments, corrected for noise, and steps along the mean change of all.
 
 Liu et al., DP-FedAdamW: An Efficient Optimizer for Differentially Private Federated Large Models, Algorithm 1; with
-`--privacy sample` this is DP-FedAdamW, without it FedAdamW. Round t of peer i, with a and d from the last mixing
-(in the first round a = 0 and d = 0), and s^2 the variance of the noise in each coordinate of a gradient:
+`--privacy sample` this is DP-FedAdamW, without it FedAdamW. Round t of peer i, with a and c from the last mixing
+(in the first round a = 0 and c = 0), and s^2 the variance of the noise in each coordinate of a gradient:
 
-    m <- 0
+    m <- 0;  d <- c / (K lr of the round before)
     v <- max(a, 0) + s^2, the number of a block for each of its values
     repeat K times:
         g <- gradient of a minibatch, with --privacy sample clipped and noised
         m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2
         r <- max(v - s^2, floor s^2)
         x <- x - lr (m / (1 - beta1^k) / (sqrt(r) + 1e-8) + gamma d + lambda x)
-    send x and a <- the mean of v - s^2 in each block
-    x <- sum_l W_il x_l;  a <- sum_l W_il a_l
-    d <- -(x - x of the round before) / (K lr)
+    send x, a <- the mean of v - s^2 in each block, and c <- the x that the round began with - x
+    x, a, c <- sum_l W_il of everyone's
 
 Where v has begun at zero, v / (1 - beta2^k) stands for v in r and in what is sent: in the first round, and for a block
 all of whose gradients have been zero so far. Where it has begun at an estimate of the second moment, it is one from the
@@ -34,10 +33,18 @@ Where the paper says something else:
     equation 9          has -lambda x in the bracket, so that weights would grow
     line 15             divides by 1 - beta2^k what has begun at v_bar: by 0.001 in the first step
     line 19             averages v with the noise's variance in it
-    line 21             is the mean change of the clients of a round: here it is the change of what this peer has mixed,
-                        which is also a step towards its neighbors
+    line 21             is the mean change of a round's clients, which the server sends to all: here neighbors average
+                        their changes, which takes a second body's bytes (none with gamma=0)
 
-The head is trained in the same steps. What is known of its second moments stays at home, and its d is 0.
+The change of the mixed body would take no bytes, but it is also a step towards the neighbors, and following that feeds
+back: the part of the disagreement that belongs to the eigenvalue l of W then obeys
+
+    e(t + 1) = l ((1 + gamma) e(t) - gamma e(t - 1))
+
+and grows without bound where l < -1 / (1 + 2 gamma), as on a hypercube. With averaged changes it is
+e(t + 1) = l (e(t) - c(t)), c(t + 1) = gamma l c(t) + the gradients' part: bounded for every W while gamma < 1.
+
+The head is trained in the same steps. Its second moments stay at home, and its d is 0.
 """
 
 from __future__ import annotations
@@ -53,6 +60,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.training.adam import AdamW, Knowledge
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.localadamw import VALUES, LocalAdamW, check_optimizer
+from dpeer.training.algorithms.moments import body_sized
 from dpeer.training.algorithms.options import option
 from dpeer.training.algorithms.second_moments import SecondMoments, sizes
 from dpeer.training.blocks import Grouping
@@ -63,7 +71,7 @@ from dpeer.training.trainer import Trainer
 Aggregate = Literal["mean", "full", "none"]
 """What of the second moments travels: one number for each block, all of them, or nothing."""
 
-_EXTRA = "second_moment"
+_MOMENT, _CHANGE = "second_moment", "change"
 
 
 class FedAdamW(Algorithm):
@@ -72,13 +80,12 @@ class FedAdamW(Algorithm):
     name = "fedadamw"
     summary = (
         "body and head are trained at once by AdamW; the body and, for each block of it, the mean second moment are "
-        "averaged; steps are pulled the way the mixed body has moved; the noise of privacy is taken out of the moments"
+        "averaged; steps follow the mean change of all bodies; the noise of privacy is taken out of the moments"
     )
     paper = LocalAdamW.paper
     shares = "body"
-    leaves = "the body, and 4 bytes for each block: a layer, or a head's slice of an attention's q, k or v"
+    leaves = "the body, its change in the round, 4 bytes for each block (a layer, or a head's slice of q, k or v)"
     defaults: ClassVar[Mapping[str, Any]] = VALUES
-    mixed_uses_data = False  # the direction is made of two bodies that were mixed, and of a number and a rate
 
     @dataclass(frozen=True)
     class Options:
@@ -88,30 +95,35 @@ class FedAdamW(Algorithm):
         blocks: Grouping = option("layer", "what a block is: layer, or residual for a ResNet's residual blocks")  # noqa: RUF009
         correct: bool = option(True, "take the variance of the noise of --privacy sample out of the second moments")
         floor: float = option(0.1, "least second moment after that, as a share of the noise's variance", gt=0)
-        gamma: float = option(0.5, "how strongly steps are pulled the way the mixed body has moved", ge=0, le=1)
+        gamma: float = option(0.5, "weight of the mean change in each step; with 0 no change is sent", ge=0, le=1)
 
         def __post_init__(self) -> None:
             if self.aggregate != "mean" and self.blocks != "layer":
                 raise ValueError(f"blocks={self.blocks} has no effect with aggregate={self.aggregate}: leave it out")
 
     _moments: SecondMoments
-    _direction: Tensor
-    _before: Tensor | None = None
     _covered = 0.0
+    """K lr of the last round, if it was mixed."""
 
     def __init__(self, options: Any = None) -> None:
         super().__init__(options)
-        leaves = {"full": "the body and its second moments, twice the bytes", "none": "the body"}
-        self.leaves = leaves.get(self.options.aggregate, type(self).leaves)
+        parts = ["the body", "its change in the round"] if self.options.gamma else ["the body"]
+        moments = {
+            "mean": "4 bytes for each block (a layer, or a head's slice of q, k or v)",
+            "full": "its second moments",
+        }
+        parts += [moments[self.options.aggregate]] if self.options.aggregate in moments else []
+        self.leaves = ", ".join(parts)
 
     def extras(self, split: Split) -> Mapping[str, int]:
-        """One second moment for each block of the body, or for each of its values."""
-        if self.options.aggregate == "none":
-            return {}
-        return {_EXTRA: sizes(split, self.options.aggregate == "full", self.options.blocks)}
+        """One second moment for each block of the body, or for each of its values; and the change of each value."""
+        found = body_sized([_CHANGE], split) if self.options.gamma else {}
+        if self.options.aggregate != "none":
+            found[_MOMENT] = sizes(split, self.options.aggregate == "full", self.options.blocks)
+        return found
 
     def start(self, peer: Trainer) -> None:
-        """Nothing is known and nothing has been mixed at first.
+        """Second moments and changes are zero at first.
 
         Raises:
             ConfigurationError: The settings do not go together.
@@ -124,9 +136,8 @@ class FedAdamW(Algorithm):
                 f"{self.name} takes out of the second moments: leave it out, for --clip-norm clips each record's "
                 "gradient; or give --algorithm-option correct=false"
             )
-        shared = peer.extras[_EXTRA] if peer.extras else None
+        shared = peer.extras[_MOMENT] if self.options.aggregate != "none" else None
         self._moments = SecondMoments(peer, shared, self.options.aggregate == "full", self.options.blocks)
-        self._direction = torch.zeros_like(peer.body.data)
 
     def train(self, peer: Trainer) -> None:
         """K AdamW steps on body and head jointly."""
@@ -136,7 +147,7 @@ class FedAdamW(Algorithm):
         before = peer.body.data.clone()
 
         def step(flat: Flat) -> AdamW:
-            known = Knowledge(self._moments.known(flat), noise, self.options.floor, self._pull(flat))
+            known = Knowledge(self._moments.known(flat), noise, self.options.floor, self._pull(peer, flat))
             made.append(AdamW(flat, h.momentum, h.weight_decay, known))
             return made[-1]
 
@@ -144,36 +155,27 @@ class FedAdamW(Algorithm):
         taken = made[-1].steps if made else 0
         if taken:
             self._moments.learn(made[-1].second)
-        self._forget()  # nothing is mixed yet
-        self._before, self._covered = before, taken * peer.decayed(h.body_lr)
+        if self.options.gamma:
+            torch.sub(before, peer.body.data, out=peer.extras[_CHANGE])
+        self._covered = taken * peer.decayed(h.body_lr)
 
-    def _pull(self, flat: Flat) -> Tensor | None:
+    def _pull(self, peer: Trainer, flat: Flat) -> Tensor | None:
         """Gamma d for what is trained, of which the body comes first; None where that is zero."""
-        if not self.options.gamma or not bool(self._direction.any()):
+        if not self.options.gamma or not self._covered:
             return None
         pull = torch.zeros_like(flat.data)
-        torch.mul(self._direction, self.options.gamma, out=pull[: self._direction.numel()])
+        torch.mul(peer.extras[_CHANGE], self.options.gamma / self._covered, out=pull[: peer.body.count])
         return pull
 
-    def mixed(self, peer: Trainer) -> None:
-        """Find the way that the mixed body has moved, for each step and unit of the learning rate."""
-        if self._before is not None and self._covered:
-            torch.sub(self._before, peer.body.data, out=self._direction).div_(self._covered)
-        self._before = None
-
     def sit_out(self) -> None:
-        """Nothing has been mixed."""
-        self._forget()
-
-    def _forget(self) -> None:
-        self._before, self._covered = None, 0.0
-        self._direction.zero_()
+        """The change of a round before the last one is out of date."""
+        self._covered = 0.0
 
     def state(self) -> Mapping[str, Tensor]:
         """See `Algorithm.state`."""
-        return {"direction": self._direction, **self._moments.state()}
+        return {"covered": torch.tensor([self._covered], dtype=torch.float64), **self._moments.state()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """See `Algorithm.restore`."""
-        self._direction.copy_(state["direction"].view(self._direction.shape))
+        self._covered = float(state["covered"])
         self._moments.restore(state)
