@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
 import traceback
@@ -72,6 +73,9 @@ def main(arguments: list[str] | None = None) -> None:
     if sys.platform == "win32":
         click.echo("dpeer runs on Linux and macOS; on Windows, use WSL", err=True)
         sys.exit(1)
+    if own_process and sys.getfilesystemencoding() == "ascii":
+        # An ASCII locale has no word for a file called "bäsuche.csv", nor can a terminal show one.
+        os.execve(sys.executable, [sys.executable, "-m", "dpeer", *sys.argv[1:]], os.environ | {"PYTHONUTF8": "1"})
     try:
         code = group.main(arguments, prog_name="dpeer", standalone_mode=False)
     except DpeerError as error:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from dpeer.encoding import read_text
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.mistakes import InvalidSettings
 from dpeer.federation.settings import TABLES, Settings, check_ranks
@@ -90,7 +91,7 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
         ConfigurationError: There is no such file, or it is not TOML.
     """
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(read_text(path))
     except OSError as error:
         raise ConfigurationError(f"{what} {str(path)!r}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

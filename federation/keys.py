@@ -6,6 +6,7 @@ import os
 import stat
 from pathlib import Path
 
+from dpeer.encoding import read_text
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.settings import Settings
 from dpeer.peer.transports.keys import KEY_BYTES, Keyring, new_secret, public_of
@@ -119,7 +120,7 @@ def read_secret(path: Path) -> bytes:
                 f"secret {str(path)!r}: others on this host can read or write it (mode {stat.S_IMODE(mode):04o}); "
                 f"type: chmod 600 {path}"
             )
-        text = path.read_text()
+        text = read_text(path)
     except OSError as error:
         raise ConfigurationError(f"secret {str(path)!r}: {error.strerror}; `dpeer keygen` makes one") from error
     except UnicodeDecodeError as error:

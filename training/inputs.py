@@ -54,14 +54,26 @@ def as_targets(values: NDArray[np.float64], what: str) -> Tensor:
     Raises:
         TaskError: They differ by less than float32 tells apart at their size: what is learned would be its rounding.
     """
-    found = values.astype(np.float32)
-    if len(values) and np.abs(found - values).max() > _ROUNDED * np.std(values) > 0:
+    check_told_apart(values, what)
+    return torch.from_numpy(values.astype(np.float32)).unsqueeze(1)
+
+
+def check_told_apart(values: NDArray[np.float64], what: str) -> None:
+    """Refuse numbers that are nearly one number in float32, as milliseconds since 1970 are.
+
+    Args:
+        values: Shape (rows,).
+        what: Where they are from, for messages.
+
+    Raises:
+        TaskError: They differ by less than float32 tells apart at their size.
+    """
+    if len(values) and np.abs(values.astype(np.float32) - values).max() > _ROUNDED * np.std(values) > 0:
         about, apart = np.mean(values), np.std(values)
         raise TaskError(
             f"{what}: its numbers are about {about:.3g} and differ by about {apart:.3g}, too little to "
             "tell them apart in 32 bits: subtract a constant from all of them, the same at every site"
         )
-    return torch.from_numpy(found).unsqueeze(1)
 
 
 class TableInputs(ABC):

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpeer.exceptions import TaskError
 from dpeer.training.datasets.pool import Numbers
+from dpeer.training.schema.numerals import Spellings, ambiguous, as_number, is_code
+from dpeer.training.schema.schema import MISSING
 from dpeer.training.schema.sheet import Sheet
 
 
 def check_filled(sheet: Sheet, name: str) -> None:
-    """Refuse a column with gaps.
+    """Refuse a column with gaps: empty cells, and words that stand for a gap (`MISSING`).
 
     Raises:
         TaskError: It has one.
     """
-    cells = list(sheet.cells[name])
-    if "" in cells:
-        place = sheet.places[cells.index("")]
-        raise TaskError(f"{sheet.path!r}, row {place}, column {name!r} is empty: fill it or drop the row")
+    gap = next((row for row, cell in enumerate(sheet.cells[name]) if not cell or cell in MISSING), None)
+    if gap is not None:
+        raise TaskError(f"{sheet.path!r}, row {sheet.places[gap]}, column {name!r} {_gap(sheet.cells[name][gap])}")
 
 
-def numbers(sheet: Sheet, name: str, hint: str = "") -> NDArray[np.float32]:
-    """A column's finite numbers, shape (rows,).
+def _gap(cell: str) -> str:
+    return f"is {f'a gap ({cell!r})' if cell else 'empty'}: fill it or drop the row"
+
+
+def numbers(sheet: Sheet, name: str, hint: str = "") -> NDArray[np.float64]:
+    """A column's numbers that float32 has, shape (rows,).
 
     Args:
         sheet: The table.
@@ -33,34 +38,60 @@ def numbers(sheet: Sheet, name: str, hint: str = "") -> NDArray[np.float32]:
         hint: What the end of an error says, in front of the column's name.
 
     Raises:
-        TaskError: A cell is empty, or no number, or one that float32 does not have.
+        TaskError: A cell is empty, no number, a code, or a number that float32 does not have.
     """
     cells = sheet.cells[name]
+    found = _all_numbers(cells)
+    if found is None:
+        values = [None if is_code(cell, sheet.decimal) else as_number(cell, sheet.decimal) for cell in cells]
+        wrong = next((row for row, value in enumerate(values) if value is None), None)
+        if wrong is not None:
+            raise TaskError(_wrong(sheet, name, wrong, f"{hint}{name}" if hint else ""))
+        found = np.array(values, np.float64)
+    return found
+
+
+_SIMPLE = frozenset("0123456789.-")
+
+
+def _all_numbers(cells: Sequence[str]) -> NDArray[np.float64] | None:
+    """The numbers of cells of digits, point and minus alone, none of which is a code; None for others."""
+    if not _SIMPLE.issuperset("".join(cells)) or any(
+        is_code(cell) for cell in cells if cell[:1] == "0" or len(cell) > 15
+    ):
+        return None
     try:
-        with np.errstate(over="ignore"):
-            found = np.fromiter(map(float, cells), np.float64, len(cells)).astype(np.float32)
-        if np.isfinite(found).all():
-            return found
+        found = np.fromiter(map(float, cells), np.float64, len(cells))
     except ValueError:
-        pass
-    place, cell = next((place, cell) for place, cell in zip(sheet.places, cells, strict=True) if not finite(cell))
-    advice = f"{hint}{name}" if hint else ""
-    where = f"{sheet.path!r}, row {place}, column {name!r}"
-    if not cell:
-        raise TaskError(f"{where} is empty: fill it or drop the row{advice}")
-    if finite(cell, np.float64):
-        raise TaskError(
+        return None
+    return found if np.abs(found).max(initial=0.0) <= np.finfo(np.float32).max else None
+
+
+def _wrong(sheet: Sheet, name: str, row: int, advice: str) -> str:
+    """Why a cell is no number."""
+    cell = sheet.cells[name][row]
+    where = f"{sheet.path!r}, row {sheet.places[row]}, column {name!r}"
+    if not cell or cell in MISSING:
+        return f"{where} {_gap(cell)}{advice}"
+    if readings := ambiguous(cell, sheet.decimal):
+        return f"{where}: {cell!r} may be {' or '.join(readings)}: write numbers without marks for thousands{advice}"
+    if is_code(cell, sheet.decimal):
+        return (
+            f"{where}: {cell!r} is a code and would become {as_number(cell, sheet.decimal):g}: a schema reads codes "
+            f"(`dpeer schema init`){advice}"
+        )
+    if finite(cell):
+        return (
             f"{where}: {cell!r} does not fit float32, which ends at {np.finfo(np.float32).max:.2g}: give the column in "
             f"another unit{advice}"
         )
-    raise TaskError(f"{where}: expected a finite number, not {cell!r}{advice}")
+    return f"{where}: expected a finite number, not {cell!r}{advice}"
 
 
-def finite(cell: str, kind: type[np.floating[Any]] = np.float32) -> bool:
-    """Whether it is a number that this type has."""
+def finite(cell: str) -> bool:
+    """Whether it is a finite number."""
     try:
-        with np.errstate(over="ignore"):
-            return bool(np.isfinite(kind(float(cell))))
+        return bool(np.isfinite(float(cell)))
     except ValueError:
         return False
 
@@ -69,12 +100,13 @@ def class_numbers(sheet: Sheet, name: str, classes: tuple[str, ...]) -> Numbers:
     """A column's class numbers, shape (rows,).
 
     Raises:
-        TaskError: A cell is none of the classes.
+        TaskError: A cell is none of the classes, in any spelling (`Spellings`).
     """
-    places = {word: number for number, word in enumerate(classes)}
     cells = sheet.cells[name]
+    spellings = Spellings(classes, cells)
+    places = {cell: spellings.place(cell) for cell in set(cells)}
     for cell, place in zip(cells, sheet.places, strict=True):
-        if cell not in places:
+        if places[cell] is None:
             raise TaskError(
                 f"{sheet.path!r}, row {place}, column {name!r}: {cell!r} is none of the classes {', '.join(classes)}"
             )

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dpeer.exceptions import UnknownName
 from dpeer.training.datasets.cells import class_numbers, numbers
-from dpeer.training.inputs import FORMAT, Rows, TableInputs, as_targets
+from dpeer.training.inputs import FORMAT, Rows, TableInputs, as_targets, check_told_apart
 from dpeer.training.schema.sheet import Sheet, read_sheet
 
 
@@ -58,7 +58,7 @@ class PlainInputs(TableInputs):
     def read(self, path: str | Path, *, labels: bool = True) -> Rows:
         """Read rows by their columns' names; see `TableInputs.read`."""
         sheet = read_sheet(str(path))
-        if missing := [name for name in self.columns if name not in sheet.header]:
+        if missing := [name for name in self.columns if name not in sheet.cells]:
             raise UnknownName("column", ", ".join(missing), sheet.header, f"what the model needs; {sheet.path!r}")
         inputs = torch.from_numpy(table_of(sheet, self.columns))
         found = labels_of(sheet, self) if labels and self.target in sheet.header else None
@@ -83,20 +83,26 @@ class PlainInputs(TableInputs):
         return cls(content["target"], tuple(content["classes"]), tuple(content["columns"]), content["group"])
 
 
-def table_of(sheet: Sheet, columns: tuple[str, ...], hint: str = "") -> np.ndarray[Any, np.dtype[np.float32]]:
+def table_of(
+    sheet: Sheet, columns: tuple[str, ...], hint: str = "", *, learn: bool = False
+) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Columns of numbers, shape (rows, columns), float32.
 
     Args:
         sheet: The table.
         columns: Which, in this order.
         hint: What the end of an error about a column says, in front of its name.
+        learn: Whether a model is to learn from them: then float32 must tell them apart.
 
     Raises:
-        TaskError: A cell is not a finite number.
+        TaskError: A cell is not a finite number, or a column's numbers are nearly one in float32.
     """
     features = np.empty((len(sheet), len(columns)), np.float32)
     for number, name in enumerate(columns):
-        features[:, number] = numbers(sheet, name, hint)
+        found = numbers(sheet, name, hint)
+        if learn:
+            check_told_apart(found, f"{sheet.path!r}, column {name!r}")
+        features[:, number] = found
     return features
 
 
@@ -108,5 +114,4 @@ def labels_of(sheet: Sheet, inputs: TableInputs) -> Tensor:
     """
     if inputs.classes:
         return torch.from_numpy(class_numbers(sheet, inputs.target, inputs.classes))
-    numbers(sheet, inputs.target)  # or an error that names the row
-    return as_targets(np.array([float(cell) for cell in sheet.cells[inputs.target]]), f"column {inputs.target!r}")
+    return as_targets(numbers(sheet, inputs.target), f"column {inputs.target!r}")

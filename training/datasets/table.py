@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 
 from dpeer.exceptions import TaskError, UnknownName
-from dpeer.training.datasets.cells import check_filled, finite, groups_of
+from dpeer.training.datasets.cells import check_filled, groups_of
 from dpeer.training.datasets.plain import PlainInputs, labels_of, table_of
 from dpeer.training.datasets.pool import Data, Pool
 from dpeer.training.schema.inputs import UnfittedSchema, raw_rows
+from dpeer.training.schema.numerals import Spellings, as_number, is_code, spelled
 from dpeer.training.schema.schema import read_schema
 from dpeer.training.schema.sheet import Sheet, read_sheet
 
@@ -48,9 +52,9 @@ def table(asked: Table) -> Data:
         UnknownName: A column that was asked for is not there.
     """
     sheet = read_sheet(asked.path, only_commas=True)
-    columns = _columns(asked, sheet.header)
+    columns, left_out = _columns(asked, sheet)
     hint = "; or leave out of columns= the column " if asked.columns else "; or leave it out with ignore="
-    features = torch.from_numpy(table_of(sheet, columns, hint))
+    features = torch.from_numpy(table_of(sheet, columns, hint, learn=True))
     classes = () if asked.regression else asked.classes or _classes(asked, sheet)
     inputs = PlainInputs(asked.target, classes, columns, asked.group)
     targets = labels_of(sheet, inputs)
@@ -67,6 +71,7 @@ def table(asked: Table) -> Data:
         names={"input columns": columns, "classes": classes},
         found=found,
         unfitted=inputs,
+        remarks=_about(sheet, asked.target, classes, columns, left_out),
     )
 
 
@@ -91,12 +96,14 @@ def table_by_schema(asked: SchemaTable) -> Data:
     """
     schema = read_schema(asked.schema)
     sheet = read_sheet(asked.path)
-    if schema.group is not None and schema.group not in sheet.header:
+    if schema.group is not None and schema.group not in sheet.cells:
         raise UnknownName("column of kind group", schema.group, sheet.header, repr(asked.path))
-    if schema.target.column not in sheet.header:
+    if schema.target.column not in sheet.cells:
         raise UnknownName("target column", schema.target.column, sheet.header, repr(asked.path))
     raw, targets, remarks = raw_rows(schema, sheet, labels=True)
     assert targets is not None, "they were asked for"
+    used = {schema.target.column, schema.group, *schema.inputs}
+    left_out = [name for name in sheet.header if name not in used]
     groups, stretches = (None, None) if schema.group is None else groups_of(sheet, schema.group)
     return Data(
         Pool(raw, targets, groups, stretches),
@@ -106,40 +113,85 @@ def table_by_schema(asked: SchemaTable) -> Data:
         whole_groups=groups is not None,
         names={"classes": schema.target.classes},
         unfitted=UnfittedSchema(schema, remarks),
+        remarks=_about(sheet, schema.target.column, schema.target.classes, tuple(schema.inputs), left_out),
     )
 
 
-def _columns(asked: Table, header: Sequence[str]) -> tuple[str, ...]:
-    """The columns to learn from, by name: the order of a peer's own file means nothing."""
+_LISTED = 12
+
+_ROW_NUMBERS = re.compile(r"|unnamed: \d+|__index_level_\d+__|index_level_\d+", re.IGNORECASE)
+"""Names under which pandas, R and parquet write the numbers of rows."""
+
+
+def _about(
+    sheet: Sheet, target: str, classes: Sequence[str], columns: Sequence[str], left_out: Sequence[str]
+) -> tuple[str, ...]:
+    """Lines on what a table was read as: classes with their rows, inputs, and columns that are none."""
+    lines = []
+    if classes:
+        spellings, found = Spellings(classes, sheet.cells[target]), Counter(sheet.cells[target])
+        rows: dict[int | None, Counter[str]] = {}
+        for cell, count in found.items():
+            rows.setdefault(spellings.place(cell), Counter())[cell] += count
+        said = []
+        for place, name in enumerate(classes):
+            cells = rows.get(place, Counter())
+            others = sorted(map(repr, cells.keys() - {name}))
+            said.append(f"{name} {sum(cells.values())}" + (f" (also written {', '.join(others)})" if others else ""))
+        lines.append(f"{len(sheet)} rows in {Path(sheet.path).name}; classes of {target}: {_some(said)}")
+    else:
+        lines.append(f"{len(sheet)} rows in {Path(sheet.path).name}; {target} is a number to predict")
+    lines.append(
+        f"{len(columns)} input{'s' * (len(columns) > 1)}: {_some(columns)}"
+        + (f"; left out: {_some(left_out)}" if left_out else "")
+    )
+    return tuple(lines)
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = [name or "(no name)" for name in names[:_LISTED]]
+    return ", ".join(shown) + (f" and {len(names) - _LISTED} more" if len(names) > _LISTED else "")
+
+
+def _columns(asked: Table, sheet: Sheet) -> tuple[tuple[str, ...], list[str]]:
+    """The columns to learn from, by name, and those that are left out: the order of a peer's own file means nothing."""
+    header = sheet.header
     group = () if asked.group is None else (asked.group,)
     chosen = asked.columns or ()
     for option, names in (("target", (asked.target,)), ("group", group), ("ignore", asked.ignore), ("columns", chosen)):
         for name in names:
-            if name not in header:
+            if name not in sheet.cells:
                 raise UnknownName(f"column of {option}=", name, header, repr(asked.path))
     used = (asked.target, *group, *asked.ignore)
-    if twice := next((name for name in (*used, *chosen) if (*used, *chosen).count(name) > 1), None):
+    if twice := next((name for name, count in Counter((*used, *chosen)).items() if count > 1), None):
         raise TaskError(
             f"task {TASK!r}: column {twice!r} can be one of target=, group=, ignore= and columns= only, and once"
         )
     if chosen:
-        return tuple(sorted(chosen))
-    found = [name for name in header if name not in used]
-    if "" in found:
+        return tuple(sorted(chosen)), [name for name in header if name not in {*used, *chosen}]
+    numbering = {name for name in header if _ROW_NUMBERS.fullmatch(name) and name not in used}
+    if "" in numbering and not _counts_rows(sheet.cells[""]):
         raise TaskError(
             f"task {TASK!r}: {asked.path!r}, column {header.index('') + 1} has no name: name it, "
-            "or leave it out with ignore=[''] (is it a row number?)"
+            "or leave it out with ignore=['']"
         )
+    apart = {*used, *numbering}
+    found = [name for name in header if name not in apart]
     if not found:
         raise TaskError(f"task {TASK!r}: {asked.path!r} has no column to learn from besides {', '.join(used)}")
-    return tuple(sorted(found))
+    return tuple(sorted(found)), [name for name in header if name in numbering or name in asked.ignore]
+
+
+def _counts_rows(cells: Sequence[str]) -> bool:
+    """Whether cells are the numbers of the rows, from 0 or from 1."""
+    return any(list(cells) == [str(row + first) for row in range(len(cells))] for first in (0, 1))
 
 
 def _classes(asked: Table, sheet: Sheet) -> tuple[str, ...]:
     """The classes that occur: by value where all are numbers, else by name."""
     check_filled(sheet, asked.target)
     cells = sheet.cells[asked.target]
-    names = sorted(set(cells))
+    names = sorted(set(spelled(cells).values()))
     if len(names) < 2:
         raise TaskError(
             f"task {TASK!r}: {asked.path!r} shows one class only ({names[0]!r} in column {asked.target!r}): "
@@ -150,4 +202,5 @@ def _classes(asked: Table, sheet: Sheet) -> tuple[str, ...]:
             f"task {TASK!r}: {asked.path!r}, column {asked.target!r} has {len(names)} classes in {len(cells)} rows: "
             "is it a number to predict? then kind=regression"
         )
-    return tuple(sorted(names, key=float) if all(finite(name) for name in names) else names)
+    plain = all(as_number(name) is not None and not is_code(name) for name in names)
+    return tuple(sorted(names, key=float) if plain else names)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from dpeer.training.schema.decoding import Decoded, Verdict, decode
 from dpeer.training.schema.kinds import Category, Column, Date, Number, Target, YesNo
+from dpeer.training.schema.numerals import ambiguous
 from dpeer.training.schema.schema import Schema
 from dpeer.training.schema.sheet import Sheet
 
@@ -58,9 +59,9 @@ def check(schema: Schema, sheet: Sheet) -> Checked:
     """Compare a table with a schema."""
     problems = _absent(schema, sheet, labels=True)
     wanted: dict[str, Column | Target] = {**schema.inputs, schema.target.column: schema.target}
-    here = {name: column for name, column in wanted.items() if name in sheet.header}
+    here = {name: column for name, column in wanted.items() if name in sheet.cells}
     found = {
-        name: decode(column, sheet.cells[name], schema.missing, comma=sheet.comma) for name, column in here.items()
+        name: decode(column, sheet.cells[name], schema.missing, decimal=sheet.decimal) for name, column in here.items()
     }
     for name, column in here.items():
         problems += _problems(sheet, name, column, found[name])
@@ -79,12 +80,12 @@ def check(schema: Schema, sheet: Sheet) -> Checked:
 
 def _absent(schema: Schema, sheet: Sheet, *, labels: bool) -> list[Problem]:
     """Columns that the schema has and the table has not."""
-    needed = [*schema.inputs, *([schema.target.column] if labels else [])]
+    needed = dict.fromkeys([*schema.inputs, *([schema.target.column] if labels else [])])
     if labels and schema.group is not None:
-        needed.append(schema.group)
+        needed[schema.group] = None
     found = []
     for name in needed:
-        if name not in sheet.header:
+        if name not in sheet.cells:
             near = difflib.get_close_matches(name, [other for other in sheet.header if other not in needed], 1, 0.5)
             found.append(Problem(name, "is not in the file" + (f" (is it the column {near[0]!r}?)" if near else "")))
     return found
@@ -93,14 +94,29 @@ def _absent(schema: Schema, sheet: Sheet, *, labels: bool) -> list[Problem]:
 def _problems(sheet: Sheet, name: str, column: Column | Target, found: Decoded) -> list[Problem]:
     problems = []
     wrong, beyond = found.rows(Verdict.WRONG), found.rows(Verdict.BEYOND)
-    if len(wrong):
-        problems.append(Problem(name, f"expected {expected(column)}", _cells(sheet, name, wrong.tolist())))
+    double = [row for row in wrong.tolist() if _double(column, sheet, name, row)]
+    if double:
+        readings = " or ".join(ambiguous(sheet.cells[name][double[0]], sheet.decimal) or ())
+        problems.append(
+            Problem(name, f"can be read in two ways ({readings}): {_NO_THOUSANDS}", _cells(sheet, name, double))
+        )
+    if rest := sorted({*wrong.tolist()} - {*double}):
+        problems.append(Problem(name, f"expected {expected(column)}", _cells(sheet, name, rest)))
     if len(beyond):
         problems.append(Problem(name, f"outside the range {_range(column)}", _cells(sheet, name, beyond.tolist())))
     if isinstance(column, Target) and len(empty := found.rows(Verdict.GAP)):
         what = "there is nothing to learn from a row without it: fill it or drop the row"
         problems.append(Problem(name, what, _cells(sheet, name, empty.tolist())))
     return problems
+
+
+_NO_THOUSANDS = "write numbers without marks for thousands"
+
+
+def _double(column: Column | Target, sheet: Sheet, name: str, row: int) -> bool:
+    """Whether the cell of a column of numbers can be read as two numbers."""
+    is_number = isinstance(column, Number) or (isinstance(column, Target) and column.kind == "regression")
+    return is_number and ambiguous(sheet.cells[name][row], sheet.decimal) is not None
 
 
 def _cells(sheet: Sheet, name: str, rows: list[int]) -> Cells:
@@ -126,7 +142,9 @@ def expected(column: Column | Target) -> str:
     """What a cell of a column must be, for messages."""
     match column:
         case Date():
-            return f"a date as {' or '.join(column.format)}"
+            short = any("%y" in one for one in column.format)
+            century = ", in one century of the range" if short else ""
+            return f"a date as {' or '.join(column.format)}{century}"
         case YesNo():
             return f"yes ({', '.join(column.yes)}) or no ({', '.join(column.no)})"
         case Category():
@@ -162,6 +180,9 @@ def unreadable(schema: Schema, sheet: Sheet, found: Mapping[str, Decoded]) -> st
     more = sum(map(len, wrong.values())) - 1
     rest = f"; {more} more cells do not fit" if more else ""
     shown = repr(cell) if cell else "nothing"
+    if _double(column, sheet, name, int(wrong[name][0])):
+        readings = " or ".join(ambiguous(cell, sheet.decimal) or ())
+        shown += f", which may be {readings} ({_NO_THOUSANDS})"
     return (
         f"{sheet.path!r}, row {place}, column {name!r}: expected {expected(column)}, not {shown}{rest} "
         "(`dpeer schema check` lists all)"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -15,9 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpeer.training.schema.kinds import OTHER, Category, Column, Date, Number, Target, YesNo
-
-_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
-_LARGEST = float(np.finfo(np.float32).max)
+from dpeer.training.schema.numerals import Spellings, as_number
 
 
 class Verdict(IntEnum):
@@ -66,7 +63,7 @@ def slots(column: Category) -> tuple[str, ...]:
 
 
 def decode(
-    column: Column | Target, cells: Sequence[str], missing: Sequence[str] = (), *, comma: bool = False
+    column: Column | Target, cells: Sequence[str], missing: Sequence[str] = (), *, decimal: str = "."
 ) -> Decoded:
     """Read the cells of a column; of a column of text only the gaps are found.
 
@@ -74,50 +71,37 @@ def decode(
         column: What they must be.
         cells: The texts, without blanks around them.
         missing: Words that stand for a gap besides the column's own; an empty cell always is one.
-        comma: Whether a comma may stand for the point in numbers.
+        decimal: The table's decimal mark; see `decimal_mark`.
     """
     gaps = {"", *missing, *(column.missing if isinstance(column, Column) else ())}
     numbers = {value for gap in gaps if (value := as_number(gap)) is not None}
-    judge = _judge(column, comma)
+    judge = _judge(column, cells, decimal)
     known: dict[str, Judged] = {}
     for cell in cells:
         if cell not in known:
             # A gap that is written -1 is one as -1.0, too.
-            is_gap = cell in gaps or (bool(numbers) and as_number(cell, comma) in numbers)
+            is_gap = cell in gaps or (bool(numbers) and as_number(cell, decimal) in numbers)
             known[cell] = (_NOTHING, Verdict.GAP) if is_gap else judge(cell)
     values = np.fromiter((known[cell][0] for cell in cells), np.float64, len(cells))
     verdicts = np.fromiter((known[cell][1] for cell in cells), np.int64, len(cells))
     return Decoded(values, verdicts)
 
 
-def _judge(column: Column | Target, comma: bool) -> Callable[[str], Judged]:
+def _judge(column: Column | Target, cells: Sequence[str], decimal: str) -> Callable[[str], Judged]:
     match column:
         case Number() | Target(kind="regression"):
-            return partial(_number, column.range, comma)
+            return partial(_number, column.range, decimal)
         case Date():
             return partial(_date, column)
         case Category():
             words = slots(column)
-            return partial(
-                _word, {word: float(place) for place, word in enumerate(words)}, float(len(words) - 1), comma
-            )
+            return partial(_word, Spellings(words, cells), float(len(words) - 1))
         case YesNo():
-            return partial(_yes_no, column, comma)
+            return partial(_yes_no, Spellings(column.yes, cells), Spellings(column.no, cells))
         case Target():
-            return partial(_word, {word: float(place) for place, word in enumerate(column.classes)}, None, comma)
+            return partial(_word, Spellings(column.classes, cells), None)
         case _:
             return lambda cell: (0.0, Verdict.FITS)
-
-
-def as_number(cell: str, comma: bool = False) -> float | None:
-    """The finite number that a cell is; None if it is none, or one that float32 does not have."""
-    if comma and _COMMA.fullmatch(cell):
-        cell = cell.replace(",", ".")
-    try:
-        value = float(cell)
-    except ValueError:
-        return None
-    return value if abs(value) <= _LARGEST and "_" not in cell else None
 
 
 def _within(value: float, ends: tuple[float, float] | None) -> Judged:
@@ -126,8 +110,8 @@ def _within(value: float, ends: tuple[float, float] | None) -> Judged:
     return min(max(value, ends[0]), ends[1]), Verdict.BEYOND
 
 
-def _number(ends: tuple[float, float] | None, comma: bool, cell: str) -> Judged:
-    value = as_number(cell, comma)
+def _number(ends: tuple[float, float] | None, decimal: str, cell: str) -> Judged:
+    value = as_number(cell, decimal)
     return (_NOTHING, Verdict.WRONG) if value is None else _within(value, ends)
 
 
@@ -168,24 +152,38 @@ def filling_of(column: Any) -> float | None:
 
 
 def _date(column: Date, cell: str) -> Judged:
+    ends = range_of(column)
     moment = as_time(cell, column.format)
-    return (_NOTHING, Verdict.WRONG) if moment is None else _within(days(moment, column.since), range_of(column))
+    if moment is None:
+        return _NOTHING, Verdict.WRONG
+    if not _short_year(column, cell):
+        return _within(days(moment, column.since), ends)
+    # Two digits of a year: the century is the one that the range has; without a range, or with two, there is none.
+    found = [value for shift in (-100, 0, 100) if (value := _shifted(moment, shift, column)) is not None]
+    inside = [value for value in found if ends is not None and ends[0] <= value <= ends[1]]
+    return (inside[0], Verdict.FITS) if len(inside) == 1 else (_NOTHING, Verdict.WRONG)
 
 
-def _word(places: dict[str, float], other: float | None, comma: bool, cell: str) -> Judged:
-    """A category or a class; a code that is a number may be written in another way, such as 1.0 for 1."""
-    found = places.get(cell)
-    if found is None and (value := as_number(cell, comma)) is not None:
-        found = next((place for word, place in places.items() if as_number(word) == value), None)
+def _short_year(column: Date, cell: str) -> bool:
+    """Whether the format in which the cell is read has two digits of the year."""
+    return next("%y" in one for one in column.format if as_time(cell, [one]) is not None)
+
+
+def _shifted(moment: datetime, years: int, column: Date) -> float | None:
+    try:
+        return days(moment.replace(year=moment.year + years), column.since)
+    except ValueError:  # the 29th of February of a year that is no leap year
+        return None
+
+
+def _word(spellings: Spellings, other: float | None, cell: str) -> Judged:
+    found = spellings.place(cell)
     if found is not None:
-        return found, Verdict.FITS
+        return float(found), Verdict.FITS
     return (_NOTHING, Verdict.WRONG) if other is None else (other, Verdict.OTHER)
 
 
-def _yes_no(column: YesNo, comma: bool, cell: str) -> Judged:
-    for words, value in ((column.yes, 1.0), (column.no, -1.0)):
-        places = {word.casefold(): value for word in words}
-        found, verdict = _word(places, None, comma, cell.casefold())
-        if verdict is Verdict.FITS:
-            return found, verdict
-    return _NOTHING, Verdict.WRONG
+def _yes_no(yes: Spellings, no: Spellings, cell: str) -> Judged:
+    if yes.place(cell) is not None:
+        return 1.0, Verdict.FITS
+    return (-1.0, Verdict.FITS) if no.place(cell) is not None else (_NOTHING, Verdict.WRONG)

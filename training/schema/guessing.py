@@ -8,7 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dpeer.training.schema.decoding import as_number, as_time
+from dpeer.training.schema.decoding import as_time
+from dpeer.training.schema.numerals import ambiguous, as_number, is_code, spelled
 from dpeer.training.schema.words import DATES, IDENTIFIER, NO, PERSON, SUFFIX, UNIT, YES
 
 Said = dict[str, Any]
@@ -38,27 +39,36 @@ class Guess(NamedTuple):
     remark: str = ""
 
 
-def guess(name: str, cells: Sequence[str], *, comma: bool) -> Guess:
+def guess(name: str, cells: Sequence[str], *, decimal: str) -> Guess:
     """What a column is, from its name and its cells that are no gaps.
 
     Args:
         name: The column.
         cells: Its texts without the gaps.
-        comma: Whether a comma may stand for the point in numbers.
+        decimal: The table's decimal mark; see `decimal_mark`.
     """
-    counts = Counter(cells)
+    words = spelled(cells)
+    counts = Counter(words[cell] for cell in cells)
     if not counts:
         return Guess({"kind": "ignore"}, "every cell is empty here: what is it at the other sites?")
     if (found := _yes_no(counts)) is not None:
         return found
-    values = {cell: as_number(cell, comma) for cell in counts}
+    values = {cell: as_number(cell, decimal) for cell in counts}
     numbers = {cell: value for cell, value in values.items() if value is not None}
     days = _date(counts) if len(numbers) < len(counts) or _looks_like_days(counts) else None
     if days is not None:
         return days
+    double = [cell for cell in counts if ambiguous(cell, decimal) is not None]
+    if double and len(numbers) + len(double) == len(counts):
+        return _unsure(name, double[0], decimal, list(numbers.values()))
+    codes = [cell for cell in numbers if is_code(cell, decimal)]
+    if codes:
+        found = _words(name, counts, [])
+        why = f"codes, not numbers: {codes[0]!r} would become {numbers[codes[0]]:g}."
+        return found._replace(remark=f"{why} {found.remark}".strip())
     if len(numbers) == len(counts):
         return _number(name, counts, numbers)
-    return _words(name, counts, list(numbers.values()))
+    return _words(name, counts, list(numbers.values()), decimal)
 
 
 def _yes_no(counts: Mapping[str, int]) -> Guess | None:
@@ -86,11 +96,28 @@ def _date(counts: Mapping[str, int]) -> Guess | None:
             return None
     formats = fitting[:1] if len(found[fitting[0]]) == len(counts) else fitting
     moments = [moment for cell in counts if (moment := as_time(cell, formats)) is not None]
+    short = any("%y" in one for one in formats)
+    if short:  # Python takes 47 for 2047: nobody was seen then
+        today = datetime.datetime.now()
+        moments = [_back(moment) if moment > today else moment for moment in moments]
     # A year more on each side: the first and the last day are somebody's.
     ends = [datetime.date(max(min(moments).year - 1, 1), 1, 1), datetime.date(min(max(moments).year + 1, 9999), 12, 31)]
     unsure = {"%d/%m/%Y", "%m/%d/%Y"} <= {*fitting} and len(formats) == 1
     remark = "day/month or month/day? Every date here could be both" if unsure else ""
+    if short:
+        ends = [datetime.date(max(ends[0].year, ends[1].year - 99), 1, 1), ends[1]]
+        remark = (
+            f"years have two digits: are they all from {ends[0].year} to {ends[1].year}? The range says the century"
+        )
     return Guess({"kind": "date", "format": formats if len(formats) > 1 else formats[0], "range": ends}, remark)
+
+
+def _back(moment: datetime.datetime) -> datetime.datetime:
+    """The same day a century before; of the 29th of February the day before it, where there is none."""
+    try:
+        return moment.replace(year=moment.year - 100)
+    except ValueError:
+        return moment.replace(year=moment.year - 100, day=28)
 
 
 def _number(name: str, counts: Mapping[str, int], numbers: Mapping[str, float]) -> Guess:
@@ -105,7 +132,7 @@ def _number(name: str, counts: Mapping[str, int], numbers: Mapping[str, float]) 
     if whole and len(values) <= FEW and rows > 5 * len(values):
         low, high = said["range"]
         return Guess(
-            {"kind": "category", "values": [f"{value:g}" for value in values]},
+            {"kind": "category", "values": sorted(numbers, key=lambda cell: (numbers[cell], cell))},
             "few whole numbers: if they are codes, do they mean the same at all sites? If they count or measure "
             f'something, write kind = "number" and range = [{low:g}, {high:g}] in place of values',
         )
@@ -145,12 +172,22 @@ def _person(counts: Mapping[str, int]) -> Guess:
     return Guess({"kind": "group"}, "rows of one of these stay together, in training or in test")
 
 
-def _words(name: str, counts: Mapping[str, int], numbers: Sequence[float]) -> Guess:
+def _unsure(name: str, cell: str, decimal: str, numbers: Sequence[float]) -> Guess:
+    """A column of numbers of which some can be read in two ways: the range is that of the others."""
+    first, second = ambiguous(cell, decimal) or ("", "")
+    said: Said = {"kind": "number", "unit": unit_of(name)}
+    if numbers:
+        said["range"] = outward(min(numbers), max(numbers))
+    asked = f"is {cell!r} {first} or {second}? Write numbers without marks for thousands, then propose again"
+    return Guess(said, asked)
+
+
+def _words(name: str, counts: Mapping[str, int], numbers: Sequence[float], decimal: str = ".") -> Guess:
     rows, distinct = sum(counts.values()), len(counts)
     if PERSON.search(name):
         return _person(counts)
     if len(numbers) > 0.9 * distinct and distinct > FEW:
-        strange = ", ".join(repr(word) for word in counts if as_number(word) is None)[:60]
+        strange = ", ".join(repr(word) for word in counts if as_number(word, decimal) is None)[:60]
         return Guess(
             {"kind": "number", "unit": unit_of(name), "range": outward(min(numbers), max(numbers))},
             f"some cells are no numbers ({strange}): words for a gap go into missing = [...]",

@@ -160,7 +160,7 @@ def raw_rows(schema: Schema, sheet: Sheet, *, labels: bool) -> tuple[Tensor, Ten
     """
     if problem := missing_columns(schema, sheet, labels=labels):
         raise TaskError(f"{sheet.path!r} does not fit the schema: {problem}")
-    raw, decoded = Layout.of(schema).raw(sheet.cells, sheet.comma)
+    raw, decoded = Layout.of(schema).raw(sheet.cells, sheet.decimal)
     found = None
     if labels:
         found = decoded[schema.target.column] = _target(schema, sheet)
@@ -172,7 +172,7 @@ def raw_rows(schema: Schema, sheet: Sheet, *, labels: bool) -> tuple[Tensor, Ten
 
 def _target(schema: Schema, sheet: Sheet) -> Decoded:
     """The column to predict: without a truth there is nothing to learn, and an implausible one is not cut."""
-    found = decode(schema.target, sheet.cells[schema.target.column], schema.missing, comma=sheet.comma)
+    found = decode(schema.target, sheet.cells[schema.target.column], schema.missing, decimal=sheet.decimal)
     found.verdicts[found.rows(Verdict.BEYOND, Verdict.GAP)] = Verdict.WRONG
     return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import unicodedata
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -25,7 +26,12 @@ def _as_words(value: Any) -> Any:
 def _word(value: Any) -> Any:
     if isinstance(value, bool):
         return "true" if value else "false"
-    return f"{value:g}" if isinstance(value, int | float) else value.strip() if isinstance(value, str) else value
+    return str(value) if isinstance(value, int | float) else composed(value) if isinstance(value, str) else value
+
+
+def composed(text: str) -> str:
+    """A text without blanks around it, its letters in composed form: macOS writes some as a letter and an accent."""
+    return unicodedata.normalize("NFC", text.strip())
 
 
 def _different(words: tuple[str, ...]) -> tuple[str, ...]:
@@ -197,7 +203,7 @@ class Target(_Said):
         range: The plausible values of the number; None for any.
     """
 
-    column: str = Field(min_length=1)
+    column: Annotated[str, AfterValidator(composed)] = Field(min_length=1)
     kind: Literal["classification", "regression"] = "classification"
     classes: Words = ()
     unit: str = ""

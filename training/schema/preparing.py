@@ -55,10 +55,12 @@ class Layout:
             found += [f"{name} words {number}" for number in range(_size(self, name))] + [f"{name} is missing"]
         return tuple(found)
 
-    def raw(self, cells: Mapping[str, Sequence[str]], comma: bool) -> tuple[Array, dict[str, Any]]:
+    def raw(self, cells: Mapping[str, Sequence[str]], decimal: str) -> tuple[Array, dict[str, Any]]:
         """The rows as they are kept until they are prepared, shape (rows, numbers), and the decoded columns by name."""
         inputs = self.schema.inputs
-        found = {name: decode(column, cells[name], self.schema.missing, comma=comma) for name, column in inputs.items()}
+        found = {
+            name: decode(column, cells[name], self.schema.missing, decimal=decimal) for name, column in inputs.items()
+        }
         single = [found[name].values for name in (*self.numbers, *self.yes_no, *self.categories)]
         blocks = [np.stack(single, axis=1)] if single else []
         for name in self.texts:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from dpeer.exceptions import TaskError, UnknownName
-from dpeer.training.schema.decoding import as_number
 from dpeer.training.schema.guessing import RARE, Guess, guess, outward, unit_of
+from dpeer.training.schema.numerals import as_number, is_code, spelled
 from dpeer.training.schema.schema import MISSING
 from dpeer.training.schema.sheet import Sheet
 from dpeer.training.schema.words import TARGETS
@@ -65,17 +65,20 @@ def propose(sheet: Sheet, target: str | None = None, group: str | None = None) -
     if len(sheet.header) < 2:
         raise TaskError(f"{sheet.path!r} has one column: one to predict and one or more to learn from are needed")
     for option, name in (("--target", target), ("--group", group)):
-        if name is not None and name not in sheet.header:
+        if name is not None and name not in sheet.cells:
             raise UnknownName(f"column of {option}", name, sheet.header, repr(sheet.path))
     chosen = _target(sheet) if target is None else target
     columns: dict[str, Guess] = {}
+    grouped = group is not None
     for name in sheet.header:
         if name == chosen:
             continue
-        found = Guess({"kind": "group"}) if name == group else guess(name, _filled(sheet, name), comma=sheet.comma)
-        taken = name != group and (group or any(one.said["kind"] == "group" for one in columns.values()))
-        columns[name] = Guess({"kind": "ignore"}) if taken and found.said["kind"] == "group" else found
-    predicted = _predicted(chosen, _filled(sheet, chosen), sheet.comma)
+        found = Guess({"kind": "group"}) if name == group else guess(name, _filled(sheet, name), decimal=sheet.decimal)
+        if found.said["kind"] == "group" and name != group:
+            found = Guess({"kind": "ignore"}) if grouped else found
+        grouped = grouped or found.said["kind"] == "group"
+        columns[name] = found
+    predicted = _predicted(chosen, _filled(sheet, chosen), sheet.decimal)
     if target is None:
         asked = f"is {chosen!r} what is to be predicted?"
         predicted = predicted._replace(remark=f"{asked} {predicted.remark}".strip())
@@ -92,9 +95,10 @@ def _target(sheet: Sheet) -> str:
     return next((lower[word] for word in TARGETS if word in lower), sheet.header[-1])
 
 
-def _predicted(name: str, cells: list[str], comma: bool) -> Guess:
-    counts = Counter(cells)
-    values = {cell: as_number(cell, comma) for cell in counts}
+def _predicted(name: str, cells: list[str], decimal: str) -> Guess:
+    words = spelled(cells)
+    counts = Counter(words[cell] for cell in cells)
+    values = {cell: None if is_code(cell, decimal) else as_number(cell, decimal) for cell in counts}
     numbers = [value for value in values.values() if value is not None]
     if len(numbers) == len(counts) > _MOST_CLASSES:
         ends = outward(min(numbers), max(numbers))

@@ -6,18 +6,23 @@ import json
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from dpeer.encoding import read_text
 from dpeer.exceptions import ConfigurationError, UnknownName
-from dpeer.training.schema.kinds import KINDS, AnyColumn, Column, Date, Group, Number, Target, Words
+from dpeer.training.schema.kinds import KINDS, AnyColumn, Column, Date, Group, Number, Target, Words, composed
 
-MISSING = ("NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "?", "-")
+MISSING = ("NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null", "?", "-")
 """Words that stand for a gap where a schema names no others; an empty cell always is one."""
 
 WORDS = "missing ="
 """What the words for a gap are called among the definitions of columns."""
+
+
+def _composed(columns: Any) -> Any:
+    return {composed(name): column for name, column in columns.items()} if isinstance(columns, Mapping) else columns
 
 
 class Schema(BaseModel):
@@ -35,7 +40,7 @@ class Schema(BaseModel):
     format: Literal[1]
     missing: Words = MISSING
     target: Target
-    columns: Mapping[str, AnyColumn] = Field(min_length=1)
+    columns: Annotated[Mapping[str, AnyColumn], BeforeValidator(_composed)] = Field(min_length=1)
 
     @model_validator(mode="after")
     def _fits(self) -> Schema:
@@ -90,7 +95,7 @@ def read_schema(path: str | Path) -> Schema:
         UnknownName: A key or a kind does not exist.
     """
     try:
-        content = tomllib.loads(Path(path).expanduser().read_text(encoding="utf-8-sig"))
+        content = tomllib.loads(read_text(Path(path).expanduser()))
     except OSError as error:
         raise ConfigurationError(
             f"schema {str(path)!r}: {error.strerror}; `dpeer schema init FILE.csv` proposes one"

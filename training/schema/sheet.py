@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import csv
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
+from dpeer.encoding import encoding_of
 from dpeer.exceptions import TaskError
 from dpeer.extras import check_libraries
+from dpeer.training.schema.kinds import composed
+from dpeer.training.schema.numerals import decimal_mark
 
 PARQUET = (".parquet", ".pq")
-_MARKS = ";\t|"
+_NAMED = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
+"""The marks that divide cells."""
+
+_SEP = re.compile(r'"?sep=([,;\t|])"?', re.IGNORECASE)
+"""The first line by which Excel learns the mark; it is no header."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +34,14 @@ class Sheet:
         header: The columns' names in the file's order, each once.
         cells: By column, a text for each row, without blanks around it; empty for a gap.
         places: Each row's number as a spreadsheet shows it (the header is row 1); from 1 in a parquet file.
-        comma: Whether a comma may stand for the point in numbers, because cells are divided by another mark.
+        decimal: The decimal mark of numbers; "" where the cells do not tell (`numerals.decimal_mark`).
     """
 
     path: str
     header: tuple[str, ...]
     cells: Mapping[str, Sequence[str]]
     places: Sequence[int]
-    comma: bool = False
+    decimal: str = "."
 
     def __len__(self) -> int:
         return len(self.places)
@@ -59,10 +68,11 @@ def read_sheet(path: str, *, only_commas: bool = False) -> Sheet:
         if len(row) != len(header):
             raise TaskError(
                 f"{path!r}, row {number} has {len(row)} cells, the header {len(header)}; "
-                "text with a comma in it needs quotes"
+                f"text with {_NAMED[mark]} in it needs quotes"
             )
     columns = zip(*rows[1:], strict=True)
-    return Sheet(path, tuple(header), dict(zip(header, columns, strict=True)), places[1:], comma=mark != ",")
+    decimal = "." if mark == "," else decimal_mark(cell for row in rows[1:] for cell in row)
+    return Sheet(path, tuple(header), dict(zip(header, columns, strict=True)), places[1:], decimal)
 
 
 def _rows(path: str, place: Path, only_commas: bool) -> tuple[list[list[str]], list[int], str]:
@@ -70,12 +80,16 @@ def _rows(path: str, place: Path, only_commas: bool) -> tuple[list[list[str]], l
     rows: list[list[str]] = []
     places: list[int] = []
     try:
-        with place.open(encoding="utf-8-sig", newline="") as file:
-            first = file.readline()
-            file.seek(0)
-            mark = "," if only_commas else _divided_by(first)
-            for number, row in enumerate(csv.reader(file, delimiter=mark, strict=True), start=1):
-                cells = [cell.strip() for cell in row]
+        with place.open(encoding=encoding_of(place), newline="") as file:
+            stated = _SEP.fullmatch(file.readline().strip())
+            if stated is None:
+                file.seek(0)
+            mark = stated[1] if stated is not None else _divided_by(file)
+            if only_commas and mark != ",":
+                raise TaskError(f"{path!r} is divided by {mark!r}: save it with commas (and points in numbers)")
+            begun = 1 if stated is None else 2
+            for number, row in enumerate(csv.reader(file, delimiter=mark, strict=True), start=begun):
+                cells = [composed(cell) for cell in row]
                 # A row of nothing but gaps can be predicted; blank lines, and what is above the header, are no rows.
                 if any(cells) or (rows and len(cells) == len(rows[0])):
                     rows.append(cells)
@@ -85,7 +99,7 @@ def _rows(path: str, place: Path, only_commas: bool) -> tuple[list[list[str]], l
     except IsADirectoryError as error:
         raise TaskError(f"{path!r} is a folder; expected a csv or parquet file") from error
     except UnicodeDecodeError as error:
-        raise TaskError(f"{path!r} is not UTF-8 text: save it as 'CSV UTF-8'") from error
+        raise TaskError(f"{path!r} is not UTF-8 text{_likely(place)}: save it as 'CSV UTF-8'") from error
     except csv.Error as error:
         raise TaskError(f"{path!r} is no valid csv after row {len(rows)}: {error}") from error
     except OSError as error:
@@ -95,18 +109,45 @@ def _rows(path: str, place: Path, only_commas: bool) -> tuple[list[list[str]], l
         places.pop()
     if len(rows) < 2:
         raise TaskError(f"{path!r} has no rows; expected a header and rows under it")
-    if len(rows[0]) == 1 and (other := next((mark for mark in _MARKS if mark in rows[0][0]), None)):
-        raise TaskError(f"{path!r} is divided by {other!r}: save it with commas (and points in numbers)")
     return rows, places, mark
 
 
-def _divided_by(header: str) -> str:
-    """The mark that divides the cells of a csv file with this first line: a comma, or what else is there oftener."""
-    return max((",", ";", "\t"), key=header.count)
+_BEGINNINGS = {
+    b"PK": "it is a zip archive, as .xlsx files are",
+    b"\xd0\xcf\x11\xe0": "it is an old Excel file (.xls)",
+    b"\x1f\x8b": "it is packed by gzip",
+    b"%PDF": "it is a PDF",
+    b"PAR1": "it is parquet: name it .parquet",
+    b"SQLite": "it is a database",
+}
+
+
+def _likely(path: Path) -> str:
+    """What a file that is no text most likely is, by its first bytes; empty if nothing is known of them."""
+    with path.open("rb") as file:
+        first = file.read(8)
+    found = next((what for begins, what in _BEGINNINGS.items() if first.startswith(begins)), "")
+    return f" ({found})" if found else ""
+
+
+def _divided_by(file: TextIO) -> str:
+    """The mark that divides the cells of a csv file: a comma, or the one that gives its header more cells.
+
+    A mark within quotes divides nothing.
+    """
+    cells = {}
+    for mark in _NAMED:
+        try:
+            cells[mark] = len(next(csv.reader(file, delimiter=mark, strict=True), []))
+        except csv.Error:  # quotes that do not end a cell
+            cells[mark] = 0
+        finally:
+            file.seek(0)
+    return max(_NAMED, key=lambda mark: cells[mark])
 
 
 def _check_header(path: str, header: Sequence[str]) -> None:
-    double = next((name for number, name in enumerate(header) if name in header[:number]), None)
+    double = next((name for name, count in Counter(header).items() if count > 1), None)
     if double is not None:
         raise TaskError(f"{path!r} has two columns {double!r}: name one otherwise")
 

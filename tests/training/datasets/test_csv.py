@@ -41,12 +41,29 @@ def test_what_spreadsheets_write(tmp_path: Path) -> None:
     """A mark in front, quotes, Windows' line ends, spaces, blank lines, accents, numbers in every form."""
     path = tmp_path / "x.csv"
     path.write_bytes(
-        '\ufeff"a", b ,"Größe, cm",y\r\n1,2e3,-.5,"no, ""never"""\r\n\r\n +4 ,0,1E-2,yes\r\n,,,\r\n'.encode()
+        '\ufeff"a", b ,"Größe, cm",y\r\n1,2.0e3,-.5,"no, ""never"""\r\n\r\n +4 ,0,1E-2,yes\r\n,,,\r\n'.encode()
     )
     data = table(Table(str(path), "y"))
     assert np.allclose(data.train.inputs.numpy(), [[-0.5, 1, 2000], [0.01, 4, 0]]), "columns go by name"
     assert data.train.targets.tolist() == [0, 1]
     assert table(Table(str(path), "y", ignore=("a", "Größe, cm"))).train.inputs.tolist() == [[2000], [0]]
+
+
+def test_spellings_of_a_class_are_one_and_the_first_lines_say_so(tmp_path: Path) -> None:
+    """Row numbers that pandas wrote are no input."""
+    path = tmp_path / "x.csv"
+    path.write_text(",Unnamed: 0,a,y\n0,5,1,yes\n1,6,2,YES\n2,7,3,yes\n3,9,4,no\n")
+    data = table(Table(str(path), "y"))
+    assert data.names == {"input columns": ("a",), "classes": ("no", "yes")}
+    assert data.train.targets.tolist() == [1, 1, 1, 0]
+    assert data.remarks == (
+        "4 rows in x.csv; classes of y: no 1, yes 3 (also written 'YES')",
+        "1 input: a; left out: (no name), Unnamed: 0",
+    )
+    path.write_text("a,y\n1,0\n2,0.0\n3,1.0\n4,1\n")
+    assert table(Table(str(path), "y")).train.targets.tolist() == [0, 0, 1, 1]
+    path.write_text("a,y\n1,yes\n2,YES\n")
+    assert table(Table(str(path), "y", classes=("yes", "YES"))).train.targets.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +120,7 @@ GOOD = "a,b,y\n1,2,u\n3,4,v\n"
             {},
             "row 3, column 'b' is empty: fill it or drop the row; or leave it out with ignore=b",
         ),
-        ("a,b,y\n1,2,u\n\n3,nan,v\n", {}, "row 4, column 'b': expected a finite number, not 'nan'"),
+        ("a,b,y\n1,2,u\n\n3,nan,v\n", {}, "row 4, column 'b' is a gap .'nan'.: fill it"),
         ("a,b,y\ninf,2,u\n3,4,v\n", {}, "row 2, column 'a': expected a finite number, not 'inf'"),
         (
             "a,b,y\n1e99,2,u\n3,4,v\n",
@@ -144,6 +161,10 @@ GOOD = "a,b,y\n1,2,u\n3,4,v\n"
         ("", {}, "has no rows"),
         ("a,b,y\n", {}, "has no rows"),
         ("\n\n", {}, "has no rows"),
+        ("a,b,y\n07,2,u\n7,4,v\n", {}, "row 2, column 'a': '07' is a code and would become 7"),
+        ("a,b,y\n1E2,2,u\n7,4,v\n", {}, "row 2, column 'a': '1E2' is a code and would become 100"),
+        ("a,b,y\n1,2,NA\n3,4,v\n", {}, r"row 2, column 'y' is a gap .'NA'.: fill it or drop the row"),
+        ("a,b,y\n1700000000001,2,u\n1700000000002,4,v\n", {}, "column 'a': its numbers are about 1.7e.12 and differ"),
         (b"a,b,y\n1,2,\xe4\n", {}, "is not UTF-8 text: save it as 'CSV UTF-8'"),
         (b"\x00\x01\x02,\n,", {}, "."),
         ('a,b,y\n1,"2,u\n3,4,v\n', {}, "is no valid csv after row 1: "),

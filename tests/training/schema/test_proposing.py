@@ -1,5 +1,6 @@
 """A schema proposed from a table: what kinds are found, that it can be read, and that it gives nobody's values away."""
 
+import datetime
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from dpeer.training.schema.sheet import Sheet
 
 
 def kinds_of(name: str, *cells: str, times: int = 1) -> dict[str, Any]:
-    return guess(name, [*cells] * times, comma=False).said
+    return guess(name, [*cells] * times, decimal=".").said
 
 
 @pytest.mark.parametrize(
@@ -68,14 +69,14 @@ def test_dates(cells: list[str], format_: Any) -> None:
 
 
 def test_what_is_unsure_is_asked() -> None:
-    assert "both" in guess("day", ["01/02/2024", "03/04/2024"], comma=False).remark
-    found = guess("grade", ["1", "2", "3", "4"] * 10, comma=False)
+    assert "both" in guess("day", ["01/02/2024", "03/04/2024"], decimal=".").remark
+    found = guess("grade", ["1", "2", "3", "4"] * 10, decimal=".")
     assert 'write kind = "number" and range = [0, 5]' in found.remark
-    assert guess("age", ["20", "31.5"], comma=False).remark == "in which unit?"
+    assert guess("age", ["20", "31.5"], decimal=".").remark == "in which unit?"
 
 
 def test_rare_values_and_extremes_are_not_given_away() -> None:
-    found = guess("disease", [*["flu"] * 20, *["cold"] * 9, "Creutzfeldt", "Creutzfeldt"], comma=False)
+    found = guess("disease", [*["flu"] * 20, *["cold"] * 9, "Creutzfeldt", "Creutzfeldt"], decimal=".")
     assert found.said == {"kind": "category", "values": ["cold", "flu"]}
     assert found.remark == "1 rare value left out, which become other"
 
@@ -136,3 +137,33 @@ def test_one_column_is_not_enough() -> None:
 def test_many_numbers_are_a_regression() -> None:
     sheet = Sheet("x.csv", ("a", "cost_g"), {"a": ["1.5"] * 30, "cost_g": [str(n / 4) for n in range(30)]}, range(30))
     assert propose(sheet).target.said == {"column": "cost_g", "kind": "regression", "unit": "g", "range": [0.0, 9.0]}
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        (["38341003", "44054006"] * 20, {"kind": "category", "values": ["38341003", "44054006"]}),
+        (["900000000000012004", "900000000000012005"] * 20,
+         {"kind": "category", "values": ["900000000000012004", "900000000000012005"]}),
+        (["007", "07", "7"] * 20, {"kind": "category", "values": ["007", "07", "7"]}),
+        (["1E2", "100", "200"] * 20, {"kind": "category", "values": ["100", "1E2", "200"]}),
+        (["00990", "01067", "10115"] * 20, {"kind": "category", "values": ["00990", "01067", "10115"]}),
+        (["1.0", "2", "2.0"] * 20, {"kind": "category", "values": ["1", "2"]}),
+    ],
+)  # fmt: skip
+def test_codes_are_proposed_as_they_are_written(cells: list[str], expected: dict[str, Any]) -> None:
+    assert guess("code", cells, decimal=".").said == expected
+
+
+def test_a_number_that_may_be_two_is_asked() -> None:
+    found = guess("platelets", ["436", "1.789", "2.320"] * 10, decimal=",")
+    assert found.said["kind"] == "number"
+    assert found.remark.startswith("is '1.789' 1.789 or 1789?")
+    assert guess("lactate", ["1.789", "0.5"] * 10, decimal=".").said["range"][1] < 10
+
+
+def test_years_of_two_digits_are_not_in_the_future() -> None:
+    found = guess("born", ["29.03.47", "01.12.12", "30.06.68"] * 10, decimal=".")
+    assert found.said["format"] == "%d.%m.%y"
+    assert found.said["range"] == [datetime.date(1946, 1, 1), datetime.date(2013, 12, 31)]
+    assert "two digits" in found.remark

@@ -1,0 +1,144 @@
+"""Numbers as tables write them: decimal and thousands marks, and codes that merely look like numbers. No torch.
+
+A cell that can be read in two ways is no number: `1.789` in a table whose decimal mark is the comma may be 1789 or
+1.789. A code is no number either: `007`, `1E2` and a text of 18 digits do not come back from a number as they were.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+
+import numpy as np
+
+_LARGEST = float(np.finfo(np.float32).max)
+_BLANKS = " \u00a0\u2009\u202f'\u2019"
+_GROUPED = re.compile(rf"[+-]?[0-9]{{1,3}}([{_BLANKS}])[0-9]{{3}}(\1[0-9]{{3}})*([.,][0-9]+)?")
+_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+([eE][+-]?[0-9]+)?")
+_POINT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_EITHER = re.compile(r"[+-]?[1-9][0-9]{0,2}([.,])[0-9]{3}")
+_THOUSANDS = {
+    ".": re.compile(r"[+-]?[1-9][0-9]{0,2}((,[0-9]{3}){2,}|(,[0-9]{3})+\.[0-9]+)"),
+    ",": re.compile(r"[+-]?[1-9][0-9]{0,2}((\.[0-9]{3}){2,}|(\.[0-9]{3})+,[0-9]+)"),
+}
+"""By decimal mark, numbers in which the other mark can only divide thousands."""
+_PLAIN = re.compile(r"[+-]?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+|[0-9]\.[0-9]+[eE][+-]?[0-9]+|[0-9][eE][+-][0-9]+)")
+_WHOLE = re.compile(r"-?(0|[1-9][0-9]{0,14})(\.0)?")
+
+
+def decimal_mark(cells: Iterable[str]) -> str:
+    """The decimal mark of a table whose cells are not divided by commas: "." or ","; "" if it shows none, or both.
+
+    Only cells that can be read in one way tell: `12,5` and `1.234,5` have a comma, `12.5` and `0.125` a point.
+    """
+    comma = point = False
+    for cell in cells:
+        if _EITHER.fullmatch(cell):
+            continue
+        comma = comma or bool(_COMMA.fullmatch(cell) or _THOUSANDS[","].fullmatch(cell))
+        point = point or bool(("." in cell and _POINT.fullmatch(cell)) or _THOUSANDS["."].fullmatch(cell))
+        if comma and point:
+            return ""
+    return "," if comma else "." if point else ""
+
+
+def ambiguous(cell: str, decimal: str = ".") -> tuple[str, str] | None:
+    """The two numbers that a cell may be, with a decimal point or none; None if it can be read in one way at most.
+
+    Args:
+        cell: The text.
+        decimal: The table's decimal mark, as `decimal_mark` gives it.
+    """
+    found = _EITHER.fullmatch(cell)
+    if found is None or found[1] == decimal:
+        return None
+    return cell.replace(",", "."), cell.replace(found[1], "")
+
+
+def as_number(cell: str, decimal: str = ".") -> float | None:
+    """The finite number that a cell is; None if it is none, may be two, or is one that float32 does not have."""
+    if ambiguous(cell, decimal) is not None:
+        return None
+    if _GROUPED.fullmatch(cell):
+        cell = re.sub(rf"[{_BLANKS}]", "", cell)
+    if any(_THOUSANDS[mark].fullmatch(cell) for mark in (decimal or ".,")):
+        other = min(cell.find(mark) for mark in ".," if mark in cell)
+        cell = cell.replace(cell[other], "")
+    if decimal != "." and _COMMA.fullmatch(cell):
+        cell = cell.replace(",", ".")
+    if not _POINT.fullmatch(cell):
+        return None
+    value = float(cell)
+    return value if abs(value) <= _LARGEST else None
+
+
+def is_code(cell: str, decimal: str = ".") -> bool:
+    """Whether a cell reads as a number and is none: it would not come back as it was written."""
+    if as_number(cell, decimal) is None:
+        return False
+    if any(blank in cell for blank in _BLANKS) or any(_THOUSANDS[mark].fullmatch(cell) for mark in ".,"):
+        return False
+    return not _PLAIN.fullmatch(cell.replace(",", "."))
+
+
+def without_zeros(cells: Sequence[str]) -> Collection[str]:
+    """The cells of whole numbers that are written with `.0`, if all numbers among the cells are whole.
+
+    A program that had gaps in a column writes 1 as 1.0. Where other numbers are there, as 250.01 beside 250.0, the
+    zero may be a part of a code.
+    """
+    numbers = [cell for cell in set(cells) if as_number(cell) is not None]
+    if not all(_WHOLE.fullmatch(cell) for cell in numbers):
+        return frozenset()
+    return frozenset(cell for cell in numbers if cell.endswith(".0"))
+
+
+class Spellings:
+    """The words of a category or the classes, and the other spellings under which cells have them.
+
+    A cell is the word that it equals; else the one that differs in capitals alone; else, where all numbers among the
+    words and among the cells are whole, the one that differs by `.0`.
+
+    Args:
+        words: The words, each once.
+        cells: The column's cells.
+    """
+
+    def __init__(self, words: Sequence[str], cells: Sequence[str] = ()) -> None:
+        self._exact = {word: place for place, word in enumerate(words)}
+        folded: dict[str, set[int]] = {}
+        for word, place in self._exact.items():
+            folded.setdefault(word.casefold(), set()).add(place)
+        self._folded = {word: min(places) for word, places in folded.items() if len(places) == 1}
+        numbers = [word for word in words if as_number(word) is not None]
+        whole = all(_WHOLE.fullmatch(word) for word in numbers)
+        bare = {word.removesuffix(".0"): place for word, place in self._exact.items()}
+        self._bare = bare if whole and len(bare) == len(words) else {}
+        self._zeros = without_zeros(cells) if self._bare else frozenset()
+
+    def place(self, cell: str) -> int | None:
+        """The place of the cell's word; None if it is none of them."""
+        found = self._exact.get(cell)
+        if found is None:
+            found = self._folded.get(cell.casefold())
+        if found is None and cell.endswith(".0"):
+            found = self._bare.get(cell.removesuffix(".0")) if cell in self._zeros else None
+        elif found is None and _WHOLE.fullmatch(cell):
+            found = self._bare.get(cell)
+        return found
+
+
+def spelled(cells: Sequence[str]) -> dict[str, str]:
+    """By cell, the word that it is one spelling of: of those that differ in capitals or by `.0`, the most frequent.
+
+    Equally frequent spellings give the one that sorts first.
+    """
+    zeros = without_zeros(cells)
+    counts: dict[str, int] = {}
+    for cell in cells:
+        word = cell.removesuffix(".0") if cell in zeros else cell
+        counts[word] = counts.get(word, 0) + 1
+    chosen: dict[str, str] = {}
+    for word in sorted(counts, key=lambda word: (-counts[word], word)):
+        chosen.setdefault(word.casefold(), word)
+    return {cell: chosen[(cell.removesuffix(".0") if cell in zeros else cell).casefold()] for cell in set(cells)}
