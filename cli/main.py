@@ -75,7 +75,8 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(1)
     if own_process and sys.getfilesystemencoding() == "ascii":
         # An ASCII locale has no word for a file called "bäsuche.csv", nor can a terminal show one.
-        os.execve(sys.executable, [sys.executable, "-m", "dpeer", *sys.argv[1:]], os.environ | {"PYTHONUTF8": "1"})
+        command = [sys.executable, "-m", "dpeer", *sys.argv[1:]]
+        os.execve(sys.executable, command, os.environ | {"PYTHONUTF8": "1"})  # noqa: S606 - this very program
     try:
         code = group.main(arguments, prog_name="dpeer", standalone_mode=False)
     except DpeerError as error:
