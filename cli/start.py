@@ -114,10 +114,10 @@ def start(
 def _ended(outcome: Outcome | None, own: Settings, rank: int, terminal: Terminal, *, as_json: bool) -> int:
     """Say how the peer's run ended; returns the exit code."""
     folder = rank_folder(own.out, rank)
-    terminal.say(_last_line(outcome, own.rounds, folder))
+    summary = {} if outcome is None else read_object(folder / SUMMARY)
+    terminal.say(_last_line(outcome, own.rounds, folder, summary if own.algorithm != "local" else None))
     if outcome is None:
         return 0
-    summary = read_object(folder / SUMMARY)
     if outcome.status == "done":
         worth = worth_of(summary.get("worth"))
         for line in [] if worth is None else ending(worth):
@@ -139,7 +139,7 @@ def _first_line(settings: Settings, file: Path | None, rank: int, listen: str | 
     return f"{place} ({which}: all peers on this host, rank R at port {settings.base_port} + R)"
 
 
-def _last_line(outcome: Outcome | None, rounds: int, folder: Path) -> str:
+def _last_line(outcome: Outcome | None, rounds: int, folder: Path, summary: Mapping[str, Any] | None = None) -> str:
     if outcome is None:
         return "dpeer: stopped before the first round"
     if outcome.status == "stopped":
@@ -155,5 +155,7 @@ def _last_line(outcome: Outcome | None, rounds: int, folder: Path) -> str:
     lost = "".join(f"; lost rank {rank} ({reason})" for rank, reason in outcome.lost.items())
     spent = (outcome.last or {}).get("privacy")
     private = f"; {privacy_line(spent)}" if spent else ""
+    mixed = (summary or {}).get("rounds_mixed")
+    few = f"; bodies mixed in {mixed} of them" if mixed is not None and mixed < outcome.completed_rounds else ""
     count = "1 round" if outcome.completed_rounds == 1 else f"{outcome.completed_rounds} rounds"
-    return f"dpeer: done after {count}{result}{private}{lost}; files in {folder}"
+    return f"dpeer: done after {count}{few}{result}{private}{lost}; files in {folder}"

@@ -103,7 +103,12 @@ class AloneSettings(Section):
 class HostSettings(Section):
     """How one peer is run on its host."""
 
-    wait: Seconds = setting(300.0, "seconds to wait for neighbors before the first round", mark=Mark.ASIDE, group=_HOST)
+    wait: Seconds = setting(
+        300.0,
+        "seconds to wait for neighbors before the first round, and for news of a quorum in a pause",
+        mark=Mark.ASIDE,
+        group=_HOST,
+    )
     dead_after: Seconds = setting(
         15.0,
         "seconds of silence after which rounds go on without a neighbor",
@@ -116,6 +121,14 @@ class HostSettings(Section):
         "as long as it takes)",
         mark=Mark.ASIDE,
         group=_HOST,
+    )
+    quorum: Literal["majority", "any"] = setting(
+        "majority",
+        "which part of a federation that lost its lines goes on: majority (more than half of the ranks, or half with "
+        "the lowest), or any (each part by itself: when they meet again, those behind lose their rounds)",
+        mark=Mark.OWN,
+        group=_HOST,
+        of_rank=False,
     )
     threads: int | None = setting(
         None,

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from dpeer.exceptions import DpeerError
+from dpeer.exceptions import DpeerError, Isolated
 from dpeer.federation.addresses import bulk_port
 from dpeer.federation.assemble import assemble
 from dpeer.federation.fingerprint import FORMERLY
@@ -93,6 +93,7 @@ async def serve(
         report: Is told what happens on the way.
 
     Raises:
+        Isolated: the peer was cut off from a quorum for too long; its model is in its folder.
         DpeerError: as documented in dpeer.exceptions; it has been logged.
     """
     out = rank_folder(settings.out, rank)
@@ -153,6 +154,7 @@ async def _serve(
         checkpoint_every=settings.checkpoint_every,
         wait=settings.wait,
         deadline=settings.deadline,
+        quorum=settings.quorum,
         liveness=LivenessConfig.after(settings.dead_after),
         out=out,
         resume=resume,
@@ -181,6 +183,11 @@ async def _serve(
         await transport.close(0)
         return None
     outcome = await peer.serve(addresses)
+    if outcome.status == "isolated":
+        raise Isolated(
+            f"ended after {outcome.completed_rounds} of {settings.rounds} rounds, {outcome.why}; --resume goes on; the "
+            f"model is in {out}"
+        )
     if outcome.status == "done":
         await worker.run(
             conclude_worth, out, parts.learner, parts.alone, parts.facts, stopper.requested.is_set,

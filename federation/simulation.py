@@ -180,6 +180,7 @@ class Simulation:
             checkpoint_every=own.checkpoint_every,
             wait=own.wait,
             deadline=self._deadline,
+            quorum=own.quorum,
             liveness=self._liveness,
             out=rank_folder(own.out, rank),
             resume=resume,

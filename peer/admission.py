@@ -32,7 +32,7 @@ class Admission:
         self._members = members
         self._size = size
 
-    def hello(self, current_round: int, *, reply: bool) -> Hello:
+    def hello(self, current_round: int, *, reply: bool, presence: bytes = b"") -> Hello:
         """What this peer says of itself while it works on round `current_round`."""
         apart_from, apart_because = self.apart or (None, "")
         return Hello(
@@ -42,6 +42,7 @@ class Admission:
             fingerprint=dict(self._config.fingerprint),
             manifest=dict(self._learner.manifest),
             digest=self._learner.digest,
+            presence=presence,
             apart_from=apart_from,
             apart_because=apart_because,
             running=self.start is not None and current_round >= self.start + 2,

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dpeer.peer.presence import Quorum
+
 
 @dataclass(frozen=True)
 class LivenessConfig:
@@ -59,7 +61,7 @@ class PeerConfig:
     With more than 1 there is less to write; a process that is killed loses up to n rounds."""
 
     wait: float = 300.0
-    """Seconds to wait for all neighbors before the first round."""
+    """Seconds to wait for all neighbors before the first round; and for which a pause may bring no news."""
 
     remind_every: float = 10.0
     """Seconds between the lines that name the neighbors that are still missing."""
@@ -74,6 +76,10 @@ class PeerConfig:
     deadline: float | None = None
     """Seconds that a round waits for a neighbor that is there but does not send its body; None to wait for as long as
     it takes. A deadline keeps a process that hangs from holding up everybody, and costs the bodies of slow ones."""
+
+    quorum: Quorum = "majority"
+    """Which peers are enough to go on: "majority" of all ranks (`Presence`), or "any": a group that is cut off runs
+    ahead by itself, and loses what the others do meanwhile. Without heartbeats nobody can be cut off: "any"."""
 
     say_waiting: float = 30.0
     """Seconds of waiting in a round after which a line says for whom; said again after twice that time, and so on."""

@@ -15,6 +15,7 @@ from dpeer.peer.lanes import Lanes
 from dpeer.peer.learner import Payload
 from dpeer.peer.membership import Membership
 from dpeer.peer.outbox import Outbox
+from dpeer.peer.presence import Presence
 from dpeer.peer.schedule import Schedule
 from dpeer.peer.transports import Link
 from dpeer.topology import Neighborhood
@@ -29,11 +30,13 @@ class Exchange:
         schedule: With whom bodies are exchanged in each round.
         members: The neighbors: which are there, and in which round.
         lanes: What is to be written on their links.
+        presence: How many rounds each rank has completed; travels in every message of its kind.
         second: Called with rank and round when a second, different body of a round comes.
 
     Attributes:
         inbox: The bodies that came.
         outbox: The bodies that this peer released last.
+        paused: Whether this peer pauses, as its heartbeats say.
     """
 
     def __init__(
@@ -43,6 +46,7 @@ class Exchange:
         schedule: Schedule,
         members: Membership,
         lanes: Lanes,
+        presence: Presence,
         second: Callable[[int, int], None],
     ) -> None:
         self.inbox = Inbox(second)
@@ -52,12 +56,15 @@ class Exchange:
         self._schedule = schedule
         self._members = members
         self._lanes = lanes
+        self._presence = presence
+        self.paused = False
 
     # -- what goes out -----------------------------------------------------------------------------------------
 
     def begin(self, number: int) -> None:
         """Make round `number` this peer's current round, and tell the neighbors that wait for that."""
         self._members.current_round = number
+        self._presence.reached(self._rank, number)
         self.inbox.open(number)
         listeners = self._schedule.listeners(number)
         if number - 1 not in self.outbox.frames:  # sat out: the out-neighbors of that round get no body that tells them
@@ -78,7 +85,8 @@ class Exchange:
         if payload is None:
             self.tell(receivers)
             return
-        self.outbox.add(number, wire.encode(wire.body(self._federation, self._rank, number, payload)), receivers)
+        body = wire.body(self._federation, self._rank, number, payload, self._presence.table)
+        self.outbox.add(number, wire.encode(body), receivers)
         self.outbox.unsent[number].update(receivers)
         self.deliver()
 
@@ -159,10 +167,11 @@ class Exchange:
     def behind(self, number: int, *, catching_up: bool) -> bool:
         """Whether the others went on without this peer, so that it should sit round `number` out.
 
-        That is when a neighbor of the round is further ahead than it can be with this peer's bodies. Others may be as
-        far back as this peer, and find the same: all of them catch up, instead of going on as an island that is behind
-        for ever. (A neighbor that is merely one round ahead may have used this round's body before both were stopped,
-        and its own still comes.)
+        That is when a neighbor of the round is further ahead than it can be with this peer's bodies, and a quorum has
+        completed the round. In every other case this peer runs the round, and whoever is ahead waits. (A neighbor that
+        is merely one round ahead may have used this round's body before both were stopped, and its own still comes.)
+
+        Neighbors that have completed all rounds do not count as long as others have not: those go on by themselves.
 
         Args:
             number: The round.
@@ -171,10 +180,22 @@ class Exchange:
         """
         graph = self._schedule.at(number)
         there = {rank: self._members[rank].current_round for rank in {*graph.in_neighbors, *graph.out_neighbors}}
-        ahead = [rank for rank in there if there[rank] > number]
+        running = {rank: one for rank, one in there.items() if one < self._schedule.rounds}
+        ahead = [rank for rank in running or there if there[rank] > number]
         if catching_up:
             return bool(ahead)
-        return not all(self._schedule.fits(number, rank, there[rank]) for rank in ahead)
+        return self._members.passed(number) and not all(
+            self._schedule.fits(number, rank, there[rank]) for rank in ahead
+        )
+
+    def over(self, number: int) -> bool:
+        """Whether all neighbors have completed all rounds, and none has a body left that this peer can use."""
+        if not self._members.all() or any(one.current_round < self._schedule.rounds for one in self._members.all()):
+            return False
+        bodies = any(self.inbox.has(one.rank, number) for one in self._members.all())
+        return not bodies and not any(
+            self._schedule.fits(number, one.rank, one.current_round) for one in self._members.all()
+        )
 
     def at(self, number: int) -> Neighborhood:
         """The graph of round `number`, as this peer sees it."""
@@ -185,5 +206,7 @@ class Exchange:
             rank=self._rank,
             federation=self._federation,
             round=self._members.current_round,
+            presence=self._presence.table,
+            paused=self.paused,
             pace=self._lanes[link].measured,
         )

@@ -16,6 +16,7 @@ from dpeer.peer.exchange import Exchange
 from dpeer.peer.lanes import Lanes
 from dpeer.peer.limits import ASK_AGAIN, ASKED
 from dpeer.peer.membership import Membership, Neighbor, Status
+from dpeer.peer.presence import Presence
 from dpeer.peer.schedule import Schedule
 from dpeer.peer.transports import Link
 from dpeer.peer.waiting import Waiting
@@ -36,6 +37,8 @@ class Greetings:
         assembly: Bodies that are under way.
         waiting: What the round loop waits for.
         admission: Judges hellos.
+        presence: How many rounds each rank has completed; travels in hellos.
+        note: Takes in a neighbor's round and table, at a clock time.
         say: Logs something; arguments as those of `Say`, fields as keywords.
         drop: Counts a message that came on a link and could not be used.
 
@@ -53,6 +56,8 @@ class Greetings:
         assembly: Assembly,
         waiting: Waiting,
         admission: Admission,
+        presence: Presence,
+        note: Callable[[Neighbor, int, bytes, float], None],
         say: Callable[..., None],
         drop: Callable[[Link, ProtocolError], None],
     ) -> None:
@@ -65,6 +70,8 @@ class Greetings:
         self._assembly = assembly
         self._waiting = waiting
         self._admission = admission
+        self._presence = presence
+        self._note = note
         self._say = say
         self._drop = drop
         self._contenders: dict[int, tuple[Link, wire.Hello, float]] = {}
@@ -85,7 +92,7 @@ class Greetings:
         self._hello(link, reply=False)
 
     def _hello(self, link: Link, *, reply: bool) -> None:
-        hello = self._admission.hello(self._members.current_round, reply=reply)
+        hello = self._admission.hello(self._members.current_round, reply=reply, presence=self._presence.table)
         self._lanes[link].say("answer" if reply else "hello", wire.encode(hello))
 
     def take(self, link: Link, hello: wire.Hello, now: float, identity: int | None = None) -> None:
@@ -119,6 +126,7 @@ class Greetings:
         if hello.apart_from is not None:
             self._on_trouble(neighbor, f"it cannot train with rank {hello.apart_from}: {hello.apart_because}")
             return
+        self._note(neighbor, min(hello.next_round, self._config.rounds), hello.presence, now)
         if hello.running:
             self._waiting.join(now)
         self._welcome(neighbor, link, hello.next_round, now)

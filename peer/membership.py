@@ -8,7 +8,7 @@ words for a peer's progress and absence are in the glossary of docs/design.md.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from dpeer.peer.config import LivenessConfig
@@ -42,6 +42,7 @@ class Neighbor:
         left_behind: Whether it was away, so that rounds may have gone on without it, and has not caught up since. (A
             neighbor that is merely slow is not left behind: it can be many rounds back where graphs change, and is
             waited for.)
+        paused: Whether it said last that it pauses.
         overdue: Why a round has gone on without it although it is there (`--deadline`), until it has gone past that
             round and reached this peer's current one; else empty.
         overdue_in: That round.
@@ -59,6 +60,7 @@ class Neighbor:
     trouble: str = ""
     trouble_dialling: str = ""
     left_behind: bool = False
+    paused: bool = False
     overdue: str = ""
     overdue_in: int = -1
     replaced: int = 0
@@ -74,11 +76,15 @@ class Membership:
 
     Attributes:
         current_round: The round that this peer works on.
+        passed: Whether a quorum of the federation is known to have completed a round.
         lost: Ranks that a round has gone on without because they were away, and why; for good, even if they came back.
     """
 
-    def __init__(self, ranks: Iterable[int], config: LivenessConfig) -> None:
+    def __init__(
+        self, ranks: Iterable[int], config: LivenessConfig, passed: Callable[[int], bool] = lambda number: True
+    ) -> None:
         self._config = config
+        self.passed = passed
         self._neighbors = {rank: Neighbor(rank) for rank in sorted(ranks)}
         self._links: dict[Link, Neighbor] = {}
         self._last_tick: float | None = None
@@ -214,8 +220,9 @@ class Membership:
     def waited_for(self, rank: int, number: int, now: float) -> bool:
         """Whether round `number` should wait for this rank if it needs something of it.
 
-        A neighbor that was left behind and is more than one round back is not waited for: it would hold up everybody
-        while it runs the rounds in between, whose bodies nobody can use any more.
+        A neighbor that was away and is more than one round back is not waited for if a quorum has passed its round: it
+        sits out the rounds in between, whose bodies nobody can use any more. If no quorum has, it runs them, and
+        whoever is ahead waits.
 
         A neighbor that was stopped is waited for a moment longer. When a whole federation is being stopped, each peer's
         own stop must come before the peer concludes anything from its neighbors' stops.
@@ -225,7 +232,9 @@ class Membership:
             return neighbor.why_away == "stopped" and now - neighbor.gone_at < self._config.stop_grace
         if neighbor.status is Status.DEAD or neighbor.overdue:
             return False
-        return not neighbor.left_behind or neighbor.current_round + 1 >= number
+        if not neighbor.left_behind or neighbor.current_round + 1 >= number:
+            return True
+        return not self.passed(neighbor.current_round)
 
     def awaited(self, rank: int, number: int, now: float) -> bool:
         """Whether round `number`'s body of this rank, which is not here yet, may still come and is waited for."""

@@ -7,13 +7,13 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from dpeer.exceptions import AddressError, Interrupted
+from dpeer.exceptions import AddressError, Interrupted, Isolated, PeersMissing
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.effects import Say
 from dpeer.peer.idle import Idle, IdleWork
 from dpeer.peer.learner import Learner
 from dpeer.peer.logs import PeerLog
-from dpeer.peer.protocol import Core
+from dpeer.peer.protocol import Core, Goodbyes
 from dpeer.peer.pump import Pump
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.rounds import run_rounds
@@ -27,11 +27,15 @@ from dpeer.topology import Graphs
 _EXPECTED_WHEN_STOPPED = (asyncio.CancelledError, Interrupted)
 
 
+Status = Literal["done", "stopped", "isolated"]
+"""How a run ends; "isolated": cut off from a quorum, or from all neighbors, for longer than the peer waits."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How a peer's run ended."""
 
-    status: Literal["done", "stopped"]
+    status: Status
     completed_rounds: int
     last: Mapping[str, Any] | None
     """The last line of metrics.jsonl."""
@@ -39,6 +43,8 @@ class Outcome:
     """Neighbors that a round has gone on without, and why."""
     diverged: bool = False
     """Whether the loss or a parameter is not finite at the end, or the loss far beyond use."""
+    why: str = ""
+    """Why a peer that ended "isolated" did."""
 
 
 def dialled(rank: int, neighbors: tuple[int, ...], addresses: Mapping[int, str]) -> dict[int, str]:
@@ -118,6 +124,7 @@ class Peer:
         self._on_sign = on_sign
         self._watch = watch or Watch()
         self._start = 0
+        self._why = ""
         self.core = Core(config, learner, topology, transport.piece_bytes)
         self._pump = Pump(self.core, transport, self._say, config.linger)
         outbox, lost = self.core.exchange.outbox, self.core.members.lost
@@ -154,12 +161,16 @@ class Peer:
             PeersMissing: neighbors did not appear.
             Refused: a neighbor has other settings.
         """
-        leaving: Literal["done", "stopped", "failed"] = "failed"
+        leaving: Goodbyes = "failed"
         try:
             await self._worker.write(self._files.begin)
             self._pump.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
-            leaving = await self._until_stopped(self._run())
-            return await self._conclude(leaving)
+            status = leaving = await self._until_stopped(self._run())
+            return await self._conclude(status)
+        except PeersMissing:
+            if self._files.completed:  # it was resumed, and nobody is there: its model is kept all the same
+                await self._conclude("isolated")
+            raise
         finally:
             await self._pump.close(leaving)
 
@@ -171,7 +182,7 @@ class Peer:
     def _say(self, said: Say) -> None:
         log = {"debug": self._log.debug, "info": self._log.info, "warning": self._log.warning}[said.level]
         log(said.event, message=said.message, **said.fields)
-        if said.event == "waiting" and "round" in said.fields:
+        if said.event in ("waiting", "paused") and "round" in said.fields:
             self._on_waiting(said.fields["neighbors"])
 
     async def _run(self) -> None:
@@ -193,7 +204,7 @@ class Peer:
         )
         await self._idle.during(self._pump.linger())
 
-    async def _until_stopped(self, run: Coroutine[Any, Any, None]) -> Literal["done", "stopped"]:
+    async def _until_stopped(self, run: Coroutine[Any, Any, None]) -> Status:
         running = asyncio.create_task(run)
         stopping = asyncio.create_task(self._stopping.wait())
         try:
@@ -211,8 +222,16 @@ class Peer:
         if self._pump.broken.done():
             self._pump.broken.result()
         for error in (outcome, *late):
-            if isinstance(error, BaseException) and not (stopped and isinstance(error, _EXPECTED_WHEN_STOPPED)):
+            expected = isinstance(error, Isolated) or (stopped and isinstance(error, _EXPECTED_WHEN_STOPPED))
+            if isinstance(error, BaseException) and not expected:
                 raise error
+        if isinstance(outcome, Isolated) and not stopped:
+            self._why = str(outcome)
+            self._log.warning(
+                "isolated", message=f"ends, {self._why}: its model is kept, and --resume goes on with the others",
+                reason=self._why,
+            )  # fmt: skip
+            return "isolated"
         return "done" if self._files.completed == self.config.rounds else "stopped"
 
     def _report(self, entry: dict[str, Any]) -> None:
@@ -222,7 +241,7 @@ class Peer:
             self._log.warning("training-warning", message=sign.text, round=entry["round"], reason=sign.kind)
             self._on_sign(sign)
 
-    async def _conclude(self, status: Literal["done", "stopped"]) -> Outcome:
+    async def _conclude(self, status: Status) -> Outcome:
         last, lost = self._files.last, self.core.members.lost
         dropped = self.core.rejections.counts + self.core.exchange.inbox.dropped
         await self._worker.run(
@@ -232,9 +251,10 @@ class Peer:
             self._watch.given,
             self._watch.ruined,
             self.core.left_behind,
+            self.core.pauses,
             self._log.dropped,
         )
-        return Outcome(status, self._files.completed, last, dict(lost), self._files.diverged)
+        return Outcome(status, self._files.completed, last, dict(lost), self._files.diverged, self._why)
 
 
 _SHOWN = (

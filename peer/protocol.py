@@ -6,7 +6,7 @@ The pump does it over a `Transport`. So a peer's behavior is a function of what 
     core.open, dialled                              the start
     core.connected, disconnected, receive           what a link does
     core.tick                                       time passes; `next_tick` says when it matters
-    core.meet, begin, release, collect, settle, linger, leave     what the round loop wants
+    core.meet, begin, pause, release, collect, settle, linger, leave     what the round loop wants
     core.outgoing, taken                            what is to be written on a link
 
 docs/design.md has a picture of a neighbor's states and says what each message does.
@@ -32,12 +32,16 @@ from dpeer.peer.inbox import Received
 from dpeer.peer.lanes import Lanes
 from dpeer.peer.learner import Learner, Payload
 from dpeer.peer.membership import Membership, Neighbor, Status
+from dpeer.peer.presence import Presence
 from dpeer.peer.rejections import Rejections
 from dpeer.peer.schedule import Schedule
 from dpeer.peer.transports import Link
-from dpeer.peer.waiting import Waiting
+from dpeer.peer.waiting import Pauses, Waiting
 from dpeer.peer.wire import Frames
-from dpeer.topology import Graphs, Neighborhood
+from dpeer.topology import Graphs, Neighborhood, rounds_to_everybody
+
+Goodbyes = Literal["done", "stopped", "failed", "isolated"]
+"""Why a peer says goodbye."""
 
 
 class Core:
@@ -53,13 +57,18 @@ class Core:
 
     Attributes:
         members: The neighbors: which are there, and in which round.
+        presence: How many rounds each rank of the federation has completed, as far as is known.
         exchange: The bodies.
         greetings: Who speaks on which link.
         rejections: Counts the messages that were dropped.
     """
 
     def __init__(self, config: PeerConfig, learner: Learner, topology: Graphs, piece_bytes: int | None) -> None:
-        self.members = Membership(topology.connections(config.rank, config.rounds), config.liveness)
+        alone = config.liveness.heartbeat == 0  # nobody can be cut off
+        self.presence = Presence(config.rank, topology.size, config.rounds, "any" if alone else config.quorum)
+        self.members = Membership(
+            topology.connections(config.rank, config.rounds), config.liveness, self.presence.passed
+        )  # fmt: skip
         self.rejections = Rejections(self._say)
         self._config = config
         self._schedule = Schedule(topology, config.rank, config.rounds)
@@ -68,7 +77,7 @@ class Core:
         self._most = piece_bytes
         self.lanes = Lanes(piece_bytes)
         self.exchange = Exchange(
-            config.rank, self._federation, self._schedule, self.members, self.lanes, self._second_body
+            config.rank, self._federation, self._schedule, self.members, self.lanes, self.presence, self._second_body
         )
         self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
         self.assembly = Assembly(learner.room, min(limits.LEAST_PIECE, piece_bytes or limits.LEAST_PIECE))
@@ -76,10 +85,13 @@ class Core:
         self._useless = Allowance(limits.USELESS_BODIES_A_SECOND, limits.USELESS_BODIES, limits.STRANGERS)
         self._lines = Allowance(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, limits.STRANGERS)
         self._hearing: float | None = None
-        self._waiting = Waiting(config, self.members, self.exchange, self._admission, self._say)
+        slack = 0 if alone or not self.members.all() else rounds_to_everybody(topology, config.rounds)
+        self._waiting = Waiting(
+            config, self.members, self.exchange, self._admission, self.presence, slack, self._say
+        )  # fmt: skip
         self.greetings = Greetings(
             config, self.members, self._schedule, self.lanes, self.exchange, self.assembly, self._waiting,
-            self._admission, self._say, self._drop,
+            self._admission, self.presence, self.note, self._say, self._drop,
         )  # fmt: skip
         self._beat_at: float | None = None
         self._effects: list[Effect] = []
@@ -89,6 +101,7 @@ class Core:
     def open(self, dialled: list[int], number: int, now: float) -> list[Effect]:
         """Begin: dial these neighbors; `number` is the first round that will be run."""
         self.members.current_round = self._admission.start = number
+        self.presence.reached(self._config.rank, number)
         self.exchange.inbox.open(number)
         self._effects += [Dial(rank) for rank in dialled]
         if self._config.liveness.heartbeat > 0:
@@ -183,9 +196,23 @@ class Core:
         """How many rounds this peer has sat out because the others had gone past them."""
         return self._waiting.left_behind
 
+    @property
+    def pauses(self) -> Pauses:
+        """The pauses of this peer, because it was cut off."""
+        return self._waiting.pauses
+
     def begin(self, number: int, now: float) -> list[Effect]:
         """Round `number` is this peer's current round: what came before is on disk."""
         self.exchange.begin(number)
+        return self._after(now)
+
+    def holds(self, number: int) -> bool:
+        """Whether this peer must pause before round `number`."""
+        return self._waiting.holds(number)
+
+    def pause(self, number: int, now: float) -> list[Effect]:
+        """Wait until round `number` may begin: ends in a Wake, or a Fail with Isolated."""
+        self._waiting.pause(number, now)
         return self._after(now)
 
     def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
@@ -206,11 +233,12 @@ class Core:
     def linger(self, now: float) -> list[Effect]:
         """Wait, after the last round, until nobody needs this peer any more: ends in a Wake."""
         self.members.current_round = self._config.rounds
+        self.presence.reached(self._config.rank, self._config.rounds)
         self.exchange.tell(one.rank for one in self.members.all())
         self._waiting.linger(now)
         return self._after(now)
 
-    def leave(self, reason: Literal["done", "stopped", "failed"], now: float) -> list[Effect]:
+    def leave(self, reason: Goodbyes, now: float) -> list[Effect]:
         """Say goodbye to everybody; nothing is waited for any more."""
         self._waiting.over()
         goodbye = wire.Goodbye(rank=self._config.rank, federation=self._federation, reason=reason)
@@ -308,6 +336,9 @@ class Core:
         now: float,
     ) -> None:  # fmt: skip
         inbox = self.exchange.inbox
+        if not isinstance(message, wire.Goodbye):
+            self.note(neighbor, message.round, message.presence, now)
+            neighbor.paused = isinstance(message, wire.Heartbeat) and message.paused
         match message:
             case wire.Body(buffers=None):
                 self.greetings.heard(neighbor, message.round, now)
@@ -323,8 +354,18 @@ class Core:
                     self._messages.earn(_who(neighbor), 1)
                 self.greetings.heard(neighbor, message.round, now)
                 self.lanes.pace(link, message.pace)
+                if neighbor.paused and self.presence.adds_to(message.presence):
+                    self.exchange.beat(link)
             case wire.Goodbye():
                 self._on_goodbye(neighbor, message.reason, now)
+
+    def note(self, neighbor: Neighbor, number: int, table: bytes, now: float) -> None:
+        """Take in which rounds a neighbor has completed, and which others have, as it knows; tell those who pause."""
+        news = self.presence.merge(table)
+        news |= self.presence.reached(neighbor.rank, number)
+        if news:
+            self._waiting.news(now)
+            self.exchange.tell(one.rank for one in self.members.all() if one.paused)
 
     def _on_piece(self, link: Link, neighbor: Neighbor | None, piece: wire.Piece, now: float) -> None:
         if neighbor is None:
@@ -354,7 +395,7 @@ class Core:
         if max(found, told) >= 2 * min(found, told):
             self.exchange.beat(link)
 
-    def _on_goodbye(self, neighbor: Neighbor, reason: Literal["done", "stopped", "failed"], now: float) -> None:
+    def _on_goodbye(self, neighbor: Neighbor, reason: Goodbyes, now: float) -> None:
         if neighbor.status is Status.GONE:
             return
         self.members.goodbye(neighbor, reason, now)
@@ -366,6 +407,7 @@ class Core:
         why = {
             "stopped": "was stopped: rounds go on without it; to resume all together, stop this peer within "
             f"{grace:g} s, too",
+            "isolated": "was cut off from a quorum, and has ended: rounds go on without it",
             "failed": "failed: its own log.jsonl says why; rounds that have begun go on without it",
         }[reason]
         self._say(

@@ -7,13 +7,13 @@ import contextlib
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from dpeer.peer.effects import Close, Deliver, Dial, Effect, Fail, Rest, Say, Wake, Write
 from dpeer.peer.inbox import Received
 from dpeer.peer.learner import Payload
 from dpeer.peer.limits import REST, REST_AFTER
-from dpeer.peer.protocol import Core
+from dpeer.peer.protocol import Core, Goodbyes
 from dpeer.peer.transports import (
     Arrival,
     Broken,
@@ -72,7 +72,7 @@ class Pump:
         self._do(self.core.open(sorted(addresses), number, self._now()))
         self._reading = asyncio.create_task(self._guarded())
 
-    async def close(self, reason: Literal["done", "stopped", "failed"]) -> None:
+    async def close(self, reason: Goodbyes) -> None:
         """Say goodbye and close every connection."""
         try:
             if not self.broken.done():
@@ -122,6 +122,18 @@ class Pump:
     def send(self, number: int, payload: Payload | None) -> None:
         """Send round `number`'s body to the out-neighbors as each becomes ready; None if there is none."""
         self._do(self.core.release(number, payload, self._now()))
+
+    def holds(self, number: int) -> bool:
+        """Whether this peer must pause before round `number`."""
+        return self.core.holds(number)
+
+    async def pause(self, number: int) -> None:
+        """Wait until round `number` may begin.
+
+        Raises:
+            Isolated: this peer was cut off for longer than it waits.
+        """
+        await self._until(lambda now: self.core.pause(number, now))
 
     async def collect(self, number: int) -> dict[int, Received]:
         """Round `number`'s bodies, once none of those that are not here is awaited any more; by rank."""

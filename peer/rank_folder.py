@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError
-from dpeer.peer import checkpoint, wire
+from dpeer.peer import checkpoint, headers, wire
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.learner import Learner, SaveCopy
 from dpeer.peer.naming import difference
 from dpeer.peer.outbox import Outbox
+from dpeer.peer.waiting import Pauses
 from dpeer.peer.wire import Frames
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import CARD, CARD_PAGE, METRICS, MODEL, SUMMARY, count_lines, write_json
@@ -112,7 +113,8 @@ class RankFolder:
     def _readdressed(self, number: int, frames: Frames) -> Frames:
         """An encoded body under the present federation's id, which more rounds than were planned have changed."""
         federation = wire.federation_id(self._config.fingerprint)
-        return wire.encode(wire.body(federation, self._config.rank, number, frames[1:]))
+        presence = headers.unpack(frames[0]).get("presence", b"")
+        return wire.encode(wire.body(federation, self._config.rank, number, frames[1:], presence))
 
     def begin(self) -> None:
         """Begin to measure the time, and remove an earlier run's files: all, or when resuming those that are outdated.
@@ -181,6 +183,7 @@ class RankFolder:
         warnings: Sequence[str] = (),
         ruined: bool = False,
         left_behind: int = 0,
+        pauses: Pauses | None = None,
         log_dropped: int = 0,
     ) -> None:
         """Write the model, its card and the summary of the last completed round."""
@@ -202,7 +205,8 @@ class RankFolder:
             "privacy": spent,
         }
         results |= {"lost": _by_name(self._lost), "dropped": dict(dropped), "warnings": list(warnings)}
-        results |= {"left_behind": left_behind}
+        paused = pauses or Pauses()
+        results |= {"left_behind": left_behind, "pauses": paused.count, "paused_seconds": round(paused.seconds, 1)}
         results["log_dropped"] = log_dropped
         if card:
             write_json(out / CARD, make_card(self._facts, card, results))
@@ -227,6 +231,7 @@ class RankFolder:
             },
             "diverged": self.diverged,
             **{name: kept.get(name) for name in names},
+            "rounds_mixed": self._metrics.mixed,
             "bytes_sent": self._metrics.bytes_sent,
             "bytes_received": self._metrics.bytes_received,
             "wall_seconds": round(self._seconds(), 3),

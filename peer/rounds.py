@@ -35,8 +35,11 @@ async def run_rounds(
     A round is saved while the next one trains. Until then nothing leaves that says that this peer has reached the next.
     """
     for number in range(start, rounds):
-        graph, behind = pump.at(number), pump.behind(number)
         saver.once_saved(partial(pump.begin, number))
+        if pump.holds(number):
+            await idle.during(saver.saved())
+            await idle.during(pump.pause(number))
+        graph, behind = pump.at(number), pump.behind(number)
         last = number == rounds - 1
         computed = learner.gradients
         evaluating = (number + 1) % evaluate_every == 0 or last

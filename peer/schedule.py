@@ -28,16 +28,19 @@ class Schedule:
         topology: The graph of every round.
         rank: The peer.
         rounds: How many rounds the run has.
+
+    Attributes:
+        rounds: The same.
     """
 
     def __init__(self, topology: Graphs, rank: int, rounds: int) -> None:
         self._graph = lru_cache(maxsize=8)(lambda number: topology.at(number, rank))  # each is asked for often
         self._rank = rank
-        self._rounds = rounds
+        self.rounds = rounds
 
     def at(self, number: int) -> Neighborhood:
         """The graph of round `number`; before the first round and after the last one it has no edges."""
-        if 0 <= number < self._rounds:
+        if 0 <= number < self.rounds:
             return self._graph(number)
         return Neighborhood(self._rank, Row(self._rank, {self._rank: 1.0}), (), ())
 
@@ -55,7 +58,7 @@ class Schedule:
 
         Two that are neighbors in every round can if they are at most one round apart.
         """
-        if max(here, there) > self._rounds:
+        if max(here, there) > self.rounds:
             return False
         for number in range(min(here, there), max(here, there)):
             graph = self.at(number)

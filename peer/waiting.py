@@ -1,21 +1,28 @@
-"""What a peer's round loop waits for, and for whom: neighbors at the start, bodies, the end of a round. No I/O."""
+"""What a peer's round loop waits for, and for whom: neighbors, bodies, the end of a round, a quorum. No I/O."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from dpeer.exceptions import PeersMissing, Refused
+from dpeer.exceptions import Isolated, PeersMissing, Refused
 from dpeer.peer.admission import Admission
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.exchange import Exchange
 from dpeer.peer.membership import Membership
+from dpeer.peer.presence import Presence
 
 _SOON = 0.001
 """Seconds after a time at which something ends, so that it has ended whatever the rounding."""
+
+_QUORUM = "cut off from a quorum (more than half of all ranks, see --quorum)"
+_ALONE = "cut off from all neighbors"
+"""Why a round may not begin."""
+
+_MOST_PAUSES = 100
 
 
 @dataclass
@@ -23,18 +30,42 @@ class _Wait:
     """What is waited for at present.
 
     Attributes:
-        kind: The neighbors, a round's bodies, its end, or those who need this peer after its last round.
+        kind: The neighbors, that a round may begin, its bodies, its end, or those who need this peer after the last.
         number: The round.
         since: Clock time at which it began.
         say_at: Clock time at which is said for whom.
         pause: Seconds from then until it is said again.
+        said: Whether it has been.
     """
 
-    kind: Literal["meet", "collect", "settle", "linger"]
+    kind: Literal["meet", "pause", "collect", "settle", "linger"]
     number: int
     since: float
     say_at: float
     pause: float
+    said: bool = False
+
+
+@dataclass
+class Pauses:
+    """The pauses of a peer.
+
+    Attributes:
+        count: How many.
+        seconds: How long all of them took.
+        rounds: Before which rounds; at most the first `_MOST_PAUSES`.
+    """
+
+    count: int = 0
+    seconds: float = 0.0
+    rounds: list[int] = field(default_factory=list)
+
+    def add(self, number: int, seconds: float) -> None:
+        """Note a pause before round `number`."""
+        self.count += 1
+        self.seconds += seconds
+        if len(self.rounds) < _MOST_PAUSES:
+            self.rounds.append(number)
 
 
 class Waiting:
@@ -45,11 +76,14 @@ class Waiting:
         members: The neighbors.
         exchange: The bodies.
         admission: Knows whether this peer is about to leave.
+        presence: Knows what a quorum has completed.
+        slack: How many rounds more than a quorum this peer may have completed when it begins another one.
         say: Logs something; arguments as those of `Say`, fields as keywords.
 
     Attributes:
         met: The neighbors that have said hello, whatever came of it.
         left_behind: How many rounds this peer has sat out because the others had gone past them.
+        pauses: How often this peer has paused because it was cut off, and for how many seconds in all.
         began: Whether all neighbors have been there, so that rounds have begun.
     """
 
@@ -59,6 +93,8 @@ class Waiting:
         members: Membership,
         exchange: Exchange,
         admission: Admission,
+        presence: Presence,
+        slack: int,
         say: Callable[..., None],
     ) -> None:
         self.met: set[int] = set()
@@ -67,6 +103,11 @@ class Waiting:
         self._members = members
         self._exchange = exchange
         self._admission = admission
+        self._presence = presence
+        self._slack = slack
+        self.pauses = Pauses()
+        self._mixed_nothing = False
+        self._news_at = 0.0
         self._say = say
         self._wait: _Wait | None = None
         self.began = False
@@ -80,6 +121,19 @@ class Waiting:
     def meet(self, now: float) -> None:
         """Wait for all neighbors."""
         self._wait = _Wait("meet", 0, now, now + self._config.remind_every, self._config.remind_every)
+
+    def pause(self, number: int, now: float) -> None:
+        """Wait until round `number` may begin."""
+        self._wait = _Wait("pause", number, now, now, self._config.remind_every)
+        if self._held(number) is _QUORUM:  # which word from others, that is on its way, may end at once
+            self._wait.say_at += self._config.liveness.suspect_after
+        self._news_at = now
+        self._exchange.paused = True
+        self._exchange.tell(one.rank for one in self._members.all())
+
+    def news(self, now: float) -> None:
+        """Note that some rank is known to have completed more than before: a pause counts from then."""
+        self._news_at = now
 
     def collect(self, number: int, now: float) -> None:
         """Wait for round `number`'s bodies."""
@@ -133,6 +187,27 @@ class Waiting:
             self._since = None
         return False
 
+    def holds(self, number: int) -> bool:
+        """Whether round `number` may not begin yet, or not any more."""
+        return self._held(number) is not None or self._exchange.over(number)
+
+    def _held(self, number: int) -> str | None:
+        """Why round `number` may not begin; None if it may.
+
+        A group that is cut off would run ahead by itself, and the rest take it for the others. So nobody begins a round
+        far past what a quorum has completed. Nobody who has mixed nothing begins another round before a neighbor is
+        there: that stops a single peer even where it has the quorum by itself, as the first one of two.
+        """
+        if not self._members.all():
+            return None
+        if number > self._presence.quorum + self._slack:
+            return _QUORUM
+        near = [one.rank for one in self._members.all()]
+        there = any(self._members.is_there(rank) and not self._members[rank].overdue for rank in near)
+        if self._mixed_nothing and not there and not any(self._exchange.inbox.has(rank, number) for rank in near):
+            return _ALONE
+        return None
+
     # -- whether it has come -----------------------------------------------------------------------------------
 
     def look(self, now: float) -> list[Effect]:
@@ -142,6 +217,8 @@ class Waiting:
             return []
         if wait.kind == "meet":
             return self._look_for_neighbors(wait, now)
+        if wait.kind == "pause":
+            return self._look_for_a_quorum(wait, now)
         if self._config.deadline is not None and now >= wait.since + self._config.deadline:
             self._go_on_without(self._ranks(wait, now), wait)
         ranks = self._ranks(wait, now)
@@ -167,6 +244,8 @@ class Waiting:
             if self._refusal is not None:
                 return self._leave_at
             return min(*times, wait.since + self._config.wait, self._give_up_at)
+        if wait.kind == "pause":
+            return min(*times, self._news_at + self._config.wait)
         if self._config.deadline is not None and now < wait.since + self._config.deadline:
             times.append(wait.since + self._config.deadline)
         grace = self._config.liveness.stop_grace + _SOON
@@ -180,6 +259,8 @@ class Waiting:
         match wait.kind:
             case "meet":
                 return self._members.missing()
+            case "pause":
+                return [one.rank for one in self._members.all() if not self._members.is_there(one.rank)]
             case "collect":
                 return self._exchange.awaited(wait.number, now)
             case "settle":
@@ -190,6 +271,8 @@ class Waiting:
     def _deliver(self, number: int) -> Deliver:
         in_neighbors = self._exchange.at(number).in_neighbors
         bodies = self._exchange.inbox.take(number, in_neighbors)
+        if in_neighbors:
+            self._mixed_nothing = not bodies
         for rank in sorted(set(in_neighbors) - bodies.keys()):
             if reason := self._members.note_lost(rank):
                 self._say(
@@ -226,6 +309,38 @@ class Waiting:
             wait.say_at = now + wait.pause
             self._say("info", "waiting", f"waiting for {self._missing()}", neighbors=self._members.missing())
         return []
+
+    def _look_for_a_quorum(self, wait: _Wait, now: float) -> list[Effect]:
+        """End a pause: the round may begin, or this peer has waited for long enough."""
+        why, over = self._held(wait.number), self._exchange.over(wait.number)
+        if why is not None and not over and now < self._news_at + self._config.wait:
+            if now >= wait.say_at:
+                self._say_pause(wait, why, now)
+            return []
+        self._wait, self._exchange.paused = None, False
+        self.pauses.add(wait.number, now - wait.since)
+        if over:
+            return [Fail(Isolated("all neighbors have completed the run without this peer"))]
+        if why is not None:
+            return [Fail(Isolated(f"{why} for {now - self._news_at:.0f} s (--wait)"))]
+        if wait.said:
+            self._say(
+                "info", "pause-over", f"goes on with round {wait.number + 1} after a pause of {now - wait.since:.0f} s",
+                round=wait.number,
+            )  # fmt: skip
+        return [Wake()]
+
+    def _say_pause(self, wait: _Wait, why: str, now: float) -> None:
+        left = self._news_at + self._config.wait - now
+        self._say(
+            "info" if wait.said else "warning", "paused",
+            f"pauses before round {wait.number + 1}: {why}; it keeps its model, goes on once they are heard, or ends "
+            f"in {left:.0f} s (--wait; --resume goes on later)",
+            round=wait.number, reason=why, neighbors=self.ranks(now),
+        )  # fmt: skip
+        wait.said = True
+        wait.say_at = now + wait.pause
+        wait.pause *= 2
 
     def _missing(self) -> str:
         missing = [self._members[rank] for rank in self._members.missing()]

@@ -35,7 +35,7 @@ from dpeer.peer.learner import Buffer
 from dpeer.peer.limits import FRAMES_UNIT, HEADER_UNIT
 from dpeer.peer.limits import Limits as Limits
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Version of everything in this module; peers of different versions refuse each other."""
 
 Frames = Sequence[Buffer]
@@ -49,6 +49,8 @@ def printable(text: str) -> str:
 
 _Rank = Annotated[int, Field(ge=0, lt=2**31)]
 _Round = Annotated[int, Field(ge=0, lt=2**53)]
+_Presence = Annotated[bytes, Field(max_length=2**24)]
+"""The sender's table of `Presence`: how many rounds each rank has completed at least; empty where it tells none."""
 _Words = Annotated[str, Field(max_length=300), AfterValidator(printable)]
 
 
@@ -79,6 +81,7 @@ class Hello(_Message):
     """A neighbor that the sender cannot train with, so that it is about to leave; earlier versions do not say it, and
     do not read it either."""
     apart_because: _Words = ""
+    presence: _Presence = b""
     running: bool = False
     """Whether the sender has completed two rounds since its process began, so that the federation is running: a peer
     that joins it need not wait for neighbors that the others do without. Earlier versions do not say it."""
@@ -93,6 +96,7 @@ class Body(_Message):
     sizes: Annotated[list[Annotated[int, Field(ge=0)]], FailFast()]
     buffers: tuple[Any, ...] | None = Field(default=(), exclude=True)
     """None where the buffers follow in pieces."""
+    presence: _Presence = b""
     tag: bytes = Field(default=b"", exclude=True)
     """Marks the body's pieces: a hash of the header."""
 
@@ -108,17 +112,20 @@ class Heartbeat(_Message):
     kind: Literal["heartbeat"] = "heartbeat"
     federation: bytes
     round: _Round
+    presence: _Presence = b""
+    paused: bool = False
+    """Whether the sender pauses: the receiver tells it at once when it hears of rounds that others have completed."""
     pace: Annotated[int, Field(ge=0)] = 0
     """How many bytes a piece for the sender should have at most, as fast as bodies came from the receiver so far; 0 if
     none came yet."""
 
 
 class Goodbye(_Message):
-    """Says that the sender leaves: its rounds are done, it was stopped, or it failed."""
+    """Says that the sender leaves: its rounds are done, it was stopped, it failed, or it was cut off from a quorum."""
 
     kind: Literal["goodbye"] = "goodbye"
     federation: bytes
-    reason: Literal["done", "stopped", "failed"]
+    reason: Literal["done", "stopped", "failed", "isolated"]
 
 
 class Refusal(_Message):
@@ -167,10 +174,10 @@ def encode(message: Message) -> list[Buffer]:
     return [header, *(message.buffers or ())] if isinstance(message, Body) else [header]
 
 
-def body(federation: bytes, rank: int, number: int, buffers: Sequence[Buffer]) -> Body:
+def body(federation: bytes, rank: int, number: int, buffers: Sequence[Buffer], presence: bytes = b"") -> Body:
     """The message that carries round `number`'s released body of `rank`."""
     sizes = [memoryview(buffer).nbytes for buffer in buffers]
-    return Body(federation=federation, rank=rank, round=number, sizes=sizes, buffers=tuple(buffers))
+    return Body(federation=federation, rank=rank, round=number, sizes=sizes, buffers=tuple(buffers), presence=presence)
 
 
 def piece(tag: bytes, offset: int, data: Frames) -> Frames:

@@ -123,6 +123,7 @@ def sentences(faults: Faults, rounds: int | None) -> list[str]:
 _AWAY = {
     "gone": "(crashed and never came back)",
     "left": "(left and never came back)",
+    "isolated": "(ended without a quorum)",
     "failed": "(came back and failed: see log.jsonl)",
 }
 

@@ -16,6 +16,9 @@ class MetricsFile:
     Args:
         path: The file, or None to keep nothing.
         next_round: Lines from this round on do not count: they belong to rounds that are run again.
+
+    Attributes:
+        mixed: In how many rounds a neighbor's body was mixed.
     """
 
     def __init__(self, path: Path | None, next_round: int) -> None:
@@ -23,6 +26,7 @@ class MetricsFile:
         self.last: dict[str, Any] | None = None
         self.bytes_sent = 0
         self.bytes_received = 0
+        self.mixed = 0
         self._kept: list[str] = []
         for line in lines_of(path) if path and next_round else ():
             entry = parse(line)  # None where the process was killed in the middle of the line
@@ -58,3 +62,4 @@ class MetricsFile:
         line = Line.of(entry)
         self.bytes_sent += line.bytes_sent or 0
         self.bytes_received += line.bytes_received or 0
+        self.mixed += bool(entry.get("heard"))

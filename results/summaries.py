@@ -78,6 +78,11 @@ class PeerSummary(Summary):
     """What the kept model was measured by at the end, by name; intervals are in its card."""
     lost: Mapping[str, Any] = said(table_or_empty)
     """By the rank of a neighbor that rounds had to go on without, why."""
+    rounds_mixed: int | None = said(whole)
+    """In how many rounds it mixed a neighbor's body."""
+    pauses: int | None = said(whole)
+    """How often it paused, because it would have gone on without a quorum."""
+    paused_seconds: float | None = said(number)
     left_behind: int | None = said(whole)
     """How many rounds this peer sat out because the others had gone past them; None in files of an older version."""
     training_samples: int | None = said(whole)

@@ -16,6 +16,7 @@ from dpeer.topology.papers import PaperFormula, paper_formula
 from dpeer.topology.participation import Participation
 from dpeer.topology.schedules import CHANGING
 from dpeer.topology.spectrum import Analysis, analyse, disagreement, spectral_gap, spectrum
+from dpeer.topology.spreading import rounds_to_everybody
 from dpeer.topology.static import Topology
 
 AnyTopology = Topology | ChangingTopology
@@ -39,6 +40,7 @@ __all__ = [
     "build",
     "disagreement",
     "paper_formula",
+    "rounds_to_everybody",
     "size_of",
     "spectral_gap",
     "spectrum",

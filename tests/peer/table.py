@@ -121,8 +121,12 @@ class Table:
             manifest=self.learner.manifest, digest=self.learner.digest,
         )  # fmt: skip
 
-    def beat(self, rank, number, pace=0):
-        return wire.Heartbeat(rank=rank, federation=self.federation, round=number, pace=pace)
+    def beat(self, rank, number, pace=0, presence=(), *, paused=False):
+        """A heartbeat; `presence` has the rounds that each rank has completed, as the sender knows."""
+        table = np.asarray(presence, "<u4").tobytes()
+        return wire.Heartbeat(
+            rank=rank, federation=self.federation, round=number, pace=pace, presence=table, paused=paused
+        )  # fmt: skip
 
     def goodbye(self, rank, reason):
         return wire.Goodbye(rank=rank, federation=self.federation, reason=reason)

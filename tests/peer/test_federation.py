@@ -52,7 +52,7 @@ async def test_every_round_is_recorded(federation, kind, tmp_path):
     lines = [json.loads(line) for line in (tmp_path / "rank-1" / "metrics.jsonl").read_text().splitlines()]
     assert [line["round"] for line in lines] == [0, 1, 2]
     assert all(line["heard"] == [0, 2] and line["missed"] == [] for line in lines)
-    frames = wire.encode(wire.body(b"f" * 16, 1, 0, [b"x" * 40]))
+    frames = wire.encode(wire.body(b"f" * 16, 1, 0, [b"x" * 40], bytes(4 * RING.size)))
     assert lines[0]["bytes_sent"] == lines[0]["bytes_received"] == 2 * wire.size(frames)
     assert lines[0]["accuracy_trained"] == 2.0
     assert lines[0]["accuracy"] == pytest.approx((1 + 2 + 3) / 3)

@@ -6,6 +6,7 @@ from dpeer.exceptions import Refused
 from dpeer.peer import wire
 from dpeer.peer.effects import Deliver, Fail
 from dpeer.peer.pieces import cut
+from dpeer.topology import build
 from tests.peer.table import Table, payload, ring
 
 # -- a connection that died without notice -----------------------------------------------------------------------------
@@ -57,9 +58,9 @@ def test_who_was_left_behind_sits_out_until_it_has_caught_up():
 
 
 def test_two_that_were_left_behind_together_do_not_hold_each_other_back():
-    table = ring(rounds=9)
+    table = ring(topology=build("full", 5), rounds=9)
     table.do(table.core.begin(0, table.now))
-    table.hear(table.links[1], table.beat(1, 6))
+    table.hear(table.links[1], table.beat(1, 6, presence=[0, 6, 0, 6, 6]))
     table.hear("from 2", table.beat(2, 0))
     assert [table.core.behind(number) for number in range(8)] == [True] * 6 + [False] * 2
 

@@ -178,7 +178,7 @@ async def test_bodies_in_many_small_pieces_arrive_whole(federation, floats, coun
     check(ours, topology, 3, count)
     # What is counted does not depend on how a body was cut.
     (line, *_) = (json.loads(one) for one in (tmp_path / "rank-0" / "metrics.jsonl").read_text().splitlines())
-    whole = wire.size(wire.encode(wire.body(b"f" * 16, 1, 0, [bytes(4 * count)])))
+    whole = wire.size(wire.encode(wire.body(b"f" * 16, 1, 0, [bytes(4 * count)], bytes(12))))
     assert line["bytes_sent"] == line["bytes_received"] == 2 * whole
 
 

@@ -17,6 +17,9 @@ _PATIENCE = 9.0
 _RECOVERY = 45.0
 """Seconds after a fault in which both ends find out that they do not hear each other, one after the other, and meet."""
 
+_CAUGHT_UP = 10.0
+"""Seconds in which a peer that hears a neighbor, and was left behind, is in the round in which that one is."""
+
 _KNOWN = 2.5
 """Seconds after which a neighbor knows which round a peer has reached: a heartbeat, and its way."""
 
@@ -169,12 +172,37 @@ def _ended_well(world, life, ended):
         world.check(near & set(left), f"rank {life.rank} found nobody: {outcome}")
     elif isinstance(outcome, BaseException) or outcome is None:
         world.fail(f"rank {life.rank} ended with {outcome!r}")
+    elif outcome.status == "isolated":
+        world.check(_cut_off(world, life.rank), f"rank {life.rank} is isolated, and hears a quorum")
+        saved = world.disks[life.rank].saved
+        kept = 0 if saved is None else saved.next_round
+        world.check(kept == outcome.completed_rounds, f"rank {life.rank} has not saved its last round")
     else:
         world.check(outcome.status == "done", f"rank {life.rank} is {outcome.status}")
         rounds = world.scenario.rounds
         world.check(outcome.completed_rounds == rounds, f"rank {life.rank} completed {outcome.completed_rounds} rounds")
         saved = world.disks[life.rank].saved
         world.check(saved is not None and saved.next_round == rounds, f"rank {life.rank} has not saved its last round")
+
+
+def _cut_off(world, rank):
+    """Whether a peer had a reason to end isolated: nobody who has finished could hear it, and the rest is no quorum."""
+    rounds, scenario = world.scenario.rounds, world.scenario
+    completed = [0 if disk.saved is None else disk.saved.next_round for disk in world.disks]
+    for other in world.lives[rank][-1].peer.neighbors:
+        over = world.ended.get((other, rounds - 1))
+        if over is not None and undisturbed(scenario, rank, other, over - _CAUGHT_UP, over):
+            return False
+    here = {
+        life.rank
+        for life in world.present
+        if not life.process.dead and not isinstance(life.outcome, PeersMissing) and completed[life.rank] < rounds
+    }
+    near, group = {rank}, set()
+    while near:
+        group |= near
+        near = {other for one in near for other in world.graphs.connections(one, rounds)} & here - group
+    return 2 * len(group) < world.size or (2 * len(group) == world.size and min(here) not in group)
 
 
 @functools.cache
