@@ -5,6 +5,7 @@ import itertools
 import math
 
 from dpeer.exceptions import PeersMissing
+from dpeer.topology import rounds_to_everybody
 from tests.world.learner import mixed, trained
 from tests.world.scenario import CHANGING
 
@@ -87,6 +88,32 @@ def undisturbed(scenario, one, other, start, end):
     return all(end < begun or start > over + _RECOVERY for begun, over, _ in troubles(scenario)[one, other])
 
 
+def no_island(world, life, number):
+    """No peer is more than the graph's diameter, and a round, past what a quorum has really completed."""
+    completed = [0] * world.size
+    for rank, done in world.ended:
+        completed[rank] = max(completed[rank], done + 1)
+    for rank, begun in world.began:  # rounds that were sat out count, too
+        completed[rank] = max(completed[rank], begun if (rank, begun) != (life.rank, number) else 0)
+    running = [one for one in completed if one < world.scenario.rounds]
+    reached = max(_quorum(completed), _quorum(running)) if running else world.scenario.rounds
+    slack = rounds_to_everybody(world.graphs, world.scenario.rounds)
+    world.check(
+        number <= reached + slack + 1,
+        f"rank {life.rank} begins round {number}, and a quorum has begun {reached} at most: {completed}",
+    )
+
+
+def _quorum(completed):
+    """Independent of dpeer.peer.presence: by counting, for each number of rounds."""
+    most = 0
+    for rounds in range(max(completed) + 1):
+        there = [rank for rank, one in enumerate(completed) if one >= rounds]
+        if 2 * len(there) > len(completed) or (2 * len(there) == len(completed) and 0 in there):
+            most = rounds
+    return most
+
+
 def in_vain(world, life, number):
     """Whether a peer knows that nobody can use its body of a round any more, and that it gets none.
 
@@ -98,6 +125,7 @@ def in_vain(world, life, number):
     near = {*graph.in_neighbors, *graph.out_neighbors}
     return (
         near
+        and core.presence.passed(number)  # else whoever is ahead waits
         and all(core.members[rank].current_round > number + 1 for rank in near)
         and not any(core.exchange.inbox.has(rank, number) for rank in near)
     )
@@ -188,6 +216,8 @@ def _ended_well(world, life, ended):
 def _cut_off(world, rank):
     """Whether a peer had a reason to end isolated: nobody who has finished could hear it, and the rest is no quorum."""
     rounds, scenario = world.scenario.rounds, world.scenario
+    if any(fault.what == "slow" and rank in fault.ranks for fault in scenario.faults):
+        return True  # it may be too slow to catch up before the others have ended
     completed = [0 if disk.saved is None else disk.saved.next_round for disk in world.disks]
     for other in world.lives[rank][-1].peer.neighbors:
         over = world.ended.get((other, rounds - 1))

@@ -220,6 +220,7 @@ class World:
         life.began.append(number)
         self.began[life.rank, number] = self.loop.time()
         self.say(life.rank, f"begins round {number}" if trains else f"sits out round {number}")
+        invariants.no_island(self, life, number)
         if trains and invariants.in_vain(self, life, number):
             self.fail(f"rank {life.rank} trains in round {number}, which it knows to be over for all its neighbors")
         self.director.begun(life.rank, number)
