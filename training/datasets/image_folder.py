@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,6 +70,12 @@ def image_folder(asked: ImageFolder) -> Data:
         pixels=True,
         names={"classes": classes},
         found={} if asked.classes else {"classes": classes},
+        remarks=tuple(
+            line
+            for where, part in ((train or path, pool), (test, other))
+            if where is not None and part is not None
+            for line in _about(where, classes, part)
+        ),
     )
 
 
@@ -84,12 +91,49 @@ def labelled_images(where: Path, classes: tuple[str, ...], asked: ImageFolder) -
 def all_images(where: Path) -> list[Path]:
     """Every image in a folder and the folders in it, sorted by its path."""
     found = (path for path in where.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
-    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(where).parts))
+    return sorted(path for path in found if not any(map(_of_system, path.relative_to(where).parts)))
+
+
+def _of_system(name: str) -> bool:
+    """Whether a name is of what systems leave beside the images: hidden files, and the folder of macOS's archives."""
+    return name.startswith(".") or name == "__MACOSX"
 
 
 def _inside(where: Path) -> list[str]:
-    """The names of folders in a folder, but for hidden ones."""
-    return [path.name for path in where.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    """The names of folders in a folder, but for those of systems."""
+    return [path.name for path in where.iterdir() if path.is_dir() and not _of_system(path.name)]
+
+
+def _about(where: Path, classes: tuple[str, ...], pool: Pool) -> list[str]:
+    """Lines on the images of a folder by class, and on its files that are left out."""
+    counts = np.bincount(np.asarray(pool.labels()), minlength=len(classes))
+    shown = ", ".join(f"{name} {count}" for name, count in zip(classes, counts, strict=True))
+    lines = [f"{len(pool)} images in {where.name}; classes: {shown}"]
+    if (where / LABELS).is_file():
+        used = {(where / name).resolve() for name in _table(where).cells["file"]}
+        used.add((where / LABELS).resolve())
+        left = [path for path in where.rglob("*") if path.is_file() and path.resolve() not in used]
+    else:
+        read = {path for name in classes for path in _images(where / name)}
+        left = [path for path in where.rglob("*") if path.is_file() and path not in read]
+    if left:
+        lines.append(f"left out of {where.name}: {_kinds(where, left)}")
+    return lines
+
+
+def _kinds(where: Path, left: Iterable[Path]) -> str:
+    """Files that are left out, counted by the reason, each reason with its first file."""
+    kinds: dict[str, list[str]] = {}
+    for path in sorted(left):
+        inside = path.relative_to(where)
+        if any(map(_of_system, inside.parts)):
+            kind = "hidden or of __MACOSX"
+        elif path.suffix.lower() in ENDINGS:
+            kind = "images in other places"
+        else:
+            kind = path.suffix.lower() or "without an ending"
+        kinds.setdefault(kind, []).append(str(inside))
+    return ", ".join(f"{len(names)} {kind} (such as {names[0]})" for kind, names in kinds.items())
 
 
 def _classes(where: Path) -> tuple[str, ...]:
@@ -134,6 +178,17 @@ def _pool(where: Path, classes: tuple[str, ...], asked: ImageFolder, known: dict
     if strange := sorted(set(_inside(where)) - set(classes)):
         raise TaskError(f"task {TASK!r}: the folder {where / strange[0]} is none of the classes {', '.join(classes)}")
     labelled = [(path, number) for number, name in enumerate(classes) for path in _images(where / name)]
+    filled = {number for _, number in labelled}
+    for number, name in enumerate(classes):
+        if number in filled:
+            continue
+        held = [path for path in (where / name).rglob("*") if path.is_file()]
+        if not held and (asked.classes or not labelled or not (where / name).is_dir()):
+            continue  # a peer need not have every class that is named
+        raise TaskError(
+            f"task {TASK!r}: class {name!r} has no image ({', '.join(ENDINGS)}) directly in {where / name}; "
+            + (f"left out: {_kinds(where, held)}" if held else "remove the folder, and name all classes with classes=")
+        )
     if not labelled:
         raise TaskError(
             f"task {TASK!r}: expected images ({', '.join(ENDINGS)}) in {where / classes[0]}; there are none"

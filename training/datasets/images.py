@@ -57,6 +57,9 @@ def _image(path: Path, channels: int, side: int, resize: bool) -> NDArray[np.uin
     from PIL import Image, ImageOps
 
     with Image.open(path) as opened:
+        frames = getattr(opened, "n_frames", 1)
+        if frames > 1 and opened.format != "MPO":  # photographs of phones have a preview behind the image
+            raise ValueError(f"it has {frames} frames; save the one that counts")
         if opened.mode.startswith(("I", "F")):  # Pillow would cut what is above 255
             raise ValueError("it has more than 8 bits a pixel; save it with 8")
         image = ImageOps.exif_transpose(opened)

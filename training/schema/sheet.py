@@ -80,6 +80,7 @@ def _rows(path: str, place: Path, only_commas: bool) -> tuple[list[list[str]], l
     rows: list[list[str]] = []
     places: list[int] = []
     try:
+        _check_kind(path, place, is_parquet=False)
         with place.open(encoding=encoding_of(place), newline="") as file:
             stated = _SEP.fullmatch(file.readline().strip())
             if stated is None:
@@ -96,10 +97,8 @@ def _rows(path: str, place: Path, only_commas: bool) -> tuple[list[list[str]], l
                     places.append(number)
     except FileNotFoundError as error:
         raise TaskError(f"there is no file {path!r}") from error
-    except IsADirectoryError as error:
-        raise TaskError(f"{path!r} is a folder; expected a csv or parquet file") from error
     except UnicodeDecodeError as error:
-        raise TaskError(f"{path!r} is not UTF-8 text{_likely(place)}: save it as 'CSV UTF-8'") from error
+        raise TaskError(f"{path!r} is not UTF-8 text: save it as 'CSV UTF-8'") from error
     except csv.Error as error:
         raise TaskError(f"{path!r} is no valid csv after row {len(rows)}: {error}") from error
     except OSError as error:
@@ -113,21 +112,46 @@ def _rows(path: str, place: Path, only_commas: bool) -> tuple[list[list[str]], l
 
 
 _BEGINNINGS = {
-    b"PK": "it is a zip archive, as .xlsx files are",
-    b"\xd0\xcf\x11\xe0": "it is an old Excel file (.xls)",
-    b"\x1f\x8b": "it is packed by gzip",
-    b"%PDF": "it is a PDF",
-    b"PAR1": "it is parquet: name it .parquet",
-    b"SQLite": "it is a database",
+    b"PK\x03\x04": "is a zip archive, as .xlsx files are: save it as 'CSV UTF-8'",
+    b"\xd0\xcf\x11\xe0": "is an old Excel file (.xls): save it as 'CSV UTF-8'",
+    b"\x1f\x8b": "is packed by gzip: unpack it",
+    b"BZh": "is packed by bzip2: unpack it",
+    b"\xfd7zXZ": "is packed by xz: unpack it",
+    b"\x28\xb5\x2f\xfd": "is packed by zstd: unpack it",
+    b"%PDF": "is a PDF; expected a csv or parquet file",
+    b"SQLite format": "is a database: export the table as csv",
+    b"<!doctype": "is a web page: was a login page saved in place of the file?",
+    b"<html": "is a web page: was a login page saved in place of the file?",
+    b"<?xml": "is XML; expected a csv or parquet file",
+    b'{"': "is JSON; expected a csv or parquet file",
+    b"[{": "is JSON; expected a csv or parquet file",
 }
+"""By a file's first bytes, in small letters: what it is, and the way out."""
 
 
-def _likely(path: Path) -> str:
-    """What a file that is no text most likely is, by its first bytes; empty if nothing is known of them."""
-    with path.open("rb") as file:
-        first = file.read(8)
-    found = next((what for begins, what in _BEGINNINGS.items() if first.startswith(begins)), "")
-    return f" ({found})" if found else ""
+def _check_kind(path: str, place: Path, *, is_parquet: bool) -> None:
+    """Refuse a file that is no table, by its first bytes.
+
+    Raises:
+        TaskError: It is empty, or a folder, or a file of another kind.
+        OSError: It cannot be read.
+    """
+    if place.is_dir():
+        parts = sum(one.name.startswith("part-") for one in place.iterdir())
+        if parts:
+            raise TaskError(f"{path!r} is a folder of {parts} part files, as Spark writes them: save it as one file")
+        raise TaskError(f"{path!r} is a folder; expected a csv or parquet file")
+    with place.open("rb") as file:
+        first = file.read(64)
+    if not first:
+        raise TaskError(f"{path!r} is empty: it has no rows")
+    begin = first.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    for begins, what in _BEGINNINGS.items():
+        if first.startswith(begins) or begin.startswith(begins):
+            raise TaskError(f"{path!r} {what}")
+    if first.startswith(b"PAR1") != is_parquet:
+        wrong = "cannot be read as parquet: it begins otherwise" if is_parquet else "is parquet: name it .parquet"
+        raise TaskError(f"{path!r} {wrong}")
 
 
 def _divided_by(file: TextIO) -> str:
@@ -156,11 +180,14 @@ def _parquet(path: str, place: Path) -> Sheet:
     check_libraries(f"reading {path!r}", "parquet", **{"pyarrow.parquet": "pyarrow"})
     import pyarrow.parquet as parquet
 
-    if not place.is_file():
+    if not place.exists():
         raise TaskError(f"there is no file {path!r}")
     try:
-        content = parquet.read_table(place)
-        columns = [[_text(value) for value in column.to_pylist()] for column in content.columns]
+        _check_kind(path, place, is_parquet=True)
+        content = parquet.ParquetFile(place).read()
+        columns = [_texts(path, *column) for column in zip(content.column_names, content.columns, strict=True)]
+    except TaskError:
+        raise
     except Exception as error:  # pyarrow raises many kinds
         raise TaskError(f"{path!r} cannot be read as parquet: {' '.join(str(error).split())[:200]}") from error
     header = tuple(name.strip() for name in content.column_names)
@@ -170,11 +197,36 @@ def _parquet(path: str, place: Path) -> Sheet:
     return Sheet(path, header, dict(zip(header, columns, strict=True)), range(1, content.num_rows + 1))
 
 
+def _texts(path: str, name: str, column: Any) -> list[str]:
+    """The cells of a parquet column.
+
+    Raises:
+        TaskError: It holds lists or other nested values, bytes that are no text, or times finer than microseconds.
+    """
+    import pyarrow as arrow
+
+    kind = column.type
+    if arrow.types.is_nested(kind):
+        raise TaskError(f"{path!r}, column {name!r} holds {kind}: a cell holds one value; leave the column out")
+    try:
+        if arrow.types.is_timestamp(kind):  # Python's times have microseconds
+            column = column.cast(arrow.timestamp("us", kind.tz))
+        elif arrow.types.is_time64(kind):
+            column = column.cast(arrow.time64("us"))
+        return [_text(value.decode() if isinstance(value, bytes) else value) for value in column.to_pylist()]
+    except UnicodeDecodeError as error:
+        raise TaskError(f"{path!r}, column {name!r} holds bytes that are no UTF-8 text") from error
+    except arrow.ArrowInvalid as error:
+        raise TaskError(
+            f"{path!r}, column {name!r} has times finer than microseconds, or of no year from 1 to 9999: round them"
+        ) from error
+
+
 def _text(value: Any) -> str:
     """A value as csv files have it; whole numbers that became floats because of gaps are written whole again."""
     if value is None or value != value:
         return ""
-    if isinstance(value, datetime) and value.time() == time(0):
+    if isinstance(value, datetime) and value.time() == time(0) and value.tzinfo is None:
         return value.date().isoformat()
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -118,7 +118,7 @@ def test_train_alone_is_all_there_is(tmp_path: Path) -> None:
 
 
 def test_classes_in_a_given_order(tmp_path: Path) -> None:
-    """A peer that has no owl knows of owls all the same; an empty folder counts as a class, too."""
+    """A peer that has no owl knows of owls all the same."""
     write(tmp_path / "site-0", 20, ("dog", "cat"))
     options = {"path": f"{tmp_path}/site-{{rank}}", "classes": ["owl", "dog", "cat"]}
     task = load_task("image-folder", 0, 2, 0, options)
@@ -126,7 +126,8 @@ def test_classes_in_a_given_order(tmp_path: Path) -> None:
     assert next(p for name, p in task.model.named_parameters() if name == "head.weight").shape[0] == 3
     (tmp_path / "site-0" / "ant").mkdir()
     forget()
-    assert image_folder(ImageFolder(f"{tmp_path}/site-0")).train.targets.unique().tolist() == [1, 2]
+    with pytest.raises(TaskError, match=r"class 'ant' has no image .*ant; remove the folder, and name all classes"):
+        image_folder(ImageFolder(f"{tmp_path}/site-0"))
     with pytest.raises(TaskError, match=r"the folder .*ant is none of the classes owl, dog, cat"):
         load_task("image-folder", 0, 2, 0, options)
     with pytest.raises(TaskError, match=r"there is no '.*site-1': with path = .* every rank, .* this is rank 1"):
@@ -223,3 +224,35 @@ def test_an_iid_division_of_one_folder(tmp_path: Path) -> None:
     ]
     rows = np.concatenate([part for task in tasks if task.indices for part in task.indices.values()])
     assert sorted(rows.tolist()) == list(range(60))
+
+
+def test_files_that_are_left_out_are_counted_and_named(tmp_path: Path) -> None:
+    write(tmp_path, 5, ("cat", "dog"))
+    save(tmp_path / "cat" / "more.tiff", (1, 2, 3))
+    save(tmp_path / "cat" / "deep" / "x.png", (1, 2, 3))
+    save(tmp_path / "__MACOSX" / "cat" / "x.png", (1, 2, 3))
+    save(tmp_path / "dog" / ".ipynb_checkpoints" / "x.png", (1, 2, 3))
+    data = image_folder(ImageFolder(str(tmp_path), 8))
+    assert data.names == {"classes": ("cat", "dog")}
+    assert data.remarks == (
+        f"10 images in {tmp_path.name}; classes: cat 5, dog 5",
+        f"left out of {tmp_path.name}: 2 hidden or of __MACOSX (such as __MACOSX/cat/x.png), "
+        "1 images in other places (such as cat/deep/x.png), 1 .tiff (such as cat/more.tiff)",
+    )
+
+
+@pytest.mark.parametrize("name", ["x.tiff", "deep/x.png", "._x.png"])
+def test_a_class_whose_files_are_all_left_out_is_refused(tmp_path: Path, name: str) -> None:
+    write(tmp_path, 5, ("cat",))
+    save(tmp_path / "dog" / name, (1, 2, 3))
+    for classes in (None, ("cat", "dog")):
+        with pytest.raises(TaskError, match=rf"class 'dog' has no image .*left out: 1 .*dog/{name}"):
+            image_folder(ImageFolder(str(tmp_path), 8, classes=classes))
+
+
+def test_an_image_of_many_frames_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, 5, ("cat", "dog"))
+    frames = [Image.new("RGB", (8, 8), (shade, 0, 0)) for shade in (0, 250)]
+    frames[0].save(tmp_path / "dog" / "x.webp", save_all=True, append_images=frames[1:], lossless=True)
+    with pytest.raises(TaskError, match=r"dog/x.webp cannot be read: ValueError: it has 2 frames"):
+        image_folder(ImageFolder(str(tmp_path), 8))
