@@ -6,7 +6,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation.own_rank import own_rank, source
 
 
-def slurm(monkeypatch: pytest.MonkeyPatch, **values: int) -> None:
+def slurm(monkeypatch: pytest.MonkeyPatch, **values: int | str) -> None:
     for name in ("PROCID", "NTASKS", *(f"ARRAY_TASK_{key}" for key in ("ID", "MIN", "MAX", "STEP", "COUNT"))):
         monkeypatch.delenv(f"SLURM_{name}", raising=False)
     for name, value in values.items():
@@ -44,6 +44,6 @@ def test_an_array_with_gaps_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_number_that_slurm_never_gives_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    slurm(monkeypatch, ARRAY_TASK_ID=0, ARRAY_TASK_COUNT="x")  # type: ignore[arg-type]
+    slurm(monkeypatch, ARRAY_TASK_ID=0, ARRAY_TASK_COUNT="x")
     with pytest.raises(ConfigurationError, match="SLURM_ARRAY_TASK_COUNT"):
         own_rank("env")
