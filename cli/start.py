@@ -20,7 +20,7 @@ from dpeer.exceptions import Diverged
 from dpeer.federation import addresses, config, folders, keys
 from dpeer.federation.faults import check_faults
 from dpeer.federation.graph import build_graph
-from dpeer.federation.own_rank import own_rank
+from dpeer.federation.own_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.sections import FaultSettings, LauncherSettings, SimulationSettings
 from dpeer.federation.settings import Settings, option_names
 from dpeer.peer.peer import dialled
@@ -78,6 +78,8 @@ def start(
 
     with Terminal() as terminal:
         terminal.say(_first_line(settings, config.source(federation), number, listen, encrypted=keyring is not None))
+        if rank == ENVIRONMENT:
+            terminal.say(f"dpeer: --rank env: rank {number} is from {source()}")
         if settings.insecure and keyring is None:
             terminal.say("WARNING: --insecure: anybody who reaches the port can read and alter what is exchanged")
         for neighbor, address in to_dial.items():

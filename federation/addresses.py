@@ -15,7 +15,7 @@ from dpeer.federation.settings import Settings
 _IPC = re.compile(r"ipc://(?P<path>/[^\x00\n]+)")
 _LONGEST_PATH = 103
 """The longest path of a Unix socket in bytes: macOS's limit (Linux has 107)."""
-_TCP = re.compile(r"tcp://(?P<host>\[[0-9a-fA-F:]+\]|[^:/\s\[\]]+):(?P<port>\d{1,5})")
+_TCP = re.compile(r"tcp://(?P<host>\[[0-9a-fA-F:.]+(?:%[\w.-]+)?\]|[^:/\s\[\]]+):(?P<port>\d{1,5})")
 
 
 def addresses(settings: Settings) -> dict[int, str]:
@@ -33,9 +33,10 @@ def addresses(settings: Settings) -> dict[int, str]:
         return {rank: f"tcp://127.0.0.1:{settings.base_port + rank}" for rank in range(settings.size)}
     given = {rank: own.address for rank, own in settings.rank.items() if own.address is not None}
     owners: dict[str, int] = {}
-    for rank, address in given.items():
+    for rank, address in list(given.items()):
         if not is_ipc(address, f"rank.{rank}.address"):
-            _parse(address, f"rank.{rank}.address")
+            host, port = _parse(address, f"rank.{rank}.address")
+            address = given[rank] = f"tcp://{_unmapped(host)}:{port}" if _unmapped(host) != host else address
         if owners.setdefault(address, rank) != rank:
             raise AddressError(f"rank.{owners[address]} and rank.{rank} have the same address {address!r}")
     return given
@@ -92,7 +93,7 @@ def listen_address(settings: Settings, rank: int, *, encrypted: bool = False) ->
             "the key of every rank in the federation file (dpeer keygen), or use a loopback address (behind a VPN or "
             "SSH tunnel), or --insecure on a network you trust"
         )
-    return f"tcp://{_bindable(host)}:{port}"
+    return f"tcp://{_bindable(_unmapped(host), key, port)}:{port}"
 
 
 def bulk_port(settings: Settings, rank: int) -> int | None:
@@ -157,20 +158,44 @@ def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        found = ipaddress.ip_address(_unmapped(host).strip("[]"))
     except ValueError:
         return False
+    return found.is_loopback
 
 
-def _bindable(host: str) -> str:
-    """The address with the host's name resolved: ZeroMQ binds addresses of interfaces, not names."""
+def _unmapped(host: str) -> str:
+    """The IPv4 address for one written as IPv6 (::ffff:10.0.0.3), else the host as it is."""
+    with suppress(ValueError):
+        found = ipaddress.ip_address(host.strip("[]"))
+        if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+    return host
+
+
+def _bindable(host: str, key: str, port: int) -> str:
+    """The host's IP address, IPv4 before IPv6: ZeroMQ binds addresses of interfaces, not names.
+
+    Raises:
+        AddressError: The name cannot be resolved, or names only this host's loopback, as Debian's 127.0.1.1.
+    """
     try:
         ipaddress.ip_address(host.strip("[]"))
     except ValueError:
         if host == "*":
             return host
-        try:
-            return socket.gethostbyname(host)
-        except OSError as error:
-            raise AddressError(f"host {host!r} cannot be resolved: {error}; use its IP address") from error
-    return host
+    else:
+        return host
+    try:
+        found = [str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
+    except (OSError, UnicodeError) as error:
+        raise AddressError(f"host {host!r} cannot be resolved: {error}; use its IP address") from error
+    usable = found if host == "localhost" else [one for one in found if not _is_loopback(one)]
+    if not usable:
+        rank_key = key.rpartition(".")[0]
+        raise AddressError(
+            f"{key}: host {host!r} is {found[0]} on this host, where no other host reaches it: set "
+            f'{rank_key}.bind = "tcp://*:{port}", or use the IP address of an interface'
+        )
+    first = min(usable, key=lambda one: ":" in one)
+    return f"[{first}]" if ":" in first else first

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
 import sys
+import tempfile
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver, process, resource_tracker
 from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
+from dpeer.exceptions import ConfigurationError
 from dpeer.federation.child import STOP_SIGNALS
+
+_LONGEST_FOLDER = 60
+"""The longest folder in bytes for sockets: macOS allows 103 in all, and multiprocessing adds up to 32."""
 
 
 def start(process: BaseProcess) -> None:
@@ -50,7 +57,45 @@ def context(libraries: Collection[str] = ()) -> ForkServerContext | SpawnContext
     # they are only late.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
-        forkserver.ensure_running()
+        with _short_folder():
+            forkserver.ensure_running()
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
     return server
+
+
+@contextmanager
+def _short_folder() -> Iterator[None]:
+    """Multiprocessing makes its socket in a folder short enough for one, whatever TMPDIR is.
+
+    Raises:
+        ConfigurationError: No short folder can be written.
+    """
+    try:
+        usual = tempfile.gettempdir()
+    except FileNotFoundError:
+        usual = None
+    places = [usual, "/tmp", "/var/tmp", os.environ.get("XDG_RUNTIME_DIR")]  # noqa: S108 - mkdtemp makes a private one
+    short = next((place for place in places if place and _holds_sockets(place)), None)
+    if short is None:
+        raise ConfigurationError(
+            f"TMPDIR = {os.environ.get('TMPDIR', '')!r}: processes need a folder for sockets of at most "
+            f"{_LONGEST_FOLDER} bytes that can be written, and neither this one nor /tmp is: set TMPDIR to one"
+        )
+    config: dict[str, Any] = process.current_process()._config  # type: ignore[attr-defined]  # where it keeps its folder
+    cached, before = config.get("tempdir"), tempfile.tempdir
+    if cached is not None and not _holds_sockets(str(Path(cached).parent)):
+        config["tempdir"] = None
+    tempfile.tempdir = short
+    try:
+        yield
+    finally:
+        tempfile.tempdir = before
+
+
+def _holds_sockets(folder: str) -> bool:
+    return (
+        len(os.fsencode(Path(folder).absolute())) <= _LONGEST_FOLDER
+        and Path(folder).is_dir()
+        and os.access(folder, os.W_OK | os.X_OK)
+    )

@@ -118,7 +118,7 @@ def read_secret(path: Path) -> bytes:
         if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
             raise ConfigurationError(
                 f"secret {str(path)!r}: others on this host can read or write it (mode {stat.S_IMODE(mode):04o}); "
-                f"type: chmod 600 {path}"
+                f"type: chmod 600 {path}; where it is mounted and cannot be changed, set {IN_ENVIRONMENT} to the key"
             )
         text = read_text(path)
     except OSError as error:

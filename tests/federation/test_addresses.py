@@ -118,3 +118,46 @@ def test_a_path_that_somebody_has_is_not_taken_over(tmp_path: Path) -> None:
             listen_address(here, 1)
     assert (tmp_path / "socket").is_socket(), "left behind"
     assert listen_address(here, 1) == f"ipc://{tmp_path}/socket"
+
+
+def resolve(monkeypatch: pytest.MonkeyPatch, *found: str) -> None:
+    infos = [(socket.AF_INET6 if ":" in one else socket.AF_INET, 1, 6, "", (one, 0)) for one in found]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: infos)
+    monkeypatch.setattr(socket, "gethostbyname", lambda _: found[0])
+
+
+def test_a_name_that_is_loopback_here_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve(monkeypatch, "127.0.1.1")
+    with pytest.raises(AddressError, match=r"rank\.1\.address: host 'clinic-a' is 127\.0\.1\.1.*rank\.1\.bind = "):
+        listen_address(settings({1: {"address": "tcp://clinic-a:7700"}}), 1, encrypted=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "bound"),
+    [(("fd00::2",), "[fd00::2]"), (("fd00::2", "10.0.0.2"), "10.0.0.2"), (("127.0.1.1", "10.0.0.2"), "10.0.0.2"),
+     (("::1", "fd00::2"), "[fd00::2]")],
+)  # fmt: skip
+def test_a_name_is_bound_at_an_address_that_others_reach(
+    found: tuple[str, ...], bound: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve(monkeypatch, *found)
+    here = settings({1: {"address": "tcp://clinic-a:7700"}})
+    assert listen_address(here, 1, encrypted=True) == f"tcp://{bound}:7700"
+
+
+@pytest.mark.parametrize(
+    ("host", "plain"),
+    [("[::ffff:127.0.0.1]", "127.0.0.1"), ("[::FFFF:7f00:1]", "127.0.0.1"), ("[::1%lo]", "[::1%lo]")],
+)
+def test_mapped_and_scoped_loopback_addresses_need_no_keys(host: str, plain: str) -> None:
+    here = settings({1: {"address": f"tcp://{host}:7700"}})
+    assert listen_address(here, 1) == addresses(here)[1] == f"tcp://{plain}:7700"
+    assert all_on_this_host(here)
+
+
+@pytest.mark.parametrize(("host", "plain"), [("[::ffff:10.0.0.3]", "10.0.0.3"), ("[fe80::1%eth0]", "[fe80::1%eth0]")])
+def test_mapped_and_scoped_addresses_of_other_hosts_need_keys(host: str, plain: str) -> None:
+    here = settings({1: {"address": f"tcp://{host}:7700"}})
+    with pytest.raises(AddressError, match="without encryption"):
+        listen_address(here, 1)
+    assert listen_address(here, 1, encrypted=True) == addresses(here)[1] == f"tcp://{plain}:7700"

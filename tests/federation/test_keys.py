@@ -56,7 +56,7 @@ def test_a_secret_that_others_can_read_is_refused_with_the_command_that_mends_it
 ) -> None:
     path, _ = made[0]
     path.chmod(mode)
-    with pytest.raises(ConfigurationError, match=rf"mode {mode:04o}.*chmod 600 {path}"):
+    with pytest.raises(ConfigurationError, match=rf"mode {mode:04o}.*chmod 600 {path}; .*DPEER_SECRET to the key"):
         read_secret(path)
 
 
