@@ -19,6 +19,7 @@ from dpeer.cli.grouping import GroupedCommand, GroupedOption
 from dpeer.cli.options import setting_options
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
+from dpeer.federation.child import stop_signals
 from dpeer.federation.sections import (
     AloneSettings,
     FaultSettings,
@@ -153,7 +154,7 @@ def _stopped_by_signals(rates: Rates) -> Iterator[None]:
         asked = True
         rates.stop()
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in stop_signals()}
     try:
         yield
     finally:

@@ -21,6 +21,7 @@ from dpeer.cores import own_cores
 from dpeer.exceptions import CellFailed, CheckpointError, DpeerError
 from dpeer.experiments.cells import Cell
 from dpeer.federation import forking
+from dpeer.federation.child import STOP_SIGNALS, stop_signals
 from dpeer.federation.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str], None]
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = STOP_SIGNALS
 
 _LOOK_EVERY = 0.5
 """Seconds after which a signal is noticed at the latest."""
@@ -99,7 +100,7 @@ class _Stop:
 @contextlib.contextmanager
 def _stoppable() -> Iterator[_Stop]:
     stop = _Stop()
-    before = {number: signal.signal(number, stop) for number in _SIGNALS}
+    before = {number: signal.signal(number, stop) for number in stop_signals()}
     try:
         yield stop
     finally:

@@ -21,7 +21,14 @@ if TYPE_CHECKING:
     from dpeer.peer.transports import Keyring
 
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What asks a run to stop: Ctrl-C, a service manager, and a terminal or SSH session that is gone."""
+
+
+def stop_signals() -> list[signal.Signals]:
+    """Those of `STOP_SIGNALS` that are answered; SIGHUP is not where it is ignored, as under nohup."""
+    return [one for one in STOP_SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
+
 
 _is_peer = False
 """Whether this process is a peer that a launcher has started."""
@@ -81,7 +88,7 @@ async def _run(
 
     channel = Channel(end)
     reports = _Reports(channel)
-    stopper = Stopper()
+    stopper = Stopper(128 + signal.SIGTERM)
     told: asyncio.Future[Mapping[int, str]] = asyncio.get_running_loop().create_future()
     listening = asyncio.create_task(_listen(channel, told, stopper))
 

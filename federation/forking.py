@@ -53,7 +53,7 @@ def context(libraries: Collection[str] = ()) -> ForkServerContext | SpawnContext
     server.set_forkserver_preload([*libraries, "dpeer.federation.preload"])
     # (It would be started by the fork server's start, and unblock the signals.)
     resource_tracker.ensure_running()
-    # What is started inherits that Ctrl-C and SIGTERM are not for it, from its first instruction on; for this process
+    # What is started inherits that stop signals are not for it, from its first instruction on; for this process
     # they are only late.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:

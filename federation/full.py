@@ -1,4 +1,4 @@
-"""Telling a full disk from other errors, and which folder is on it."""
+"""Errors of the machine in one line: a disk that cannot be written, and memory or threads that are not given."""
 
 from __future__ import annotations
 
@@ -7,33 +7,65 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dpeer.exceptions import DpeerError, OutputError
+from dpeer.exceptions import ConfigurationError, DpeerError, OutputError
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_GOES_ON = "then --resume goes on from the last completed round"
+
+_FULL = "no space is left on its disk, or in its quota; make room"
+
+_DISK = {
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EFBIG: "a file is longer than the limit allows (ulimit -f); raise it",
+    errno.EROFS: "its file system is read-only; mount it writable",
+    errno.EIO: "its disk reports an input/output error; check the disk",
+    errno.ESTALE: "its network file system has a stale file handle; mount it again",
+}
+"""By error number, what keeps a folder from being written and what to do."""
+
+_MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "Cannot allocate memory")
+"""What libraries that raise a RuntimeError of their own say of memory."""
 
 
 @contextmanager
 def naming(folder: Path) -> Iterator[None]:
-    """Within it a disk that is full, or a quota that is used up, is reported with this folder's name.
+    """Within it errors of the machine end a peer with one line; of a disk, with this folder's name.
 
     Raises:
-        OutputError: It is.
+        OutputError: The folder cannot be written: its disk is full, read-only or broken, or the folder was deleted.
+        ConfigurationError: The system gives no more memory, or no more threads.
     """
     try:
         yield
     except DpeerError:
         raise
     except Exception as error:
-        if not _is_full(error):
+        why = _of_disk(error, folder)
+        if why is not None:
+            raise OutputError(f"{str(folder)!r} cannot be written: {why}, {_GOES_ON}") from error
+        why = _of_limits(error)
+        if why is None:
             raise
-        raise OutputError(
-            f"{str(folder)!r} cannot be written: no space is left on its disk, or in its quota; make room, then "
-            "--resume goes on from the last completed round"
-        ) from error
+        raise ConfigurationError(f"{why}, {_GOES_ON} ({str(folder)!r})") from error
 
 
-def _is_full(error: Exception) -> bool:
+def _of_disk(error: Exception, folder: Path) -> str | None:
     if isinstance(error, OSError):
-        return error.errno in _FULL
+        if isinstance(error, FileNotFoundError) and not folder.exists():
+            return "the folder was deleted in mid-run; restore it"
+        return _DISK.get(error.errno or 0)
     # safetensors has an error of its own, with the system's in words.
-    return any(f"(os error {number})" in str(error) for number in _FULL)
+    text = str(error)
+    if f"(os error {errno.ENOENT})" in text and not folder.exists():
+        return "the folder was deleted in mid-run; restore it"
+    return next((why for number, why in _DISK.items() if f"(os error {number})" in text), None)
+
+
+def _of_limits(error: Exception) -> str | None:
+    text = str(error)
+    if isinstance(error, RuntimeError) and "can't start new thread" in text:
+        return "the system gives no more threads; raise the limit (ulimit -u, or the container's of processes)"
+    no_memory = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+    if no_memory or (isinstance(error, RuntimeError) and any(words in text for words in _MEMORY)):
+        return "no memory is left; raise the limit (ulimit -v, or the container's), or lower --batch-size"
+    return None

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 
 from dpeer.exceptions import Diverged, PeerFailed
 from dpeer.federation import folders, summary
-from dpeer.federation.child import STOP_SIGNALS
+from dpeer.federation.child import stop_signals
 from dpeer.federation.faults import check_faults
 from dpeer.federation.full import naming
 from dpeer.federation.graph import build_graph, take_part
@@ -85,7 +85,7 @@ Drive = Callable[[Runner], None]
 
 
 def drive_by_signals(runner: Runner) -> None:
-    """Run on this thread, the main one; Ctrl-C and SIGTERM stop the run."""
+    """Run on this thread, the main one; Ctrl-C, SIGTERM and SIGHUP stop the run."""
     with asyncio.Runner(loop_factory=runner.loop_factory) as loop:
         loop.run(_interruptible(runner))
 
@@ -164,7 +164,7 @@ async def _interruptible(runner: Runner) -> None:
         asked = True
         runner.stop()
 
-    for number in STOP_SIGNALS:
+    for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, stop)
     await runner.run()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,6 +14,7 @@ import torch
 from dpeer.exceptions import DpeerError, Isolated
 from dpeer.federation.addresses import bulk_port
 from dpeer.federation.assemble import assemble
+from dpeer.federation.child import stop_signals
 from dpeer.federation.fingerprint import FORMERLY
 from dpeer.federation.folders import held, save_partition, save_preparation
 from dpeer.federation.full import naming
@@ -31,20 +32,28 @@ Report = Callable[[dict[str, Any]], None]
 """Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}},
 {"kind": "sign", "sign": {...}} (`dpeer.results.signs.Sign`), {"kind": "waiting", "neighbors": [...]}."""
 
+END_WITHIN = 60.0
+"""Seconds within which one request to stop ends a peer's process, also where its disk hangs."""
+
 Meet = Callable[[str | None], Awaitable[Mapping[int, str]]]
 """Called with the address at which this peer listens; returns the addresses of all peers, by rank."""
 
 
 class Stopper:
-    """Asks a peer to stop, however early the request comes."""
+    """Asks a peer to stop, however early the request comes.
 
-    def __init__(self) -> None:
+    Args:
+        code: The exit code of the process if it has not ended `END_WITHIN` seconds later; None for no such limit.
+    """
+
+    def __init__(self, code: int | None = None) -> None:
+        self._code = code
         self.requested = asyncio.Event()
         self._peer: Peer | None = None
 
     def install(self) -> None:
-        """From now on the first Ctrl-C or SIGTERM asks to stop, the second ends the process at once."""
-        for number in (signal.SIGINT, signal.SIGTERM):
+        """From now on the first Ctrl-C, SIGTERM or SIGHUP asks to stop, the second ends the process at once."""
+        for number in stop_signals():
             asyncio.get_running_loop().add_signal_handler(number, self._stop_or_exit, 128 + number)
 
     def watch(self, peer: Peer) -> None:
@@ -55,6 +64,10 @@ class Stopper:
 
     def stop(self) -> None:
         """Ask to stop; asking again changes nothing."""
+        if self._code is not None and not self.requested.is_set():
+            limit = threading.Timer(END_WITHIN, _end_late, [self._code])
+            limit.daemon = True
+            limit.start()
         self.requested.set()
         if self._peer is not None:
             self._peer.stop()
@@ -62,7 +75,15 @@ class Stopper:
     def _stop_or_exit(self, code: int) -> None:
         if self.requested.is_set():
             os._exit(code)
+        self._code = code
         self.stop()
+
+
+def _end_late(code: int) -> None:
+    """End the process as it is: a thread that waits for a hanging disk cannot be ended otherwise."""
+    os.write(2, f"dpeer: not ended within {END_WITHIN:g} s of the request (does the disk hang?): ended now; "
+                "--resume goes on from the last checkpoint\n".encode())  # fmt: skip
+    os._exit(code)
 
 
 async def serve(
@@ -188,7 +209,7 @@ async def _serve(
             f"ended after {outcome.completed_rounds} of {settings.rounds} rounds, {outcome.why}; --resume goes on; the "
             f"model is in {out}"
         )
-    if outcome.status == "done":
+    if outcome.status == "done" and not outcome.concluded_before:
         await worker.run(
             conclude_worth, out, parts.learner, parts.alone, parts.facts, stopper.requested.is_set,
             lambda line: log.info("worth", message=line), diverged=outcome.diverged,

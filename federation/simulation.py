@@ -144,7 +144,7 @@ class Simulation:
     async def _serve(self, peer: Peer) -> Outcome:
         """Run a peer to its end, then compare what it has kept."""
         outcome = await peer.serve(self._known)
-        if outcome.status == "done":
+        if outcome.status == "done" and not outcome.concluded_before:
             await self._conclude[peer.config.rank](outcome)
         return outcome
 

@@ -1,6 +1,6 @@
 """Atomic checkpoints: a run that was stopped or killed goes on from its last completed round.
 
-    checkpoint/round-00000007/state.json         round, fingerprint, what was released, checksums
+    checkpoint/round-00000007/state.json         round, fingerprint, what was released, checksums (of itself, too)
     checkpoint/round-00000007/learner/...        whatever the learner saved
     checkpoint/round-00000007/released-0.bin ... the last released body, for neighbors that still need it
 
@@ -31,6 +31,8 @@ STATE = "state.json"
 
 _PREFIX = "round-"
 _LEARNER = "learner"
+_CHECKSUM = "checksum"
+_KEYS = {"next_round", "fingerprint", "receivers", "released_frames", "extra", "sha256"}
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def write(folder: Path, state: State, save_learner: SaveCopy) -> None:
         "extra": dict(state.extra or {}),
         "sha256": hashes,
     }
-    (draft / STATE).write_text(json.dumps(described))
+    (draft / STATE).write_text(json.dumps({**described, _CHECKSUM: _checksum(described)}))
     for path in [*(draft / name for name in hashes), draft / STATE, draft / _LEARNER, draft]:
         flush(path)
     draft.rename(final)
@@ -112,6 +114,7 @@ def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
     """
     try:
         described = json.loads((checkpoint / STATE).read_text())
+        _check_state(described, checkpoint)
         for name, digest in described["sha256"].items():
             if _digest(checkpoint / name) != digest:
                 raise CheckpointError(f"checkpoint {str(checkpoint)!r} is damaged: {name} is not what was written")
@@ -132,6 +135,28 @@ def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
         ) from error
     load_learner(checkpoint / _LEARNER)
     return state
+
+
+def _check_state(described: dict[str, Any], checkpoint: Path) -> None:
+    """Check that state.json is what was written; one of an earlier version has no checksum.
+
+    Raises:
+        CheckpointError: It is not.
+    """
+    written = described.pop(_CHECKSUM, None)
+    number = int(checkpoint.name.removeprefix(_PREFIX))
+    # The names are compared, too: a damaged name of the checksum must not make it an earlier version's file.
+    sound = set(described) == _KEYS and described["next_round"] == number + 1
+    if not sound or (written is not None and written != _checksum(described)):
+        raise CheckpointError(
+            f"checkpoint {str(checkpoint)!r} is damaged: {STATE} is not what was written; restore the folder, or start "
+            "over with --overwrite"
+        )
+
+
+def _checksum(described: Mapping[str, Any]) -> str:
+    """SHA-256 of state.json's other entries."""
+    return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
 
 def _digest(path: Path) -> str:

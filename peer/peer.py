@@ -27,15 +27,19 @@ from dpeer.topology import Graphs
 _EXPECTED_WHEN_STOPPED = (asyncio.CancelledError, Interrupted)
 
 
-Status = Literal["done", "stopped", "isolated"]
-"""How a run ends; "isolated": cut off from a quorum, or from all neighbors, for longer than the peer waits."""
+Ending = Literal["done", "stopped", "isolated", "left-behind", "failed"]
+"""How a peer's run ends.
+
+"isolated": cut off from a quorum, or from all neighbors, for longer than the peer waits. "left-behind": with completed
+rounds, and its neighbors did not appear. "failed": by an error.
+"""
 
 
 @dataclass(frozen=True)
 class Outcome:
     """How a peer's run ended."""
 
-    status: Status
+    status: Ending
     completed_rounds: int
     last: Mapping[str, Any] | None
     """The last line of metrics.jsonl."""
@@ -45,6 +49,8 @@ class Outcome:
     """Whether the loss or a parameter is not finite at the end, or the loss far beyond use."""
     why: str = ""
     """Why a peer that ended "isolated" did."""
+    concluded_before: bool = False
+    """Whether an earlier process has left the whole result, verdict included: no round was left."""
 
 
 def dialled(rank: int, neighbors: tuple[int, ...], addresses: Mapping[int, str]) -> dict[int, str]:
@@ -164,12 +170,17 @@ class Peer:
         leaving: Goodbyes = "failed"
         try:
             await self._worker.write(self._files.begin)
+            if before := self._concluded_before():
+                self._log.info("nothing-left", message="no round is left, and model, card and summary are there")
+            elif self._start and self._start == self.config.rounds:
+                await self._conclude("done")  # at once: neighbors are met only for what they may still need
             self._pump.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
             status = leaving = await self._until_stopped(self._run())
+            if before:
+                return self._outcome(status, concluded_before=True)
             return await self._conclude(status)
-        except PeersMissing:
-            if self._files.completed:  # it was resumed, and nobody is there: its model is kept all the same
-                await self._conclude("isolated")
+        except Exception as error:
+            await self._leave_model("left-behind" if isinstance(error, PeersMissing) else "failed")
             raise
         finally:
             await self._pump.close(leaving)
@@ -204,7 +215,7 @@ class Peer:
         )
         await self._idle.during(self._pump.linger())
 
-    async def _until_stopped(self, run: Coroutine[Any, Any, None]) -> Status:
+    async def _until_stopped(self, run: Coroutine[Any, Any, None]) -> Literal["done", "stopped", "isolated"]:
         running = asyncio.create_task(run)
         stopping = asyncio.create_task(self._stopping.wait())
         try:
@@ -241,8 +252,27 @@ class Peer:
             self._log.warning("training-warning", message=sign.text, round=entry["round"], reason=sign.kind)
             self._on_sign(sign)
 
-    async def _conclude(self, status: Status) -> Outcome:
-        last, lost = self._files.last, self.core.members.lost
+    def _concluded_before(self) -> bool:
+        summary = self._files.concluded if self._start == self.config.rounds else {}
+        return summary.get("status") == "done" and "worth" in summary
+
+    async def _leave_model(self, status: Literal["left-behind", "failed"]) -> None:
+        """Write model, card and summary of what is completed, although the run ends with an error."""
+        if not self._files.kept or not self._files.completed:
+            return
+        if self._files.completed == self._start and self._files.concluded.get("status") == "done":
+            return  # what an ended run has left stays as it is
+        try:
+            completed = (await self._conclude(status)).completed_rounds
+        except Exception as error:  # the first error is the one to tell
+            message = f"the model cannot be written: {error}; --resume makes it from the checkpoint"
+            self._log.warning("no-model", message=message, reason=type(error).__name__)
+            return
+        if completed:
+            rounds = f"{completed} of {self.config.rounds} rounds"
+            self._log.warning("left", message=f"{status}: the model of {rounds} is in {str(self.config.out)!r}")
+
+    async def _conclude(self, status: Ending) -> Outcome:
         dropped = self.core.rejections.counts + self.core.exchange.inbox.dropped
         await self._worker.run(
             self._files.conclude,
@@ -254,7 +284,13 @@ class Peer:
             self.core.pauses,
             self._log.dropped,
         )
-        return Outcome(status, self._files.completed, last, dict(lost), self._files.diverged, self._why)
+        return self._outcome(status)
+
+    def _outcome(self, status: Ending, *, concluded_before: bool = False) -> Outcome:
+        return Outcome(
+            status, self._files.completed, self._files.last, dict(self.core.members.lost), self._files.diverged,
+            self._why, concluded_before,
+        )  # fmt: skip
 
 
 _SHOWN = (

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpeer.exceptions import CheckpointError
+from dpeer.exceptions import CheckpointError, Interrupted
 from dpeer.peer import checkpoint, headers, wire
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.learner import Learner, SaveCopy
@@ -21,7 +21,7 @@ from dpeer.peer.outbox import Outbox
 from dpeer.peer.waiting import Pauses
 from dpeer.peer.wire import Frames
 from dpeer.results.card import make_card, measured
-from dpeer.results.files import CARD, CARD_PAGE, METRICS, MODEL, SUMMARY, count_lines, write_json
+from dpeer.results.files import CARD, CARD_PAGE, METRICS, MODEL, SUMMARY, count_lines, finite, parse, write_json
 from dpeer.results.metrics import MetricsFile
 from dpeer.results.records import has_diverged
 
@@ -83,6 +83,15 @@ class RankFolder:
         """How many rounds are completed."""
         return 0 if self.last is None else int(self.last["round"]) + 1
 
+    @property
+    def concluded(self) -> Mapping[str, Any]:
+        """The summary, if it is of the last completed round and has its model and card beside it; else empty."""
+        out = self._config.out
+        if out is None or not all((out / name).is_file() for name in (MODEL, CARD, SUMMARY)):
+            return {}
+        summary = parse((out / SUMMARY).read_text(encoding="utf-8", errors="replace")) or {}
+        return summary if summary.get("completed_rounds") == self.completed else {}
+
     def take_up(self) -> int:
         """Load the checkpoint when resuming; return the first round to run. Nothing is written yet.
 
@@ -117,7 +126,7 @@ class RankFolder:
         return wire.encode(wire.body(federation, self._config.rank, number, frames[1:], presence))
 
     def begin(self) -> None:
-        """Begin to measure the time, and remove an earlier run's files: all, or when resuming those that are outdated.
+        """Begin to measure the time, and remove an earlier run's files, unless it is resumed.
 
         The learner is told if the run is a new one.
         """
@@ -127,9 +136,8 @@ class RankFolder:
         out = self._config.out
         if out is None or self._checkpoints is None:
             return
-        (out / SUMMARY).unlink(missing_ok=True)
         if not self._config.resume:
-            for name in (MODEL, CARD, CARD_PAGE):
+            for name in (SUMMARY, MODEL, CARD, CARD_PAGE):
                 (out / name).unlink(missing_ok=True)
             shutil.rmtree(self._checkpoints, ignore_errors=True)
         self._metrics.rewrite()
@@ -160,6 +168,8 @@ class RankFolder:
             return
         # The line goes first: a line without its checkpoint is dropped on resume, the other way round it is damage.
         if not completed.noted:
+            if self._config.out is not None:
+                (self._config.out / SUMMARY).unlink(missing_ok=True)  # outdated only now
             self._metrics.append(completed.entry)
             completed.noted = True
         if not (now or self._due(completed.entry["round"])):
@@ -193,8 +203,10 @@ class RankFolder:
         # Every release counts, whichever round's model is kept, and whether the release's round was completed or not.
         spent = self._learner.privacy
         if self.completed:
-            if status == "stopped":
-                self._load()  # the learner was stopped in the middle of a round, which is discarded
+            if status != "done":
+                self._go_back()
+            if status == "left-behind":
+                self._finish()
             self.diverged = ruined or has_diverged(self.last or {}) or not self._learner.finite
             self._learner.write_model(out / MODEL)
         card = self._learner.card() if self.completed else {}
@@ -211,6 +223,27 @@ class RankFolder:
         if card:
             write_json(out / CARD, make_card(self._facts, card, results))
         write_json(out / SUMMARY, self._facts | results)
+
+    def _go_back(self) -> None:
+        """Take up the last round on disk: a round that was left in the middle, or not saved, is discarded."""
+        state = self._load()
+        saved = 0 if state is None else state.next_round
+        if self.completed > saved:
+            self._completed = None
+            self._metrics = MetricsFile(self._config.out / METRICS if self._config.out else None, saved)
+
+    def _finish(self) -> None:
+        """Train on at home, as after the last round; what that comes to is in the summary alone."""
+        entry = self.last
+        try:
+            found = self._learner.fine_tune(self.completed - 1)
+        except Interrupted:
+            return
+        if entry is not None and found is not None:
+            entry |= finite({
+                "accuracy_finished": found.accuracy, "test_loss_finished": found.test_loss,
+                "metrics_finished": dict(found.metrics),
+            })  # fmt: skip
 
     def _results(self, status: str) -> dict[str, Any]:
         best = self._learner.best_round

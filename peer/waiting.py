@@ -119,7 +119,9 @@ class Waiting:
     # -- what is waited for ------------------------------------------------------------------------------------
 
     def meet(self, now: float) -> None:
-        """Wait for all neighbors."""
+        """Wait for all neighbors; with no round left only for those that may need the last body."""
+        if self._members.current_round >= self._config.rounds:
+            self._give_up_at = now + min(self._config.wait, self._config.liveness.dead_after)
         self._wait = _Wait("meet", 0, now, now + self._config.remind_every, self._config.remind_every)
 
     def pause(self, number: int, now: float) -> None:

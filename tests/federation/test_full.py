@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from safetensors import SafetensorError
 
-from dpeer.exceptions import OutputError, TaskError
+from dpeer.exceptions import ConfigurationError, OutputError, TaskError
 from dpeer.federation.full import naming
 
 
@@ -28,6 +28,28 @@ def test_a_full_disk_names_the_folder(error: Exception, tmp_path: Path) -> None:
     ):
         raise error
     assert found.value.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EROFS, "no"), "its file system is read-only"),
+        (OSError(errno.EIO, "no"), "its disk reports an input/output error"),
+        (OSError(errno.ESTALE, "no"), "a stale file handle"),
+        (SafetensorError("I/O error: File too large (os error 27)"), "a file is longer than the limit allows"),
+        (FileNotFoundError(errno.ENOENT, "no"), "the folder was deleted in mid-run"),
+        (RuntimeError("can't start new thread"), "the system gives no more threads"),
+        (MemoryError(), "no memory is left"),
+        (OSError(errno.ENOMEM, "no"), "no memory is left"),
+        (RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried"), "no memory is left"),
+    ],
+)
+def test_errors_of_the_machine_are_one_line_that_says_what_to_do(error: Exception, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=said) as found, naming(tmp_path / "run"):
+        raise error
+    assert found.value.exit_code == 2
+    assert "--resume goes on" in str(found.value)
+    assert "\n" not in str(found.value)
 
 
 @pytest.mark.parametrize("error", [PermissionError(errno.EACCES, "no"), TaskError("(os error 28)"), ValueError("28")])

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from dpeer.exceptions import CheckpointError
@@ -85,3 +87,30 @@ def test_damage_is_found_before_the_learner_sees_anything(tmp_path, name, damage
         checkpoint.read(checkpoint.latest(tmp_path), loader)
     assert "damaged" in str(caught.value)
     assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('"next_round": 5', '"next_round": 4'),
+        ('"size": 8', '"size": 9'),
+        ('"seconds": 1.5', '"seconds": 2.5'),
+        ('"checksum"', '"checkrum"'),
+    ],
+)
+def test_a_changed_state_is_damage(before, after, tmp_path):
+    checkpoint.write(tmp_path, state(5), save)
+    path = checkpoint.latest(tmp_path) / "state.json"
+    assert before in path.read_text()
+    path.write_text(path.read_text().replace(before, after))
+    with pytest.raises(CheckpointError, match=r"state\.json is not what was written"):
+        checkpoint.read(path.parent, lambda folder: None)
+
+
+def test_a_state_of_an_earlier_version_has_no_checksum(tmp_path):
+    checkpoint.write(tmp_path, state(5), save)
+    path = checkpoint.latest(tmp_path) / "state.json"
+    described = json.loads(path.read_text())
+    del described["checksum"]
+    path.write_text(json.dumps(described))
+    assert checkpoint.read(path.parent, lambda folder: None).next_round == 5
