@@ -66,6 +66,7 @@ class Core:
     def __init__(self, config: PeerConfig, learner: Learner, topology: Graphs, piece_bytes: int | None) -> None:
         alone = config.liveness.heartbeat == 0  # nobody can be cut off
         self.presence = Presence(config.rank, topology.size, config.rounds, "any" if alone else config.quorum)
+        self.presence.silent = alone
         self.members = Membership(
             topology.connections(config.rank, config.rounds), config.liveness, self.presence.passed
         )  # fmt: skip
