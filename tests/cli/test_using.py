@@ -147,7 +147,7 @@ MISTAKES: dict[str, tuple[list[str], str]] = {
         ["predict", "--input", "few.csv", "--output", "out.csv"],
         "unknown column 'age, pulse' in what the model needs; 'few.csv': valid: weight",
     ),
-    "no rows": (["predict", "--input", "empty.csv", "--output", "out.csv"], "'empty.csv' has no rows"),
+    "no rows": (["predict", "--input", "empty.csv", "--output", "out.csv"], "'empty.csv' is empty: it has no rows"),
     "no file": (["predict", "--input", "nothing.csv", "--output", "out.csv"], "there is no 'nothing.csv'"),
     "onto itself": (["predict", "--input", "few.csv", "--output", "few.csv"], "is the input: name another file"),
     "a folder": (["predict", "--input", "few.csv", "--output", "."], "is a folder: name a file"),
