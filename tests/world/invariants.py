@@ -219,9 +219,11 @@ def _cut_off(world, rank):
     if any(fault.what == "slow" and rank in fault.ranks for fault in scenario.faults):
         return True  # it may be too slow to catch up before the others have ended
     completed = [0 if disk.saved is None else disk.saved.next_round for disk in world.disks]
-    for other in world.lives[rank][-1].peer.neighbors:
+    life = world.lives[rank][-1]
+    for other in life.peer.neighbors:
         over = world.ended.get((other, rounds - 1))
-        if over is not None and undisturbed(scenario, rank, other, over - _CAUGHT_UP, over):
+        heard = over is not None and undisturbed(scenario, rank, other, over - _CAUGHT_UP, over)
+        if heard and life.since < over - _CAUGHT_UP:
             return False
     here = {
         life.rank

@@ -52,6 +52,7 @@ class Life:
 
     rank: int
     incarnation: int
+    since: float
     process: Process
     costs: Costs
     transport: FaultyTransport | None = None
@@ -129,7 +130,7 @@ class World:
         return [lives[-1] for lives in self.lives]
 
     def _begin(self, rank, *, resume):
-        life = Life(rank, len(self.lives[rank]), Process(), Costs(self.times))
+        life = Life(rank, len(self.lives[rank]), self.loop.time(), Process(), Costs(self.times))
         life.transport = self.network.transport(rank, life.process)
         life.task = life.process.start(self._live(life, resume))
         self.lives[rank].append(life)
