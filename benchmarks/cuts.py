@@ -121,11 +121,15 @@ async def run(cuts: Sequence[float], options: argparse.Namespace, folder: Path) 
 
 
 async def _first_round(metrics: Path, peers: Sequence[asyncio.subprocess.Process]) -> None:
-    while not (metrics.exists() and metrics.stat().st_size):  # noqa: ASYNC110
+    while not _has_lines(metrics):
         if any(peer.returncode is not None for peer in peers):
             said = [path.read_text().strip() for path in sorted(metrics.parents[2].glob("stderr-*"))]
             raise SystemExit("\n".join(["a peer has ended before its first round:", *said]))
         await asyncio.sleep(0.05)
+
+
+def _has_lines(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
 
 
 async def _cut(line: Line, cuts: Sequence[float]) -> None:

@@ -62,6 +62,8 @@ def start(
     own = settings.of_rank(number)
     if own.alone is None:
         own = own.model_copy(update={"alone": "auto"})
+    if own.deadline is None:
+        own = own.model_copy(update={"deadline": "auto"})
     keyring = keys.keyring(own, number)
     listen = addresses.listen_address(settings, number, encrypted=keyring is not None)
     if keyring is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -15,6 +15,29 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _OF_A_RUN = " (default"
 """Where the words of a setting say what a run takes if nothing is given."""
+
+_UNIONS = (Union, types.UnionType)
+
+
+class NumberOr(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """A number, or one of some words.
+
+    Args:
+        words: Which.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+        self.name = f"NUMBER|{'|'.join(words)}"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number, or the word."""
+        if value in self._words or isinstance(value, float):
+            return value
+        try:
+            return float(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a number, nor one of {', '.join(self._words)}", param, ctx)
 
 
 def stated(section: type[BaseModel], *names: str, **more: Any) -> Callable[[F], F]:
@@ -54,6 +77,8 @@ def flag(name: str) -> str:
 
 def click_type(kind: Any) -> Any:
     """What click checks of a value of this type; ranges and patterns are checked where the settings are."""
+    if get_origin(kind) in _UNIONS:
+        return NumberOr(next(get_args(part) for part in get_args(kind) if get_origin(part) is Literal))
     if get_origin(kind) is Literal and all(isinstance(value, str) for value in get_args(kind)):
         return click.Choice(get_args(kind))
     if kind is Path:
@@ -63,6 +88,9 @@ def click_type(kind: Any) -> Any:
 
 def without_none(annotation: Any) -> Any:
     """The type of a setting, without what says that it may be missing, and without its limits."""
-    if get_origin(annotation) in (Union, types.UnionType):
-        annotation = next(part for part in get_args(annotation) if part is not type(None))
+    if get_origin(annotation) in _UNIONS:
+        first, *others = (part for part in get_args(annotation) if part is not type(None))
+        if others:  # a number, or one of some words
+            return annotation
+        annotation = first
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation

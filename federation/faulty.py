@@ -11,7 +11,7 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 from dpeer.exceptions import PeersMissing, Refused
 from dpeer.federation.accidents import Accidents
@@ -84,7 +84,7 @@ class FaultySimulation(Simulation):
         self.network = FaultyNetwork(random.Random(f"network {seed}"), conditions)  # noqa: S311 - no secret
         self._accidents = Accidents(self, planned, self._plan.round_seconds)
         self._liveness = LivenessConfig.after(settings.dead_after)
-        self._deadline = settings.deadline
+        self._deadline: float | Literal["auto"] | None = None if settings.deadline == "never" else settings.deadline
         self._ranks: list[_Rank] = []
         self._known = {rank: f"inproc://rank-{rank}" for rank in range(settings.size)}
         self._failure: BaseException | None = None

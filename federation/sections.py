@@ -100,6 +100,18 @@ class AloneSettings(Section):
     )
 
 
+class QuorumSettings(Section):
+    """What becomes of a federation whose lines drop."""
+
+    quorum: Literal["majority", "any"] = setting(
+        "majority",
+        "which part of a federation goes on while lines are cut: majority (more than half of the ranks, or half with "
+        "the lowest), or any (each by itself: those that are behind afterwards lose their rounds)",
+        mark=Mark.SHARED,
+        group=_RUN,
+    )
+
+
 class HostSettings(Section):
     """How one peer is run on its host."""
 
@@ -115,20 +127,12 @@ class HostSettings(Section):
         mark=Mark.ASIDE,
         group=_HOST,
     )
-    deadline: Seconds | None = setting(
+    deadline: Seconds | Literal["auto", "never"] | None = setting(
         None,
-        "seconds that a round waits for a neighbor that is there and sends nothing; then it goes on without (default: "
-        "as long as it takes)",
+        "seconds that a round waits for a neighbor that is there and sends nothing; then it goes on without: a number, "
+        "auto (from the rounds so far, 60 at least), never (default: auto for start, never for cluster and simulate)",
         mark=Mark.ASIDE,
         group=_HOST,
-    )
-    quorum: Literal["majority", "any"] = setting(
-        "majority",
-        "which part of a federation that lost its lines goes on: majority (more than half of the ranks, or half with "
-        "the lowest), or any (each part by itself: when they meet again, those behind lose their rounds)",
-        mark=Mark.OWN,
-        group=_HOST,
-        of_rank=False,
     )
     threads: int | None = setting(
         None,

@@ -174,7 +174,7 @@ async def _serve(
         evaluate_every=settings.evaluate_every,
         checkpoint_every=settings.checkpoint_every,
         wait=settings.wait,
-        deadline=settings.deadline,
+        deadline=None if settings.deadline == "never" else settings.deadline,
         quorum=settings.quorum,
         liveness=LivenessConfig.after(settings.dead_after),
         out=out,

@@ -19,6 +19,7 @@ from dpeer.federation.sections import (
     LauncherSettings,
     LogSettings,
     MeasureSettings,
+    QuorumSettings,
     SimulationSettings,
 )
 from dpeer.privacy.settings import PrivacySettings
@@ -42,6 +43,7 @@ class _AllSettings(
     LauncherSettings,
     HostSettings,
     LogSettings,
+    QuorumSettings,
     ComputeSettings,
     AloneSettings,
     MeasureSettings,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -62,7 +62,7 @@ class Simulation:
         self.connected = False
         # Peers of one process cannot be lost one by one.
         self._liveness = LivenessConfig(heartbeat=0)
-        self._deadline: float | None = None
+        self._deadline: float | Literal["auto"] | None = None
         self.loop_factory: LoopFactory = None
         self.faults: Mapping[str, Any] | None = None
 

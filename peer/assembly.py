@@ -25,6 +25,7 @@ class Arriving:
         pieces: The pieces that came, where there is no room.
         got: How many bytes have come.
         since: Clock time at which the body was announced.
+        last: Clock time of its last piece.
     """
 
     body: Body
@@ -34,6 +35,7 @@ class Arriving:
     pieces: list[Buffer] = field(default_factory=list)
     got: int = 0
     since: float = 0.0
+    last: float = 0.0
 
     def put(self, piece: Piece) -> None:
         """Take in the next piece."""
@@ -97,13 +99,17 @@ class Assembly:
         """
         earlier = self._arriving.get(link)
         if wanted:
-            self._arriving[link] = Arriving(body, wire_bytes, None, self._room(), since=now)
+            self._arriving[link] = Arriving(body, wire_bytes, None, self._room(), since=now, last=now)
         else:
-            self._arriving[link] = Arriving(body, wire_bytes, Imprint(body.payload_bytes), None, since=now)
+            self._arriving[link] = Arriving(body, wire_bytes, Imprint(body.payload_bytes), None, since=now, last=now)
         if earlier is not None:
             raise ProtocolError("incomplete", f"{earlier.got} of {earlier.body.payload_bytes} bytes of a body came")
 
-    def add(self, link: Link, piece: Piece) -> Arriving:
+    def get(self, link: Link) -> Arriving | None:
+        """The body that is under way on this link; None if there is none."""
+        return self._arriving.get(link)
+
+    def add(self, link: Link, piece: Piece, now: float = 0.0) -> Arriving:
         """Take in a piece; return the body that it belongs to.
 
         Raises:
@@ -122,6 +128,7 @@ class Assembly:
         if len(piece.data) > 1 + arriving.buffers_that_end_within(piece.offset, end):
             raise ProtocolError("short-piece", f"{len(piece.data)} frames, more than there are buffers in them")
         arriving.put(piece)
+        arriving.last = now
         if arriving.complete:
             del self._arriving[link]
         return arriving

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dpeer.peer.presence import Quorum
 
@@ -73,9 +73,10 @@ class PeerConfig:
     """Seconds for which a peer that cannot train with a neighbor stays for those that it has not met yet, so that they
     learn it, too; longer than it takes them to dial again."""
 
-    deadline: float | None = None
-    """Seconds that a round waits for a neighbor that is there but does not send its body; None to wait for as long as
-    it takes. A deadline keeps a process that hangs from holding up everybody, and costs the bodies of slow ones."""
+    deadline: float | Literal["auto"] | None = None
+    """Seconds that a round waits for a neighbor that is there but does not send its body; "auto" for what `Patience`
+    finds; None to wait for as long as it takes. A deadline keeps a process that hangs from holding up everybody, and
+    costs the bodies of slow ones. It does not count while a body comes at a useful pace (`Flow`)."""
 
     quorum: Quorum = "majority"
     """Which peers are enough to go on: "majority" of all ranks (`Presence`), or "any": a group that is cut off runs

@@ -90,6 +90,11 @@ class Exchange:
         self.outbox.unsent[number].update(receivers)
         self.deliver()
 
+    def too_late(self, number: int) -> bool:
+        """Whether all out-neighbors have completed round `number` before its body is released: nobody mixes it."""
+        receivers = self._schedule.at(number).out_neighbors
+        return bool(receivers) and all(self._members[rank].current_round > number for rank in receivers)
+
     def deliver(self) -> None:
         """Put the bodies for all receivers that are ready in their lanes."""
         for number, rank in self.outbox.pending():

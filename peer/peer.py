@@ -282,6 +282,7 @@ class Peer:
             self._watch.ruined,
             self.core.left_behind,
             self.core.pauses,
+            self.core.late_bodies,
             self._log.dropped,
         )
         return self._outcome(status)

@@ -41,6 +41,8 @@ class Cut:
     Attributes:
         begun: Whether its first message has been taken.
         over: Whether its last one has.
+        offset: How many bytes of its buffers have been taken.
+        total: How many bytes they have.
     """
 
     def __init__(self, frames: Frames, *, whole: bool = False) -> None:
@@ -48,26 +50,27 @@ class Cut:
         self._frames = frames
         self._whole = whole
         self._tag = b""
-        self._offset = 0
+        self.offset = 0
         self._rest = [view for frame in frames[1:] if (view := memoryview(frame).cast("B")).nbytes][::-1]
+        self.total = sum(view.nbytes for view in self._rest)
 
     def next(self, piece_bytes: int) -> Frames:
         """The message that comes next, with at most `piece_bytes` bytes of the body's."""
         if not self.begun:
             self.begun = True
-            if self._whole or sum(view.nbytes for view in self._rest) <= piece_bytes:
+            if self._whole or self.total <= piece_bytes:
                 self.over = True
                 return self._frames
             self._tag = wire.tag(self._frames[0])
             return [self._frames[0]]
-        offset, room, data = self._offset, piece_bytes, []
+        offset, room, data = self.offset, piece_bytes, []
         while room and self._rest:
             buffer = self._rest.pop()
             data.append(buffer[:room])
             if buffer.nbytes > room:
                 self._rest.append(buffer[room:])
             room -= data[-1].nbytes
-        self._offset += piece_bytes - room
+        self.offset += piece_bytes - room
         self.over = not self._rest
         return wire.piece(self._tag, offset, data)
 

@@ -27,6 +27,7 @@ from dpeer.peer.assembly import Assembly
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.effects import Dial, Effect, Rest, Say, Write
 from dpeer.peer.exchange import Exchange
+from dpeer.peer.flow import Flows
 from dpeer.peer.greetings import Greetings
 from dpeer.peer.inbox import Received
 from dpeer.peer.lanes import Lanes
@@ -39,6 +40,9 @@ from dpeer.peer.transports import Link
 from dpeer.peer.waiting import Pauses, Waiting
 from dpeer.peer.wire import Frames
 from dpeer.topology import Graphs, Neighborhood, rounds_to_everybody
+
+_LATE = 3
+"""After how many bodies in a row that were too late for everybody a peer is told."""
 
 Goodbyes = Literal["done", "stopped", "failed", "isolated"]
 """Why a peer says goodbye."""
@@ -61,6 +65,7 @@ class Core:
         exchange: The bodies.
         greetings: Who speaks on which link.
         rejections: Counts the messages that were dropped.
+        late_bodies: How many bodies this process has released after all neighbors had completed their round.
     """
 
     def __init__(self, config: PeerConfig, learner: Learner, topology: Graphs, piece_bytes: int | None) -> None:
@@ -87,14 +92,16 @@ class Core:
         self._lines = Allowance(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, limits.STRANGERS)
         self._hearing: float | None = None
         slack = 0 if alone or not self.members.all() else rounds_to_everybody(topology, config.rounds)
+        flows = Flows(self.members, self.assembly, self.lanes, config.liveness.dead_after)
         self._waiting = Waiting(
-            config, self.members, self.exchange, self._admission, self.presence, slack, self._say
+            config, self.members, self.exchange, self._admission, self.presence, slack, flows, self._say
         )  # fmt: skip
         self.greetings = Greetings(
             config, self.members, self._schedule, self.lanes, self.exchange, self.assembly, self._waiting,
             self._admission, self.presence, self.note, self._say, self._drop,
         )  # fmt: skip
         self._beat_at: float | None = None
+        self.late_bodies = self._late_at_once = 0
         self._effects: list[Effect] = []
 
     # -- the start, and what links do --------------------------------------------------------------------------
@@ -218,8 +225,27 @@ class Core:
 
     def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
         """Send round `number`'s body; None if there is none."""
+        if payload is not None and number != self._admission.start:  # which an earlier process may have released
+            self._note_lateness(number)
         self.exchange.release(number, payload)
         return self._after(now)
+
+    def _note_lateness(self, number: int) -> None:
+        """Count bodies that come too late for everybody, and say when they go on coming so."""
+        if not self.exchange.too_late(number):
+            self._late_at_once = 0
+            return
+        self.late_bodies += 1
+        self._late_at_once += 1
+        if self._late_at_once in (_LATE, 10 * _LATE, 100 * _LATE):
+            self._say(
+                "warning", "too-slow",
+                f"the last {self._late_at_once} bodies that this peer has trained came after all its neighbors had "
+                "completed the round, so nobody mixes them: its rounds take longer than the neighbors wait (their "
+                "--deadline); let it train less in a round (--body-epochs, --head-epochs) or on a faster device, or "
+                "the neighbors wait longer",
+                round=number,
+            )  # fmt: skip
 
     def collect(self, number: int, now: float) -> list[Effect]:
         """Wait for round `number`'s bodies: ends in a Deliver."""
@@ -372,7 +398,7 @@ class Core:
         if neighbor is None:
             raise self.greetings.stranger(link, "a piece of a body", now)
         self.greetings.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
-        arriving = self.assembly.add(link, piece)
+        arriving = self.assembly.add(link, piece, now)
         self._messages.earn(_who(neighbor), 1)
         if not arriving.wanted and not self._useless.spend(
             neighbor.rank, piece.nbytes / self._limits.payload_bytes, now

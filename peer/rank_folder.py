@@ -194,6 +194,7 @@ class RankFolder:
         ruined: bool = False,
         left_behind: int = 0,
         pauses: Pauses | None = None,
+        late_bodies: int = 0,
         log_dropped: int = 0,
     ) -> None:
         """Write the model, its card and the summary of the last completed round."""
@@ -219,6 +220,7 @@ class RankFolder:
         results |= {"lost": _by_name(self._lost), "dropped": dict(dropped), "warnings": list(warnings)}
         paused = pauses or Pauses()
         results |= {"left_behind": left_behind, "pauses": paused.count, "paused_seconds": round(paused.seconds, 1)}
+        results["late_bodies"] = late_bodies
         results["log_dropped"] = log_dropped
         if card:
             write_json(out / CARD, make_card(self._facts, card, results))

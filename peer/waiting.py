@@ -12,7 +12,9 @@ from dpeer.peer.admission import Admission
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.exchange import Exchange
+from dpeer.peer.flow import Flow, Flows
 from dpeer.peer.membership import Membership
+from dpeer.peer.patience import Patience
 from dpeer.peer.presence import Presence
 
 _SOON = 0.001
@@ -23,6 +25,9 @@ _ALONE = "cut off from all neighbors"
 """Why a round may not begin."""
 
 _MOST_PAUSES = 100
+
+_AGAIN = 1.0
+"""Seconds between two looks at bodies that are on their way when the deadline is over."""
 
 
 @dataclass
@@ -78,6 +83,7 @@ class Waiting:
         admission: Knows whether this peer is about to leave.
         presence: Knows what a quorum has completed.
         slack: How many rounds more than a quorum this peer may have completed when it begins another one.
+        flows: Knows which bodies are on their way.
         say: Logs something; arguments as those of `Say`, fields as keywords.
 
     Attributes:
@@ -95,6 +101,7 @@ class Waiting:
         admission: Admission,
         presence: Presence,
         slack: int,
+        flows: Flows,
         say: Callable[..., None],
     ) -> None:
         self.met: set[int] = set()
@@ -105,6 +112,8 @@ class Waiting:
         self._admission = admission
         self._presence = presence
         self._slack = slack
+        self._flows = flows
+        self._patience = Patience(config.deadline)
         self.pauses = Pauses()
         self._mixed_nothing = False
         self._news_at = 0.0
@@ -131,6 +140,7 @@ class Waiting:
             self._wait.say_at += self._config.liveness.suspect_after
         self._news_at = now
         self._exchange.paused = True
+        self._patience.paused()
         self._exchange.tell(one.rank for one in self._members.all())
 
     def news(self, now: float) -> None:
@@ -221,14 +231,15 @@ class Waiting:
             return self._look_for_neighbors(wait, now)
         if wait.kind == "pause":
             return self._look_for_a_quorum(wait, now)
-        if self._config.deadline is not None and now >= wait.since + self._config.deadline:
-            self._go_on_without(self._ranks(wait, now), wait)
+        if now >= wait.since + self._patience.seconds:
+            self._go_on_without(self._ranks(wait, now), wait, now)
         ranks = self._ranks(wait, now)
         if ranks:
             self._say_for_whom(wait, ranks, now)
             return []
         self._wait = None
         if wait.kind == "collect":
+            self._patience.collected(wait.number, now - wait.since, now)
             return [self._deliver(wait.number)]
         return [Wake(self._exchange.outbox.bytes_sent(wait.number) if wait.kind == "settle" else 0)]
 
@@ -248,8 +259,8 @@ class Waiting:
             return min(*times, wait.since + self._config.wait, self._give_up_at)
         if wait.kind == "pause":
             return min(*times, self._news_at + self._config.wait)
-        if self._config.deadline is not None and now < wait.since + self._config.deadline:
-            times.append(wait.since + self._config.deadline)
+        due = wait.since + self._patience.seconds
+        times.append(due if now < due else now + _AGAIN)
         grace = self._config.liveness.stop_grace + _SOON
         times += [one.gone_at + grace for one in self._members.all() if now < one.gone_at + grace and one.away]
         return min(times)
@@ -277,11 +288,14 @@ class Waiting:
             self._mixed_nothing = not bodies
         for rank in sorted(set(in_neighbors) - bodies.keys()):
             if reason := self._members.note_lost(rank):
+                todo = "nothing has to be done here"
+                if self._members[rank].overdue and not self._members[rank].away:
+                    todo = "see whether its process or its disk hangs; it is used again once it has caught up"
                 self._say(
                     "warning",
                     "neighbor-lost",
                     f"lost rank {rank} ({reason}): its weight goes to the diagonal, and rounds go on without it; "
-                    "nothing has to be done here",
+                    f"{todo}",
                     neighbor=rank,
                     round=number,
                     reason=reason,
@@ -355,21 +369,35 @@ class Waiting:
             return
         wait.pause *= 2
         wait.say_at = now + wait.pause
-        where = [f"rank {rank} (in round {min(self._members[rank].current_round, self._config.rounds - 1) + 1})"
-                 for rank in ranks]  # fmt: skip
+        where = [f"rank {rank} (in round {min(self._members[rank].current_round, self._config.rounds - 1) + 1}"
+                 f"{f'; {flow}' if (flow := self._flow(wait, rank, now)) else ''})" for rank in ranks]  # fmt: skip
+        still = [rank for rank in ranks if self._flow(wait, rank, now) is None]
+        due = wait.since + self._patience.seconds
+        one = "which is" if len(still) == len(ranks) else f"of which {', '.join(map(str, still))} is"
+        advice = f"it goes on without in {due - now:.0f} s, {self._patience}" if now < due < math.inf else (
+            "--deadline SECONDS: go on without it")  # fmt: skip
         self._say(
             "info",
             "waiting",
             f"round {min(wait.number, self._config.rounds - 1) + 1} has been waiting for {', '.join(where)} for "
-            f"{now - wait.since:.0f} s, which is there, and slow or hanging (--deadline SECONDS: go on without it)",
+            f"{now - wait.since:.0f} s{f', {one} there, and slow or hanging ({advice})' if still else ''}",
             neighbors=ranks,
             round=wait.number,
         )
 
-    def _go_on_without(self, ranks: list[int], wait: _Wait) -> None:
-        """Wait no longer for neighbors that are there: the deadline is over."""
+    def _flow(self, wait: _Wait, rank: int, now: float) -> Flow | None:
+        """The body that the wait for a rank is for, if it is on its way."""
+        if wait.kind == "collect":
+            return self._flows.coming(rank, wait.number, now)
+        return self._flows.going(rank, now)
+
+    def _go_on_without(self, ranks: list[int], wait: _Wait, now: float) -> None:
+        """Wait no longer for neighbors that are there: the deadline is over, and no body comes at a useful pace."""
+        deadline = self._patience.seconds
         for rank in ranks:
-            neighbor = self._members[rank]
-            if not neighbor.away:
-                neighbor.overdue = f"sent nothing within {self._config.deadline:g} s (--deadline)"
-                neighbor.overdue_in = neighbor.current_round
+            neighbor, flow = self._members[rank], self._flow(wait, rank, now)
+            if neighbor.away or (flow is not None and flow.worth_waiting(now - wait.since, deadline)):
+                continue
+            what = "sent nothing within" if flow is None else "its body comes too slowly for"
+            neighbor.overdue = f"{what} {deadline:.{0 if deadline >= 10 else 2}f} s ({self._patience})"
+            neighbor.overdue_in = neighbor.current_round

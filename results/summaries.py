@@ -83,6 +83,8 @@ class PeerSummary(Summary):
     pauses: int | None = said(whole)
     """How often it paused, because it would have gone on without a quorum."""
     paused_seconds: float | None = said(number)
+    late_bodies: int | None = said(whole)
+    """How many bodies it released after all neighbors had completed their round, so that nobody mixed them."""
     left_behind: int | None = said(whole)
     """How many rounds this peer sat out because the others had gone past them; None in files of an older version."""
     training_samples: int | None = said(whole)

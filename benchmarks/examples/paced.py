@@ -1,7 +1,4 @@
-"""A task whose rounds take a given time, without work: for what happens to peers, not to models.
-
-    dpeer start --task benchmarks/examples/paced.py:task --task-option seconds=0.5 --rank 0 --size 4 ...
-"""
+"""A task whose rounds take a given time, without work (--task-option seconds=0.5): for what happens to peers."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ OTHER: dict[str, tuple[Any, dict[str, Any]]] = {
     "patience": (2, {"validation": 0.2, "keep": "best", "algorithm": "local"}),
     "out": (Path("elsewhere"), {}), "device": ("auto", {}), "amp": ("bf16", {}),
     "channels_last": (True, {}), "log_level": ("debug", {}), "wait": (5.0, {}), "dead_after": (5.0, {}),
-    "deadline": (60.0, {}), "quorum": ("any", {}),
+    "deadline": ("auto", {}), "quorum": ("any", {}),
     "threads": (1, {}), "base_port": (7000, {}), "insecure": (True, {}), "workers": (1, {}),
     "faults": (Path("faults.toml"), {}), "secret": (Path("rank-0.secret"), {}), "encrypt": (True, {}),
     "alone": ("always", {}), "alone_share": (0.5, {}),
@@ -147,7 +147,7 @@ def test_a_rank_may_set_what_is_its_own_affair_and_nothing_else() -> None:
     own = {*marked(Settings.__mro__[1], Mark.OWN, Mark.ASIDE)}
     of_rank = {*RankSettings.model_fields} - {"address", "bind", "key", "bulk"}
     assert of_rank <= own
-    assert own - of_rank == {"seed_batches", "workers", "base_port", "insecure", "encrypt", "faults", "quorum"}
+    assert own - of_rank == {"seed_batches", "workers", "base_port", "insecure", "encrypt", "faults"}
 
 
 def test_what_a_rank_sets_is_checked_like_the_setting_itself() -> None:
