@@ -28,6 +28,7 @@ from dpeer.results.costs import privacy_line
 from dpeer.results.figures import in_words
 from dpeer.results.files import SUMMARY, rank_folder
 from dpeer.results.reading import read_object
+from dpeer.results.units import duration
 from dpeer.results.worth import ending, worth_of
 
 if TYPE_CHECKING:
@@ -161,5 +162,9 @@ def _last_line(outcome: Outcome | None, rounds: int, folder: Path, summary: Mapp
     private = f"; {privacy_line(spent)}" if spent else ""
     mixed = (summary or {}).get("rounds_mixed")
     few = f"; bodies mixed in {mixed} of them" if mixed is not None and mixed < outcome.completed_rounds else ""
+    if paused := (summary or {}).get("paused_seconds"):
+        few += f", paused for {duration(paused)} without a quorum"
+    if late := (summary or {}).get("late_bodies"):
+        few += f", {late} of its own came too late for all neighbors (see log.jsonl)"
     count = "1 round" if outcome.completed_rounds == 1 else f"{outcome.completed_rounds} rounds"
     return f"dpeer: done after {count}{few}{result}{private}{lost}; files in {folder}"

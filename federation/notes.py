@@ -52,6 +52,11 @@ def notes(
     lines.append(", ".join([*used, *_own(settings), *_finish(learner, settings)]))
     lines += task.remarks
     lines += _computing(learner)
+    if settings.quorum == "any":
+        lines.append(
+            "--quorum any: a group of peers that is cut off runs ahead by itself; when all meet again, those behind "
+            "lose the rounds in between"
+        )
     if settings.participation < 1:
         lines.append(_participation(settings, learner))
     if task.names.get("input columns") and not settings.standardize and (largest := _largest(task)) > _LARGE:

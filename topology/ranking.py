@@ -13,6 +13,7 @@ from dpeer.topology import TOPOLOGIES, AnyTopology, ChangingTopology, analyse, b
 from dpeer.topology.candidates import CHOOSING, DEFAULT_WEIGHTS, LeftOut, Terms, choices, impossible, too_many
 from dpeer.topology.circulant import Circulant
 from dpeer.topology.exchange import messages
+from dpeer.topology.survival import survives
 
 LIMIT = 2000
 """The largest size: it takes about ten seconds."""
@@ -40,6 +41,7 @@ class Ranked:
         seconds: How long all these rounds take.
         bytes_sent: The most bytes that any peer sends in all these rounds.
         doubly_stochastic: Whether the average over the peers is kept.
+        survives: How many peers may be lost and the rest stays in one piece; None where there are too many to tell.
     """
 
     topology: str
@@ -53,6 +55,7 @@ class Ranked:
     seconds: float
     bytes_sent: int
     doubly_stochastic: bool
+    survives: int | None
 
 
 def rank(terms: Terms) -> tuple[list[Ranked], list[LeftOut]]:
@@ -130,6 +133,7 @@ def _measure(name: str, options: dict[str, Any], terms: Terms) -> Ranked | LeftO
         seconds=_plain(analysis.rounds * a_round),
         bytes_sent=sent * terms.body_bytes,
         doubly_stochastic=analysis.averages,
+        survives=survives(topology, terms.rounds),
     )
 
 

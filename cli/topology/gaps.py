@@ -19,6 +19,10 @@ from dpeer.cli.topology.options import (
     topologies_option,
 )
 from dpeer.topology import CHANGING, Analysis, analyse
+from dpeer.topology.survival import survives
+
+ROUNDS = 20
+"""Of a run, for what the edges of a graph that changes join together."""
 
 NOTES = {
     "ring": "ring: the papers' formula is 4 times (4/3) sin^2(pi/m), the gap with weights 1/3 (m large).",
@@ -34,16 +38,30 @@ NOTES = {
 @json_option
 def spectral_gap(asked: list[str] | None, size: list[int] | None, as_json: bool, **options: Any) -> None:
     """Print how fast graphs mix and for how many messages, beside the papers' formulas."""
-    found = [analyse(graph) for graph in build_all(asked, size, options)]
+    graphs = build_all(asked, size, options)
+    found = [analyse(graph) for graph in graphs]
+    lost = [survives(graph, ROUNDS) for graph in graphs]
     if not as_json:
-        _print_gaps(found)
-    elif len(found) == 1:
-        click.echo(json.dumps(found[0].as_dict(), allow_nan=False))
-    else:
-        click.echo(json.dumps([analysis.as_dict() for analysis in found], allow_nan=False))
+        _print_gaps(found, _losses(found, lost))
+        return
+    every = [analysis.as_dict() | {"survives": most} for analysis, most in zip(found, lost, strict=True)]
+    click.echo(json.dumps(every[0] if len(every) == 1 else every, allow_nan=False))
 
 
-def _print_gaps(found: list[Analysis]) -> None:
+def _losses(found: list[Analysis], lost: list[int | None]) -> list[str]:
+    """How many losses each graph survives, as a remark."""
+    said: dict[int, list[str]] = {}
+    for analysis, most in zip(found, lost, strict=True):
+        if most is not None:
+            said.setdefault(most, []).append(f"{analysis.topology} of {analysis.size}")
+    if not said:
+        return []
+    words = "; ".join(f"{most} of {', '.join(graphs)}" for most, graphs in sorted(said.items()))
+    return [f"May be lost, whichever they are, and the others stay in one piece: {words}. They go on if they are more "
+            "than half of all peers (--quorum)."]  # fmt: skip
+
+
+def _print_gaps(found: list[Analysis], losses: list[str]) -> None:
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     table.add_column("topology", no_wrap=True, max_width=24)
     for heading in ("peers", "gap", "rounds\nto 1e-3", "sends", "gap per\nmessage", "papers'\ngap", "differ-\nence"):
@@ -66,7 +84,7 @@ def _print_gaps(found: list[Analysis]) -> None:
         )
     console = Console(highlight=False)
     print_table(table)
-    for line in _remarks(found):
+    for line in [*_remarks(found), *losses]:
         console.print(line)
 
 
