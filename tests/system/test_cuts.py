@@ -1,0 +1,163 @@
+"""Real peers behind a line that is cut: which side goes on, and that all train together afterwards."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.peer.proxy import Proxy
+
+ROUNDS = 80
+SITE = 3
+"""The site behind the line: both of its neighbors dial it."""
+
+
+class Line:
+    """A proxy on an event loop of its own thread."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, proxy: Proxy) -> None:
+        self._loop, self._proxy = loop, proxy
+        self.address = proxy.address
+
+    def cut(self) -> None:
+        """Nothing passes from now on; what comes waits."""
+        for way in (self._proxy.there, self._proxy.back):
+            self._loop.call_soon_threadsafe(way.open.clear)
+
+    def heal(self) -> None:
+        for way in (self._proxy.there, self._proxy.back):
+            self._loop.call_soon_threadsafe(way.open.set)
+
+
+@contextmanager
+def line_to(port: int) -> Iterator[Line]:
+    """A line to the listener at a port."""
+    ready: list[Line] = []
+    begun, end = threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        async with Proxy(f"tcp://127.0.0.1:{port}") as proxy:
+            ready.append(Line(asyncio.get_running_loop(), proxy))
+            begun.set()
+            await end.wait()
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread.start()
+    begun.wait()
+    try:
+        yield ready[0]
+    finally:
+        ready[0]._loop.call_soon_threadsafe(end.set)
+        thread.join()
+
+
+def addresses(path: Path, known: list[str]) -> Path:
+    path.write_text("".join(f'[rank.{rank}]\naddress = "{one}"\n' for rank, one in enumerate(known)))
+    return path
+
+
+@pytest.fixture
+def federation(
+    task: str, schedule: tuple[str, ...], dpeer: Callable[..., Any], free_ports: Callable[[int], int], tmp_path: Path
+) -> Iterator[Callable[..., tuple[list[Any], Line]]]:
+    """Start four peers on a ring, the last one behind a line; rounds take about a quarter of a second."""
+    first = free_ports(4)
+    own = [f"tcp://127.0.0.1:{first + rank}" for rank in range(4)]
+    with line_to(first + SITE) as line:
+
+        def start(*options: object) -> tuple[list[Any], Line]:
+            near = addresses(tmp_path / "near.toml", [*own[:SITE], line.address])
+            far = addresses(tmp_path / "far.toml", own)
+            common = (
+                "start", "--size", 4, "--task", task, *schedule, "--task-option", "pause=0.004", "--rounds", ROUNDS,
+                "--threads", 1, "--dead-after", 2, "--alone", "never", "--out", "run", *options,
+            )  # fmt: skip
+            files = [far if rank == SITE else near for rank in range(4)]
+            peers = [dpeer(*common, "--federation", file, "--rank", rank) for rank, file in enumerate(files)]
+            return peers, line
+
+        yield start
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Callable[[int], list[dict[str, Any]]]:
+    """A rank's log."""
+    return lambda rank: _lines(tmp_path / "run" / f"rank-{rank}" / "log.jsonl")
+
+
+@pytest.fixture
+def rounds(tmp_path: Path) -> Callable[[int], list[dict[str, Any]]]:
+    """A rank's metrics."""
+    return lambda rank: _lines(tmp_path / "run" / f"rank-{rank}" / "metrics.jsonl")
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    text = path.read_text() if path.exists() else ""
+    return [json.loads(one) for one in text.splitlines(keepends=True) if one.endswith("\n")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("cuts", [1, 2])
+def test_a_site_whose_line_is_cut_pauses_and_then_trains_with_the_others_again(
+    cuts: int,
+    federation: Callable[..., tuple[list[Any], Line]],
+    rounds: Callable[[int], list[dict[str, Any]]],
+    log: Callable[[int], list[dict[str, Any]]],
+    hurry: Callable[[], None],
+    until: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    peers, line = federation()
+    for cut in range(1, cuts + 1):
+        until(lambda: len(rounds(SITE)) > 2 and rounds(SITE)[-1]["heard"] == [0, 2])
+        line.cut()
+        until(lambda cut=cut: [one["event"] for one in log(SITE)].count("paused") >= cut)
+        there = len(rounds(SITE))
+        until(lambda there=there: len(rounds(0)) > there + 5)  # the others go on
+        assert len(rounds(SITE)) == there
+        line.heal()
+        until(lambda there=there: [one["heard"] for one in rounds(SITE)[there:]].count([0, 2]) > 1)
+    hurry()
+    for peer in peers:
+        peer.succeed()
+    for rank in range(4):
+        found = rounds(rank)
+        assert [one["round"] for one in found] == list(range(ROUNDS))
+        assert len([one for one in found if one["active"] and not one["heard"]]) <= (3 * cuts if rank == SITE else 0)
+        assert found[-1]["heard"] == sorted({(rank - 1) % 4, (rank + 1) % 4})
+    summary = json.loads((tmp_path / "run" / f"rank-{SITE}" / "summary.json").read_text())
+    assert summary["status"] == "done"
+    assert summary["pauses"] >= cuts
+    assert summary["left_behind"] >= 5 * cuts
+    assert summary["rounds_mixed"] == sum(bool(one["heard"]) for one in rounds(SITE)) < ROUNDS
+    assert f"bodies mixed in {summary['rounds_mixed']} of them, paused for" in peers[SITE].output
+
+
+@pytest.mark.slow
+def test_a_site_that_stays_cut_off_ends_with_its_model_and_exit_3(
+    federation: Callable[..., tuple[list[Any], Line]],
+    rounds: Callable[[int], list[dict[str, Any]]],
+    hurry: Callable[[], None],
+    until: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    peers, line = federation("--wait", 10)
+    until(lambda: len(rounds(SITE)) > 2)
+    line.cut()
+    assert peers[SITE].wait() == 3
+    hurry()
+    for rank in range(SITE):
+        peers[rank].succeed()
+    folder = tmp_path / "run" / f"rank-{SITE}"
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["status"] == "isolated"
+    assert 2 < summary["completed_rounds"] == len(rounds(SITE)) < ROUNDS
+    assert (folder / "model.safetensors").exists()
+    assert "cut off from all neighbors for 10 s (--wait)" in peers[SITE].output
+    assert "--resume goes on" in peers[SITE].output
+    assert "Traceback" not in peers[SITE].output
