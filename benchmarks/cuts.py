@@ -1,7 +1,7 @@
 """What a federation loses while one of its sites has no line: real processes, and a proxy that holds everything up.
 
     python benchmarks/cuts.py [--cuts 40 120 20,20,20] [--peers 4] [--rounds 120] [--round-seconds 0.5]
-                              [--dead-after 15] [--wait 300] [--quorum majority] [--json]
+                              [--site-seconds 0.5] [--dead-after 15] [--wait 300] [--quorum majority] [--json]
 
 The peers are `dpeer start`s on this host, on a ring. The last one is dialled by both of its neighbors through the
 proxy. Ten seconds after the first round nothing passes for so many seconds; several numbers are cuts that follow each
@@ -97,10 +97,11 @@ async def run(cuts: Sequence[float], options: argparse.Namespace, folder: Path) 
     peers = []
     for rank in range(size):
         file = folder / ("far.toml" if rank == away else "near.toml")
+        seconds = options.round_seconds if rank != away or options.site_seconds is None else options.site_seconds
         peers.append(await asyncio.create_subprocess_exec(
             sys.executable, "-m", "dpeer", "start", "--federation", str(file), "--rank", str(rank),
             "--size", str(size), "--topology", "ring", "--rounds", str(options.rounds), "--task", f"{TASK}:task",
-            "--task-option", f"seconds={options.round_seconds}", "--body-epochs", "1", "--head-epochs", "1",
+            "--task-option", f"seconds={seconds}", "--body-epochs", "1", "--head-epochs", "1",
             "--alone", "never", "--threads", "1", "--out", str(folder / "run"), "--wait", str(options.wait),
             "--dead-after", str(options.dead_after), *options.more,
             stdout=asyncio.subprocess.DEVNULL, stderr=(folder / f"stderr-{rank}").open("w"),
@@ -185,6 +186,7 @@ def main() -> None:
     parser.add_argument("--peers", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=120)
     parser.add_argument("--round-seconds", type=float, default=0.5)
+    parser.add_argument("--site-seconds", type=float, help="of the site that is cut off, if it is faster or slower")
     parser.add_argument("--dead-after", type=float, default=15.0)
     parser.add_argument("--wait", type=float, default=300.0)
     parser.add_argument("--quorum", choices=("majority", "any"))

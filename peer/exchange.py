@@ -13,7 +13,7 @@ from dpeer.peer import wire
 from dpeer.peer.inbox import Inbox
 from dpeer.peer.lanes import Lanes
 from dpeer.peer.learner import Payload
-from dpeer.peer.membership import Membership
+from dpeer.peer.membership import Membership, Neighbor
 from dpeer.peer.outbox import Outbox
 from dpeer.peer.presence import Presence
 from dpeer.peer.schedule import Schedule
@@ -37,6 +37,8 @@ class Exchange:
         inbox: The bodies that came.
         outbox: The bodies that this peer released last.
         paused: Whether this peer pauses, as its heartbeats say.
+        hops: While this peer sits rounds out because it was left behind: how many hops it is from those who went on;
+            its heartbeats say it. 0 otherwise.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Exchange:
         self._lanes = lanes
         self._presence = presence
         self.paused = False
+        self.hops = 0
 
     # -- what goes out -----------------------------------------------------------------------------------------
 
@@ -169,29 +172,38 @@ class Exchange:
             if self._members.is_there(one.rank) and self._members.holds_up(one.rank, rounds, now)
         ]
 
-    def behind(self, number: int, *, catching_up: bool) -> bool:
-        """Whether the others went on without this peer, so that it should sit round `number` out.
+    def behind(self, number: int) -> bool:
+        """Whether the others went on without this peer, so that it should sit round `number` out; sets `hops`.
 
-        That is when a neighbor of the round is further ahead than it can be with this peer's bodies, and a quorum has
-        completed the round. In every other case this peer runs the round, and whoever is ahead waits. (A neighbor that
-        is merely one round ahead may have used this round's body before both were stopped, and its own still comes.)
+        It begins to when a neighbor of the round is further ahead than it can be with this peer's bodies, and a quorum
+        has completed the round. In every other case this peer runs the round, and whoever is ahead waits. (A neighbor
+        that is merely one round ahead may have used this round's body before both were stopped, and its own still
+        comes.) Once it has begun, it goes on until no neighbor has gone past the round, so that it comes back in the
+        round in which the others are.
+
+        Inside a group that was cut off nobody sees the others: there a peer follows a neighbor that sits rounds out, if
+        that one is fewer hops from them. Else it would train, and hold up those that catch up, for ever.
 
         Neighbors that have completed all rounds do not count as long as others have not: those go on by themselves.
-
-        Args:
-            number: The round.
-            catching_up: Whether the rounds before were sat out. Then so is this one if a neighbor has gone past it at
-                all, so that this peer goes on in the round in which the others are.
         """
         graph = self._schedule.at(number)
-        there = {rank: self._members[rank].current_round for rank in {*graph.in_neighbors, *graph.out_neighbors}}
-        running = {rank: one for rank, one in there.items() if one < self._schedule.rounds}
-        ahead = [rank for rank in running or there if there[rank] > number]
-        if catching_up:
-            return bool(ahead)
-        return self._members.passed(number) and not all(
-            self._schedule.fits(number, rank, there[rank]) for rank in ahead
-        )
+        near = [self._members[rank] for rank in {*graph.in_neighbors, *graph.out_neighbors}]
+        near = [one for one in near if one.current_round < self._schedule.rounds] or near
+        found = [one.hops + 1 for one in near if self._is_past(number, one) or self._leads(number, one)]
+        if not found or not (self.hops or self._members.passed(number)):
+            self.hops = 0
+        else:
+            self.hops = min(found) if not self.hops else min(self.hops, *found)
+        return self.hops > 0
+
+    def _is_past(self, number: int, neighbor: Neighbor) -> bool:
+        there = neighbor.current_round
+        return there > number and (self.hops > 0 or not self._schedule.fits(number, neighbor.rank, there))
+
+    def _leads(self, number: int, neighbor: Neighbor) -> bool:
+        """Whether the neighbor sits this round out, too, and is nearer to the others."""
+        nearer = neighbor.hops > 0 and (self.hops == 0 or neighbor.hops < self.hops)
+        return nearer and neighbor.current_round >= number and self._members.is_there(neighbor.rank)
 
     def over(self, number: int) -> bool:
         """Whether all neighbors have completed all rounds, and none has a body left that this peer can use."""
@@ -213,5 +225,6 @@ class Exchange:
             round=self._members.current_round,
             presence=self._presence.table,
             paused=self.paused,
+            hops=self.hops,
             pace=self._lanes[link].measured,
         )

@@ -43,6 +43,7 @@ class Neighbor:
             neighbor that is merely slow is not left behind: it can be many rounds back where graphs change, and is
             waited for.)
         paused: Whether it said last that it pauses.
+        hops: How many hops it is from those who went on without it, if it said last that it sits rounds out; else 0.
         overdue: Why a round has gone on without it although it is there (`--deadline`), until it has gone past that
             round and reached this peer's current one; else empty.
         overdue_in: That round.
@@ -61,6 +62,7 @@ class Neighbor:
     trouble_dialling: str = ""
     left_behind: bool = False
     paused: bool = False
+    hops: int = 0
     overdue: str = ""
     overdue_in: int = -1
     replaced: int = 0

@@ -365,7 +365,7 @@ class Core:
         inbox = self.exchange.inbox
         if not isinstance(message, wire.Goodbye):
             self.note(neighbor, message.round, message.presence, now)
-            neighbor.paused = isinstance(message, wire.Heartbeat) and message.paused
+            neighbor.paused, neighbor.hops = False, 0
         match message:
             case wire.Body(buffers=None):
                 self.greetings.heard(neighbor, message.round, now)
@@ -381,6 +381,7 @@ class Core:
                     self._messages.earn(_who(neighbor), 1)
                 self.greetings.heard(neighbor, message.round, now)
                 self.lanes.pace(link, message.pace)
+                neighbor.paused, neighbor.hops = message.paused, message.hops
                 if neighbor.paused and self.presence.adds_to(message.presence):
                     self.exchange.beat(link)
             case wire.Goodbye():

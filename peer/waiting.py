@@ -181,7 +181,7 @@ class Waiting:
 
     def behind(self, number: int) -> bool:
         """Whether the others have gone past round `number` without this peer; says so."""
-        if self._exchange.behind(number, catching_up=self._since is not None):
+        if self._exchange.behind(number):
             if self._since is None:
                 self._since = number
                 self._say(

@@ -115,6 +115,8 @@ class Heartbeat(_Message):
     presence: _Presence = b""
     paused: bool = False
     """Whether the sender pauses: the receiver tells it at once when it hears of rounds that others have completed."""
+    hops: _Rank = 0
+    """While the sender sits rounds out because it was left behind: how many hops it is from those who went on."""
     pace: Annotated[int, Field(ge=0)] = 0
     """How many bytes a piece for the sender should have at most, as fast as bodies came from the receiver so far; 0 if
     none came yet."""

@@ -36,7 +36,7 @@ def limit(scenario):
         if fault.what == "slow":
             times[fault.ranks[0]] *= fault.times
     slow = sum(3 * factor * scenario.pace for factor in times.values() if factor > 1)
-    return scenario.over_at + slow + 150 + 4 * scenario.rounds * scenario.pace
+    return scenario.over_at + slow + 30 + 2 * scenario.wait + 4 * scenario.rounds * scenario.pace
 
 
 @functools.lru_cache(maxsize=256)
@@ -90,18 +90,43 @@ def undisturbed(scenario, one, other, start, end):
 
 def no_island(world, life, number):
     """No peer is more than the graph's diameter, and a round, past what a quorum has really completed."""
+    reached, completed = _reached(world, life, number)
+    slack = rounds_to_everybody(world.graphs, world.scenario.rounds)
+    world.check(
+        number <= reached + slack + 1,
+        f"rank {life.rank} begins round {number}, and a quorum has begun {reached} at most: {completed}",
+    )
+
+
+def not_alone(world, life, number):
+    """Nobody who has mixed nothing trains another round while nobody is there."""
+    earlier = [one for one in range(number) if (life.rank, one) in world.used]
+    if not earlier or not life.began[:-1] or life.began[-2] != earlier[-1]:  # or it has just begun, or has sat out
+        return
+    mixed, core = world.used[life.rank, earlier[-1]], life.peer.core
+    senders = world.graphs.at(earlier[-1], life.rank).in_neighbors
+    near = [one.rank for one in core.members.all()]
+    there = [rank for rank in near if core.members.is_there(rank) or core.exchange.inbox.has(rank, number)]
+    world.check(mixed or there or not senders, f"rank {life.rank} trains in round {number}, and nobody is there")
+
+
+def left_behind(world, life, number):
+    """A peer begins to sit rounds out only if a quorum has really gone past it."""
+    if (life.rank, number - 1) in world.sat_out:
+        return  # it catches up
+    reached, completed = _reached(world, life, number)
+    world.check(reached > number, f"rank {life.rank} sits out round {number}, which no quorum has passed: {completed}")
+
+
+def _reached(world, life, number):
+    """What a quorum has completed, or those that have not ended; and what each rank has."""
     completed = [0] * world.size
     for rank, done in world.ended:
         completed[rank] = max(completed[rank], done + 1)
     for rank, begun in world.began:  # rounds that were sat out count, too
         completed[rank] = max(completed[rank], begun if (rank, begun) != (life.rank, number) else 0)
     running = [one for one in completed if one < world.scenario.rounds]
-    reached = max(_quorum(completed), _quorum(running)) if running else world.scenario.rounds
-    slack = rounds_to_everybody(world.graphs, world.scenario.rounds)
-    world.check(
-        number <= reached + slack + 1,
-        f"rank {life.rank} begins round {number}, and a quorum has begun {reached} at most: {completed}",
-    )
+    return max(_quorum(completed), _quorum(running)) if running else world.scenario.rounds, completed
 
 
 def _quorum(completed):
@@ -178,6 +203,8 @@ def _must_have_heard(world, rank, number, sender):
         return False
     if (sender, number) in world.sat_out:  # it crashed in that round, and found the others past it when it was back
         return False
+    if world.ended.get((sender, world.scenario.rounds - 1), math.inf) < world.began[rank, number]:
+        return False  # it had ended: this rank was left behind, and goes on with others that were
     if isinstance(world.present[sender].outcome, PeersMissing):  # it said goodbye before it began its rounds again
         return False
     if mild(world.scenario, sender, rank):
@@ -234,7 +261,8 @@ def _cut_off(world, rank):
     while near:
         group |= near
         near = {other for one in near for other in world.graphs.connections(one, rounds)} & here - group
-    return 2 * len(group) < world.size or (2 * len(group) == world.size and min(here) not in group)
+    # Of two halves the one with rank 0 goes on; that it has ended the other one may not have heard.
+    return len(group) == 1 or 2 * len(group) < world.size or (2 * len(group) == world.size and 0 not in group)
 
 
 @functools.cache

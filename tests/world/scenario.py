@@ -40,6 +40,8 @@ class Scenario:
     checkpoint_every: int = 1
     conditions: Conditions = field(default_factory=Conditions)
     faults: tuple[Fault, ...] = ()
+    wait: float = 60.0
+    """Seconds for which a peer waits for its neighbors, or for news in a pause."""
 
     @property
     def graphs(self) -> Graphs:

@@ -21,7 +21,6 @@ from tests.world.learner import WorldLearner
 from tests.world.scenario import Scenario
 
 LIVENESS = LivenessConfig(heartbeat=1.0, suspect_after=5.0, dead_after=15.0, stop_grace=2.0)
-WAIT = 60.0
 
 
 class Violation(AssertionError):  # noqa: N818 - reads as what happened
@@ -143,7 +142,7 @@ class World:
             fingerprint={"size": self.size},
             evaluate_every=100,
             checkpoint_every=self.scenario.checkpoint_every,
-            wait=WAIT,
+            wait=self.scenario.wait,
             remind_every=1000.0,
             linger=1.0,
             liveness=LIVENESS,
@@ -222,6 +221,8 @@ class World:
         self.began[life.rank, number] = self.loop.time()
         self.say(life.rank, f"begins round {number}" if trains else f"sits out round {number}")
         invariants.no_island(self, life, number)
+        if trains:
+            invariants.not_alone(self, life, number)
         if trains and invariants.in_vain(self, life, number):
             self.fail(f"rank {life.rank} trains in round {number}, which it knows to be over for all its neighbors")
         self.director.begun(life.rank, number)
@@ -247,6 +248,7 @@ class World:
 
     def sits_out(self, life, number):
         if self.graphs.at(number, life.rank).active:
+            invariants.left_behind(self, life, number)
             self.sat_out.add((life.rank, number))
 
     def _sent(self, source, target, frames):
