@@ -110,6 +110,7 @@ class VectorLearner:
 
     def sit_out(self, number):
         self.sat_out.append(number)
+        self._own = self.body.copy()
 
     def finish(self, number):
         self.gradients += 5
