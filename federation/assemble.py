@@ -140,7 +140,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     learner = TorchLearner(
         task, settings.algorithm, hyperparameters_of(settings), rank=rank,
         seed=_first(settings.seed_batches, settings.seed), keep=settings.keep, evaluate_on=settings.evaluate_on,
-        patience=settings.patience,
+        training_accuracy=settings.training_accuracy, patience=settings.patience,
         steady=isinstance(graph, Topology) and settings.participation == 1,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
         protection=protection, unprotected=unprotected, sampling=sampling, options=options,

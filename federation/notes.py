@@ -53,6 +53,11 @@ def notes(
     lines.append(", ".join([*used, *_own(settings), *_finish(learner, settings)]))
     lines += task.remarks
     lines += _computing(learner)
+    if settings.training_accuracy and settings.privacy != "none":
+        lines.append(
+            "training-accuracy: it is read off training records without noise, so no epsilon covers it; it stays in "
+            "this peer's metrics.jsonl and summary.json"
+        )
     if settings.participation < 1:
         lines.append(_participation(settings, learner))
     if task.names.get("input columns") and not settings.standardize and (largest := _largest(task)) > _LARGE:

@@ -34,6 +34,10 @@ class Evaluation(Protocol):
     def metrics(self) -> Mapping[str, float]:
         """Every metric of the task, by name."""
 
+    @property
+    def training_accuracy(self) -> float | None:
+        """The same on its training data; None where that was not measured."""
+
 
 class Learner(Protocol):
     """Model, data and algorithm of one peer.

@@ -24,6 +24,7 @@ class Found:
     accuracy: float | None
     test_loss: float | None
     metrics: dict
+    training_accuracy: float | None = None
 
 
 class VectorLearner:

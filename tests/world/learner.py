@@ -13,6 +13,7 @@ class Found:
     accuracy: float | None = None
     test_loss: float | None = None
     metrics: dict = field(default_factory=dict)
+    training_accuracy: float | None = None
 
 
 def trained(body, rank, number):
