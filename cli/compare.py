@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,19 @@ _OF_COMPARISON: dict[str, Any] = {"cls": GroupedOption, "group": "The comparison
 
 def _list(context: click.Context, parameter: click.Parameter, value: str | None) -> list[str] | None:
     return None if value is None else [part.strip() for part in value.split(",") if part.strip()]
+
+
+def _numbers(kind: type[int] | type[float]) -> Callable[..., list[int] | list[float] | None]:
+    """A callback that reads numbers with commas between them."""
+
+    def read(context: click.Context, parameter: click.Parameter, value: str | None) -> list[Any] | None:
+        try:
+            return None if value is None else [kind(part) for part in value.split(",")]
+        except ValueError:
+            example = "50,100" if kind is int else "1,2.5"
+            raise click.BadParameter(f"{value!r}: expected numbers with commas, for example {example}") from None
+
+    return read
 
 
 @click.command(cls=GroupedCommand)
@@ -67,6 +80,20 @@ def _list(context: click.Context, parameter: click.Parameter, value: str | None)
     **_OF_COMPARISON,
     type=float,
     help="An accuracy between 0 and 1: what it took to reach it is shown as well.",
+)
+@click.option(
+    "--at-round",
+    **_OF_COMPARISON,
+    callback=_numbers(int),
+    metavar="N,...",
+    help="Accuracies after these numbers of rounds are shown as well.",
+)
+@click.option(
+    "--at-epsilon",
+    **_OF_COMPARISON,
+    callback=_numbers(float),
+    metavar="E,...",
+    help="Accuracies before any peer has spent more than these epsilons are shown as well.",
 )
 @click.option(
     "--last",
@@ -124,6 +151,8 @@ def compare(
     partition: list[str] | None,
     seeds: str | None,
     target: float | None,
+    at_round: list[int] | None,
+    at_epsilon: list[float] | None,
     last: int | None,
     reference: str | None,
     grid: Sequence[str],
@@ -146,8 +175,8 @@ def compare(
 
     plan = {
         "algorithms": algorithms, "topology": topology, "partition": partition, "seeds": seeds, "target": target,
-        "last": last, "reference": reference, "grid": list(grid) or None, "tune_seeds": tune_seeds,
-        "validation": validation,
+        "at_round": at_round, "at_epsilon": at_epsilon, "last": last, "reference": reference,
+        "grid": list(grid) or None, "tune_seeds": tune_seeds, "validation": validation,
     }  # fmt: skip
     found = load(experiment, flags, plan, small=small)
     compared = Comparison(found, out, jobs or len(own_cores()), ProgressLines(out, Console(stderr=True))).run()

@@ -86,6 +86,10 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     if apart:
         when = "after the mixing of the kept rounds" if best else "after the last mixing"
         console.print(f"{when}: mean {measure.replace('_', ' ')} {decimals(_mean(mixed))}", highlight=False)
+    if (training := summary.get("training_accuracy_kept_mean")) is not None:
+        gap = summary["generalization_gap_mean"]
+        of = f"training accuracy of the kept models: mean {decimals(training)}, generalization gap {gap:+.4f}"
+        console.print(of, highlight=False, soft_wrap=True)
     metric_table.show(console, summary, shown)
     for fact in _facts(summary, out):
         console.print(fact, highlight=False, markup=False, soft_wrap=True)

@@ -15,6 +15,7 @@ from dpeer.experiments.figures import Rows
 from dpeer.experiments.listing import csv_rows, csv_text
 from dpeer.experiments.machine import as_json
 from dpeer.experiments.outcomes import Result
+from dpeer.experiments.points import epsilon_table, gap_table, rounds_table
 from dpeer.experiments.running import run_cells
 from dpeer.experiments.tables import MEASURES, Table, accuracy_table, cost_table, metric_table, target_table
 from dpeer.experiments.tuning import Trial, at_edge, best, trials
@@ -161,6 +162,12 @@ class Comparison:
             tables.append(accuracy_table(condition.label, "accuracy_kept", rows, e.baseline, e.reference))
         if metrics := metric_table(condition.label, rows, e.last):
             tables.append(metrics)
+        gaps = [gap_table(condition.label, measure, rows, e.last) for measure in MEASURES]
+        tables += [table for table in gaps if table is not None]
+        if e.at_round:
+            tables += [rounds_table(condition.label, measure, rows, e.at_round) for measure in MEASURES]
+        if e.at_epsilon:
+            tables += [epsilon_table(condition.label, measure, rows, e.at_epsilon) for measure in MEASURES]
         if (target := e.target_of(condition)) is not None:
             tables += [target_table(condition.label, measure, rows, target) for measure in MEASURES]
         return [*tables, cost_table(condition.label, rows)]

@@ -33,6 +33,8 @@ class Experiment:
         seeds: The repetitions.
         last: Accuracies are a peer's mean over the evaluated ones of so many of the last rounds.
         target: The accuracy for which costs are asked in tables that have none of their own.
+        at_round: After how many rounds accuracy is shown, too.
+        at_epsilon: At which epsilons accuracy is shown, too.
         baseline: The label of the row that trains alone.
         reference: The label of the row that the others are compared with.
         grid: The hyperparameters that are chosen on validation data, with their values.
@@ -46,6 +48,8 @@ class Experiment:
     seeds: Sequence[int]
     last: int
     target: float | None
+    at_round: Sequence[int]
+    at_epsilon: Sequence[float]
     baseline: str | None
     reference: str
     grid: Sequence[Axis]
@@ -104,14 +108,40 @@ def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping
             f"--target {targets[0]:g}: it is held against the mean of {WINDOW} evaluated rounds, and with rounds = "
             f"{settings.rounds} and evaluate-every = {settings.evaluate_every} there are {evaluated}"
         )
+    _check_rounds(plan.at_round, settings)
+    _check_private(plan, settings.privacy, [*(row.changes for row in variants), *(one.values for one in conditions)])
     seeds, tune_seeds = parse_seeds("seeds", plan.seeds), parse_seeds("tune-seeds", plan.tune_seeds)
     grid = [parse_axis(text) for text in plan.grid]
     check_grid(grid, variants)
     _check_tuning(grid, conditions, seeds, tune_seeds)
     return Experiment(
-        base, variants, conditions, seeds, plan.last, plan.target, baseline, reference, grid, tune_seeds,
+        base, variants, conditions, seeds, plan.last, plan.target, plan.at_round, plan.at_epsilon, baseline, reference,
+        grid, tune_seeds,
         _validation(plan, {base.get("task"), *(one.values.get("task") for one in conditions)}),
     )  # fmt: skip
+
+
+def _check_rounds(asked: Sequence[int], settings: Settings) -> None:
+    """Refuse rounds that no run evaluates; rows that evaluate otherwise have a dash."""
+    for number in asked:
+        if number > settings.rounds:
+            raise ConfigurationError(f"--at-round {number}: these runs have {settings.rounds} rounds")
+        if number % settings.evaluate_every and number != settings.rounds:
+            before = number - number % settings.evaluate_every
+            near = " and ".join(str(one) for one in (before, before + settings.evaluate_every) if one > 0)
+            raise ConfigurationError(
+                f"--at-round {number}: with evaluate-every {settings.evaluate_every} it is not evaluated, {near} are"
+            )
+
+
+def _check_private(plan: Plan, level: str, others: Iterable[Mapping[str, Any]]) -> None:
+    """Refuse to ask for accuracy at an epsilon where nothing is private."""
+    private = level != "none" or any("preset" in one or one.get("privacy") in ("client", "sample") for one in others)
+    if plan.at_epsilon and not private:
+        raise ConfigurationError(
+            f"--at-epsilon {plan.at_epsilon[0]:g}: no run of this comparison is private: give --privacy, or leave it "
+            "out"
+        )
 
 
 def _rounds(given: Iterable[Mapping[str, Any]]) -> int:

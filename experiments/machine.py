@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from statistics import fmean
 from typing import Any
 
@@ -10,6 +11,7 @@ from dpeer.experiments.cells import Condition
 from dpeer.experiments.experiment import Experiment
 from dpeer.experiments.figures import Rows, figures, majority, others
 from dpeer.experiments.outcomes import Cost, Measure, Result
+from dpeer.experiments.points import at_epsilon, at_round, gap_of
 from dpeer.experiments.tables import MEASURES
 from dpeer.results.costs import largest
 from dpeer.results.files import finite
@@ -42,7 +44,6 @@ def as_json(experiment: Experiment, found: Sequence[tuple[Condition, Rows]]) -> 
 def _row(row: str, rows: Rows, e: Experiment, target: float | None) -> dict[str, Any]:
     results = rows[row]
     spent = [one for result in results for one in result.spent]
-    spent = [one for result in results for one in result.spent]
     return {
         **{measure: _measured(row, rows, measure, e, target) for measure in MEASURES},
         "accuracy_kept": _measured(row, rows, "accuracy_kept", e, None),  # a target is reached in rounds
@@ -64,7 +65,19 @@ def _measured(row: str, rows: Rows, measure: Measure, e: Experiment, target: flo
         "difference": None if difference is None else difference.mean,
         "difference_half": None if difference is None else difference.half,
     }
-    return said if target is None else said | {"to_target": _to_target(rows[row], measure, target)}
+    results, gap = rows[row], gap_of(rows[row], measure, e.last)
+    if gap is not None:
+        said |= {
+            "training_accuracy": gap.training, "generalization_gap": gap.gap.mean,
+            "generalization_gap_half": gap.gap.half,
+        }  # fmt: skip
+    if measure != "accuracy_kept":  # a kept model is of one round
+        if e.at_round:
+            said["at_round"] = {str(number): at_round(results, measure, number) for number in e.at_round}
+        if e.at_epsilon:
+            within = {f"{budget:g}": at_epsilon(results, measure, budget) for budget in e.at_epsilon}
+            said["at_epsilon"] = {name: None if one is None else asdict(one) for name, one in within.items()}
+    return said if target is None else said | {"to_target": _to_target(results, measure, target)}
 
 
 def _to_target(results: Sequence[Result], measure: Measure, target: float) -> dict[str, Any]:

@@ -112,6 +112,46 @@ class Result:
             if all(map(_evaluated, lines))
         ]
 
+    def training(self, measure: Measure, last: int = 1) -> list[float] | None:
+        """Every peer's training accuracy, of the rounds that `accuracies` is of; None where it was not measured.
+
+        Args:
+            measure: After mixing, before it, or of the kept model.
+            last: How many rounds count as the last ones.
+        """
+        if measure == "accuracy_kept":
+            kept = [peer.training_accuracy_kept for peer in self.peers]
+            return [one for one in kept if one is not None] if None not in kept else None
+        key = "training_accuracy" if measure == "accuracy" else "training_accuracy_trained"
+        found = [[getattr(line, key) for line in self._last(lines, last)] for lines in self._lines]
+        return None if any(None in values for values in found) else [fmean(values) for values in found]
+
+    def at_round(self, measure: Measure, rounds: int) -> float | None:
+        """The mean accuracy over the peers after so many rounds; None if the last of them was not evaluated."""
+        return dict(self.curve(measure)).get(rounds - 1)
+
+    def at_epsilon(self, measure: Measure, budget: float) -> tuple[int, float] | None:
+        """The last evaluated round up to which no peer had spent more than a budget.
+
+        Returns:
+            The number of rounds up to it, and the mean accuracy over the peers; None without privacy, and where the
+            first evaluated round has cost more.
+        """
+        spent = [self._spent_by_round(lines) for lines in self._lines]
+        within = [
+            (number + 1, accuracy)
+            for number, accuracy in self.curve(measure)
+            if all(one is not None and one[number] <= budget for one in spent)
+        ]
+        return within[-1] if within else None
+
+    @staticmethod
+    def _spent_by_round(lines: Sequence[Line]) -> dict[int, float] | None:
+        """A peer's epsilon after each round; None without privacy. What is null under privacy is not finite."""
+        if all(line.privacy is None and line.epsilon is None for line in lines):
+            return None
+        return {line.round: math.inf if line.epsilon is None else line.epsilon for line in lines}
+
     def reached(self, measure: Measure, target: float) -> Cost | None:
         """The costs until the smoothed mean accuracy reached the target; None if it never did."""
         rounds = first_reached(self.curve(measure), target)

@@ -40,6 +40,8 @@ class Plan(BaseModel):
     seeds: Seeds = "0"
     last: Annotated[int, Field(ge=1)] = 1
     target: Annotated[float, Field(gt=0, le=1)] | None = None
+    at_round: list[Annotated[int, Field(ge=1)]] = Field(default_factory=list)
+    at_epsilon: list[Annotated[float, Field(gt=0)]] = Field(default_factory=list)
     reference: str | None = None
     grid: list[str] = Field(default_factory=list)
     tune_seeds: Seeds = "100"

@@ -103,6 +103,11 @@ def metric_table(condition: str, rows: Rows, last: int = 1) -> Table | None:
     return Table(f"{condition}: other metrics after mixing, {title}", ["", *map(called, shown)], lines, left)
 
 
+def rounds_of(result: Result, last: int) -> str:
+    """The rounds that figures are of, in words."""
+    return _rounds(result, last)[0]
+
+
 def _rounds(result: Result, last: int) -> tuple[str, str]:
     """The rounds that a table is of, for its title and, shorter, for a column."""
     among, evaluated = min(last, result.rounds), result.evaluated(last)

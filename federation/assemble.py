@@ -32,7 +32,7 @@ from dpeer.privacy.history import FOLDER
 from dpeer.privacy.soundness import check_said
 from dpeer.results.files import rank_folder
 from dpeer.results.signs import Watch
-from dpeer.topology import ChangingTopology, Graphs, Isolated, Topology, spectral_gap
+from dpeer.topology import ChangingTopology, Graphs, Isolated, ServerSampling, Topology, spectral_gap
 from dpeer.training import (
     BUILTIN_TASKS,
     Choices,
@@ -43,6 +43,7 @@ from dpeer.training import (
     find_algorithm,
     load_task,
 )
+from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.device import Compute, find_device
 from dpeer.training.payload import little_endian
@@ -97,12 +98,18 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         )
     options = options_of(settings)
     graph = build_graph(settings)
+    meeting = take_part(graph, settings)
     guarantee = promise(settings, graph)
     if said_of_it.shares != "nothing":
         check_hostile(settings, graph)
+        if settings.participation_mode == "server" and algorithm.codec is not Algorithm.codec:
+            raise ConfigurationError(
+                f"--participation-mode server: {said_of_it.name} mixes in a way of its own, which needs what each "
+                "receiver itself has sent in the round: use --participation-mode peers, or another --algorithm"
+            )
     compute = Compute(find_device(settings.device, rank), settings.amp, settings.channels_last)
     task = task_of(settings, rank)
-    folder, meeting = rank_folder(settings.out, rank) / FOLDER, take_part(graph, settings)
+    folder = rank_folder(settings.out, rank) / FOLDER
     content, protection, unprotected, sampling = _content(task), None, None, None
     if settings.privacy == "sample":
         check_said(settings.task, task.found, "sample")
@@ -133,8 +140,9 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     learner = TorchLearner(
         task, settings.algorithm, hyperparameters_of(settings), rank=rank,
         seed=_first(settings.seed_batches, settings.seed), keep=settings.keep, evaluate_on=settings.evaluate_on,
-        patience=settings.patience,
-        steady=isinstance(graph, Topology) and settings.participation == 1, compute=compute,
+        training_accuracy=settings.training_accuracy, patience=settings.patience,
+        steady=isinstance(graph, Topology) and settings.participation == 1,
+        sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
         protection=protection, unprotected=unprotected, sampling=sampling, options=options,
     )  # fmt: skip
     if guarantee is not None and learner.shares and protection is None:

@@ -19,7 +19,7 @@ from dpeer.training.settings import OptionSettings
 
 _FIRST = ("size", "algorithm", "rounds", "seed")
 _ELSEWHERE = {*_FIRST, *PrivacySettings.model_fields, *OptionSettings.model_fields}
-_LATER = ("lora", "lr_schedule", "warmup", "optimizer", "robust", "quorum")
+_LATER = ("lora", "lr_schedule", "warmup", "optimizer", "robust", "quorum", "participation_mode")
 """Settings that earlier versions had not: at their defaults nothing is said of them, so that earlier runs go on."""
 
 _LATER_OPTIONS: Mapping[str, tuple[str, ...]] = {"fedrod": ("personal", "hidden")}

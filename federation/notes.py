@@ -18,6 +18,7 @@ _LARGE = 20.0
 """Inputs of a table beyond this are most likely not scaled."""
 _IF_SET = (
     "optimizer", "lr_schedule", "warmup", "weight_decay", "local_steps", "quantize", "wire_dtype", "participation",
+    "participation_mode",
     "robust", "max_norm",
 )  # fmt: skip
 _FEW_ROWS = 10
@@ -56,6 +57,11 @@ def notes(
         lines.append(
             "--quorum any: a group of peers that is cut off runs ahead by itself; when all meet again, those behind "
             "lose the rounds in between"
+        )
+    if settings.training_accuracy and settings.privacy != "none":
+        lines.append(
+            "training-accuracy: it is read off training records without noise, so no epsilon covers it; it stays in "
+            "this peer's metrics.jsonl and summary.json"
         )
     if settings.participation < 1:
         lines.append(_participation(settings, learner))
@@ -153,6 +159,8 @@ def _value(name: str, settings: Settings) -> str:
 
 def _participation(settings: Settings, learner: TorchLearner) -> str:
     drawn = Participation(Isolated(settings.size), settings.participation, settings.seed)
+    if settings.participation_mode == "server" and learner.shares:
+        return f"{drawn.count} of {settings.size} peers train in a round, drawn from the seed; all take their mean"
     if drawn.count == settings.size:
         return f"participation {settings.participation:g} of {settings.size} peers is all of them"
     meeting = f"; two neighbors meet in {drawn.pair_rate:.1%} of the rounds" if learner.shares else ""

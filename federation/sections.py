@@ -25,6 +25,13 @@ class MeasureSettings(Section):
         mark=Mark.OWN,
         group=_RUN,
     )
+    training_accuracy: bool = setting(
+        False,
+        "measure accuracy on each peer's own training data, too, and the generalization gap; one more pass over them "
+        "in each evaluation",
+        mark=Mark.OWN,
+        group=_RUN,
+    )
     keep: Literal["last", "best"] = setting(
         "last", "which model to keep; best needs validation data", mark=Mark.OWN, group=_RUN
     )

@@ -57,6 +57,9 @@ def collect(out: Path, ranks: int, seconds: float, faults: Mapping[str, Any] | N
         "kept_point": [peer.kept_point if peer else None for peer in peers],
         "accuracy_kept": kept,
         "accuracy_kept_mean": _mean(kept),
+        # With privacy they stay in each peer's own folder: they are read off training records without noise.
+        "training_accuracy_kept_mean": None if spent else _mean([p.training_accuracy_kept for p in there.values()]),
+        "generalization_gap_mean": None if spent else _mean([p.generalization_gap for p in there.values()]),
         "accuracy_finished_mean": _mean([peer.accuracy_finished for peer in there.values()]),
         "accuracy_trained_mean": _mean([peer.accuracy_trained for peer in there.values()]),
         "test_loss": [peer.test_loss if peer else None for peer in peers],

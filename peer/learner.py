@@ -34,13 +34,17 @@ class Evaluation(Protocol):
     def metrics(self) -> Mapping[str, float]:
         """Every metric of the task, by name."""
 
+    @property
+    def training_accuracy(self) -> float | None:
+        """The same on its training data; None where that was not measured."""
+
 
 class Learner(Protocol):
     """Model, data and algorithm of one peer.
 
     All methods but `interrupt` and `room` are called from one worker thread, one at a time, in the order of the round
     loop: train, release, evaluate, mix, (in the last round) finish, evaluate, (in the last round) fine_tune, copied. In
-    a round that the peer sits out `sit_out` takes the place of train, release and mix.
+    a round that the peer sits out `sit_out` takes the place of train and release, and of mix where nothing comes.
     """
 
     @property
@@ -103,6 +107,8 @@ class Learner(Protocol):
     ) -> Mapping[int, str]:
         """Replace the body by the weighted sum of this peer's released one and those received that may be mixed.
 
+        Where nothing was released in the round, the own part is what the last mixing gave.
+
         Args:
             received: The neighbors' payloads by rank, as they came.
             weigh: Gives the weights of the ranks that are left and of this peer; they sum to one.
@@ -112,7 +118,7 @@ class Learner(Protocol):
         """
 
     def sit_out(self, number: int) -> None:
-        """Let round `number` go by, in which the learner neither trains nor releases nor mixes."""
+        """Let round `number` go by, in which the learner neither trains nor releases."""
 
     def finish(self, number: int) -> float | None:
         """Do what an algorithm leaves for the end, after round `number`, the last, has been mixed; nothing is sent.

@@ -23,7 +23,7 @@ from dpeer.peer.wire import Frames
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import CARD, CARD_PAGE, METRICS, MODEL, SUMMARY, count_lines, finite, parse, write_json
 from dpeer.results.metrics import MetricsFile
-from dpeer.results.records import has_diverged
+from dpeer.results.records import gap, has_diverged
 
 
 @dataclass
@@ -244,15 +244,19 @@ class RankFolder:
         if entry is not None and found is not None:
             entry |= finite({
                 "accuracy_finished": found.accuracy, "test_loss_finished": found.test_loss,
-                "metrics_finished": dict(found.metrics),
+                "metrics_finished": dict(found.metrics), "training_accuracy_finished": found.training_accuracy,
             })  # fmt: skip
 
     def _results(self, status: str) -> dict[str, Any]:
         best = self._learner.best_round
         kept = (None if best is None else self._metrics.entry(best)) or self.last or {}
-        names = ("accuracy", "accuracy_trained", "accuracy_finished", "test_loss", "metrics", "train_loss")
+        names = (
+            "accuracy", "accuracy_trained", "accuracy_finished", "test_loss", "metrics", "train_loss",
+            "training_accuracy", "training_accuracy_trained", "training_accuracy_finished",
+        )  # fmt: skip
         point = self._learner.kept_point
         ending = "" if point == "mixed" else f"_{point}"
+        training, test = (kept.get(f"{name}{ending}") for name in ("training_accuracy", "accuracy"))
         return {
             "rank": self._config.rank,
             "status": status,
@@ -266,6 +270,8 @@ class RankFolder:
             },
             "diverged": self.diverged,
             **{name: kept.get(name) for name in names},
+            "training_accuracy_kept": training,
+            "generalization_gap": gap(training, test),
             "rounds_mixed": self._metrics.mixed,
             "bytes_sent": self._metrics.bytes_sent,
             "bytes_received": self._metrics.bytes_received,

@@ -40,12 +40,13 @@ async def run_rounds(
             await idle.during(saver.saved())
             await idle.during(pump.pause(number))
         graph, behind = pump.at(number), pump.behind(number)
+        active = graph.active and not behind
         last = number == rounds - 1
         computed = learner.gradients
         evaluating = (number + 1) % evaluate_every == 0 or last
         watch = Stopwatch()
 
-        trains = train_and_release if graph.active and not behind else sit_out
+        trains = train_and_release if active else sit_out
         train_loss, payload, train_seconds = await worker.run(trains, learner, number, watch)
         saver.once_saved(partial(pump.send, number, payload))
         exchange_seconds = watch.lap()
@@ -57,16 +58,19 @@ async def run_rounds(
         received = {} if behind else await idle.during(pump.collect(number))
         exchange_seconds += watch.lap()
 
-        refused = await worker.run(mix_received, learner, received, graph.row if payload is not None else None)
+        # Who has trained and not released mixes nothing: its own part would be missing. Who sits out and hears others
+        # all the same (`ServerSampling`) takes their mean.
+        mixes = payload is not None or (not active and bool(received))
+        refused = await worker.run(mix_received, learner, received, graph.row if mixes else None)
         for neighbor, reason in refused.items():
             pump.left_out(neighbor, reason)
             del received[neighbor]
-        if payload is None:
-            received.clear()  # nothing was mixed
+        if not mixes:
+            received.clear()
         mix_seconds = watch.lap()
 
         finished = await worker.run(learner.finish, number) if last else None
-        unchanged = payload is None and finished is None
+        unchanged = not mixes and finished is None
         after = trained if unchanged or not evaluating else await worker.run(learner.evaluate)
         tuned = await worker.run(learner.fine_tune, number) if last else None
         watch.lap()
@@ -88,7 +92,7 @@ async def run_rounds(
                 exchange_seconds=exchange_seconds,
                 mix_seconds=mix_seconds,
                 samples=learner.gradients - computed,
-                active=graph.active and not behind,
+                active=active,
                 epsilon=privacy["epsilon"] if privacy else None,
                 delta=privacy["delta"] if privacy else None,
                 privacy=privacy,
@@ -111,7 +115,7 @@ def sit_out(learner: Learner, number: int, watch: Stopwatch) -> tuple[None, None
 
 
 def mix_received(learner: Learner, received: Mapping[int, Received], row: Row | None) -> Mapping[int, str]:
-    """Mix, if this peer has released a body; returns the ranks whose body was left out, and why."""
+    """Mix, if this peer mixes in the round; returns the ranks whose body was left out, and why."""
     if row is None:
         return {}
     return learner.mix_sound({rank: body.payload for rank, body in received.items()}, row.restricted_to)

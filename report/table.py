@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from dpeer.report.curves import Measure, distances, mean_of, settled
+from dpeer.report.curves import Measure, distances, mean_of, mean_of_run, settled
 from dpeer.report.groups import Group
 from dpeer.report.panels import LINES
 from dpeer.report.style import COLORS
@@ -35,6 +35,7 @@ def columns(groups: Sequence[Group], measure: Measure) -> list[str]:
         f"{measure.name}: kept (mean)",
         "after mixing (mean)",
         *trained,
+        *(["training accuracy after mixing", "generalization gap"] if _fitted(groups) else []),
         f"worst peer's {measure.name}",
         "sent in all",
         "wall time",
@@ -50,27 +51,40 @@ def rows(groups: Sequence[Group], measure: Measure) -> list[Row]:
             group.number,
             COLORS[group.number - 1] if len(groups) <= LINES else None,
             group.label,
-            tuple(_cells(group, measure, private=_private(groups))),
+            tuple(_cells(group, measure, private=_private(groups), fitted=_fitted(groups))),
         )
         for group in groups
     ]
 
 
-def _cells(group: Group, measure: Measure, *, private: bool) -> list[str]:
+def _cells(group: Group, measure: Measure, *, private: bool, fitted: bool) -> list[str]:
     runs = group.runs
     trained = [_over(mean_of(group, measure.trained), _four)] if measure.trained else []
+    fit = [_over(mean_of(group, "training_accuracy"), _four), _over(_gaps(group), _signed)] if fitted else []
     return [
         str(len(runs)),
         f"{len(group.ranks)} of {group.size}" if group.partial else str(group.size),
         _over(mean_of(group, measure.key), _four),
         _over(mean_of(group, measure.key, mixed=True), _four),
         *trained,
+        *fit,
         _worst(group, measure),
         units.size(round(fmean(run.bytes_sent for run in runs))),
         _over([run.wall_seconds for run in runs if run.wall_seconds is not None], units.duration, spread=False),
         _over(distances(group), lambda value: f"{settled(value):.4g}", spread=False),
         *([_epsilon(group)] if private else []),
     ]
+
+
+def _fitted(groups: Sequence[Group]) -> bool:
+    """Whether any run has measured accuracy on training data."""
+    return any(_gaps(group) for group in groups)
+
+
+def _gaps(group: Group) -> list[float]:
+    """Every seed's mean generalization gap after the last mixing, of the runs that have it."""
+    both = [(mean_of_run(run, "training_accuracy"), mean_of_run(run, "accuracy")) for run in group.runs]
+    return [training - test for training, test in both if training is not None and test is not None]
 
 
 def _private(groups: Sequence[Group]) -> bool:
@@ -106,6 +120,10 @@ def _worst(group: Group, measure: Measure) -> str:
     run, rank, value = (min if measure.most_is_best else max)(found, key=lambda one: one[2])
     seed = f", seed {run.settings.get('seed')}" if len(group.runs) > 1 else ""
     return f"{_four(value)} (rank {rank}{seed})"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.4f}"
 
 
 def _four(value: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpeer.exceptions import OutputError
-from dpeer.report import accuracy, classes, faults, graphs, peers, traffic, worth
+from dpeer.report import accuracy, classes, faults, generalization, graphs, peers, traffic, worth
 from dpeer.report.curves import Measure, choose
 from dpeer.report.groups import Grouped, group_runs
 from dpeer.report.page import MARK, render_page
@@ -18,7 +18,7 @@ PAGE = "index.html"
 
 _NAMES = (
     "accuracy-by-round", "accuracy-per-peer", "accuracy-by-rank", "disagreement", "disagreement-by-round",
-    "bytes-by-round", worth.NAME, "accuracy-by-bytes", "graph", "class-mix", faults.NAME,
+    "bytes-by-round", worth.NAME, generalization.NAME, "accuracy-by-bytes", "graph", "class-mix", faults.NAME,
 )  # fmt: skip
 
 
@@ -71,6 +71,7 @@ def draw(grouped: Grouped, measure: Measure) -> list[Section]:
     sections = [
         worth.draw_gains(grouped.groups),
         accuracy.draw_rounds(arranged, measure),
+        generalization.draw_gaps(arranged),
         faults.draw_faults(grouped.groups),
         # Of one run, the dots by rank show all that the dots in a row do.
         # Of one peer the table says it.

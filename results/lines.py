@@ -10,7 +10,10 @@ from typing import Any, Literal
 from dpeer.results.keys import Keys, said
 from dpeer.results.values import figures, flag, number, table, total, whole
 
-Figure = Literal["accuracy", "accuracy_trained", "test_loss", "epsilon"]
+Figure = Literal[
+    "accuracy", "accuracy_trained", "test_loss", "epsilon", "training_accuracy", "training_accuracy_trained",
+    "generalization_gap",
+]  # fmt: skip
 """What a peer is measured by, in its lines and at the end in its summary."""
 
 
@@ -33,6 +36,11 @@ class Line(Keys):
     accuracy_trained: float | None = said(number)
     accuracy_finished: float | None = said(number)
     """Of the model that `--finish` has trained on: in the last line alone, and only where it was asked for."""
+    training_accuracy: float | None = said(number)
+    """Accuracy on the peer's own training data, after mixing; None unless it was asked for."""
+    training_accuracy_trained: float | None = said(number)
+    generalization_gap: float | None = said(number)
+    """Training accuracy less accuracy, both after mixing."""
     test_loss: float | None = said(number)
     metrics: Mapping[str, float | None] | None = said(figures)
     """None in a round that was not evaluated."""

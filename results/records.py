@@ -26,6 +26,10 @@ class Evaluation(Protocol):
     def metrics(self) -> Mapping[str, float]:
         """Every metric of the task, by name."""
 
+    @property
+    def training_accuracy(self) -> float | None:
+        """The same on its training data; None where that was not measured."""
+
 
 @dataclass(frozen=True)
 class RoundRecord:
@@ -59,6 +63,12 @@ class RoundRecord:
     test_loss_finished: float | None = None
     metrics_trained: Mapping[str, float] | None = None
     metrics_finished: Mapping[str, float] | None = None
+    training_accuracy: float | None = None
+    """On the peer's own training data, where that was asked for (`--training-accuracy`); so are the next ones."""
+    training_accuracy_trained: float | None = None
+    training_accuracy_finished: float | None = None
+    generalization_gap: float | None = None
+    """Training accuracy less accuracy, both after mixing."""
 
     @classmethod
     def evaluated(
@@ -75,6 +85,10 @@ class RoundRecord:
             test_loss_finished=finished.test_loss if finished else None,
             metrics_trained=dict(trained.metrics) if trained else None,
             metrics_finished=dict(finished.metrics) if finished else None,
+            training_accuracy=after.training_accuracy if after else None,
+            training_accuracy_trained=trained.training_accuracy if trained else None,
+            training_accuracy_finished=finished.training_accuracy if finished else None,
+            generalization_gap=gap(after.training_accuracy, after.accuracy) if after else None,
             **fields,
         )
 
@@ -83,6 +97,11 @@ class RoundRecord:
         diverged = self.train_loss is not None and not math.isfinite(self.train_loss)
         plain: dict[str, Any] = finite(asdict(self)) | {"diverged": diverged}
         return plain
+
+
+def gap(training: float | None, test: float | None) -> float | None:
+    """The generalization gap, training accuracy less test accuracy; None where one of them is not known."""
+    return None if training is None or test is None else training - test
 
 
 def has_diverged(entry: Mapping[str, Any]) -> bool:

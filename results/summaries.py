@@ -66,6 +66,12 @@ class PeerSummary(Summary):
     accuracy: float | None = said(number)
     accuracy_trained: float | None = said(number)
     accuracy_finished: float | None = said(number)
+    training_accuracy: float | None = said(number)
+    training_accuracy_trained: float | None = said(number)
+    training_accuracy_kept: float | None = said(number)
+    """On the training data, where that was asked for."""
+    generalization_gap: float | None = said(number)
+    """Of the kept model: training accuracy less accuracy."""
     accuracy_kept: float | None = said(number)
     """That of the kept model: one of the three, by `kept_point`; None in files of an older version."""
     test_loss_kept: float | None = said(number)

@@ -15,6 +15,7 @@ from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row
 from dpeer.topology.papers import PaperFormula, paper_formula
 from dpeer.topology.participation import Participation
 from dpeer.topology.schedules import CHANGING
+from dpeer.topology.server import ServerSampling
 from dpeer.topology.spectrum import Analysis, analyse, disagreement, spectral_gap, spectrum
 from dpeer.topology.spreading import rounds_to_everybody
 from dpeer.topology.static import Topology
@@ -35,6 +36,7 @@ __all__ = [
     "PaperFormula",
     "Participation",
     "Row",
+    "ServerSampling",
     "Topology",
     "analyse",
     "build",

@@ -83,7 +83,8 @@ class Neighborhood:
         row: The peer's row of the mixing matrix, for a round in which all in-neighbors' bodies come.
         in_neighbors: The ranks it receives from in this round, sorted.
         out_neighbors: The ranks it sends to in this round, sorted.
-        active: Whether the peer takes part in the round at all; one that sits out neither trains nor exchanges.
+        active: Whether the peer trains and sends in the round. One that does not also hears nobody, but where a sample
+            sends to all (`ServerSampling`).
     """
 
     rank: int

@@ -29,11 +29,13 @@ class Evaluation:
         accuracy: Share of correct predictions in 0..1; None where the task has no metric of that name.
         test_loss: Mean loss over the test data.
         metrics: Every metric of the task, by name.
+        training_accuracy: The accuracy on the peer's own training data; None where that was not asked for.
     """
 
     accuracy: float | None
     test_loss: float
     metrics: Mapping[str, float] = field(default_factory=dict)
+    training_accuracy: float | None = None
 
 
 def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics, by_row: ByRow | None = None) -> Evaluation:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,21 @@ class Keeping:
         selection: Measures, and knows the best model so far.
         shares: Whether the peer shares anything.
         origin: What the file of the model says of the records that it was trained on.
+        training: Whether accuracy is measured on the training data, too.
     """
 
     def __init__(
-        self, trainer: Trainer, finishing: Finishing, selection: ModelSelection, *, shares: bool, origin: Origin | None
+        self,
+        trainer: Trainer,
+        finishing: Finishing,
+        selection: ModelSelection,
+        *,
+        shares: bool,
+        origin: Origin | None,
+        training: bool = False,
     ) -> None:
         self._trainer, self._finishing, self._selection = trainer, finishing, selection
-        self._shares, self._origin = shares, origin
+        self._shares, self._origin, self._training = shares, origin, training
 
     def point(self, *, mixed: bool) -> Point:
         """When in the run the model that predicts is as it is now."""
@@ -71,6 +80,9 @@ class Keeping:
         """
         with self.predicting():
             found = self._selection.test()
+        if self._training:
+            with self.predicting():
+                found = replace(found, training_accuracy=self._selection.accuracy_on(self._trainer.data))
         if self._selection.keeps_best:
             with self.predicting():
                 if self._selection.is_best(self._trainer.number, point):

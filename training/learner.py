@@ -50,8 +50,11 @@ class TorchLearner(Description):
         keep: Which model `write_model` writes: the "last", or the "best" by the loss on the task's validation data
             among those that were evaluated, before and after mixing, and finished at the end.
         evaluate_on: Which of the task's data `evaluate` uses.
+        training_accuracy: Whether `evaluate` measures accuracy on the training data, too.
         patience: After how many evaluations without a better validation loss a peer that trains alone trains no more.
         steady: Whether the peer exchanges with the same neighbors in every round.
+        sampled_share: The share of all peers whose bodies a mixing takes the mean of, where a sample of them sends to
+            all; 1 elsewhere.
         compute: On which device, where the model and the data are moved to, and how.
         protection: Differential privacy for what leaves the peer; None sends bodies as they are.
         unprotected: Where it is written down that bodies left as they are.
@@ -77,8 +80,10 @@ class TorchLearner(Description):
         seed: int,
         keep: Literal["last", "best"] = "last",
         evaluate_on: Literal["test", "validation"] = "test",
+        training_accuracy: bool = False,
         patience: int | None = None,
         steady: bool = True,
+        sampled_share: float = 1.0,
         compute: Compute = HOST,
         protection: Protection | None = None,
         unprotected: Unprotected | None = None,
@@ -116,6 +121,7 @@ class TorchLearner(Description):
                 )  # fmt: skip
                 self._selection = ModelSelection(task, keep, evaluate_on, compute, self._trainer.loss_function)
             self._digest = began.digest(self._trainer)
+            self._trainer.sampled_share = sampled_share
             with blamed(made, "start"):
                 made.start(self._trainer)
             self._codec = choose_codec(made, self._trainer, protection, steady=steady)
@@ -134,7 +140,10 @@ class TorchLearner(Description):
             post=sampling is not None and sampling.head == "post",
             first=None if task.initial is None else task.initial.origin,
         )  # fmt: skip
-        self._keeping = Keeping(self._trainer, self._finishing, self._selection, shares=self.shares, origin=origin)
+        self._keeping = Keeping(
+            self._trainer, self._finishing, self._selection, shares=self.shares, origin=origin,
+            training=training_accuracy,
+        )  # fmt: skip
         # Extras before the codec, which takes them as its base where it kept none of its own.
         kept: dict[str, Stateful] = {
             "algorithm": made, "extras": self._trainer.extras, "codec": self._codec, "finish": self._finishing,
@@ -258,7 +267,7 @@ class TorchLearner(Description):
             self._codec.rebase()
 
     def sit_out(self, number: int) -> None:
-        """Let round `number` go by without this peer."""
+        """Let round `number` go by in which this peer does not train; others' bodies may be mixed in it."""
         self._trainer.begin(number)
         with self._drawing(Purpose.SIT_OUT, number):
             self._algorithm.sit_out()

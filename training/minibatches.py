@@ -55,6 +55,7 @@ class Minibatches:
     ) -> None:
         self._data, self._augment, self._hyperparameters = data, augment, hyperparameters
         self._rank, self._seed = rank, seed
+        self._an_epoch = math.ceil(len(data) / hyperparameters.batch_size)
         self._noted: deque[tuple[Tensor, int]] = deque()
         self._stop = threading.Event()
         self.loss: float | None = None
@@ -62,6 +63,13 @@ class Minibatches:
     def interrupt(self) -> None:
         """Give no more minibatches. Any thread may call this."""
         self._stop.set()
+
+    def steps(self, epochs: int) -> int:
+        """How many minibatches `epochs` passes are, or what `local_steps` says."""
+        h = self._hyperparameters
+        if h.local_steps is not None:
+            return math.ceil(h.local_steps * epochs / h.body_epochs)
+        return epochs * self._an_epoch
 
     def of(self, number: int, phase: Phase, epochs: int) -> Iterator[Batch]:
         """The data of a round, `epochs` times, each time in another order; or as many as `local_steps` says.
@@ -72,15 +80,12 @@ class Minibatches:
             Interrupted: `interrupt` was called.
             TaskError: The data cannot be read or augmented.
         """
-        h, count = self._hyperparameters, len(self._data)
-        an_epoch = math.ceil(count / h.batch_size)
-        steps = epochs * an_epoch if h.local_steps is None else math.ceil(h.local_steps * epochs / h.body_epochs)
-        self._noted = deque(maxlen=an_epoch)
-        for step in range(steps):
-            epoch, index = divmod(step, an_epoch)
+        self._noted = deque(maxlen=self._an_epoch)
+        for step in range(self.steps(epochs)):
+            epoch, index = divmod(step, self._an_epoch)
             if not index:
-                order = batch_order(count, self._seed, self._rank, number, phase, epoch)
-                chunks = torch.split(self._data.located(order), h.batch_size)
+                order = batch_order(len(self._data), self._seed, self._rank, number, phase, epoch)
+                chunks = torch.split(self._data.located(order), self._hyperparameters.batch_size)
                 if self._augment is not None:
                     generator = augmenting(self._seed, self._rank, number, phase, epoch)
             if self._stop.is_set():

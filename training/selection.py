@@ -75,6 +75,14 @@ class ModelSelection:
         """
         return evaluate(self._model, self._test, self._loss, self._metrics, self._by_row)
 
+    def accuracy_on(self, data: Batches) -> float | None:
+        """The accuracy of the model on other data; None where the task has no metric of that name.
+
+        Raises:
+            TaskError: The task's model, loss, metrics or data raised.
+        """
+        return evaluate(self._model, data, self._loss, self._metrics, self._by_row).accuracy
+
     def predictions(self) -> tuple[Tensor, Tensor] | None:
         """Outputs and targets of the data that `test` measures on; None where they are not one tensor each.
 

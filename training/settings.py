@@ -187,6 +187,13 @@ class MethodSettings(Section):
         gt=0,
         le=1,
     )
+    participation_mode: Literal["peers", "server"] = setting(
+        "peers",
+        "peers: who is not drawn keeps its body; server: all take the mean of those drawn, as from a server (needs "
+        "topology full, weights uniform)",
+        mark=Mark.SHARED,
+        group=_TRAINING,
+    )
 
 
 class StepSettings(Section):

@@ -57,6 +57,8 @@ class Trainer:
         number: The round, from 0; the learner sets it.
         loss_function: What is made small: ``loss_function(outputs, targets)``, the mean over the batch.
         ascent: Along which gradient SAM climbs; see `dpeer.training.gradients.sam`.
+        sampled_share: The share of all peers whose bodies a mixing takes the mean of, where a sample of them sends to
+            all; 1 elsewhere.
     """
 
     def __init__(
@@ -89,6 +91,7 @@ class Trainer:
         self.number = 0
         self._gradients = 0
         self.ascent: Ascent = "same-batch"
+        self.sampled_share = 1.0
         self.data = Batches("train", task.train, task.collate, compute)
         self.rank, self.seed = rank, seed
         self.loss_function: Loss = compute.own(objective(task, hyperparameters.class_weights, self.data), task.model)
@@ -188,6 +191,10 @@ class Trainer:
                 optimizer.step(rate)
             self.note(loss, batch)
             yield
+
+    def planned_steps(self, epochs: int) -> int:
+        """How many steps `fit` takes for so many passes over the data."""
+        return self._minibatches.steps(epochs)
 
     def rates(self, part: Flat, lr: float) -> Sequence[tuple[Flat, float]]:
         """What is stepped where `part` is trained, each with its learning rate."""

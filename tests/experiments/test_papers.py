@@ -12,11 +12,12 @@ import pytest
 from dpeer.experiments.cells import Cell, make_cell
 from dpeer.experiments.experiment import Experiment, load
 from dpeer.federation.defaults import with_defaults
-from dpeer.federation.graph import build_graph
+from dpeer.federation.graph import build_graph, take_part
 from dpeer.federation.protection import promise
 from dpeer.federation.settings import aside
 from dpeer.privacy.planning import drowning, noise_ratio
 from dpeer.sections import names
+from dpeer.topology import ServerSampling
 from dpeer.topology.settings import GraphSettings
 from dpeer.training import ALGORITHMS, find_algorithm
 
@@ -208,7 +209,12 @@ def test_each_peer_adds_the_noise_of_a_client_of_dp_fedsam(name: str, opened: Op
         for cell in table:
             s = with_defaults(cell.settings)
             assert s.noise_multiplier == pytest.approx(0.95 / math.sqrt(s.size / 10), abs=5e-5)
-            assert (s.privacy, s.dp_adversary, s.clip_norm, s.participation) == ("client", "neighbor", 0.2, 1.0)
+            assert (s.privacy, s.dp_adversary, s.clip_norm) == ("client", "neighbor", 0.2)
+            assert (s.participation, s.participation_mode) == (0.1, "server")
+            # The mean of the sample has the noise that the paper's server adds: sigma C / m.
+            drawn = take_part(build_graph(s), s)
+            assert isinstance(drawn, ServerSampling)
+            assert s.noise_multiplier / math.sqrt(drawn.count) == pytest.approx(0.95 / drawn.count, rel=1e-3)
             assert (s.body_lr, s.lr_decay, s.momentum, s.topology, s.weights) == (0.1, 0.9995, 0.5, "full", "uniform")
             assert s.batch_size == (32 if s.task == "emnist" else 50)
             assert s.model == ("fedavg-cnn" if s.task == "emnist" else "resnet18-gn")
@@ -227,9 +233,8 @@ def test_the_same_noise_in_aggregate_mode(opened: Open, tmp_path: Path) -> None:
     """What the headers say of `--dp-adversary aggregate`."""
     _, table = next(cells(opened("dp-fedsam/table-3"), tmp_path))
     own = table[-1].settings
-    other = own.model_copy(
-        update={"dp_adversary": "aggregate", "dp_min_honest": 50, "noise_multiplier": 0.95, "size": 500}
-    )
+    averaged = {"dp_adversary": "aggregate", "dp_min_honest": 50, "participation": 1.0}
+    other = own.model_copy(update={**averaged, "noise_multiplier": 0.95, "size": 500})
     graph = build_graph(own)
     stds = [made.noise_std for made in (promise(own, graph), promise(other, graph)) if made is not None]
     assert stds[0] == pytest.approx(stds[1], rel=1e-3)
@@ -269,7 +274,9 @@ def test_each_peer_adds_the_noise_of_a_client_of_dp2_fedsam(name: str, opened: O
             assert s.rho == cell.variant.changes.get("rho", 0.1 if cifar else 0.5)
             assert (s.body_lr, s.head_lr, s.lr_decay, s.head_epochs) == (0.1, 0.005, 0.99, 2)
             assert s.body_epochs == cell.variant.changes.get("body_epochs", 2)
-            assert (s.privacy, s.dp_adversary, s.participation) == ("client", "neighbor", 1.0)
+            assert (s.privacy, s.dp_adversary) == ("client", "neighbor")
+            assert (s.participation, s.participation_mode) == (0.05, "server")
+            assert s.noise_multiplier / math.sqrt(0.05 * s.size) == pytest.approx(sigma / (0.05 * s.size), rel=1e-3)
             assert s.model == ("dp-cnn" if cifar else "resnet18-gn")
 
 

@@ -125,6 +125,10 @@ def test_how_many_take_part_and_how_rarely_two_meet(notes: Start) -> None:
     ]
     assert about("--size", 4) == []
     assert "participation 0.5" in values(notes("--size", 4, "--participation", 0.5))
+    server = ("--size", 4, "--topology", "full", "--participation", 0.5, "--participation-mode", "server")
+    assert [line for line in notes(*server) if "all take" in line] == [
+        "2 of 4 peers train in a round, drawn from the seed; all take their mean"
+    ]
 
 
 def test_the_tasks_head_leaves_with_an_algorithm_that_shares_the_model(notes: Start) -> None:

@@ -148,6 +148,12 @@ OPEN = [
     ((*ON_RESNET, *ON_SWIN), "grad_clip", None, "not printed; dpeer's default would clip"),
     ((*ON_RESNET, *ON_SWIN), "finish", "none", "its algorithms end with the last mixing; dpeer's would not"),
     (ON_RESNET, "momentum", 0.0, "Table 17 has SGD and no momentum; dpeer's default is 0.9"),
+    (("dp-fedopt",), "body_lr", 0.1, "nothing is printed of this method; Table 17 for SGD, as in table-9.toml"),
+    (("dp-fedopt",), "weight_decay", 0.001, "likewise"),
+    (("dp-fedopt",), "momentum", 0.0, "likewise"),
+    (ON_SWIN[1:], "body_lr", 3e-4, "nothing is printed of these methods; Table 17 for AdamW, as in table-9.toml"),
+    (ON_SWIN[1:], "weight_decay", 0.01, "likewise"),
+    (("dp-fedlada",), "momentum", 0.9, "likewise, where it is beta 1; dp-fafed has no use for it"),
     (("dp-fedsam-topk", "dp-fedsam-topk-emnist"), "dp_adversary", "neighbor", "dpeer's own: sound with top-k only so"),
 ]
 """The same for values that no text prints, with the reason why they are there."""

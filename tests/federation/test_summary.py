@@ -272,3 +272,20 @@ def test_of_the_best_models_round_and_point_are_said(tmp_path: Path) -> None:
         ["0.7500", "3, finished"],
     ]
     assert "after the mixing of the kept rounds: mean accuracy 0.5000" in text
+
+
+def test_training_accuracy_of_private_peers_stays_in_their_own_folders(tmp_path: Path) -> None:
+    measured = {"accuracy_kept": 0.5, "training_accuracy_kept": 0.75, "generalization_gap": 0.25, "kept_point": "mixed"}
+    peer(tmp_path / "plain", 0, [0.0, 0.0], 0.0, **measured)
+    peer(tmp_path / "plain", 1, [0.0, 0.0], 0.0, **measured | {"generalization_gap": 0.35})
+    found = collect(tmp_path / "plain", 2, 1.0)
+    assert found["training_accuracy_kept_mean"] == 0.75
+    assert found["generalization_gap_mean"] == pytest.approx(0.3)
+    printed = io.StringIO()
+    show(Console(file=printed, width=200), found, tmp_path, None)
+    assert "training accuracy of the kept models: mean 0.7500, generalization gap +0.3000" in printed.getvalue()
+
+    spent = {"epsilon": 2.0, "delta": 1e-5, "guarantee": "", "mode": "sample"}
+    peer(tmp_path / "private", 0, [0.0, 0.0], 0.0, **measured, epsilon=2.0, privacy=spent)
+    found = collect(tmp_path / "private", 1, 1.0)
+    assert found["training_accuracy_kept_mean"] is found["generalization_gap_mean"] is None

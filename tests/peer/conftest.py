@@ -24,6 +24,7 @@ class Found:
     accuracy: float | None
     test_loss: float | None
     metrics: dict
+    training_accuracy: float | None = None
 
 
 class VectorLearner:
@@ -110,6 +111,7 @@ class VectorLearner:
 
     def sit_out(self, number):
         self.sat_out.append(number)
+        self._own = self.body.copy()
 
     def finish(self, number):
         self.gradients += 5

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dpeer.peer import LivenessConfig
-from dpeer.topology import Isolated, Participation, build
+from dpeer.topology import Isolated, Participation, ServerSampling, build
 
 ROUNDS = 12
 NO_HEARTBEAT = LivenessConfig(heartbeat=0)
@@ -98,3 +98,52 @@ async def test_the_learner_is_told_which_rounds_go_by_without_it(federation, kin
     await ours.run()
     for rank, learner in ours.learners.items():
         assert learner.sat_out == [number for number in range(ROUNDS) if rank not in drawn.taking_part(number)]
+
+
+# Where a sample sends to all ---------------------------------------------------------------------------------------
+
+
+def servers(drawn, rounds, width=5):
+    """x <- the mean over the sample of 0.9 x + d, which all take."""
+    x = np.zeros(width)
+    for number in range(rounds):
+        x = np.mean([0.9 * x + rank + 1.0 for rank in sorted(drawn.taking_part(number))], axis=0)
+    return np.tile(x, (drawn.size, 1))
+
+
+@pytest.mark.parametrize("liveness", [PATIENT, NO_HEARTBEAT], ids=["heartbeats", "no heartbeats"])
+async def test_all_take_the_mean_of_those_drawn(federation, kind, liveness, tmp_path):
+    drawn = ServerSampling(build("full", 6), 0.4, seed=3)
+    ours = federation(kind, drawn, rounds=ROUNDS, liveness=liveness, out=tmp_path)
+    async with asyncio.timeout(100):
+        found = await ours.run()
+    assert all(outcome.status == "done" for outcome in found.values()), found
+    np.testing.assert_allclose(ours.bodies(), servers(drawn, ROUNDS), rtol=1e-12)
+    for rank, peer in ours.peers.items():
+        assert not peer.core.rejections.counts
+        entries = [json.loads(line) for line in (tmp_path / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()]
+        for number, entry in enumerate(entries):
+            sample = drawn.taking_part(number)
+            assert entry["active"] == (rank in sample)
+            assert entry["heard"] == sorted(sample - {rank})
+            assert entry["missed"] == []
+            assert (entry["bytes_sent"] > 0) == (rank in sample)
+            assert (entry["train_loss"] is None) == (rank not in sample)
+            assert entry["bytes_received"] > 0
+
+
+async def test_a_stopped_run_in_which_a_sample_sends_to_all_goes_on_to_the_same_bodies(
+    federation, kind, tmp_path, until
+):
+    drawn = ServerSampling(build("full", 4), 0.5, seed=1)
+    first = federation(kind, drawn, rounds=ROUNDS, out=tmp_path)
+    first.learners[2].hold = next(number for number in range(4, ROUNDS) if 2 in drawn.taking_part(number))
+    running = asyncio.create_task(first.run())
+    await until(first.learners[2].held.is_set)
+    for peer in first.peers.values():
+        peer.stop()
+    await running
+    again = federation(kind, drawn, rounds=ROUNDS, out=tmp_path, resume=True)
+    found = await again.run()
+    assert all(outcome.status == "done" for outcome in found.values()), found
+    np.testing.assert_allclose(again.bodies(), servers(drawn, ROUNDS), rtol=1e-12)

@@ -315,6 +315,26 @@ def test_disagreement_by_round_where_it_was_recorded(dpeer: Command, make_run: A
 
 
 @pytest.mark.slow
+def test_the_generalization_gap_where_it_was_measured(dpeer: Command, make_run: Any, read_page: Any) -> None:
+    folder = make_run("a")
+    make_run("b", algorithm="fedavg")
+    for rank in range(3):
+        path = folder / f"rank-{rank}" / "metrics.jsonl"
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        more = [line | {"training_accuracy": 0.95, "generalization_gap": 0.95 - line["accuracy"]} for line in lines]
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in more))
+    assert dpeer("report", "a", "b").code == 0
+    names = ("training accuracy after mixing", "generalization gap")
+    found = {tuple(line[name] for name in names) for line in read_page().results()}
+    assert found == {("-", "-"), ("0.9500", "+0.2333")}
+    assert "generalization-gap-by-round" in read_page().pictures
+    assert dpeer("report", "b").code == 0
+    assert names[1] not in read_page().results()[0]
+    assert "generalization-gap-by-round" not in read_page().pictures
+    assert not Path("dpeer-report/generalization-gap-by-round.png").exists()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

@@ -29,6 +29,8 @@ def options(task: str, schedule: tuple[str, ...]) -> tuple[object, ...]:
         (("--fresh-neighbors", "directed:2", "--size", 4), 4),
         (("--size", 4, "--algorithm", "dfedavgm", "--quantize", 8), 4),
         pytest.param(("--size", 4, "--algorithm", "ditto", "--participation", 0.5), 4, marks=pytest.mark.long),
+        (("--size", 4, "--topology", "full", "--algorithm", "dfedmdc", "--participation", 0.5, "--participation-mode",
+          "server"), 4),
         (("--size", 3, "--algorithm", "dis-pfl", "--local-steps", 7), 3),
         pytest.param(("--size", 3, "--algorithm", "fedrod"), 3, marks=pytest.mark.long),
         pytest.param(("--size", 3, "--wire-dtype", "bfloat16"), 3, marks=pytest.mark.long),  # the last has it, too
@@ -38,7 +40,7 @@ def options(task: str, schedule: tuple[str, ...]) -> tuple[object, ...]:
     ],
     ids=[
         "ring", "exponential-directed with dropout", "random-matching", "fresh-directed", "quantized changes",
-        "ditto, half of the peers at a time", "dis-pfl", "fedrod", "bfloat16 on the wire",
+        "ditto, half of the peers at a time", "a sample sends to all", "dis-pfl", "fedrod", "bfloat16 on the wire",
         "clip", "trimmed-mean", "median",
     ],
 )  # fmt: skip

@@ -28,6 +28,7 @@ def sampled(
     rank: int = 0,
     options: Any = None,
     hyper: dict[str, Any] | None = None,
+    training_accuracy: bool = False,
     **sampling: Any,
 ) -> TorchLearner:
     """A learner; what it takes besides is `Sampling`'s."""
@@ -42,5 +43,12 @@ def sampled(
         **{"body_epochs": 1, "head_epochs": 1, "grad_clip": None, "finish": "none", "rounds": rounds, **(hyper or {})}
     )
     return TorchLearner(
-        task, algorithm, h, rank=rank, seed=0, options=options, sampling=Sampling(rate, protect, **sampling)
+        task,
+        algorithm,
+        h,
+        rank=rank,
+        seed=0,
+        options=options,
+        training_accuracy=training_accuracy,
+        sampling=Sampling(rate, protect, **sampling),
     )

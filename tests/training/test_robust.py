@@ -375,13 +375,20 @@ def test_a_private_peers_base_is_what_mixing_gave(make_task: Make, tmp_path: Pat
 
 
 def test_nothing_private_decides_what_is_mixed(make_task: Make, tmp_path: Path) -> None:
-    protection = Protection(
-        Guarantee(3.0, 0.05, 1e-5), Ledger(tmp_path, {}, resume=False), None, Sparsifier.parse(None)
-    )
-    ours = TorchLearner(make_task(0), "dfedmdc", Hyperparameters(robust="clip", max_norm=1.0), rank=0, seed=0,
-                        protection=protection)  # fmt: skip
-    with pytest.raises(ValueError, match="nothing was released"):
-        ours.mix_sound({1: [bytes(ours.payload_bytes)]}, lambda ranks: {0: 0.5, 1: 0.5})
+    """Without a release of its own, a peer compares with what its last mixing gave, not with what it has trained."""
+    found = []
+    for trains in (False, True):
+        protection = Protection(
+            Guarantee(3.0, 0.05, 1e-5), Ledger(tmp_path / str(trains), {}, resume=False), None, Sparsifier.parse(None)
+        )
+        ours = TorchLearner(make_task(0), "dfedmdc", Hyperparameters(robust="clip", max_norm=9.0), rank=0, seed=0,
+                            protection=protection)  # fmt: skip
+        if trains:
+            ours.train(0)
+        ours.mix_sound({1: [bytes(ours.payload_bytes)], 2: [bytes(ours.payload_bytes)]},
+                       lambda ranks: dict.fromkeys((0, 1, 2), 1 / 3))  # fmt: skip
+        found.append(ours.body.clone())
+    assert torch.equal(*found)
 
 
 # -- what cannot be ----------------------------------------

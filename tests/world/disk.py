@@ -47,6 +47,10 @@ class Files:
     def completed(self):
         return 0 if self.last is None else self.last["round"] + 1
 
+    @property
+    def concluded(self):
+        return {}  # a process that was killed after its last round has written no summary
+
     def take_up(self):
         saved = self._disk.saved if self._config.resume else None
         if saved is None:

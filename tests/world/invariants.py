@@ -272,8 +272,5 @@ def reference(graphs, rounds):
     for number in range(rounds):
         seen = {rank: graphs.at(number, rank) for rank in bodies}
         released = {rank: trained(body, rank, number) for rank, body in bodies.items() if seen[rank].active}
-        after = dict(bodies)
-        for rank in released:
-            after[rank] = mixed(released, dict(seen[rank].row))
-        bodies = after
+        bodies = {rank: mixed({**bodies, **released}, dict(seen[rank].row)) for rank in bodies}
     return bodies

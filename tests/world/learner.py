@@ -13,6 +13,7 @@ class Found:
     accuracy: float | None = None
     test_loss: float | None = None
     metrics: dict = field(default_factory=dict)
+    training_accuracy: float | None = None
 
 
 def trained(body, rank, number):
@@ -98,6 +99,7 @@ class WorldLearner:
         self._world.begins(self._life, number, self.next, trains=False)
         self._life.costs.owe(0.001)
         self._world.sits_out(self._life, number)
+        self._own, self.releasing = self.body, number
         self.next = number + 1
 
     def finish(self, number):

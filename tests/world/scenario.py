@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from dpeer.exceptions import TopologyError
 from dpeer.peer.transports.lines import Conditions
-from dpeer.topology import Graphs, Neighborhood, Participation, Row, build
+from dpeer.topology import Graphs, Neighborhood, Participation, Row, ServerSampling, build
 from tests.world.faults import KINDS, Fault, draw
 
 SCHEDULES = 1000
@@ -79,6 +79,8 @@ class Remembered:
 
 @functools.cache
 def graphs(name: str, size: int, participation: float) -> Graphs:
+    if name == "server":  # a sample sends to all
+        return Remembered(ServerSampling(build("full", size, weights="uniform"), participation, 3))
     whole = OneWay(size) if name == "one-way" else build(name, size, graph_seed=size)
     return Remembered(whole if participation == 1.0 else Participation(whole, participation, 3))
 

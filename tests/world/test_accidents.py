@@ -1,6 +1,7 @@
 """Schedules of accidents, and a few runs whose end is known."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -25,6 +26,24 @@ def test_nothing_goes_wrong_in(chunk):
         problem = why(scenario)
         if problem:
             pytest.fail(report(seed, problem, scenario))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk", range(4))
+def test_nothing_goes_wrong_where_a_sample_sends_to_all(chunk):
+    """The same accidents, in federations in which half of the peers train in a round, and all take their mean."""
+    for seed in range(chunk, 80, 4):
+        scenario = replace(generate(seed), topology="server", participation=0.5, hidden=())
+        problem = why(scenario)
+        if problem:
+            pytest.fail(report(seed, problem, scenario))
+
+
+def test_where_a_sample_sends_to_all_everybody_mixes_in_every_round():
+    world = World(Scenario(3, "server", 5, 6, participation=0.4)).run()  # compares the bits
+    assert all(life.outcome.status == "done" for life in world.present)
+    assert len(world.used) == 30
+    assert not world.sat_out
 
 
 @pytest.mark.parametrize("topology", ["ring", "one-way", "one-peer-exponential"])

@@ -117,7 +117,8 @@ class Algorithm(ABC):
     def mixed(self, peer: Trainer) -> None:  # noqa: B027
         """Do what is left to do after round ``peer.number`` has been mixed; not called where nothing was.
 
-        It may train: see `mixed_uses_data` for what that means under differential privacy.
+        Where a sample of the peers sends to all, it follows `sit_out` on the others. It may train: see
+        `mixed_uses_data` for what that means under differential privacy.
         """
 
     def sit_out(self) -> None:  # noqa: B027

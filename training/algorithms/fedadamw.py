@@ -44,12 +44,15 @@ back: the part of the disagreement that belongs to the eigenvalue l of W then ob
 and grows without bound where l < -1 / (1 + 2 gamma), as on a hypercube. With averaged changes it is
 e(t + 1) = l (e(t) - c(t)), c(t + 1) = gamma l c(t) + the gradients' part: bounded for every W while gamma < 1.
 
+Where a sample of the peers trains and all take the mean of what it sends (`--participation-mode server`), who is not
+in the sample follows that mean change in its next round, too, as the paper's clients do: for K it takes its own.
+
 The head is trained in the same steps. Its second moments stay at home, and its d is 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -102,6 +105,8 @@ class FedAdamW(Algorithm):
                 raise ValueError(f"blocks={self.blocks} has no effect with aggregate={self.aggregate}: leave it out")
 
     _moments: SecondMoments
+    _hears_samples: bool
+    _cover: Callable[[], float]
     _covered = 0.0
     """K lr of the last round, if it was mixed."""
 
@@ -137,6 +142,8 @@ class FedAdamW(Algorithm):
                 "gradient; or give --algorithm-option correct=false"
             )
         shared = peer.extras[_MOMENT] if self.options.aggregate != "none" else None
+        self._hears_samples = peer.sampled_share < 1
+        self._cover = lambda: peer.planned_steps(h.body_epochs) * peer.decayed(h.body_lr)
         self._moments = SecondMoments(peer, shared, self.options.aggregate == "full", self.options.blocks)
 
     def train(self, peer: Trainer) -> None:
@@ -168,8 +175,8 @@ class FedAdamW(Algorithm):
         return pull
 
     def sit_out(self) -> None:
-        """The change of a round before the last one is out of date."""
-        self._covered = 0.0
+        """The change of a round before the last one is out of date, but where a sample's mean change comes."""
+        self._covered = self._cover() if self._hears_samples else 0.0
 
     def state(self) -> Mapping[str, Tensor]:
         """See `Algorithm.state`."""

@@ -26,6 +26,10 @@ lost in one direction alone makes that round's weights stochastic by rows only, 
 a constant, which no later round takes away: every peer's steps are off by it. (Where neither of two neighbors hears the
 other, their weights stay symmetric, and nothing is lost.) With `--privacy client` the noise in every message is such a
 difference, too. The head, which stays at home, is trained in the same steps, without variates.
+
+Where a sample of the peers trains and all take the mean of what it sends (`--participation-mode server`), c is to
+change by the sum over the sample divided by the number of all peers, as in the paper's line 17. So what is added to t_i
+is (c - c_i) times the sample's share of all peers: then every t_i is the mean of all c_i.
 """
 
 from __future__ import annotations
@@ -83,7 +87,7 @@ class Scaffold(Algorithm):
         peer.fit(peer.model, epochs=h.body_epochs, lr=h.body_lr, gradient=corrected)
         if steps:  # there are none where privacy grants none
             mean = total.div_(steps)
-            tracked.add_(mean - self._own)
+            tracked.add_(mean - self._own, alpha=peer.sampled_share)
             self._own = mean
 
     def state(self) -> Mapping[str, Tensor]:

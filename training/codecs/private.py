@@ -24,7 +24,7 @@ class Private(Dense):
     """Sends z = base + clip(body - base, C) + noise, the same bytes to all neighbors and whenever they are sent again.
 
     `base` is the body that the last mixing gave (at first the common initial body), so a function of what has been
-    released; the own part of the mix is z, too.
+    released; the own part of the mix is z, too, or the base in a round without a release of one's own.
 
     Args:
         body: The body that is trained and mixed.
@@ -106,9 +106,8 @@ class Private(Dense):
         return finite
 
     def _own(self) -> list[Tensor]:
-        if self._released is None:
-            raise ValueError("nothing was released: the own part of the mix must not be the body without noise")
-        return self._released
+        """What was released; where nothing was, the base, for the body may hold what was not noised."""
+        return [torch.from_numpy(self._base)] if self._released is None else self._released
 
     def rebase(self) -> None:
         """See `Codec.rebase`."""

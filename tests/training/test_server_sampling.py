@@ -1,0 +1,199 @@
+"""Rounds in which a sample trains and all take its mean: algorithms are their servers', written down in numpy."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from dpeer.privacy import Guarantee, Ledger, Protection
+from dpeer.topology import ServerSampling, build
+from dpeer.training import Hyperparameters, Task, TorchLearner
+from tests.training.linear import COUNT, DECAY, SHAPES, SIZE, STEPS, Vector, begin, gradient, task
+
+Make = Callable[..., Task]
+ROUNDS, LR = 6, 0.1
+DRAWN = ServerSampling(build("full", SIZE, weights="uniform"), 0.5, 5)
+SAMPLES = [sorted(DRAWN.taking_part(number)) for number in range(ROUNDS)]
+
+
+def run(learners: list[TorchLearner], rounds: int = ROUNDS, drawn: ServerSampling = DRAWN) -> None:
+    """The round loop, by hand."""
+    for number in range(rounds):
+        sent: dict[int, Any] = {}
+        for rank, ours in enumerate(learners):
+            if drawn.at(number, rank).active:
+                ours.train(number)
+                sent[rank] = ours.release(number)
+            else:
+                ours.sit_out(number)
+        for rank, ours in enumerate(learners):
+            row = drawn.at(number, rank).row
+            ours.mix_sound({other: sent[other] for other in sent if other != rank}, row.restricted_to)
+
+
+def learners(algorithm: str, **more: Any) -> list[TorchLearner]:
+    options = more.pop("options", {})
+    values: dict[str, Any] = {
+        "body_lr": LR, "momentum": 0.0, "lr_decay": DECAY, "local_steps": STEPS, "batch_size": 20, "grad_clip": None,
+        "rounds": ROUNDS,
+    }  # fmt: skip
+    h = Hyperparameters(**values | more)
+    return [
+        TorchLearner(task(r, ()), algorithm, h, rank=r, seed=0, options=options, sampled_share=DRAWN.share)
+        for r in range(SIZE)
+    ]
+
+
+def sgd(x: Vector, rank: int, rate: float, correction: Vector | float = 0.0) -> Vector:
+    for _ in range(STEPS):
+        x = x - rate * (gradient(x, rank) + correction)
+    return x
+
+
+def fedavg() -> Vector:
+    x = begin()
+    for number, sample in enumerate(SAMPLES):
+        x = np.mean([sgd(x, rank, LR * DECAY**number) for rank in sample], axis=0)
+    return x
+
+
+def scaffold() -> Vector:
+    """The paper's line 17: c changes by the sample's sum over the number of all clients."""
+    x, c, own = begin(), np.zeros(COUNT), [np.zeros(COUNT) for _ in range(SIZE)]
+    for number, sample in enumerate(SAMPLES):
+        rate, after, change = LR * DECAY**number, [], np.zeros(COUNT)
+        for rank in sample:
+            y = sgd(x, rank, rate, c - own[rank])
+            new = own[rank] - c + (x - y) / (STEPS * rate)
+            change += new - own[rank]
+            own[rank] = new
+            after.append(y)
+        x, c = np.mean(after, axis=0), c + change / SIZE
+    return x
+
+
+def fedopt() -> Vector:
+    x, mean, squares = begin(), np.zeros(COUNT), np.full(COUNT, 1e-6)
+    for number, sample in enumerate(SAMPLES):
+        change = np.mean([sgd(x, rank, LR * DECAY**number) - x for rank in sample], axis=0)
+        mean, squares = 0.9 * mean + 0.1 * change, 0.99 * squares + 0.01 * change**2
+        x = x + 0.01 * mean / (np.sqrt(squares) + 1e-3)
+    return x
+
+
+def fedavg_ls() -> Vector:
+    inverse, offset = np.zeros((COUNT, COUNT)), 0
+    for shape in SHAPES:
+        count = int(np.prod(shape))
+        ring = np.eye(count)
+        laplacian = np.roll(ring, 1, axis=0) + np.roll(ring, -1, axis=0) - 2 * ring
+        inverse[offset : offset + count, offset : offset + count] = np.linalg.inv(ring - laplacian)
+        offset += count
+    x = begin()
+    for number, sample in enumerate(SAMPLES):
+        x = x + inverse @ (np.mean([sgd(x, rank, LR * DECAY**number) for rank in sample], axis=0) - x)
+    return x
+
+
+def blocks() -> NDArray[Any]:
+    """The mean over each layer, weight and bias together."""
+    sizes = [int(np.prod(SHAPES[i])) + int(np.prod(SHAPES[i + 1])) for i in (0, 2)]
+    return np.repeat(np.arange(2), sizes)
+
+
+def fedadamw() -> Vector:
+    """Algorithm 1: the server sends the mean second moment of each block, and the mean change of the last round."""
+    x, known, moved, lr = begin(), np.zeros(COUNT), np.zeros(COUNT), 0.02
+    for number, sample in enumerate(SAMPLES):
+        rate, after, seconds = lr * DECAY**number, [], []
+        for rank in sample:
+            u, m, v = x, np.zeros(COUNT), known
+            for k in range(1, STEPS + 1):
+                g = gradient(u, rank)
+                m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+                unbiased = v if known.any() else v / (1 - 0.999**k)
+                u = u - rate * (m / (1 - 0.9**k) / (np.sqrt(unbiased) + 1e-8) + 0.5 * moved)
+            after.append(u)
+            seconds.append([unbiased[blocks() == block].mean() for block in (0, 1)])
+        moved = (x - np.mean(after, axis=0)) / (STEPS * rate)
+        x, known = np.mean(after, axis=0), np.mean(seconds, axis=0)[blocks()]
+    return x
+
+
+CASES: dict[str, tuple[Callable[[], Vector], dict[str, Any]]] = {
+    "fedavg": (fedavg, {}),
+    "scaffold": (scaffold, {}),
+    "fedopt": (fedopt, {}),
+    "fedavg-ls": (fedavg_ls, {}),
+    "fedadamw": (fedadamw, {"body_lr": 0.02, "momentum": 0.9}),
+}
+
+
+def test_everybody_is_drawn_and_nobody_always() -> None:
+    counts = [sum(rank in sample for sample in SAMPLES) for rank in range(SIZE)]
+    assert 0 < min(counts) <= max(counts) < ROUNDS
+    assert len({rank for rank in range(SIZE) if rank not in SAMPLES[0]}) == 2, "some first hear, then train"
+
+
+@pytest.mark.parametrize("algorithm", CASES)
+def test_each_algorithm_is_its_servers(algorithm: str) -> None:
+    reference, more = CASES[algorithm]
+    ours = learners(algorithm, **more)
+    run(ours)
+    expected = reference()
+    for one in ours:
+        np.testing.assert_allclose(one._trainer.model.data.double().numpy(), expected, rtol=0, atol=2e-5)
+    assert np.abs(expected - fedavg()).max() > 1e-3 or algorithm == "fedavg"
+
+
+@pytest.mark.parametrize("algorithm", ["fafed", "fedlada", "fedsam", "localadamw"])
+def test_all_peers_have_one_model_and_one_of_each_extra(algorithm: str) -> None:
+    ours = learners(algorithm)
+    run(ours)
+    for one in ours[1:]:
+        torch.testing.assert_close(one._trainer.shared.data, ours[0]._trainer.shared.data, rtol=0, atol=0)
+
+
+def test_a_head_stays_as_the_peer_last_trained_it() -> None:
+    h = Hyperparameters(batch_size=20, body_epochs=1, head_epochs=1)
+    ours = [TorchLearner(task(r, ("head",)), "dfedmdc", h, rank=r, seed=0) for r in range(SIZE)]
+    outside = [rank for rank in range(SIZE) if rank not in SAMPLES[0]]
+    before = [one._trainer.head.data.clone() for one in ours]
+    run(ours, 1)
+    assert [torch.equal(one._trainer.head.data, was) for one, was in zip(ours, before, strict=True)] == [
+        rank in outside for rank in range(SIZE)
+    ]
+    assert all(torch.equal(one.body, ours[0].body) for one in ours)
+
+
+def test_private_peers_take_releases_and_are_charged_for_their_own_alone(make_task: Make, tmp_path: Path) -> None:
+    """With sigma C / m on each of m sampled messages, the mean has the noise of the paper's server."""
+    h = Hyperparameters(batch_size=16, body_epochs=1, grad_clip=None)
+    ours = []
+    for rank in range(SIZE):
+        ledger = Ledger(tmp_path / str(rank), {}, resume=False)
+        protection = Protection(Guarantee(2.0, 0.1, 1e-5), ledger, None)
+        ours.append(TorchLearner(make_task(rank), "fedavg", h, rank=rank, seed=0, protection=protection))
+    run(ours)
+    for rank, one in enumerate(ours):
+        drawn = [number for number in range(ROUNDS) if rank in SAMPLES[number]]
+        assert one._protection.ledger.releases == len(drawn)
+        assert torch.equal(one.body, ours[0].body)
+        np.testing.assert_array_equal(one._codec.state()["base"], one.body)
+
+
+def test_where_a_private_body_is_missing_the_own_part_is_the_last_mix(make_task: Make, tmp_path: Path) -> None:
+    """Not the body, which may hold what was trained and never released."""
+    protection = Protection(Guarantee(2.0, 0.1, 1e-5), Ledger(tmp_path, {}, resume=False), None)
+    h = Hyperparameters(batch_size=16, body_epochs=1, grad_clip=None)
+    ours = TorchLearner(make_task(), "fedavg", h, rank=0, seed=0, protection=protection)
+    base = ours.body.clone()
+    ours.train(0)
+    assert not torch.equal(ours.body, base)
+    sent = torch.full_like(base, 3.0).numpy().astype("<f4").tobytes()
+    ours.mix_sound({1: [sent]}, lambda ranks: {0: 0.5, 1: 0.5})
+    torch.testing.assert_close(ours.body, 0.5 * base + 1.5)
