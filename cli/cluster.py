@@ -15,7 +15,7 @@ from dpeer.federation.settings import option_names
 
 
 @click.command(cls=GroupedCommand)
-@run_options(*option_names(HostSettings, SimulationSettings, FaultSettings), "dead_after", "deadline", "quorum")
+@run_options(*option_names(HostSettings, SimulationSettings, FaultSettings), "dead_after", "deadline")
 @baseline_option
 @json_option
 def cluster(

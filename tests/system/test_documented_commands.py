@@ -371,6 +371,7 @@ SLOW = {
     "python benchmarks/flooded.py --kind stalled unlisted plain neighbor": Small(
         "--kind unlisted neighbor --connections 2 --peers 3 --parameters 1000 --rounds 2 --repeats 1"
     ),
+    "python benchmarks/cuts.py": Small("--cuts 0.2 --peers 3 --rounds 3 --round-seconds 0.1"),
     "python benchmarks/steady.py": Small("--peers 2 --parameters 1000 --rounds 8"),
     "python benchmarks/per_example.py": Small("--batch 3 --repeats 2"),
     "dpeer simulate --task benchmarks/examples/fixed_features.py:digits --algorithm dfedmdc --topology full "

@@ -79,13 +79,14 @@ def check_alike(first: dict[str, set[tuple[Any, ...]]], second: dict[str, set[tu
              for (header,) in found.get(kind, ())]  # fmt: skip
     federation = msgpack.unpackb(next(iter(first["body"]))[0])["federation"]
     for fields in small:
-        expected = {"round", "pace", "presence", "paused"} if fields["kind"] == "heartbeat" else {"reason"}
+        expected = {"round", "pace", "presence", "paused", "hops"} if fields["kind"] == "heartbeat" else {"reason"}
         assert set(fields) == {"rank", "kind", "federation"} | expected
         assert fields["federation"] == federation
         assert fields.get("round", 0) in range(3)
         assert fields.get("pace", 0) == 0
         assert not any(fields.get("presence", b""))  # peers of one process tell none
         assert not fields.get("paused", False)
+        assert fields.get("hops", 0) == 0
         assert fields.get("reason", "done") == "done"
 
 
@@ -198,8 +199,8 @@ def test_the_page_about_privacy_has_every_message_and_field() -> None:
     words = {
         "protocol": "protocol version", "next_round": "next round", "fingerprint": "settings", "manifest": "shapes",
         "digest": "SHA-256 of the first body", "apart_from": "cannot train", "apart_because": "that differs",
-        "reason": {"goodbye": "done, stopped, failed or isolated", "refusal": "another process"}, "federation": "federation id",
-        "sizes": "sizes",
+        "reason": {"goodbye": "done, stopped, failed or isolated", "refusal": "another process"},
+        "federation": "federation id", "sizes": "sizes",
     }  # fmt: skip
     for message in get_args(wire.Message):
         kind = message.model_fields["kind"].default

@@ -2,7 +2,7 @@
 
 import copy
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 
 @dataclass
@@ -35,7 +35,6 @@ class Files:
 
     diverged = False
     kept = True
-    concluded: ClassVar = {}
 
     def __init__(self, disk, config, learner):
         self._disk, self._config, self._learner = disk, config, learner
