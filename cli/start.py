@@ -125,7 +125,7 @@ def _ended(outcome: Outcome | None, own: Settings, rank: int, terminal: Terminal
         return 0
     if outcome.status == "done":
         worth = worth_of(summary.get("worth"))
-        for line in [] if worth is None else ending(worth):
+        for line in [] if worth is None else ending(worth, str(folder)):
             terminal.say(f"dpeer: {line}")
     if as_json:
         terminal.flush()

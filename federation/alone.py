@@ -17,10 +17,13 @@ from dpeer.training.alone import Alone, own_copy
 from dpeer.training.errors import describe
 
 FOLDER = "alone"
-"""In a rank's folder, while its peer runs: the state of the model that is trained alone."""
+"""In a rank's folder, until the comparison is made: the state of the model that is trained alone."""
 
 FREE_SECONDS = 10.0
-"""Seconds that the comparison may take of any run, however short."""
+"""Seconds by which a run may end later for the comparison, however short it is."""
+
+STOPPED = "it was stopped"
+"""Why there is no comparison where somebody has pressed Ctrl-C."""
 
 _SAVE_EVERY = 30.0
 """Seconds after which the state is saved again: a stopped run that is resumed trains this much twice at most."""
@@ -32,13 +35,18 @@ _TRIED = 0.5
 class AloneBeside:
     """The work of training a peer's own copy alone; `IdleWork` of dpeer.peer. It never raises and sends nothing.
 
+    The rule: a run ends later for it by `FREE_SECONDS` and `share` of the run's time at most. Time in which the peer
+    waits and has a core to itself delays nothing and does not count; elsewhere nothing is trained before the end.
+
     Args:
         alone: The copy; None where none can be made.
         why: Why not.
-        mode: "auto": in the time that `share` allows; "always": to the end.
-        share: The time that it may take besides, as a share of the run's.
-        free: Whether the time in which the peer waits is nobody else's and costs nothing.
-        folder: Where the state is kept between a stop and a resume; None to begin anew.
+        mode: "auto": what the rule allows; "always": to the end.
+        share: See above.
+        free: Whether the peer has a core to itself.
+        part: The part of the allowed time that is this peer's, where several share the threads of a process.
+        folder: Where the state is kept until all is trained; None to keep none.
+        save_every: Seconds after which it is saved again.
 
     Attributes:
         alone: The copy.
@@ -53,13 +61,16 @@ class AloneBeside:
         mode: str = "auto",
         share: float = 0.25,
         free: bool = True,
+        part: float = 1.0,
         folder: Path | None = None,
+        save_every: float = _SAVE_EVERY,
     ) -> None:
         self.alone, self.why = alone, why
-        self._always, self._share, self._free, self._folder = mode == "always", share, free, folder
+        self._always, self._share, self._free, self._part = mode == "always", share, free, part
+        self._folder, self._save_every = folder, save_every
         self._began = self._saved = time.monotonic()
         self._ended: float | None = None
-        self._spent = self._charged = 0.0
+        self._spent = self._late = 0.0
         self._begun = 0
 
     def take_up(self, *, resume: bool) -> None:
@@ -69,9 +80,11 @@ class AloneBeside:
         found = max(self._folder.glob("round-*"), default=None)
         if resume and found is not None and self.alone is not None:
             try:
-                self.alone.load(found, int(found.name.removeprefix("round-")) + 1)
-                self._begun = self.alone.made
-                return
+                completed = int(found.name.removeprefix("round-")) + 1
+                if completed <= self.alone.rounds:  # in waiting time it may get ahead of a run that ends early
+                    self.alone.load(found, completed)
+                    self._begun = self.alone.made
+                    return
             except (CheckpointError, ValueError):
                 self.alone, self.why = None, f"{str(found)!r} cannot be read"
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -79,11 +92,15 @@ class AloneBeside:
     @property
     def left(self) -> bool:
         """See `IdleWork`."""
-        return self.alone is not None and self.why is None and not self.alone.done and self._allowed()
+        return self._free and self._unfinished
+
+    @property
+    def _unfinished(self) -> bool:
+        return self.alone is not None and self.why is None and not self.alone.done
 
     def work(self, enough: Callable[[], bool]) -> None:
-        """See `IdleWork`; time in which the peer waits counts where it is not free."""
-        self._train(enough, charged=not self._free)
+        """See `IdleWork`."""
+        self._train(enough)
 
     def estimate(self) -> float | None:
         """The seconds that the rest will take; None before anything has been trained in this process."""
@@ -91,55 +108,67 @@ class AloneBeside:
             return None
         return self._spent / (self.alone.made - self._begun) * (self.alone.steps - self.alone.made)
 
+    def end(self) -> None:
+        """Note that the run's rounds are over: what is trained from now on makes it end later."""
+        if self._ended is None:
+            self._ended = time.monotonic()
+
     def finish(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
-        """After the last round: train the rest if the time allows it, and say if not.
+        """After the last round: train the rest if the time allows it, and say if not; then it can be trained later.
 
         Args:
             stopped: Whether to give up.
             tell: Gets a line before it takes long.
         """
-        self._ended = time.monotonic()
-        if self.alone is not None and self.left and self.estimate() is None:
+        self.end()
+        if self._unfinished and self.estimate() is None:
             tried = time.monotonic() + _TRIED
-            self._train(lambda: stopped() or time.monotonic() > tried, charged=True)
+            self._train_late(lambda: stopped() or time.monotonic() > tried)
         rest = self.estimate()
-        if self.left and rest is not None:
-            allowed = self._most() - self._charged
-            if not self._always and rest > allowed:
+        if self._unfinished and rest is not None:
+            if not self._always and rest > self._allowed() - self._late:
                 self.why = self._too_long(rest)
             elif rest > 2 * _TRIED:
                 tell(f"training this peer alone, to compare: about {duration(rest)} more; Ctrl-C leaves it out")
-        while self.left and not stopped():
-            self._train(stopped, charged=True)
-        if self.alone is not None and self.why is None and not self.alone.done:
-            self.why = "it was stopped" if stopped() else self._too_long(self.estimate() or 0.0)
-        if self._folder is not None:
+        while self._unfinished and not stopped() and not self._over():
+            self._train_late(stopped)
+        if self._unfinished:
+            self.why = STOPPED if stopped() else self._too_long(self.estimate() or 0.0)
+        if self._folder is not None and self.alone is not None and self.alone.done:
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _train(self, enough: Callable[[], bool], *, charged: bool) -> None:
+    def _train_late(self, enough: Callable[[], bool]) -> None:
+        """Train to the end of a round, within what is allowed, and count the time."""
+        alone, began = self.alone, time.monotonic()
+        assert alone is not None
+        completed = alone.completed
+        self._train(lambda: enough() or alone.completed > completed or self._over(time.monotonic() - began))
+        self._late += time.monotonic() - began
+
+    def _train(self, enough: Callable[[], bool]) -> None:
         assert self.alone is not None
         began = time.monotonic()
         try:
-            self.alone.work(lambda: enough() or (charged and not self._allowed(time.monotonic() - began)))
+            self.alone.work(enough)
             self._save()
         except DpeerError as error:
             self.why = str(error)
         except Exception as error:  # out of memory, say: that must not end the peer's own training
             self.why = describe(error)
-        seconds = time.monotonic() - began
-        self._spent += seconds
-        self._charged += seconds if charged else 0.0
+        self._spent += time.monotonic() - began
 
-    def _allowed(self, more: float = 0.0) -> bool:
-        return self._always or self._charged + more < self._most()
+    def _over(self, more: float = 0.0) -> bool:
+        return not self._always and self._late + more >= self._allowed()
 
-    def _most(self) -> float:
-        return max(FREE_SECONDS, self._share * ((self._ended or time.monotonic()) - self._began))
+    def _allowed(self) -> float:
+        """By how many seconds the run may end later."""
+        ended = time.monotonic() if self._ended is None else self._ended
+        return self._part * (FREE_SECONDS + self._share * (ended - self._began))
 
     def _too_long(self, rest: float) -> str:
         return (
-            f"the rest of its training takes about {duration(rest)}, more than --alone-share {self._share:g} allows; "
-            "--alone always trains it all"
+            f"the rest of its training takes about {duration(rest)}, more than the {FREE_SECONDS:g} s and "
+            f"--alone-share {self._share:g} of the run's time that it may take"
         )
 
     def _save(self) -> None:
@@ -147,7 +176,7 @@ class AloneBeside:
         now, alone = time.monotonic(), self.alone
         if self._folder is None or alone is None or not alone.between_rounds or alone.done:
             return
-        if not alone.completed or now - self._saved < _SAVE_EVERY:
+        if not alone.completed or now - self._saved < self._save_every:
             return
         self._saved = now
         draft, final = self._folder / ".tmp", self._folder / f"round-{alone.completed - 1:08d}"
@@ -184,6 +213,8 @@ def alone_beside(
     *,
     seed: int,
     folder: Path,
+    workers: int | None = None,
+    rounds: int | None = None,
 ) -> AloneBeside | None:
     """What is trained beside a peer, as its settings have it.
 
@@ -196,6 +227,8 @@ def alone_beside(
         rank: The peer.
         seed: The seed of its batch order.
         folder: The rank's folder.
+        workers: How many threads all peers share that run in this process; None for a peer that runs by itself.
+        rounds: How many rounds a run has completed that has ended: only these are trained, each of which is saved.
     """
     if copied is None:
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
@@ -207,14 +240,17 @@ def alone_beside(
     made = Alone(
         copied, hyperparameters, learner.algorithm.gradients(hyperparameters), takes_part, rank=rank, seed=seed,
         keep=settings.keep, evaluate_on=settings.evaluate_on, evaluate_every=settings.evaluate_every,
-        compute=learner.compute,
+        compute=learner.compute, rounds=rounds,
     )  # fmt: skip
     return AloneBeside(
-        made, mode=settings.alone or "auto", share=settings.alone_share, free=_is_free(settings),
-        folder=folder / FOLDER,
+        made, mode=settings.alone or "auto", share=settings.alone_share, free=_is_free(settings, workers),
+        part=1.0 if workers is None else min(1.0, workers / settings.size), folder=folder / FOLDER,
+        save_every=_SAVE_EVERY if rounds is None else 0.0,
     )  # fmt: skip
 
 
-def _is_free(settings: Settings) -> bool:
-    """Whether nobody else needs the core of a peer that waits."""
+def _is_free(settings: Settings, workers: int | None) -> bool:
+    """Whether a peer has a core to itself."""
+    if workers is not None:
+        return workers >= settings.size
     return not all_on_this_host(settings) or len(own_cores()) >= settings.size

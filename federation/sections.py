@@ -100,7 +100,7 @@ class AloneSettings(Section):
     )
     alone_share: float = setting(
         0.25,
-        "how much longer a run may last for training alone, as a share of its time (ten seconds are always allowed)",
+        "a run may end later for training alone by ten seconds and this share of its time",
         mark=Mark.ASIDE,
         group=_RUN,
         ge=0,

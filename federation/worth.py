@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,20 +75,33 @@ def _compared(
         else learner.constant_loss(),
         "auroc": rows.auroc,
     }  # fmt: skip
-    if beside is None:
-        return own
-    if beside.alone is None or not beside.alone.completed:
-        return own | {"why": beside.why}
-    other, others = beside.alone.rows()
-    if others is None or others.measure != rows.measure:
-        return own | {"why": "the model that was trained alone has no finite figures of these rows"}
-    own |= {
-        "alone": getattr(other, rows.measure), "alone_auroc": others.auroc, "algorithm": "local",
-        "rounds": beside.alone.completed, "planned": beside.alone.rounds,
-    }  # fmt: skip
+    return own if beside is None else own | compared_with(beside, rows.measure, rows.values)
+
+
+def compared_with(beside: AloneBeside, measure: str, joined: Sequence[float]) -> dict[str, Any]:
+    """What an entry `worth` says of the model that was trained alone.
+
+    Args:
+        beside: That model, trained as far as it will be.
+        measure: accuracy or test_loss.
+        joined: The kept model's figure of each row.
+
+    Raises:
+        TaskError: The task's model, loss, metrics or data raised.
+    """
+    alone = beside.alone
+    if alone is None:
+        return {"why": beside.why}
+    found: dict[str, Any] = {"algorithm": "local", "rounds": alone.completed, "planned": alone.rounds}
+    if not alone.completed:
+        return found | {"why": beside.why}
+    other, others = alone.rows()
+    if others is None or others.measure != measure:
+        return found | {"why": "the model that was trained alone has no finite figures of these rows"}
+    found |= {"alone": getattr(other, measure), "alone_auroc": others.auroc}
     if beside.why is not None:
-        return own | {"why": beside.why}
-    return own | vars(find_gain(rows.values, others.values, most_is_best=of_accuracy))
+        return found | {"why": beside.why}
+    return found | vars(find_gain(joined, others.values, most_is_best=measure == "accuracy"))
 
 
 def compare_folders(folder: Path, other: Path, algorithm: str) -> Mapping[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -60,6 +61,11 @@ class Worth(Keys):
         return self.measure == "accuracy"
 
     @property
+    def is_unfinished(self) -> bool:
+        """Whether the model alone has rounds left to be trained, so that it can be compared later."""
+        return self.verdict is None and (self.rounds or 0) < (self.planned or 0)
+
+    @property
     def is_useless(self) -> bool:
         """Whether a constant answer does at least as well, and is not perfect itself."""
         if self.joined is None or self.constant is None:
@@ -78,10 +84,17 @@ def worth_by_rank(value: Any) -> tuple[Worth | None, ...]:
     return tuple(map(worth_of, value)) if isinstance(value, list) else ()
 
 
-def ending(worth: Worth) -> list[str]:
-    """The lines that a peer's run ends with."""
+def ending(worth: Worth, folder: str | None = None) -> list[str]:
+    """The lines that a peer's run ends with.
+
+    Args:
+        worth: The peer's.
+        folder: The folder that `dpeer worth` can be given; None to leave the command out.
+    """
+    later = f"; dpeer worth {shlex.quote(folder)} makes it later" if worth.is_unfinished and folder is not None else ""
+    missing = [] if worth.why is None else [f"no comparison with this peer alone: {worth.why}{later}"]
     if worth.rows is None:
-        return [] if worth.why is None else [f"no comparison with this peer alone: {worth.why}"]
+        return missing
     name = "accuracy" if worth.of_accuracy else "loss"
     first = f"{name} {decimals(worth.joined)}{_auroc(worth.auroc)} on {_rows(worth)}"
     what = "always the most frequent class" if worth.of_accuracy else "always the mean"
@@ -94,7 +107,7 @@ def ending(worth: Worth) -> list[str]:
         first += f"; {other}{part}: {decimals(worth.alone)}{_auroc(worth.alone_auroc)}"
     if worth.verdict is not None:
         return [first, f"gain {gain_text(worth)}: {verdict_text(worth)}", *useless]
-    return [first, *useless, *([] if worth.why is None else [f"no comparison with this peer alone: {worth.why}"])]
+    return [first, *useless, *missing]
 
 
 def gain_text(worth: Worth) -> str:

@@ -85,6 +85,7 @@ class Alone:
         evaluate_on: See `TorchLearner`.
         evaluate_every: In which rounds the best model is looked for.
         compute: The device and precision.
+        rounds: How many rounds it trains, if those are fewer than were planned.
 
     Attributes:
         epochs: Passes over the data in a round.
@@ -106,13 +107,14 @@ class Alone:
         evaluate_on: Literal["test", "validation"] = "test",
         evaluate_every: int = 1,
         compute: Compute = HOST,
+        rounds: int | None = None,
     ) -> None:
         h = hyperparameters
         self.epochs, self.completed = max(1, round(gradients)), 0
         changes: dict[str, Any] = {"body_epochs": self.epochs}
         if h.local_steps is not None:
             changes["local_steps"] = math.ceil(h.local_steps * self.epochs / h.body_epochs)
-        self.rounds, self._takes_part = h.rounds, takes_part
+        self.rounds, self._takes_part = h.rounds if rounds is None else rounds, takes_part
         self._finished = False
         self._keeps_best, self._every = keep == "best", evaluate_every
         # A part of a round may only draw where the last one ended if nobody draws meanwhile: the task is said to draw.
@@ -122,7 +124,7 @@ class Alone:
         )  # fmt: skip
         an_epoch = math.ceil(self._learner.num_samples / h.batch_size)
         a_round = changes.get("local_steps") or self.epochs * an_epoch
-        self.steps = a_round * sum(takes_part(number) for number in range(h.rounds))
+        self.steps = a_round * sum(takes_part(number) for number in range(self.rounds))
 
     @property
     def made(self) -> int:
@@ -179,6 +181,10 @@ class Alone:
     def between_rounds(self) -> bool:
         """Whether no round is half trained."""
         return self._algorithm.whole
+
+    def constant_loss(self) -> float | None:
+        """See `TorchLearner.constant_loss`."""
+        return self._learner.constant_loss()
 
     def rows(self) -> tuple[Evaluation, Rows | None]:
         """See `TorchLearner.rows`; of the rounds so far, and finished as the peer's own model is after the last.

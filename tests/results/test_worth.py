@@ -45,6 +45,15 @@ def test_what_is_not_completed_says_how_far_it_came_and_why() -> None:
     assert ending(Worth.of({})) == []
 
 
+def test_a_comparison_that_can_be_made_later_names_the_command() -> None:
+    unfinished = told(None, gain=None, low=None, high=None, rounds=0, alone=None, why="no time")
+    assert ending(unfinished, "my run/rank-0")[-1] == (
+        "no comparison with this peer alone: no time; dpeer worth 'my run/rank-0' makes it later"
+    )
+    for other in (told("helped"), told(None, why="its figures are no means"), Worth.of({"why": "it has diverged"})):
+        assert "dpeer worth" not in " ".join(ending(other, "run/rank-0"))
+
+
 def test_a_model_that_a_constant_answer_beats_is_called_useless() -> None:
     assert ending(told("helped", joined=0.55))[-1] == "the model is no better than always the most frequent class"
     assert ending(told("helped", measure="test_loss", joined=0.6))[-1] == "the model is no better than always the mean"

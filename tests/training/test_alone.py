@@ -163,6 +163,15 @@ def test_what_was_saved_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     assert model(through(second), tmp_path) == model(local(make(0.3)), tmp_path)
 
 
+def test_of_a_run_that_ended_early_it_trains_the_completed_rounds(tmp_path: Path) -> None:
+    unfinished = H.model_copy(update={"finish": "none"})
+    expected = local(make(), unfinished.model_copy(update={"rounds": 2}))
+    cut = through(alone(make(), h=unfinished, rounds=2))
+    assert (cut.rounds, cut.completed, cut.made) == (2, 2, cut.steps)
+    assert model(cut, tmp_path) == model(expected, tmp_path)
+    assert cut.rows() == expected.rows()
+
+
 def test_the_data_are_shared_and_the_model_is_not() -> None:
     task = make()
     copied = own_copy(task)
