@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from dpeer.federation.child import stop_signals
+
 
 @contextmanager
 def ended_at_once() -> Iterator[None]:
@@ -24,6 +26,24 @@ def ended_at_once() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def asked_to_stop() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C, SIGTERM or SIGHUP within it sets; the second ends the process at once."""
+    asked = threading.Event()
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if asked.is_set():
+            _end(number, frame)
+        asked.set()
+
+    before = {number: signal.signal(number, stop) for number in stop_signals()}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _end(number: int, frame: FrameType | None) -> None:

@@ -129,7 +129,7 @@ class AloneBeside:
             if not self._always and rest > self._allowed() - self._late:
                 self.why = self._too_long(rest)
             elif rest > 2 * _TRIED:
-                tell(f"training this peer alone, to compare: about {duration(rest)} more; Ctrl-C leaves it out")
+                tell(f"training this peer alone, to compare: about {duration(rest)} more; Ctrl-C puts it off")
         while self._unfinished and not stopped() and not self._over():
             self._train_late(stopped)
         if self._unfinished:

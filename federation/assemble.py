@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch.utils.data import TensorDataset
@@ -110,7 +111,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     compute = Compute(find_device(settings.device, rank), settings.amp, settings.channels_last)
     task = task_of(settings, rank)
     folder = rank_folder(settings.out, rank) / FOLDER
-    content, protection, unprotected, sampling = _content(task), None, None, None
+    content, protection, unprotected, sampling = content_of(task), None, None, None
     if settings.privacy == "sample":
         check_said(settings.task, task.found, "sample")
         account(folder, resume=resume)
@@ -139,7 +140,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     copied = copy_apart(task, settings, said_of_it.shares)
     learner = TorchLearner(
         task, settings.algorithm, hyperparameters_of(settings), rank=rank,
-        seed=_first(settings.seed_batches, settings.seed), keep=settings.keep, evaluate_on=settings.evaluate_on,
+        seed=seed_of(settings), keep=settings.keep, evaluate_on=settings.evaluate_on,
         training_accuracy=settings.training_accuracy, patience=settings.patience,
         steady=isinstance(graph, Topology) and settings.participation == 1,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
@@ -168,7 +169,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     }
     beside = alone_beside(
         copied, learner, hyperparameters_of(settings), lambda number: meeting.at(number, rank).active, settings, rank,
-        seed=_first(settings.seed_batches, settings.seed), folder=rank_folder(settings.out, rank),
+        seed=seed_of(settings), folder=rank_folder(settings.out, rank),
     )  # fmt: skip
     private = privacy_notes(protection, settings, graph, learner.shared_values) if protection else []
     if learner.steps is not None:
@@ -227,12 +228,31 @@ def isolated(settings: Settings, rank: int) -> tuple[Task, TorchLearner]:
         raise TaskError(
             f"task {settings.task!r} has no validation data to choose by: give its Task(...) a data set `validation=`"
         )
-    learner = TorchLearner(
-        task, settings.algorithm, hyperparameters_of(settings), rank=rank,
-        seed=_first(settings.seed_batches, settings.seed), evaluate_on="validation",
-        compute=Compute(find_device(settings.device, rank), settings.amp, settings.channels_last), options=options,
+    return task, learner_by_itself(task, settings, rank, options, evaluate_on="validation")
+
+
+def learner_by_itself(
+    task: Task, settings: Settings, rank: int, options: Any, *, evaluate_on: Literal["test", "validation"] = "test"
+) -> TorchLearner:
+    """The learner of one rank without a graph, a folder and privacy: nothing of it may leave the peer.
+
+    Args:
+        task: The rank's.
+        settings: All values as they are used.
+        rank: Which peer.
+        options: The algorithm's.
+        evaluate_on: Which of the task's data it is measured on.
+    """
+    compute = Compute(find_device(settings.device, rank), settings.amp, settings.channels_last)
+    return TorchLearner(
+        task, settings.algorithm, hyperparameters_of(settings), rank=rank, seed=seed_of(settings),
+        evaluate_on=evaluate_on, compute=compute, options=options,
     )  # fmt: skip
-    return task, learner
+
+
+def seed_of(settings: Settings) -> int:
+    """The seed of the peers' batch order."""
+    return _first(settings.seed_batches, settings.seed)
 
 
 def _first(own: int | None, common: int) -> int:
@@ -242,14 +262,22 @@ def _first(own: int | None, common: int) -> int:
 def _indices(task: Task, facts: dict[str, Any], content: str | None) -> dict[str, Any] | None:
     if task.indices is None:
         return None
-    parts = {name: index.tolist() for name, index in task.indices.items()}
-    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
     return {
-        "task": facts["task"], "partition": facts["partition"], **parts, "sha256": digest, "content_sha256": content,
+        "task": facts["task"], "partition": facts["partition"], **_parts(task.indices), "sha256": partition_of(task),
+        "content_sha256": content,
     }  # fmt: skip
 
 
-def _content(task: Task) -> str | None:
+def partition_of(task: Task) -> str | None:
+    """SHA-256 of which samples of common pools a rank holds; None where it brings its own."""
+    return None if task.indices is None else hashlib.sha256(json.dumps(_parts(task.indices)).encode()).hexdigest()
+
+
+def _parts(indices: Mapping[str, Any]) -> dict[str, list[int]]:
+    return {name: index.tolist() for name, index in indices.items()}
+
+
+def content_of(task: Task) -> str | None:
     """SHA-256 of all samples; None where they are not dense tensors in memory. It stays in the peer's folder."""
     content = hashlib.sha256()
     for dataset in (task.train, task.validation, task.test):

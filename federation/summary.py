@@ -17,7 +17,7 @@ from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.costs import worst
 from dpeer.results.figures import metrics_by_rank
 from dpeer.results.files import SUMMARY, rank_folder, write_json
-from dpeer.results.reading import read_peer_summary, read_run_summary
+from dpeer.results.reading import read_object, read_peer_summary, read_run_summary
 from dpeer.results.summaries import PeerSummary
 from dpeer.training.saved import saved_body
 
@@ -104,6 +104,15 @@ def add_comparison(out: Path, other: Path, algorithm: str, found: Mapping[str, A
     summary = {**found, "worth": worth}
     write_json(out / SUMMARY, summary)
     return summary
+
+
+def renew_worth(out: Path) -> None:
+    """Take what joining was worth to each peer from the peers' summaries into DIR/summary.json, if there is one."""
+    content, run = read_object(out / SUMMARY), read_run_summary(out)
+    if run is None or run.size is None or "rank" in content:
+        return
+    peers = {rank: peer for rank in range(run.size) if (peer := read_peer_summary(rank_folder(out, rank))) is not None}
+    write_json(out / SUMMARY, {**content, "worth": _worth(peers, run.size)})
 
 
 def _warnings(peers: Mapping[int, PeerSummary]) -> dict[str, list[int]]:

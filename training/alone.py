@@ -182,6 +182,11 @@ class Alone:
         """Whether no round is half trained."""
         return self._algorithm.whole
 
+    @property
+    def compute(self) -> Compute:
+        """The device, precision and memory layout that it is trained with."""
+        return self._learner.compute
+
     def constant_loss(self) -> float | None:
         """See `TorchLearner.constant_loss`."""
         return self._learner.constant_loss()

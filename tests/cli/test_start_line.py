@@ -1,9 +1,28 @@
-"""The line that `dpeer start` ends with."""
+"""The lines that `dpeer start` ends with."""
 
+import json
 from pathlib import Path
 
-from dpeer.cli.start import _last_line
+import pytest
+
+from dpeer.cli.start import _ended, _last_line
+from dpeer.cli.terminal import Terminal
+from dpeer.federation.settings import Settings
 from dpeer.peer import Outcome
+from dpeer.results.worth import as_entry
+
+
+def test_without_a_comparison_the_last_one_names_the_command_that_makes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "rank-1"
+    folder.mkdir()
+    worth = as_entry(measure="accuracy", on="test", rows=9, joined=0.5, rounds=2, planned=3, why="no time")
+    (folder / "summary.json").write_text(json.dumps({"worth": worth}))
+    with Terminal() as terminal:
+        _ended(Outcome("done", 3, {}, {}), Settings(out=tmp_path), 1, terminal, as_json=False)
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"dpeer: no comparison with this peer alone: no time; dpeer worth {folder} makes it later"
 
 
 def test_a_tasks_own_metrics_stand_in_it() -> None:

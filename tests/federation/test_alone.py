@@ -104,7 +104,7 @@ def test_a_longer_run_allows_more(clock: Clock) -> None:
     beside = AloneBeside(copy, share=0.25)
     beside.work(lambda: copy.made == 15)
     clock.now = 60.0
-    assert finish(beside) == ["training this peer alone, to compare: about 25.0 s more; Ctrl-C leaves it out"]
+    assert finish(beside) == ["training this peer alone, to compare: about 25.0 s more; Ctrl-C puts it off"]
     assert copy.done
     assert beside.why is None
 

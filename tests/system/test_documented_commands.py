@@ -257,6 +257,7 @@ FAST = {
     "dpeer keygen --rank 2 --out new": Small(),
     "dpeer predict --run dpeer-run/rank-0 --input new.csv --output predictions.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer evaluate --run dpeer-run/rank-0 --input labelled.csv": Small(after=(VISITS_WEIGHTED,)),
+    "dpeer worth dpeer-run/rank-0": Small(after=(VISITS_WEIGHTED,)),
     "dpeer card --run dpeer-run/rank-0": Small(after=(VISITS_WEIGHTED,)),
     "dpeer export --run dpeer-run/rank-0 --format torchscript --output model.pt": Small(after=(VISITS_WEIGHTED,)),
     FIRST_RUN: Small(f"{TRAINS} --size 4"),

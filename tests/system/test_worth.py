@@ -1,6 +1,7 @@
 """`dpeer start` says at its end whether joining helped, and nothing of the run depends on that."""
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,42 @@ def test_peers_that_also_train_alone_have_the_bits_of_those_that_do_not_and_tell
         assert card["metrics"]["values"]["auroc"]["value"] == pytest.approx(area)
         assert lines[-1].startswith(f"dpeer: gain {worth['gain']:+.4f} (95 % interval ")
         assert not (tmp_path / f"beside/rank-{rank}/alone").exists()
+
+
+def test_a_comparison_that_was_left_out_is_made_later_and_goes_on_after_ctrl_c(
+    task: str,
+    schedule: tuple[str, ...],
+    slow_after: Callable[[int], tuple[str, ...]],
+    hurry: Callable[[], None],
+    dpeer: Callable[..., Any],
+    until: Callable[..., Any],
+    free_ports: Callable[[int], int],
+    tmp_path: Path,
+) -> None:
+    federation = ("--topology", "ring", "--size", SIZE, "--task", task, *schedule, "--rounds", ROUNDS, "--threads", 1,
+                  "--algorithm", "dfedavgm")  # fmt: skip
+    runs = {"beside": (), "later": slow_after(1)}
+    hurry()
+    for out, options in runs.items():
+        common = ("start", *federation, *options, "--out", out, "--base-port", free_ports(SIZE))
+        alone = "always" if out == "beside" else "never"
+        for peer in [dpeer(*common, "--alone", alone, "--rank", rank) for rank in range(SIZE)]:
+            peer.succeed()
+    (tmp_path / "hurry").unlink()
+    first = dpeer("worth", "later/rank-1")
+    until(lambda: (tmp_path / "later/rank-1/alone/round-00000000").exists())
+    first.signal(signal.SIGINT)
+    assert first.succeed().splitlines()[-1].endswith("of 3 rounds of training alone; the same command goes on")
+    hurry()
+    again = dpeer("worth", "later/rank-1").succeed().splitlines()
+    expected, found = (json.loads((tmp_path / f"{out}/rank-1/summary.json").read_text())["worth"] for out in runs)
+    assert found == expected
+    assert again[-2].startswith(f"dpeer: accuracy {found['joined']:.4f} (AUROC ")
+    assert again[-1].startswith(f"dpeer: gain {found['gain']:+.4f} (95 % interval ")
+    both = dpeer("worth", "later").succeed().splitlines()
+    assert [line.split(":")[1] for line in both[-6:-2]] == [" rank-0", " rank-0", " rank-1", " rank-1"]
+    assert both[-2].startswith("dpeer: joining helped ")
+    assert both[-1].startswith("dpeer: 2 peers together: ")
 
 
 def test_a_cluster_compares_with_what_was_trained_beside_or_afterwards(
