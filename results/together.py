@@ -11,11 +11,15 @@ from dpeer.results.worth import Verdict, Worth, gain_text
 _LEVEL = 0.05
 
 
-def together(found: Sequence[Worth | None]) -> Worth | None:
+def together(found: Sequence[Worth | None], *, by_rows: bool = False) -> Worth | None:
     """The mean of the peers' gains with its 95 % interval, and what can be told of it.
 
     The interval is normal, from the peers' own intervals: their rows are different ones, so the squares of their
     deviations add up. Of right and wrong answers, an exact sign test of all rows on which two models differ must agree.
+
+    Args:
+        found: What each peer has found.
+        by_rows: Whether each row counts once in the mean, and not each peer.
 
     Returns:
         None if fewer than two peers have been compared, or not all by the same measure with the same algorithm, or if
@@ -28,8 +32,9 @@ def together(found: Sequence[Worth | None]) -> Worth | None:
     alike = alike and not (told[0].of_accuracy and any(one.differ is None for one in told))
     if len(told) < 2 or not alike or not len(gains) == len(widths) == len(told):
         return None
-    gain = fmean(gains)
-    half = math.hypot(*(width / 2 for width in widths)) / len(told)
+    weights = [float(one.rows or 0) if by_rows else 1.0 for one in told]
+    gain = fmean(gains, weights)
+    half = math.hypot(*(weight * width / 2 for weight, width in zip(weights, widths, strict=True))) / sum(weights)
     rows, differ = sum(one.rows or 0 for one in told), sum(one.differ or 0 for one in told)
     low, high = gain - half, gain + half
     clear = low > 0 or high < 0

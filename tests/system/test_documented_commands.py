@@ -21,6 +21,8 @@ import torch
 from safetensors.torch import save_file
 
 from dpeer.federation.keys import write_secret
+from dpeer.results.sites import Site
+from dpeer.results.worth import Worth
 from dpeer.training import build_model
 
 ROOT = Path(__file__).parents[2]
@@ -172,6 +174,15 @@ def own_task(folder: Path) -> None:
     torch.save({"train_x": x, "train_y": y, "test_x": x, "test_y": y}, folder / "mine.pt")
 
 
+def given_away(folder: Path) -> None:
+    """The files of three sites, as `dpeer worth --give-away` writes them."""
+    for rank in range(3):
+        worth = Worth("accuracy", "test", rows=40, differ=3, algorithm="local", gain=0.0, low=0.0, high=0.0,
+                      verdict="unclear")  # fmt: skip
+        site = Site(f"worth-{rank}.json", "0.1.0", "ab" * 16, 3, rank, 5, shares_rows=False, worth=worth)
+        (folder / site.name).write_text(json.dumps(site.to_json()))
+
+
 def printed_in_readme(language: str) -> list[str]:
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     return re.findall(rf"```{language}\n(.*?)```", page, flags=re.DOTALL)
@@ -258,6 +269,8 @@ FAST = {
     "dpeer predict --run dpeer-run/rank-0 --input new.csv --output predictions.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer evaluate --run dpeer-run/rank-0 --input labelled.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer worth dpeer-run/rank-0": Small(after=(VISITS_WEIGHTED,)),
+    "dpeer worth dpeer-run/rank-0 --give-away worth-0.json": Small(after=(VISITS_WEIGHTED,)),
+    "dpeer worth --combine worth-0.json worth-1.json worth-2.json": Small(data=(given_away,)),
     "dpeer card --run dpeer-run/rank-0": Small(after=(VISITS_WEIGHTED,)),
     "dpeer export --run dpeer-run/rank-0 --format torchscript --output model.pt": Small(after=(VISITS_WEIGHTED,)),
     FIRST_RUN: Small(f"{TRAINS} --size 4"),

@@ -1,0 +1,185 @@
+"""What joining was worth to several sites, each of which has given away a small file: reading and combining these."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.results.files import parse
+from dpeer.results.together import sign_test, together
+from dpeer.results.values import flag, number, text, whole
+from dpeer.results.worth import Worth, worth_of
+
+FORMAT = 1
+KIND = "what joining was worth to a site"
+"""What a file says that it is."""
+
+_MOST_BYTES = 100_000
+
+
+@dataclass(frozen=True)
+class Site:
+    """What one site has found, as its file says it.
+
+    Attributes:
+        name: The file.
+        version: The dpeer that wrote it.
+        federation: What tells federations apart: a hash of all that their peers compare.
+        size: How many peers the federation has.
+        rank: This site's peer.
+        rounds: How many rounds it has completed.
+        shares_rows: Whether other sites may have measured on the same rows.
+        worth: Measure, number of rows, gain, interval and verdict.
+    """
+
+    name: str
+    version: str
+    federation: str
+    size: int
+    rank: int
+    rounds: int
+    shares_rows: bool
+    worth: Worth
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of the file."""
+        content = {"kind": KIND, "format": FORMAT, **{name: getattr(self, name) for name in _KEYS}}
+        return content | {name: getattr(self.worth, name) for name in _OF_WORTH}
+
+
+_KEYS = ("version", "federation", "size", "rank", "rounds", "shares_rows")
+_OF_WORTH = ("measure", "on", "algorithm", "rows", "differ", "gain", "low", "high", "verdict")
+
+
+@dataclass(frozen=True)
+class Combined:
+    """What several sites have found together.
+
+    Attributes:
+        sites: By rank.
+        gain: The mean over the sites, each of which counts once.
+        low: The lower end of its 95 % interval (Student's t over the sites); None for a single site.
+        high: The upper end.
+        improved: At how many sites the gain is above zero.
+        worse: At how many it is below.
+        by_rows: The mean in which each row counts once, with what can be told of it; None for a single site, and where
+            sites may have the same rows.
+    """
+
+    sites: tuple[Site, ...]
+    gain: float
+    low: float | None
+    high: float | None
+    improved: int
+    worse: int
+    by_rows: Worth | None
+
+    @property
+    def p_value(self) -> float:
+        """Of as many sites on one side if both sides were equally likely (a sign test without ties)."""
+        return sign_test(self.improved, self.worse)
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The ranks of which there is no file."""
+        there = {site.rank for site in self.sites}
+        return tuple(rank for rank in range(self.sites[0].size) if rank not in there)
+
+
+def read_site(path: Path) -> Site:
+    """Read the file that a site has given away.
+
+    Raises:
+        ConfigurationError: It cannot be read, is another file, or is damaged; names the key.
+    """
+    try:
+        with path.open("rb") as file:
+            content = parse(file.read(_MOST_BYTES).decode())
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigurationError(f"{str(path)!r} cannot be read: {why}") from error
+    if content is None or content.get("kind") != KIND:
+        raise ConfigurationError(f"{str(path)!r} is no file of dpeer worth --give-away, or is damaged")
+    if content.get("format") != FORMAT:
+        raise ConfigurationError(f"{str(path)!r} has format {content.get('format')!r}, this dpeer reads {FORMAT}")
+    worth = worth_of({name: content.get(name) for name in _OF_WORTH})
+    assert worth is not None, "an object"
+    for key, right in _checks(content, worth).items():
+        if not right:
+            raise ConfigurationError(f"{str(path)!r} is damaged: {key} = {content.get(key)!r}")
+    return Site(str(path), worth=worth, **{name: content[name] for name in _KEYS})
+
+
+def _checks(content: Mapping[str, Any], worth: Worth) -> dict[str, bool]:
+    """Whether the value of each key is one that dpeer writes."""
+    size, rank = whole(content.get("size")), whole(content.get("rank"))
+    rows, gain, federation = worth.rows or 0, worth.gain, text(content.get("federation")) or ""
+    return {
+        "version": text(content.get("version")) is not None,
+        "federation": len(federation) == 32 and all(one in "0123456789abcdef" for one in federation),
+        "size": bool(size),
+        "rank": rank is not None and rank < (size or 0),
+        "rounds": bool(whole(content.get("rounds"))),
+        "shares_rows": flag(content.get("shares_rows")) is not None,
+        "measure": worth.measure in ("accuracy", "test_loss"),
+        "on": worth.on in ("test", "validation"),
+        "algorithm": worth.algorithm == "local",
+        "rows": rows > 0,
+        "differ": worth.differ is not None and worth.differ <= rows,
+        "gain": gain is not None and (not worth.of_accuracy or abs(gain) <= 1),
+        "low": number(content.get("low")) is not None,
+        "high": worth.high is not None and worth.low is not None and worth.low <= worth.high,
+        "verdict": worth.verdict is not None,
+    }
+
+
+def combine(sites: Sequence[Site]) -> Combined:
+    """Combine what the sites of one federation have found.
+
+    Raises:
+        ConfigurationError: They are of several federations or measures, or two are of one rank.
+    """
+    first = sites[0]
+    seen: dict[int, Site] = {}
+    for site in sites:
+        if site.federation != first.federation or site.size != first.size:
+            raise ConfigurationError(
+                f"{site.name!r} is of another federation than {first.name!r}: combine files of peers that have trained "
+                "together"
+            )
+        measured, expected = ((one.worth.measure, one.worth.on) for one in (site, first))
+        if measured != expected:
+            raise ConfigurationError(
+                f"{site.name!r} has a gain in {_measure(site)}, {first.name!r} one in {_measure(first)}: combine files "
+                "with one measure"
+            )
+        if site.rank in seen:
+            raise ConfigurationError(f"{site.name!r} and {seen[site.rank].name!r} are both of rank {site.rank}")
+        seen[site.rank] = site
+    ordered = tuple(seen[rank] for rank in sorted(seen))
+    gains = [site.worth.gain or 0.0 for site in ordered]
+    half = None if len(gains) < 2 else _half(gains)
+    mean = fmean(gains)
+    shared = any(site.shares_rows for site in ordered)
+    return Combined(
+        ordered, mean, None if half is None else mean - half, None if half is None else mean + half,
+        sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains),
+        None if shared else together([site.worth for site in ordered], by_rows=True),
+    )  # fmt: skip
+
+
+def _measure(site: Site) -> str:
+    name = "accuracy" if site.worth.of_accuracy else "loss"
+    return f"{name} of {site.worth.on} rows"
+
+
+def _half(values: Sequence[float]) -> float:
+    """Half the 95 % interval of a mean (Student's t)."""
+    from scipy.stats import t
+
+    return float(t.ppf(0.975, len(values) - 1)) * stdev(values) / math.sqrt(len(values))

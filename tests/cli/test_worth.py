@@ -1,0 +1,110 @@
+"""`dpeer worth` as it is typed: what is printed, given away and refused."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SMALL = ("--size", 2, "--rounds", 1, "--task", "mine.py:task", "--topology", "ring")
+
+
+@pytest.fixture
+def run(dpeer: Callable[..., Any], small_task: Path) -> Callable[..., None]:
+    def simulate(*options: object) -> None:
+        assert dpeer("simulate", *SMALL, "--alone", "never", *options).code == 0
+
+    return simulate
+
+
+def refused(dpeer: Callable[..., Any], *arguments: object) -> str:
+    ended = dpeer("worth", *arguments)
+    assert (ended.code, ended.out) == (2, "")
+    (line,) = ended.complaints
+    return str(line)
+
+
+def test_a_rank_is_compared_and_may_give_away_what_was_found(
+    dpeer: Callable[..., Any], run: Callable[..., None], in_tmp_path: Path
+) -> None:
+    run()
+    ended = dpeer("worth", "dpeer-run/rank-0", "--give-away", "worth-0.json")
+    assert (ended.code, ended.complaints) == (0, [])
+    first, second, last = ended.out.splitlines()
+    assert first.startswith("dpeer: accuracy ")
+    assert second.startswith("dpeer: gain ")
+    assert last == "dpeer: worth-0.json may be given away: it tells of no row by itself"
+    content = json.loads((in_tmp_path / "worth-0.json").read_text())
+    worth = json.loads((in_tmp_path / "dpeer-run/rank-0/summary.json").read_text())["worth"]
+    assert {name: content[name] for name in ("gain", "low", "high", "rows", "verdict")} == {
+        name: worth[name] for name in ("gain", "low", "high", "rows", "verdict")
+    }
+    whole = dpeer("worth", "dpeer-run")
+    assert (whole.code, whole.complaints) == (0, [])
+    assert [line.split(":")[1] for line in whole.out.splitlines()[:4]] == [" rank-0", " rank-0", " rank-1", " rank-1"]
+    dpeer("worth", "dpeer-run/rank-1", "--give-away", "worth-1.json")
+    other = json.loads((in_tmp_path / "worth-1.json").read_text())
+    assert (other["federation"], other["rank"], other["size"]) == (content["federation"], 1, 2)
+    both = dpeer("worth", "--combine", "worth-1.json", "worth-0.json")
+    assert (both.code, both.complaints) == (0, [])
+    assert [line.split()[0] for line in both.out.splitlines()[2:4]] == ["0", "1"]
+    assert "of 2 sites improved" in both.out
+    assert "mean gain over sites: " in both.out
+    assert "mean gain over rows: " in both.out
+    assert "(95 % interval" in both.out.splitlines()[-1]
+
+
+def test_a_file_of_another_run_is_not_combined(
+    dpeer: Callable[..., Any], run: Callable[..., None], in_tmp_path: Path
+) -> None:
+    for name, seed in (("a", 1), ("b", 2)):
+        run("--seed", seed, "--out", name)
+        rank = seed - 1
+        assert dpeer("worth", f"{name}/rank-{rank}", "--give-away", f"{name}.json").code == 0
+    assert "'b.json' is of another federation than 'a.json'" in refused(dpeer, "--combine", "a.json", "b.json")
+
+
+def test_sites_without_a_file_and_other_versions_are_named(dpeer: Callable[..., Any], in_tmp_path: Path) -> None:
+    content = {
+        "kind": "what joining was worth to a site", "format": 1, "version": "0.1.0", "federation": "ab" * 16, "size": 4,
+        "rank": 2, "rounds": 5, "shares_rows": True, "measure": "test_loss", "on": "test", "algorithm": "local",
+        "rows": 30, "differ": 30, "gain": 0.5, "low": 0.25, "high": 1.0, "verdict": "helped",
+    }  # fmt: skip
+    (in_tmp_path / "one").write_text(json.dumps(content))
+    (in_tmp_path / "two").write_text(json.dumps(content | {"rank": 0, "version": "0.2.0\x1b[2J"}))
+    ended = dpeer("worth", "--combine", "one", "two")
+    assert "gain of loss" in ended.out.splitlines()[0]
+    assert ended.out.splitlines()[-5:] == [
+        "2 of 2 sites improved, 0 got worse (sign test of sites: p = 0.5)",
+        "mean gain over sites: +0.5000 of loss (95 % interval +0.5000 to +0.5000, Student's t)",
+        "no mean over rows: with --test-split shared sites have measured on the same rows",
+        "no file of rank 1, 3",
+        "the files are of different versions of dpeer: 0.1.0, 0.2.0?[2J",
+    ]
+    assert "from two files on" in dpeer("worth", "--combine", "one").out
+
+
+def test_what_cannot_be_given_away_is_said_before_anything_is_trained(
+    dpeer: Callable[..., Any], run: Callable[..., None], in_tmp_path: Path
+) -> None:
+    run()
+    path = in_tmp_path / "dpeer-run/rank-0/summary.json"
+    before = path.read_text()
+    assert "--give-away 'no/w.json' is in a folder that" in refused(
+        dpeer, "dpeer-run/rank-0", "--give-away", "no/w.json"
+    )
+    assert "--give-away 'dpeer-run' is a folder" in refused(dpeer, "dpeer-run/rank-0", "--give-away", "dpeer-run")
+    assert "--give-away is for one rank" in refused(dpeer, "dpeer-run", "--give-away", "w.json")
+    assert path.read_text() == before
+    summary = json.loads(before)
+    path.write_text(json.dumps(summary | {"settings": summary["settings"] | {"privacy": "sample"}}))
+    told = refused(dpeer, "dpeer-run/rank-0", "--give-away", "w.json")
+    assert "is of a run with --privacy sample, and the gain is computed from records without noise" in told
+    assert not (in_tmp_path / "w.json").exists()
+
+
+def test_words_that_do_not_go_together_are_refused(dpeer: Callable[..., Any], in_tmp_path: Path) -> None:
+    assert "--combine reads files and trains nothing" in refused(dpeer, "--combine", "a.json", "--device", "cpu")
+    assert "2 paths: name one rank's or run's folder" in refused(dpeer, "a", "b")
+    assert "'a' is no folder of a rank" in refused(dpeer, "a")

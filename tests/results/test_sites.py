@@ -1,0 +1,130 @@
+"""Files that sites give away: what is in them, which are refused, and what several tell together."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import ttest_1samp
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation.gain import find_gain
+from dpeer.results.sites import KIND, Site, combine, read_site
+from dpeer.results.worth import Worth
+
+FEDERATION = "0123456789abcdef" * 2
+
+
+def site(rank: int, **values: Any) -> Site:
+    worth = {
+        "measure": "accuracy", "on": "test", "algorithm": "local", "rows": 40, "differ": 6, "gain": 0.1, "low": 0.025,
+        "high": 0.2, "verdict": "helped",
+    }  # fmt: skip
+    own = {"version": "0.1.0", "federation": FEDERATION, "size": 8, "rounds": 20, "shares_rows": False}
+    own |= {name: value for name, value in values.items() if name in own}
+    worth |= {name: value for name, value in values.items() if name in worth}
+    return Site(f"worth-{rank}.json", rank=rank, worth=Worth.of(worth), **own)
+
+
+def test_a_file_is_read_as_it_was_written_and_tells_of_no_row_by_itself(tmp_path: Path) -> None:
+    path = tmp_path / "worth.json"
+    written = site(3)
+    path.write_text(json.dumps(written.to_json()))
+    found = read_site(path)
+    assert found == Site(str(path), written.version, FEDERATION, 8, 3, 20, False, written.worth)
+    assert not any(isinstance(value, list | dict) for value in written.to_json().values())
+    assert set(written.to_json()) == {
+        "kind", "format", "version", "federation", "size", "rank", "rounds", "shares_rows", "measure", "on",
+        "algorithm", "rows", "differ", "gain", "low", "high", "verdict",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("version", 1), ("federation", "0123"), ("federation", "g" * 32), ("size", 0), ("size", True), ("rank", 8),
+        ("rank", -1), ("rounds", 0), ("shares_rows", None), ("measure", "f1"), ("on", "train"),
+        ("algorithm", "dfedavgm"), ("rows", 0), ("differ", 41), ("gain", 1.5), ("gain", "much"), ("low", None),
+        ("high", 0.02), ("verdict", "great"),
+    ],
+)  # fmt: skip
+def test_a_value_that_dpeer_does_not_write_is_damage(tmp_path: Path, key: str, value: Any) -> None:
+    path = tmp_path / "worth.json"
+    path.write_text(json.dumps(site(3).to_json() | {key: value}))
+    with pytest.raises(ConfigurationError) as refused:
+        read_site(path)
+    assert str(refused.value) == f"{str(path)!r} is damaged: {key} = {value!r}"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"", "is no file of dpeer worth --give-away, or is damaged"),
+        (b'{"gain": 0.1}', "is no file of dpeer worth --give-away, or is damaged"),
+        (b"\xff\xfe", "cannot be read: it is no text"),
+        (json.dumps({"kind": KIND, "format": 2}).encode(), "has format 2, this dpeer reads 1"),
+    ],
+)
+def test_another_file_is_refused(tmp_path: Path, content: bytes, told: str) -> None:
+    path = tmp_path / "other"
+    path.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=told):
+        read_site(path)
+    with pytest.raises(ConfigurationError, match="cannot be read: No such file"):
+        read_site(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    ("rank", "changes", "told"),
+    [
+        (1, {"federation": FEDERATION[::-1]}, "is of another federation than 'worth-0.json'"),
+        (1, {"size": 9}, "is of another federation than 'worth-0.json'"),
+        (1, {"measure": "test_loss"}, "has a gain in loss of test rows, 'worth-0.json' one in accuracy of test rows"),
+        (1, {"on": "validation"}, "has a gain in accuracy of validation rows"),
+        (0, {}, "'worth-0.json' and 'worth-0.json' are both of rank 0"),
+    ],
+)
+def test_files_that_do_not_belong_together_are_refused(rank: int, changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigurationError, match=told):
+        combine([site(0), site(rank, **changes)])
+
+
+def test_over_sites_each_counts_once_and_over_rows_each_row() -> None:
+    generator = np.random.default_rng(4)
+    sizes = [40, 60, 90, 400]
+    alone = [(generator.random(size) < 0.7).astype(float) for size in sizes]
+    joined = [np.where(generator.random(len(one)) < 0.7, one, generator.random(len(one)) < 0.9) for one in alone]
+    found = combine(
+        [
+            site(rank, rows=len(a), **vars(find_gain(a, b, most_is_best=True)))
+            for rank, (a, b) in enumerate(zip(joined, alone, strict=True))
+        ][::-1]
+    )
+    gains = [float((a - b).mean()) for a, b in zip(joined, alone, strict=True)]
+    over = ttest_1samp(gains, 0).confidence_interval()
+    assert found.gain == pytest.approx(np.mean(gains))
+    assert (found.low, found.high) == pytest.approx((over.low, over.high))
+    pooled = find_gain(np.concatenate(joined), np.concatenate(alone), most_is_best=True)
+    assert found.by_rows is not None
+    assert (found.by_rows.rows, found.by_rows.differ) == (sum(sizes), pooled.differ)
+    assert found.by_rows.gain == pytest.approx(pooled.gain)
+    assert (found.by_rows.low, found.by_rows.high) == pytest.approx((pooled.low, pooled.high), abs=0.01)
+    assert found.by_rows.verdict == pooled.verdict
+    assert [one.rank for one in found.sites] == [0, 1, 2, 3]
+    assert found.missing == (4, 5, 6, 7)
+
+
+def test_sites_that_improved_are_counted() -> None:
+    gains = [0.1, 0.02, 0.0, -0.05, 0.1, 0.03, 0.2, 0.01]
+    found = combine([site(rank, gain=gain) for rank, gain in enumerate(gains)])
+    assert (found.improved, found.worse, found.missing) == (6, 1, ())
+    assert found.p_value == pytest.approx(2 * (1 + 7) / 2**7)
+
+
+def test_a_single_site_has_no_interval_over_sites_and_rows_of_several_may_be_the_same() -> None:
+    only = combine([site(2)])
+    assert (only.gain, only.low, only.high, only.by_rows) == (0.1, None, None, None)
+    shared = combine([site(0, shares_rows=True), site(1, shares_rows=True)])
+    assert shared.by_rows is None
+    assert shared.low is not None
