@@ -163,6 +163,15 @@ async def _serve(
     for note in parts.notes:
         log.info("note", message=note)
     report({"kind": "notes", "notes": parts.notes})
+
+    async def compare(outcome: Outcome) -> None:
+        if parts.alone is not None:
+            parts.alone.end()
+        await worker.run(
+            conclude_worth, out, parts.learner, parts.alone, parts.facts, stopper.requested.is_set,
+            lambda line: log.info("worth", message=line), diverged=outcome.diverged,
+        )  # fmt: skip
+
     config = PeerConfig(
         rank=rank,
         rounds=settings.rounds,
@@ -192,6 +201,7 @@ async def _serve(
         on_sign=lambda sign: report({"kind": "sign", "sign": vars(sign)}),
         watch=parts.watch,
         idle=parts.alone,
+        at_once=compare,
     )  # fmt: skip
     stopper.watch(peer)
     if parts.alone is not None:
@@ -210,10 +220,7 @@ async def _serve(
             f"model is in {out}"
         )
     if outcome.status == "done" and not outcome.concluded_before:
-        await worker.run(
-            conclude_worth, out, parts.learner, parts.alone, parts.facts, stopper.requested.is_set,
-            lambda line: log.info("worth", message=line), diverged=outcome.diverged,
-        )  # fmt: skip
+        await compare(outcome)
     return outcome
 
 

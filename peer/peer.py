@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -50,7 +50,7 @@ class Outcome:
     why: str = ""
     """Why a peer that ended "isolated" did."""
     concluded_before: bool = False
-    """Whether an earlier process has left the whole result, verdict included: no round was left."""
+    """Whether the whole result was there before neighbors were met, verdict included: no round was left."""
 
 
 def dialled(rank: int, neighbors: tuple[int, ...], addresses: Mapping[int, str]) -> dict[int, str]:
@@ -92,6 +92,8 @@ class Peer:
         on_sign: Called on the event loop with a sign that training goes wrong; it has been logged.
         watch: Looks for such signs; None for those that need to know nothing of the data.
         idle: What the peer does while it waits for its neighbors.
+        at_once: Awaited where a resumed run has no round left and its result was lost, when model, card and summary are
+            there again, while neighbors get what they may still need.
         files: Keeps the peer's files; by default in the folder that `config` names.
 
     Attributes:
@@ -115,6 +117,7 @@ class Peer:
         on_sign: Callable[[Sign], None] = lambda sign: None,
         watch: Watch | None = None,
         idle: IdleWork | None = None,
+        at_once: Callable[[Outcome], Awaitable[object]] | None = None,
         files: RankFolder | None = None,
     ) -> None:
         self.config = config
@@ -123,6 +126,7 @@ class Peer:
         self._transport = transport
         self._worker = worker
         self._idle = Idle(worker, idle)
+        self._at_once = at_once
         self._log = log
         self._on_record = on_record
         self._on_connected = on_connected
@@ -168,21 +172,28 @@ class Peer:
             Refused: a neighbor has other settings.
         """
         leaving: Goodbyes = "failed"
+        early: asyncio.Future[object] | None = None
         try:
             await self._worker.write(self._files.begin)
             if before := self._concluded_before():
                 self._log.info("nothing-left", message="no round is left, and model, card and summary are there")
             elif self._start and self._start == self.config.rounds:
-                await self._conclude("done")  # at once: neighbors are met only for what they may still need
+                outcome = await self._conclude("done")  # at once: neighbors are met only for what they may still need
+                if self._at_once is not None:
+                    early = asyncio.ensure_future(self._at_once(outcome))
             self._pump.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
             status = leaving = await self._until_stopped(self._run())
-            if before:
+            if early is not None:
+                await early
+            if before or early is not None:
                 return self._outcome(status, concluded_before=True)
             return await self._conclude(status)
         except Exception as error:
             await self._leave_model("left-behind" if isinstance(error, PeersMissing) else "failed")
             raise
         finally:
+            if early is not None:
+                await asyncio.gather(early, return_exceptions=True)
             await self._pump.close(leaving)
 
     def stop(self) -> None:
@@ -201,7 +212,8 @@ class Peer:
         self._on_connected()
         if self.neighbors:
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
-            message = f"connected to {len(self.neighbors)} {named}; starting with round {self._start + 1}"
+            then = f"starting with round {self._start + 1}" if self._start < self.config.rounds else "no round is left"
+            message = f"connected to {len(self.neighbors)} {named}; {then}"
             self._log.info("connected", message=message, neighbors=self.neighbors, round=self._start)
         await run_rounds(
             self._start,

@@ -86,18 +86,24 @@ def test_killed_and_back_when_the_others_are_done_it_leaves_its_model_and_says_w
 
 @pytest.mark.slow
 def test_resuming_what_has_ended_keeps_all_and_ends_well(
-    killed: tuple[object, ...], dpeer: Callable[..., Any], tmp_path: Path
+    killed: tuple[object, ...], dpeer: Callable[..., Any], until: Callable[..., Any], tmp_path: Path
 ) -> None:
     folder = tmp_path / "run" / "rank-0"
     names = ("summary.json", "model.safetensors", "model.json", "metrics.jsonl")
     before = {name: (folder / name).read_bytes() for name in names}
-    dpeer(*killed, "--rank", 0, "--resume").succeed()
+    said = dpeer(*killed, "--rank", 0, "--resume").succeed()
+    assert "connected to 2 neighbors; no round is left" in said
+    assert "starting with round" not in said
     assert {name: (folder / name).read_bytes() for name in names} == before
     for name in names[:3]:
         (folder / name).unlink()  # as if it had been killed before it wrote them
-    dpeer(*killed, "--rank", 0, "--resume").succeed()
+    waiting = dpeer(*killed, "--rank", 0, "--resume", "--alone", "always", "--dead-after", 600, "--wait", 600)
+    until(lambda: (folder / "summary.json").exists() and "worth" in summary(folder))
+    assert waiting.code is None, "the whole result is there, while it waits for neighbors that may need a body"
+    waiting.signal(signal.SIGINT)
+    assert "dpeer: gain " in waiting.succeed().splitlines()[-1]
     assert summary(folder)["status"] == "done"
-    assert "worth" in summary(folder)
+    assert summary(folder)["worth"]["verdict"] is not None
     assert (folder / "model.safetensors").read_bytes() == before["model.safetensors"]
 
 
