@@ -51,6 +51,11 @@ def local_run(
             raise ConfigurationError(
                 f"--baseline {baseline} is what the run itself trains with; name another algorithm"
             )
+        # One definition of what a peer would have alone; protected, or with a paper's values, it is a run of its own.
+        beside = baseline == "local" and settings.privacy == "none" and not settings.preset
+        if beside or "alone" not in settings.model_fields_set:
+            settings = settings.model_copy(update={"alone": "always" if beside else "never"})
+        baseline = None if beside else baseline
     with Terminal() as terminal:
         if elsewhere := [rank for rank, own in settings.rank.items() if own.out is not None]:
             terminal.say(

@@ -64,7 +64,8 @@ def baseline_option(command: F) -> F:
     """`--baseline`, of the commands that run a whole federation."""
     return click.option(
         "--baseline", metavar="ALGORITHM", cls=GroupedOption, group="The run",
-        help="Afterwards train the same peers with this algorithm (in this process) and compare, e.g. local.",
+        help="Afterwards train the same peers with this algorithm and compare; local is --alone always, but with "
+        "--privacy or --preset a run of its own.",
     )(command)  # fmt: skip
 
 

@@ -61,8 +61,6 @@ def start(
     settings = config.load(federation, flags)
     check_faults(settings, "start", resume=resume)
     own = settings.of_rank(number)
-    if own.alone is None:
-        own = own.model_copy(update={"alone": "auto"})
     if own.deadline is None:
         own = own.model_copy(update={"deadline": "auto"})
     keyring = keys.keyring(own, number)

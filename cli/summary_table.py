@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -79,6 +80,8 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     if line := headline(worth):
         every = "" if shared else sentence(worth)
         console.print(f"{line}; {every}" if every else line, highlight=False, markup=False, soft_wrap=True)
+    if line := _unfinished(worth, out):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if useless := [str(rank) for rank, one in enumerate(worth) if one is not None and one.is_useless]:
         than = "always the most frequent class" if measure == "accuracy" else "always the mean"
         line = f"no better than {than}: rank {', '.join(useless[:_MANY])}"
@@ -93,6 +96,15 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     metric_table.show(console, summary, shown)
     for fact in _facts(summary, out):
         console.print(fact, highlight=False, markup=False, soft_wrap=True)
+
+
+def _unfinished(worth: Sequence[Worth | None], out: Path) -> str:
+    """Why peers have not been compared with themselves alone, and what does that; empty if all have been."""
+    left = [one for one in worth if one is not None and one.is_unfinished]
+    if not left:
+        return ""
+    which = "no comparison" if len(left) == len(worth) else f"no comparison of {len(left)} of {len(worth)} peers"
+    return f"{which} with each peer alone: {left[0].why}; dpeer worth {shlex.quote(str(out))} makes it later"
 
 
 class _Other:

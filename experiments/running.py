@@ -232,6 +232,7 @@ def _simulated(settings: Settings) -> _Ended:
     from dpeer.federation.folders import forget_releases, has_checkpoint
     from dpeer.federation.running import run_federation
 
+    settings = settings.model_copy(update={"alone": "never"})  # `local` is a row of its own where it is asked for
     begun = has_checkpoint(settings.out) and settings.faults is None  # with faults it can only begin anew
     try:
         try:

@@ -92,7 +92,7 @@ class AloneBeside:
     @property
     def left(self) -> bool:
         """See `IdleWork`."""
-        return self._free and self._unfinished
+        return self._free and self._ended is None and self._unfinished
 
     @property
     def _unfinished(self) -> bool:
@@ -195,7 +195,7 @@ def copy_apart(task: Task, settings: Settings, shares: str) -> Task | str | None
     Returns:
         None where no comparison is asked for, or nothing is shared anyway; a text says why there can be none.
     """
-    if settings.alone in (None, "never") or shares == "nothing":
+    if settings.alone == "never" or shares == "nothing":
         return None
     try:
         return own_copy(task)
@@ -243,7 +243,7 @@ def alone_beside(
         compute=learner.compute, rounds=rounds,
     )  # fmt: skip
     return AloneBeside(
-        made, mode=settings.alone or "auto", share=settings.alone_share, free=_is_free(settings, workers),
+        made, mode=settings.alone, share=settings.alone_share, free=_is_free(settings, workers),
         part=1.0 if workers is None else min(1.0, workers / settings.size), folder=folder / FOLDER,
         save_every=_SAVE_EVERY if rounds is None else 0.0,
     )  # fmt: skip

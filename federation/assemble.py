@@ -74,7 +74,9 @@ class PeerParts:
     """The content of preparation.json: how a table's rows become inputs."""
 
 
-def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: bool = False) -> PeerParts:
+def assemble(
+    settings: Settings, rank: int, *, resume: bool = False, new_data: bool = False, workers: int | None = None
+) -> PeerParts:
     """Load the task and build the learner and the graph of one rank.
 
     Args:
@@ -82,6 +84,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         rank: Which peer.
         resume: Whether the peer continues an earlier run, whose releases then are its own.
         new_data: Whether its data are others than those of earlier runs in the same folder.
+        workers: How many threads all peers share that run in this process; None for a peer that runs by itself.
 
     Raises:
         BudgetTooSmall: not one private release fits the budget.
@@ -169,7 +172,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     }
     beside = alone_beside(
         copied, learner, hyperparameters_of(settings), lambda number: meeting.at(number, rank).active, settings, rank,
-        seed=seed_of(settings), folder=rank_folder(settings.out, rank),
+        seed=seed_of(settings), folder=rank_folder(settings.out, rank), workers=workers,
     )  # fmt: skip
     private = privacy_notes(protection, settings, graph, learner.shared_values) if protection else []
     if learner.steps is not None:

@@ -123,11 +123,6 @@ def check_faults(settings: Settings, mode: str, *, resume: bool) -> None:
             f"{named}: a run with faults cannot be resumed, because what was under way between its peers when it was "
             "stopped is in no file: start over with --overwrite"
         )
-    if settings.alone not in (None, "never"):
-        raise ConfigurationError(
-            f"{named}: --alone {settings.alone} trains while peers wait, and here nobody waits in earnest: leave it "
-            "out, or use --baseline local"
-        )
     read_faults(settings.faults, settings.size, settings.rounds)
 
 

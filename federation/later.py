@@ -149,7 +149,7 @@ def _settings(folder: Path, summary: Mapping[str, Any], device: str | None) -> S
         ConfigurationError: They are of another version, or nothing was shared or received.
     """
     try:
-        settings = Settings.model_validate(summary["settings"])
+        settings = Settings.model_validate({**summary["settings"], "alone": "always"})
     except ConfigurationError as error:
         raise ConfigurationError(f"{str(folder / SUMMARY)!r} has settings of another version: {error}") from error
     if facts_of(find_algorithm(settings.algorithm)).shares == "nothing":
@@ -160,7 +160,7 @@ def _settings(folder: Path, summary: Mapping[str, Any], device: str | None) -> S
         raise ConfigurationError(
             f"{str(folder)!r}: in no round was a neighbor's body mixed, so joining cannot have changed anything"
         )
-    return settings.model_copy(update={"alone": "always", **({} if device is None else {"device": device})})
+    return settings if device is None else settings.model_copy(update={"device": device})
 
 
 def _check_data(folder: Path, task: Task, summary: Mapping[str, Any]) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from dpeer.cores import own_cores
 from dpeer.exceptions import TaskError
-from dpeer.federation.assemble import assemble
+from dpeer.federation.assemble import PeerParts, assemble
 from dpeer.federation.disagreement import Disagreement
 from dpeer.federation.fingerprint import FORMERLY
 from dpeer.federation.folders import held, save_partition, save_preparation
@@ -59,6 +59,7 @@ class Simulation:
         self._stopping = False
         self._conclude: dict[int, Callable[[Outcome], Awaitable[Any]]] = {}
         self._notes: list[str] = []
+        self._workers = min(settings.size, settings.workers or len(own_cores()))
         self.connected = False
         # Peers of one process cannot be lost one by one.
         self._liveness = LivenessConfig(heartbeat=0)
@@ -73,7 +74,7 @@ class Simulation:
             DpeerError: the first one that any peer raised; the others have been ended.
         """
         # A worker thread per core, one torch thread each: faster than one thread of many, and bit-identical.
-        workers = min(self._settings.size, self._settings.workers or len(own_cores()))
+        workers = self._workers
         executor, disk = self._executor, self._disk = tuple(
             ThreadPoolExecutor(workers, name, initializer=torch.set_num_threads, initargs=(1,))
             for name in ("tensors", "disk")
@@ -86,7 +87,7 @@ class Simulation:
             for rank in range(self._settings.size):
                 if self._stopping:
                     return []
-                own = self._settings.of_rank(rank).model_copy(update={"out": self._settings.out})
+                own = self._settings.of_rank(rank).model_copy(update={"out": self._settings.out, "threads": 1})
                 resources.enter_context(held(rank_folder(own.out, rank)))
                 log = peer_logger(rank, rank_folder(own.out, rank) / LOG, own.log_level)
                 logs.append(log)
@@ -148,13 +149,25 @@ class Simulation:
             await self._conclude[peer.config.rank](outcome)
         return outcome
 
+    async def _compare(
+        self, own: Settings, rank: int, parts: PeerParts, worker: Worker, log: PeerLog, *, diverged: bool
+    ) -> None:
+        """Compare what a peer has kept with what it would have alone."""
+        if parts.alone is not None:
+            parts.alone.end()  # not when a thread is free for it
+        await worker.run(
+            conclude_worth, rank_folder(own.out, rank), parts.learner, parts.alone, parts.facts, lambda: self._stopping,
+            lambda line: log.info("worth", message=line), diverged=diverged,
+        )  # fmt: skip
+
     async def _peer(
         self, own: Settings, rank: int, transport: Transport, worker: Worker, log: PeerLog, *, resume: bool,
         on_connected: Callable[[], None] = lambda: None,
     ) -> Peer:  # fmt: skip
         """Make a peer of a rank."""
         new_data = self._new_data and not resume
-        parts = await blaming(rank, worker.run(assemble, own, rank, resume=resume, new_data=new_data))
+        assembled = worker.run(assemble, own, rank, resume=resume, new_data=new_data, workers=self._workers)
+        parts = await blaming(rank, assembled)
         save_preparation(rank_folder(own.out, rank), parts.preparation, resume=resume)
         save_partition(rank_folder(own.out, rank), parts.indices, resume=resume)
         for note in parts.notes:
@@ -165,10 +178,7 @@ class Simulation:
         self._bodies[rank] = lambda: learner.body
         if parts.alone is not None:
             await worker.run(parts.alone.take_up, resume=resume)
-        self._conclude[rank] = lambda outcome: worker.run(
-            conclude_worth, rank_folder(own.out, rank), learner, parts.alone, parts.facts, lambda: self._stopping,
-            lambda line: log.info("worth", message=line), diverged=outcome.diverged,
-        )  # fmt: skip
+        self._conclude[rank] = lambda outcome: self._compare(own, rank, parts, worker, log, diverged=outcome.diverged)
         config = PeerConfig(
             rank=rank,
             rounds=own.rounds,
@@ -187,7 +197,9 @@ class Simulation:
         )
         return Peer(
             config, parts.topology, parts.learner, transport, worker, log,
-            facts=parts.facts, on_record=lambda entry: self._view.record(rank, entry), idle=parts.alone,
+            facts=parts.facts, on_record=lambda entry: self._view.record(rank, entry),
+            # On a clock that is not real nobody waits in earnest.
+            idle=parts.alone if own.faults is None else None, at_once=lambda outcome: self._conclude[rank](outcome),
             on_completed=lambda number: self._measure(rank, number), watch=parts.watch,
             on_sign=lambda sign: self._view.sign(rank, sign), on_connected=on_connected,
             on_waiting=lambda neighbors: self._view.waiting(rank, neighbors),

@@ -104,6 +104,56 @@ def test_what_cannot_be_given_away_is_said_before_anything_is_trained(
     assert not (in_tmp_path / "w.json").exists()
 
 
+COLUMNS = ("alone", "gain", "95 % interval", "joining")
+
+
+def test_all_peers_are_compared_unless_it_is_not_asked_for(
+    dpeer: Callable[..., Any], small_task: Path, in_tmp_path: Path
+) -> None:
+    compared = dpeer("simulate", *SMALL, "--out", "compared")
+    assert (compared.code, compared.complaints) == (0, [])
+    assert all(column in compared.out.splitlines()[2] for column in COLUMNS)
+    worth = json.loads((in_tmp_path / "compared/summary.json").read_text())["worth"]
+    assert [one["verdict"] for one in worth] == ["unclear"] * 2
+    without = dpeer("simulate", *SMALL, "--alone", "never", "--out", "without")
+    assert not any(column in without.out for column in COLUMNS)
+    assert "dpeer worth" not in without.out
+    other = dpeer("simulate", *SMALL, "--baseline", "dfedavgm", "--out", "other")
+    assert "dfedavgm" in other.out.splitlines()[2]
+    assert "alone" not in other.out.splitlines()[2]
+    peer = json.loads((in_tmp_path / "other/rank-0/summary.json").read_text())
+    assert peer["worth"]["alone"] is None, "nothing is trained that the table does not show"
+
+
+def test_where_that_takes_too_long_the_command_that_makes_it_later_is_named(
+    dpeer: Callable[..., Any], small_task: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dpeer.federation.alone.FREE_SECONDS", 0.0)
+    ended = dpeer("simulate", *SMALL, "--workers", 1, "--alone-share", 0)
+    (line,) = (line for line in ended.out.splitlines() if "dpeer worth" in line)
+    assert line.startswith("no comparison with each peer alone: the rest of its training takes about ")
+    assert line.endswith("; dpeer worth dpeer-run makes it later")
+    assert not any(column in ended.out.splitlines()[2] for column in COLUMNS)
+    assert "cannot be told with 12 test rows" in dpeer("worth", "dpeer-run").out
+
+
+def test_peers_to_which_something_happens_are_compared_after_their_rounds(
+    dpeer: Callable[..., Any], small_task: Path, in_tmp_path: Path
+) -> None:
+    (in_tmp_path / "faults.toml").write_text('[[fault]]\nwhat = "crash"\nranks = [1]\nround = 2\nfor = 1\n')
+    common = ("--task", "mine.py:task", "--size", 4, "--rounds", 6, "--topology", "ring", "--faults", "faults.toml")
+    worth = []
+    for out, options in (("a", ("--alone", "never")), ("b", ())):
+        assert dpeer("simulate", *common, "--out", out, *options).code == 0
+        summary = json.loads((in_tmp_path / out / "summary.json").read_text())
+        worth.append(summary.pop("worth"))
+        assert summary["status"] == "done"
+    models = [(in_tmp_path / out / "rank-1/model.safetensors").read_bytes() for out in ("a", "b")]
+    assert models[0] == models[1]
+    assert [one["verdict"] for one in worth[0]] == [None] * 4
+    assert all(one["verdict"] is not None for one in worth[1])
+
+
 def test_words_that_do_not_go_together_are_refused(dpeer: Callable[..., Any], in_tmp_path: Path) -> None:
     assert "--combine reads files and trains nothing" in refused(dpeer, "--combine", "a.json", "--device", "cpu")
     assert "2 paths: name one rank's or run's folder" in refused(dpeer, "a", "b")

@@ -80,7 +80,6 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     [
         ("cluster", False, {}, "only dpeer simulate has a clock"),
         ("simulate", True, {}, "a run with faults cannot be resumed, because"),
-        ("simulate", False, {"alone": "always"}, "--alone always trains while peers wait"),
     ],
 )
 def test_what_does_not_go_with_faults_is_refused(

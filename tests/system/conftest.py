@@ -257,13 +257,23 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+def words_of(arguments: Sequence[object]) -> list[str]:
+    """A command's words; runs of all peers train nothing alone besides where a test does not ask for it: it takes time.
+
+    That they do so by default tests/system/test_worth.py shows.
+    """
+    words = [*map(str, arguments)]
+    runs_all = words[:1] in (["cluster"], ["simulate"]) and not {"--alone", "--baseline", "--help"} & {*words}
+    return [*words, "--alone", "never"] if runs_all else words
+
+
 @pytest.fixture
 def dpeer(tmp_path: Path, processes: list[Process]) -> Callable[..., Process]:
     """Start `dpeer ARGUMENTS` in tmp_path, or `python PROGRAM ARGUMENTS`; `executed` as a shell starts it."""
 
     def run(*arguments: object, program: str | None = None, executed: bool = False) -> Process:
         log = tmp_path / f"output-{len(processes)}.txt"
-        words = [*map(str, arguments)]
+        words = words_of(arguments)
         if executed or sys.platform == "darwin":
             running: Running = Executed([*((program,) if program else COMMAND), *words], tmp_path, log)
         else:
@@ -321,7 +331,7 @@ def simulate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
 
     def run(*arguments: object) -> None:
         with pytest.raises(SystemExit) as ended:
-            main(["simulate", *map(str, arguments)])
+            main(words_of(["simulate", *arguments]))
         assert ended.value.code == 0
 
     return run

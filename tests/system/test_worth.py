@@ -14,6 +14,11 @@ ROUNDS = 3
 SIZE = 2
 
 
+def worth_of(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "summary.json").read_text())["worth"]
+    return found
+
+
 def test_peers_that_also_train_alone_have_the_bits_of_those_that_do_not_and_tell_what_local_comes_to(
     task: str,
     schedule: tuple[str, ...],
@@ -30,13 +35,17 @@ def test_peers_that_also_train_alone_have_the_bits_of_those_that_do_not_and_tell
     printed = [peer.succeed() for peer in ended]
     simulate(*federation, "--out", "without")
     assert results("beside", SIZE) == results("without", SIZE)
+    simulate(*federation, "--alone", "always", "--out", "simulated")
+    started, simulated = ([worth_of(tmp_path / out / f"rank-{rank}") for rank in range(SIZE)]
+                          for out in ("beside", "simulated"))  # fmt: skip
+    assert started == simulated, "to the last bit"
 
     # dfedsmdc: two epochs of SAM and one of the head are five gradients of a sample.
     simulate(*federation, "--out", "local", "--algorithm", "local", "--body-epochs", 5)
     for rank, text in enumerate(printed):
         lines = text.splitlines()
         assert lines[-3].startswith(f"dpeer: done after {ROUNDS} rounds, accuracy ")
-        worth = json.loads((tmp_path / f"beside/rank-{rank}/summary.json").read_text())["worth"]
+        worth = worth_of(tmp_path / f"beside/rank-{rank}")
         expected = json.loads((tmp_path / f"local/rank-{rank}/summary.json").read_text())
         assert worth["alone"] == expected["accuracy"]
         assert worth["rows"] == 21
@@ -81,7 +90,7 @@ def test_a_comparison_that_was_left_out_is_made_later_and_goes_on_after_ctrl_c(
     assert first.succeed().splitlines()[-1].endswith("of 3 rounds of training alone; the same command goes on")
     hurry()
     again = dpeer("worth", "later/rank-1").succeed().splitlines()
-    expected, found = (json.loads((tmp_path / f"{out}/rank-1/summary.json").read_text())["worth"] for out in runs)
+    expected, found = (worth_of(tmp_path / out / "rank-1") for out in runs)
     assert found == expected
     assert again[-2].startswith(f"dpeer: accuracy {found['joined']:.4f} (AUROC ")
     assert again[-1].startswith(f"dpeer: gain {found['gain']:+.4f} (95 % interval ")
@@ -91,19 +100,24 @@ def test_a_comparison_that_was_left_out_is_made_later_and_goes_on_after_ctrl_c(
     assert both[-1].startswith("dpeer: 2 peers together: ")
 
 
-def test_a_cluster_compares_with_what_was_trained_beside_or_afterwards(
-    task: str, schedule: tuple[str, ...], dpeer: Callable[..., Any], tmp_path: Path
+def test_a_cluster_compares_with_what_its_peers_would_have_alone(
+    task: str, schedule: tuple[str, ...], dpeer: Callable[..., Any], simulate: Callable[..., None], tmp_path: Path
 ) -> None:
     common = ("--size", 2, "--task", task, *schedule, "--rounds", 2, "--algorithm", "dfedavgm")
-    beside = dpeer("cluster", *common, "--alone", "always", "--out", "beside")
-    after = dpeer("cluster", *common, "--baseline", "local", "--out", "after", "--json")
-    lines = beside.succeed().splitlines()
-    summary = json.loads(after.succeed().splitlines()[-1])
-    first = json.loads((tmp_path / "beside/summary.json").read_text())
-    # dfedavgm computes as many gradients as local, so both are the same.
-    assert first["worth"] == json.loads((tmp_path / "after/summary.json").read_text())["worth"] == summary["worth"]
-    assert summary["baseline"]["accuracy"] == [worth["alone"] for worth in first["worth"]]
+    lines = dpeer("cluster", *common, "--alone", "auto", "--out", "auto").succeed().splitlines()
+    summary = json.loads(
+        dpeer("cluster", *common, "--baseline", "local", "--out", "l", "--json").succeed().splitlines()[-1]
+    )
+    first = json.loads((tmp_path / "auto/summary.json").read_text())
+    assert first["worth"] == json.loads((tmp_path / "l/summary.json").read_text())["worth"] == summary["worth"]
+    assert summary["baseline"] is None, "it is no run of its own"
+    assert not (tmp_path / "l/baseline-local").exists()
     assert any(line.startswith("joining helped ") for line in lines)
+    # dfedavgm computes as many gradients as local does with as many epochs.
+    simulate(*common[:-1], "local", "--out", "alone")
+    assert [worth["alone"] for worth in first["worth"]] == json.loads((tmp_path / "alone/summary.json").read_text())[
+        "accuracy_kept"
+    ]
 
 
 def test_a_peer_that_has_diverged_ends_with_exit_code_1_and_leaves_its_files(
