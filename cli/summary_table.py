@@ -80,7 +80,7 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     if line := headline(worth):
         every = "" if shared else sentence(worth)
         console.print(f"{line}; {every}" if every else line, highlight=False, markup=False, soft_wrap=True)
-    if line := _unfinished(worth, out):
+    if line := _missing(worth, out):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
     if useless := [str(rank) for rank, one in enumerate(worth) if one is not None and one.is_useless]:
         than = "always the most frequent class" if measure == "accuracy" else "always the mean"
@@ -98,13 +98,14 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
         console.print(fact, highlight=False, markup=False, soft_wrap=True)
 
 
-def _unfinished(worth: Sequence[Worth | None], out: Path) -> str:
-    """Why peers have not been compared with themselves alone, and what does that; empty if all have been."""
-    left = [one for one in worth if one is not None and one.is_unfinished]
+def _missing(worth: Sequence[Worth | None], out: Path) -> str:
+    """Why peers have not been compared with themselves alone, and what does that later; empty if all have been."""
+    left = [one for one in worth if one is not None and one.verdict is None and one.why is not None]
     if not left:
         return ""
     which = "no comparison" if len(left) == len(worth) else f"no comparison of {len(left)} of {len(worth)} peers"
-    return f"{which} with each peer alone: {left[0].why}; dpeer worth {shlex.quote(str(out))} makes it later"
+    later = f"; dpeer worth {shlex.quote(str(out))} makes it later" if any(one.is_unfinished for one in left) else ""
+    return f"{which} with each peer alone: {left[0].why}{later}"
 
 
 class _Other:

@@ -134,7 +134,14 @@ def test_where_that_takes_too_long_the_command_that_makes_it_later_is_named(
     assert line.startswith("no comparison with each peer alone: the rest of its training takes about ")
     assert line.endswith("; dpeer worth dpeer-run makes it later")
     assert not any(column in ended.out.splitlines()[2] for column in COLUMNS)
-    assert "cannot be told with 12 test rows" in dpeer("worth", "dpeer-run").out
+    assert dpeer("worth", "dpeer-run").out.splitlines()[-2].startswith("dpeer: joining helped ")
+
+
+def test_why_nothing_can_be_compared_stands_under_the_table(dpeer: Callable[..., Any], small_task: Path) -> None:
+    clinging = "\n    def __deepcopy__(self, memo):\n        raise ValueError('one of a kind')\n"
+    small_task.write_text(small_task.read_text().replace("\n\ndef task", f"{clinging}\n\ndef task"))
+    (line,) = (one for one in dpeer("simulate", *SMALL).out.splitlines() if "no comparison" in one)
+    assert line == ("no comparison with each peer alone: the task's model cannot be copied: ValueError: one of a kind")
 
 
 def test_peers_to_which_something_happens_are_compared_after_their_rounds(
