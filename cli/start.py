@@ -22,7 +22,7 @@ from dpeer.federation.faults import check_faults
 from dpeer.federation.graph import build_graph
 from dpeer.federation.own_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.sections import FaultSettings, LauncherSettings, SimulationSettings
-from dpeer.federation.settings import Settings, option_names
+from dpeer.federation.settings import Settings, as_run, option_names
 from dpeer.peer.peer import dialled
 from dpeer.results.costs import privacy_line
 from dpeer.results.figures import in_words
@@ -58,7 +58,7 @@ def start(
     peer's data alone (--alone), and nothing of that is sent.
     """
     number = own_rank(rank)
-    settings = config.load(federation, flags)
+    settings = as_run(config.load(federation, flags))
     check_faults(settings, "start", resume=resume)
     own = settings.of_rank(number)
     if own.alone is None:

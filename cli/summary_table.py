@@ -17,7 +17,7 @@ from dpeer.results.costs import privacy_line
 from dpeer.results.faults import faults_of, sentences
 from dpeer.results.together import sentence, together
 from dpeer.results.units import decimals, size
-from dpeer.results.worth import Worth, headline, interval_text, verdict_word, worth_by_rank
+from dpeer.results.worth import NOTHING_RECEIVED, Worth, headline, interval_text, verdict_word, worth_by_rank
 
 _WIDE = 94
 """Columns of a terminal that the table of the best models needs with intervals; they are in summary.json, too."""
@@ -141,7 +141,13 @@ class _Other:
         """A peer's row."""
         if not self._shown:
             return []
-        return [*_against(value, self._values[rank]), *(self._comparison(self._worth[rank]) if self._told else [])]
+        other = self._values[rank] if self._compares(rank) else None
+        return [*_against(value, other), *(self._comparison(self._worth[rank]) if self._told else [])]
+
+    def _compares(self, rank: int) -> bool:
+        """Whether the peer has joined anybody: else two figures beside each other would read as a gain."""
+        one = self._worth[rank]
+        return one is None or one.why != NOTHING_RECEIVED
 
     def _comparison(self, one: Worth | None) -> list[str]:
         return self._whole(one)[self._first :]
@@ -162,7 +168,8 @@ class _Other:
         """The row of the mean, over the peers that have both figures."""
         if not self._shown:
             return []
-        both = [(own, other) for own, other in zip(self._own, self._values, strict=True) if None not in (own, other)]
+        pairs = zip(self._own, self._values, strict=True)
+        both = [pair for rank, pair in enumerate(pairs) if None not in pair and self._compares(rank)]
         gains = [own - other for own, other in both if own is not None and other is not None]
         gain = f"{fmean(gains):+.4f}" if gains else "-"
         told = self._all if self._all is not None and len(both) == self._compared else None

@@ -122,7 +122,7 @@ def trials(
     axes = [(names, axis.values) for axis in grid if (names := axis.of(variant))]
     if not axes:
         return []
-    measured = {**base, "validation": validation, "evaluate_on": "validation", "evaluate_every": base["rounds"]}
+    measured = {**base, "validation": validation or None, "evaluate_on": "validation", "evaluate_every": base["rounds"]}
     found = []
     for point in itertools.product(*(values for _, values in axes)):
         values = {name: value for (names, _), value in zip(axes, point, strict=True) for name in names}

@@ -15,6 +15,14 @@ Verdict = Literal["helped", "alone", "unclear"]
 """Joining helped; the peer would be better off alone; it cannot be told with so many rows."""
 
 
+Kept = Literal["joined", "alone"]
+"""Which model a peer keeps, where both were weighed by validation data."""
+
+
+def _kept(value: Any) -> Kept | None:
+    return cast(Kept, value) if value in ("joined", "alone") else None
+
+
 def _verdict(value: Any) -> Verdict | None:
     return cast(Verdict, value) if value in ("helped", "alone", "unclear") else None
 
@@ -30,7 +38,7 @@ class Worth(Keys):
     rows: int | None = said(whole)
     """How many of this peer's own rows both models were compared on."""
     joined: float | None = said(number)
-    """The measure of the model that was kept."""
+    """The measure of the joined model: the best one, or the last."""
     constant: float | None = said(number)
     """The same of always answering the most frequent training class, or the mean training target."""
     alone: float | None = said(number)
@@ -44,13 +52,21 @@ class Worth(Keys):
     planned: int | None = said(whole)
     """How many that should have been."""
     gain: float | None = said(number)
-    """How much better the kept model is, in the measure's unit; of a loss, how much lower."""
+    """How much better the joined model is, in the measure's unit; of a loss, how much lower."""
     low: float | None = said(number)
     high: float | None = said(number)
     """The ends of the gain's 95 % interval."""
     differ: int | None = said(whole)
     """On how many rows the two models differ."""
     verdict: Verdict | None = said(_verdict)  # noqa: RUF009 - see `said`
+    rounds_mixed: int | None = said(whole)
+    """In how many rounds the peer mixed a neighbor's body."""
+    validation_loss: float | None = said(number)
+    """The joined model's, by which its round was chosen; None without ``keep="best"``."""
+    alone_validation_loss: float | None = said(number)
+    """The same of the model that was trained alone."""
+    kept: Kept | None = said(_kept)  # noqa: RUF009 - see `said`
+    """Which of the two is the peer's model; None where they were not weighed."""
     why: str | None = said(text)
     """Why there is no comparison."""
 
@@ -83,7 +99,8 @@ def ending(worth: Worth) -> list[str]:
     if worth.rows is None:
         return [] if worth.why is None else [f"no comparison with this peer alone: {worth.why}"]
     name = "accuracy" if worth.of_accuracy else "loss"
-    first = f"{name} {decimals(worth.joined)}{_auroc(worth.auroc)} on {_rows(worth)}"
+    model = "joined model: " if worth.kept == "alone" else ""
+    first = f"{model}{name} {decimals(worth.joined)}{_auroc(worth.auroc)} on {_rows(worth)}"
     what = "always the most frequent class" if worth.of_accuracy else "always the mean"
     if worth.constant is not None:
         first += f"; {what}: {decimals(worth.constant)}"
@@ -93,8 +110,31 @@ def ending(worth: Worth) -> list[str]:
         part = "" if worth.rounds == worth.planned else f" after {worth.rounds} of {worth.planned} rounds"
         first += f"; {other}{part}: {decimals(worth.alone)}{_auroc(worth.alone_auroc)}"
     if worth.verdict is not None:
-        return [first, f"gain {gain_text(worth)}: {verdict_text(worth)}", *useless]
-    return [first, *useless, *([] if worth.why is None else [f"no comparison with this peer alone: {worth.why}"])]
+        gain = f"gain {gain_text(worth)}: {verdict_text(worth)}{_few_rounds(worth)}"
+        return [first, gain, *useless, *kept_text(worth)]
+    none = [] if worth.why is None else [f"no comparison with this peer alone: {worth.why}"]
+    return [first, *useless, *none, *kept_text(worth)]
+
+
+NOTHING_RECEIVED = "nothing was received from a neighbor that could be mixed, in any round"
+"""Why there is no verdict where a peer has joined nobody."""
+
+
+def _few_rounds(worth: Worth) -> str:
+    """In how many rounds bodies were mixed, where not in all."""
+    if worth.rounds_mixed is None or worth.planned is None or worth.rounds_mixed >= worth.planned:
+        return ""
+    return f"; bodies mixed in {worth.rounds_mixed} of {worth.planned} rounds"
+
+
+def kept_text(worth: Worth) -> list[str]:
+    """A line on which model is kept and why; none where the two were not weighed."""
+    if worth.kept is None or worth.validation_loss is None or worth.alone_validation_loss is None:
+        return []
+    joined, alone = f"{worth.validation_loss:.4g}", f"{worth.alone_validation_loss:.4g}"
+    if worth.kept == "alone":
+        return [f"kept: the model trained alone, whose validation loss is {alone}; the joined model's is {joined}"]
+    return [f"kept: the joined model, whose validation loss is {joined}; that of the model trained alone is {alone}"]
 
 
 def gain_text(worth: Worth) -> str:

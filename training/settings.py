@@ -91,9 +91,10 @@ with warnings.catch_warnings():
             mark=Mark.FOLLOWS,
             group=_DATA,
         )
-        validation: float = setting(
-            0.0,
-            "share of each peer's training samples to hold out for validation",
+        validation: float | None = setting(
+            None,
+            "share of each peer's training samples to hold out for validation (default: 0.15 where --keep chooses by "
+            "them, else 0)",
             mark=Mark.OWN,
             group=_DATA,
             ge=0,
