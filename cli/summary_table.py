@@ -52,7 +52,7 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
         highlight=False,
         soft_wrap=True,
     )
-    values, mixed = summary[f"{measure}_kept"], summary[measure]
+    values, mixed = summary[measure], summary[f"{measure}_mixed"]
     apart = mixed != values and bool(summary["body_parameters"])
     worth = worth_by_rank(summary.get("worth")) or (None,) * len(values)
     shared = settings.get("test_split") == "shared"
@@ -86,7 +86,7 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     if apart:
         when = "after the mixing of the kept rounds" if best else "after the last mixing"
         console.print(f"{when}: mean {measure.replace('_', ' ')} {decimals(_mean(mixed))}", highlight=False)
-    if (training := summary.get("training_accuracy_kept_mean")) is not None:
+    if (training := summary.get("training_accuracy_mean")) is not None:
         gap = summary["generalization_gap_mean"]
         of = f"training accuracy of the kept models: mean {decimals(training)}, generalization gap {gap:+.4f}"
         console.print(of, highlight=False, soft_wrap=True)
@@ -120,7 +120,7 @@ class _Other:
         self._measure, self._worth, self._own, self._first = measure, worth, own, 0 if intervals else 1
         self._told = any(one is not None and one.gain is not None for one in worth)
         if baseline:
-            self._name, self._values = str(baseline["algorithm"]), list(baseline[f"{measure}_kept"])
+            self._name, self._values = str(baseline["algorithm"]), list(baseline[measure])
         else:
             self._name = "alone"
             self._values = [one.alone if one and one.verdict and one.measure == measure else None for one in worth]

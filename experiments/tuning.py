@@ -164,7 +164,7 @@ def _score(cell: Cell) -> float:
         if "accuracy" not in (peer.metrics or {}):
             raise ConfigurationError(f"task {peer.task!r} has no metric named accuracy: there is nothing to choose by")
         # A model of NaNs has an accuracy all the same, that of its first class.
-        if peer.accuracy is None or peer.test_loss is None:
+        if peer.accuracy_mixed is None or peer.test_loss_mixed is None:
             return -math.inf
-        found.append(peer.accuracy)
+        found.append(peer.accuracy_mixed)
     return fmean(found)

@@ -66,7 +66,8 @@ def conclude_worth(
         entry |= _weighed(learner, beside.alone)
         if entry.get("kept") == "alone":
             summary |= _keep_alone(folder, beside.alone, facts, summary)
-    write_json(folder / SUMMARY, {**summary, "worth": as_entry(**entry)})
+    alone = entry.get("alone") if entry.get("measure") == "accuracy" else None
+    write_json(folder / SUMMARY, {**summary, "accuracy_alone": alone, "worth": as_entry(**entry)})
 
 
 def _weighed(learner: TorchLearner, alone: Alone) -> dict[str, Any]:
@@ -92,8 +93,8 @@ def _keep_alone(folder: Path, alone: Alone, facts: Mapping[str, Any], summary: M
     card = learner.card()
     said = {
         "kept_round": learner.best_round, "kept_point": "alone", "measured": measured(card),
-        "accuracy_kept": found.accuracy, "test_loss_kept": found.test_loss, "metrics_kept": dict(found.metrics),
-        "training_accuracy_kept": training, "generalization_gap": gap(training, found.accuracy),
+        "accuracy": found.accuracy, "test_loss": found.test_loss, "metrics": dict(found.metrics),
+        "training_accuracy": training, "generalization_gap": gap(training, found.accuracy),
     }  # fmt: skip
     learner.write_model(folder / MODEL)
     write_json(folder / CARD, make_card(facts, card, {**summary, **said}))

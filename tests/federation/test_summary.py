@@ -23,6 +23,7 @@ def peer(out: Path, rank: int, body: list[float], head: float, **changes: Any) -
         "size": 3, "topology": "ring", "algorithm": "dfedmdc", "task": "t", "partition": None, "rounds": 4, "seed": 1,
         "spectral_gap": 1.0, "body_parameters": 2, "head_parameters": 1,
         "settings": {"keep": "last"}, "rank": rank, "status": "done", "completed_rounds": 4, "accuracy": 0.5,
+        "accuracy_mixed": 0.5,
         "accuracy_trained": 0.25, "bytes_sent": 100, "epsilon": None, "delta": None, "lost": {},
     } | changes  # fmt: skip
     (folder / "summary.json").write_text(json.dumps(summary))
@@ -250,11 +251,11 @@ def test_it_is_said_how_many_are_finished_and_what_they_were_before(
     points: tuple[str, ...], said: str, tmp_path: Path
 ) -> None:
     for rank, point in enumerate(points):
-        kept = {"kept_point": point, "accuracy_kept": 0.75 if point == "finished" else 0.5}
+        kept = {"kept_point": point, "accuracy": 0.75 if point == "finished" else 0.5}
         peer(tmp_path, rank, [0.0, 0.0], 0.0, **kept)
     found = collect(tmp_path, 3, 1.0)
     assert found["kept_point"] == [*points]
-    assert found["accuracy_kept_mean"] == pytest.approx(0.5 + 0.25 * points.count("finished") / 3)
+    assert found["accuracy_mean"] == pytest.approx(0.5 + 0.25 * points.count("finished") / 3)
     text = printed(found, tmp_path, 100)
     assert said in text
     assert ("after the last mixing: mean accuracy 0.5000" in text) == ("finished" in points)
@@ -262,7 +263,7 @@ def test_it_is_said_how_many_are_finished_and_what_they_were_before(
 
 def test_of_the_best_models_round_and_point_are_said(tmp_path: Path) -> None:
     for rank, point in enumerate(("trained", "mixed", "finished")):
-        kept = {"kept_point": point, "kept_round": rank, "accuracy_kept": 0.75}
+        kept = {"kept_point": point, "kept_round": rank, "accuracy": 0.75}
         peer(tmp_path, rank, [0.0, 0.0], 0.0, settings={"keep": "best"}, **kept)
     text = printed(collect(tmp_path, 3, 1.0), tmp_path)
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
@@ -275,11 +276,11 @@ def test_of_the_best_models_round_and_point_are_said(tmp_path: Path) -> None:
 
 
 def test_training_accuracy_of_private_peers_stays_in_their_own_folders(tmp_path: Path) -> None:
-    measured = {"accuracy_kept": 0.5, "training_accuracy_kept": 0.75, "generalization_gap": 0.25, "kept_point": "mixed"}
+    measured = {"accuracy": 0.5, "training_accuracy": 0.75, "generalization_gap": 0.25, "kept_point": "mixed"}
     peer(tmp_path / "plain", 0, [0.0, 0.0], 0.0, **measured)
     peer(tmp_path / "plain", 1, [0.0, 0.0], 0.0, **measured | {"generalization_gap": 0.35})
     found = collect(tmp_path / "plain", 2, 1.0)
-    assert found["training_accuracy_kept_mean"] == 0.75
+    assert found["training_accuracy_mean"] == 0.75
     assert found["generalization_gap_mean"] == pytest.approx(0.3)
     printed = io.StringIO()
     show(Console(file=printed, width=200), found, tmp_path, None)
@@ -288,4 +289,4 @@ def test_training_accuracy_of_private_peers_stays_in_their_own_folders(tmp_path:
     spent = {"epsilon": 2.0, "delta": 1e-5, "guarantee": "", "mode": "sample"}
     peer(tmp_path / "private", 0, [0.0, 0.0], 0.0, **measured, epsilon=2.0, privacy=spent)
     found = collect(tmp_path / "private", 1, 1.0)
-    assert found["training_accuracy_kept_mean"] is found["generalization_gap_mean"] is None
+    assert found["training_accuracy_mean"] is found["generalization_gap_mean"] is None

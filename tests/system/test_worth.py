@@ -128,10 +128,13 @@ def test_a_peer_keeps_the_model_trained_alone_where_joining_makes_it_worse(
     assert (folder / "model.safetensors").read_bytes() == (local / "model.safetensors").read_bytes()
     assert summary["kept_point"] == card["federation"]["kept_point"] == "alone"
     assert summary["kept_round"] == card["federation"]["kept_round"] == expected["kept_round"]
-    for name in ("accuracy_kept", "test_loss_kept", "metrics_kept", "training_accuracy_kept", "generalization_gap"):
+    for name in ("accuracy", "test_loss", "metrics", "training_accuracy", "generalization_gap"):
         assert summary[name] == expected[name] is not None, name
     assert summary["measured"] == expected["measured"]
     assert card["metrics"] == its["metrics"]
+    assert card["own_metrics"] == its["own_metrics"] == expected["metrics"]
+    assert summary["accuracy_alone"] == summary["accuracy"] == worth["alone"]
+    assert worth["joined"] in (summary["accuracy_mixed"], summary["accuracy_trained"])
     for rank in (1, 2):
         other = json.loads((tmp_path / f"run/rank-{rank}/summary.json").read_text())
         assert (other["kept_point"] == "alone") == (other["worth"]["kept"] == "alone")
@@ -177,5 +180,5 @@ def test_the_baseline_local_is_what_each_peer_would_have_alone(
             json.loads((tmp_path / f"run/{where}rank-{rank}/summary.json").read_text())
             for where in ("", "baseline-local/")
         )
-        assert own["worth"]["alone"] == after["accuracy_kept"]
+        assert own["worth"]["alone"] == after["accuracy"]
         assert own["worth"]["alone_auroc"] == after["worth"]["auroc"]
