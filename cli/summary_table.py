@@ -15,6 +15,7 @@ from rich.table import Table
 from dpeer.cli import metric_table
 from dpeer.results.costs import privacy_line
 from dpeer.results.faults import faults_of, sentences
+from dpeer.results.signs import ranks_rows
 from dpeer.results.together import sentence, together
 from dpeer.results.units import decimals, size
 from dpeer.results.worth import NOTHING_RECEIVED, Worth, headline, interval_text, verdict_word, worth_by_rank
@@ -79,10 +80,12 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     if line := headline(worth):
         every = "" if shared else sentence(worth)
         console.print(f"{line}; {every}" if every else line, highlight=False, markup=False, soft_wrap=True)
-    if useless := [str(rank) for rank, one in enumerate(worth) if one is not None and one.is_useless]:
-        than = "always the most frequent class" if measure == "accuracy" else "always the mean"
-        line = f"no better than {than}: rank {', '.join(useless[:_MANY])}"
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    than = "always the most frequent class" if measure == "accuracy" else "always the mean"
+    for ranking, words in ((False, ""), (True, ", at a threshold that hides what is learned (see AUROC)")):
+        useless = [str(rank) for rank, one in enumerate(worth) if _is_useless(one, ranking=ranking)]
+        if useless:
+            line = f"no better than {than}{words}: rank {', '.join(useless[:_MANY])}"
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
     if apart:
         when = "after the mixing of the kept rounds" if best else "after the last mixing"
         console.print(f"{when}: mean {measure.replace('_', ' ')} {decimals(_mean(mixed))}", highlight=False)
@@ -93,6 +96,11 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     metric_table.show(console, summary, shown)
     for fact in _facts(summary, out):
         console.print(fact, highlight=False, markup=False, soft_wrap=True)
+
+
+def _is_useless(worth: Worth | None, *, ranking: bool) -> bool:
+    """Whether a constant answer does as well as a model that tells rows apart by its scores, or does not."""
+    return worth is not None and worth.is_useless and ranks_rows(worth.auroc) == ranking
 
 
 class _Other:

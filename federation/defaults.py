@@ -13,6 +13,8 @@ from dpeer.training import BUILTIN_TASKS, find_algorithm
 _RATES = ("body_lr", "head_lr")
 _OF_ADAMW = 0.001
 """PyTorch's own: AdamW's steps have about the length of the rate, whatever the gradient's."""
+GRAD_CLIP = 1.0
+"""The longest gradient where nobody says; the setting itself is none, as bare `Hyperparameters` have it."""
 VALIDATION = 0.15
 """Share of the training samples that is held out where the best model is kept and nobody says how many."""
 _AFTERWARDS = "head:10"
@@ -32,7 +34,7 @@ def with_defaults(settings: Settings) -> Settings:
     preset = find_preset(settings.preset).values_for(settings.algorithm) if settings.preset else {}
     said = settings.model_fields_set
     rates = _rates(settings, preset, {*said, *algorithm.defaults}) if settings.optimizer == "adamw" else {}
-    own = {**rates, **(builtin.hyperparameters if builtin else {}), **preset, **algorithm.defaults}
+    own = {"grad_clip": GRAD_CLIP, **rates, **preset, **algorithm.defaults}
     if settings.standardize is None:
         # Statistics of one's own data are computed under privacy only if somebody asks for them.
         own["standardize"] = builtin is not None and builtin.standardize and settings.privacy == "none"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from dpeer.results.keys import Keys, said
+from dpeer.results.signs import ranks_rows
 from dpeer.results.units import decimals
 from dpeer.results.values import number, table, text, whole
 
@@ -104,7 +105,7 @@ def ending(worth: Worth) -> list[str]:
     what = "always the most frequent class" if worth.of_accuracy else "always the mean"
     if worth.constant is not None:
         first += f"; {what}: {decimals(worth.constant)}"
-    useless = [f"the model is no better than {what}"] if worth.is_useless else []
+    useless = [useless_text(worth, what)] if worth.is_useless else []
     if worth.alone is not None:
         other = "alone" if worth.algorithm in (None, "local") else f"with {worth.algorithm}"
         part = "" if worth.rounds == worth.planned else f" after {worth.rounds} of {worth.planned} rounds"
@@ -114,6 +115,17 @@ def ending(worth: Worth) -> list[str]:
         return [first, gain, *useless, *kept_text(worth)]
     none = [] if worth.why is None else [f"no comparison with this peer alone: {worth.why}"]
     return [first, *useless, *none, *kept_text(worth)]
+
+
+def useless_text(worth: Worth, constant: str) -> str:
+    """What to say of a model that is no better than a constant answer; it may have learned something all the same."""
+    said = f"the model is no better than {constant}"
+    if ranks_rows(worth.auroc):
+        return (
+            f"{said} at its threshold, but tells rows apart (AUROC {worth.auroc:.4f}): choose a threshold on its "
+            "scores, or --class-weights balanced"
+        )
+    return said
 
 
 NOTHING_RECEIVED = "nothing was received from a neighbor that could be mixed, in any round"

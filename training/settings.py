@@ -257,7 +257,7 @@ class StepSettings(Section):
     )
     grad_clip: Clip = setting(
         None,
-        "longest gradient to step with, off by default; 1 for built-in tasks, 0 for none (the papers' code: 10)",
+        "longest gradient to step with, 0 for none (default: 1; the papers' presets and code have their own)",
         mark=Mark.SHARED,
         group=_TRAINING,
         ge=0,

@@ -48,6 +48,11 @@ def test_what_is_not_completed_says_how_far_it_came_and_why() -> None:
 def test_a_model_that_a_constant_answer_beats_is_called_useless() -> None:
     assert ending(told("helped", joined=0.55))[-1] == "the model is no better than always the most frequent class"
     assert ending(told("helped", measure="test_loss", joined=0.6))[-1] == "the model is no better than always the mean"
+    assert ending(told("helped", joined=0.55, auroc=0.6))[-1].endswith("always the most frequent class")
+    assert ending(told("helped", joined=0.55, auroc=0.85))[-1] == (
+        "the model is no better than always the most frequent class at its threshold, but tells rows apart (AUROC "
+        "0.8500): choose a threshold on its scores, or --class-weights balanced"
+    )
     assert len(ending(told("helped", joined=1.0, constant=1.0))) == 2, "one class only: nothing is wrong"
 
 
