@@ -28,6 +28,10 @@ def _verdict(value: Any) -> Verdict | None:
     return cast(Verdict, value) if value in ("helped", "alone", "unclear") else None
 
 
+FEWEST_ROWS = 10
+"""With fewer rows there is no verdict: a resample of so few says little of others."""
+
+
 @dataclass(frozen=True)
 class Worth(Keys):
     """What a peer has from joining: the entry `worth` of its summary.json. None is what is not known."""
@@ -169,16 +173,43 @@ def verdict_text(worth: Worth) -> str:
         return "joining helped" if joining else f"better than with {worth.algorithm}"
     if worth.verdict == "alone":
         return "you would be better off alone" if joining else f"you would be better off with {worth.algorithm}"
+    return _reason(worth, "joining" if joining else worth.algorithm)
+
+
+def _reason(worth: Worth, other: str | None) -> str:
+    """Why a verdict is inconclusive, and what leans to one side all the same."""
+    rows = _rows(worth, own=False)
+    few = worth.rows is not None and worth.rows < FEWEST_ROWS
+    against = f"{rows} are fewer than {FEWEST_ROWS}" if few else _mcnemar(worth)
+    if worth.high is not None and worth.high < 0:
+        which = "you would probably be better off alone" if other == "joining" else f"probably better with {other}"
+        return f"{which}: the whole interval lies below zero, but {against}"
+    if worth.low is not None and worth.low > 0:
+        which = "joining probably helped" if other == "joining" else f"probably better than with {other}"
+        return f"{which}: the whole interval lies above zero, but {against}"
+    if few:
+        return f"inconclusive, {against}"
     differ = f", of which {worth.differ} differ" if worth.of_accuracy and worth.differ is not None else ""
-    whether = "whether joining helped" if joining else "which is better"
-    return f"{whether} cannot be told with {_rows(worth, own=False)}{differ}"
+    return f"inconclusive, the interval holds zero ({rows}{differ})"
+
+
+def _mcnemar(worth: Worth) -> str:
+    """The rows that McNemar's test counts, where it does not agree with the interval."""
+    differ, more = worth.differ or 0, round((worth.gain or 0.0) * (worth.rows or 0))
+    joined = (differ + more) // 2
+    return (
+        f"McNemar's test does not confirm it: {joined} rows are right only joined, {differ - joined} only "
+        f"{'alone' if worth.algorithm in (None, 'local') else f'with {worth.algorithm}'}"
+    )
 
 
 def verdict_word(worth: Worth) -> str:
-    """The verdict in a word or two, for tables."""
+    """The verdict in a word or two, for tables and pictures."""
     joining = worth.algorithm in (None, "local")
-    words = {"helped": "helped" if joining else "better", "alone": "better alone" if joining else "worse"}
-    return "-" if worth.verdict is None else words.get(worth.verdict, "cannot be told")
+    if worth.verdict == "unclear" and worth.high is not None and worth.high < 0:
+        return "probably alone" if joining else "probably worse"
+    words = {"helped": "improved" if joining else "better", "alone": "better alone" if joining else "worse"}
+    return "-" if worth.verdict is None else words.get(worth.verdict, "inconclusive")
 
 
 def headline(found: Sequence[Worth | None]) -> str:
@@ -194,7 +225,9 @@ def headline(found: Sequence[Worth | None]) -> str:
     if counts["alone"]:
         parts.append(f"{counts['alone']} {'did worse' if others else 'would be better off alone'}")
     if counts["unclear"]:
-        parts.append(f"{counts['unclear']} cannot be told")
+        parts.append(f"{counts['unclear']} inconclusive")
+    if leaning := sum(verdict_word(worth).startswith("probably") for worth in told):
+        parts[-1] += f" ({leaning} probably {'worse' if others else 'better off alone'})"
     return "; ".join(parts)
 
 

@@ -147,7 +147,7 @@ def test_the_table_compares_with_the_baseline(tmp_path: Path) -> None:
     assert str(tmp_path / "run" / "summary.json") in printed
 
 
-@pytest.mark.parametrize(("split", "last"), [("disjoint", ["+0.0793 to +0.2207", "helped"]), ("shared", ["-", "-"])])
+@pytest.mark.parametrize(("split", "last"), [("disjoint", ["+0.0793 to +0.2207", "improved"]), ("shared", ["-", "-"])])
 def test_the_mean_has_the_interval_of_all_rows_that_are_different_ones(
     split: str, last: list[str], tmp_path: Path
 ) -> None:
@@ -165,7 +165,7 @@ def test_the_mean_has_the_interval_of_all_rows_that_are_different_ones(
     rows = [
         [cell.strip() for cell in line.split("│")[1:-1]] for line in out.file.getvalue().splitlines() if "│" in line
     ]
-    assert rows[0] == ["0", "0.5000", "0.3500", "+0.1500", "+0.0500 to +0.2500", "cannot be told"]
+    assert rows[0] == ["0", "0.5000", "0.3500", "+0.1500", "+0.0500 to +0.2500", "inconclusive"]
     assert rows[-1] == ["mean", "0.5000", "0.3500", "+0.1500", *last]
 
 
@@ -182,7 +182,7 @@ def test_the_mean_row_is_of_the_peers_that_have_both_figures(tmp_path: Path) -> 
     assert isinstance(out.file, io.StringIO)
     printed = out.file.getvalue()
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if "│" in line]
-    assert rows[-1] == ["mean", "0.7667", "0.8500", "+0.0500", "+0.0288 to +0.0712", "helped"]
+    assert rows[-1] == ["mean", "0.7667", "0.8500", "+0.0500", "+0.0288 to +0.0712", "improved"]
     assert "2 peers together: joining helped, mean gain +0.0500" in printed
 
 
@@ -273,6 +273,26 @@ def test_of_the_best_models_round_and_point_are_said(tmp_path: Path) -> None:
         ["0.7500", "3, finished"],
     ]
     assert "after the mixing of the kept rounds: mean accuracy 0.5000" in text
+
+
+def test_the_best_models_keep_their_intervals_in_eighty_columns(tmp_path: Path) -> None:
+    """The gain is the joined model's, also where the other one is kept."""
+    worth = {
+        "measure": "accuracy", "on": "test", "rows": 60, "joined": 0.5, "alone": 0.65, "algorithm": "local",
+        "gain": -0.15, "low": -0.25, "high": -0.05, "differ": 9, "verdict": "alone", "kept": "alone",
+    }  # fmt: skip
+    for rank, point in enumerate(("alone", "mixed")):
+        kept = {"kept_point": point, "kept_round": 1 + rank, "accuracy": 0.65 if point == "alone" else 0.5}
+        peer(tmp_path, rank, [0.0, 0.0], 0.0, settings={"keep": "best"}, worth=worth, **kept)
+    found = collect(tmp_path, 2, 1.0)
+    for width in (80, 120):
+        text = printed(found, tmp_path, width)
+        rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
+        kept_column = ["2, alone"] if width == 120 else []
+        assert rows[0] == ["0", "0.6500", *kept_column, "0.6500", "-0.1500", "-0.2500 to -0.0500", "better alone"]
+        assert rows[-1][-3:] == ["-0.1500", "-0.2207 to -0.0793", "better alone"]
+        assert "kept by validation loss: 1 after mixing, 1 trained alone, of round 2 to 3" in text
+        assert max(map(len, (line for line in text.splitlines() if "│" in line))) <= width
 
 
 def test_training_accuracy_of_private_peers_stays_in_their_own_folders(tmp_path: Path) -> None:
