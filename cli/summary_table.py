@@ -110,6 +110,8 @@ def _kept(summary: Mapping[str, Any]) -> str:
     """A line on which models were kept."""
     points, rounds = summary["kept_point"], [one + 1 for one in summary["kept_round"] if one is not None]
     counts = [f"{points.count(point)} {words}" for point, words in _POINTS.items() if point in points]
+    if alone := [str(rank) for rank, point in enumerate(points) if point == "alone"]:
+        counts[-1] += f" (rank {', '.join(alone[:_MANY])})"
     between = "" if not rounds else f", of round {min(rounds)}" + (f" to {max(rounds)}" if len({*rounds}) > 1 else "")
     return f"kept by validation loss: {', '.join(counts)}{between}"
 

@@ -291,7 +291,7 @@ def test_the_best_models_keep_their_intervals_in_eighty_columns(tmp_path: Path) 
         kept_column = ["2, alone"] if width == 120 else []
         assert rows[0] == ["0", "0.6500", *kept_column, "0.6500", "-0.1500", "-0.2500 to -0.0500", "better alone"]
         assert rows[-1][-3:] == ["-0.1500", "-0.2207 to -0.0793", "better alone"]
-        assert "kept by validation loss: 1 after mixing, 1 trained alone, of round 2 to 3" in text
+        assert "kept by validation loss: 1 after mixing, 1 trained alone (rank 0), of round 2 to 3" in text
         assert max(map(len, (line for line in text.splitlines() if "│" in line))) <= width
 
 
