@@ -133,7 +133,7 @@ def measure(cell: Cell, data: str | None, out: Path) -> list[float]:
             run = dpeer.run(settings, overwrite=True)
         except Diverged:
             run = dpeer.open_run(folder)
-    return [accuracy or 0.0 for accuracy in run.summary["accuracy"]]
+    return [accuracy or 0.0 for accuracy in run.summary["accuracy_mixed"]]
 
 
 def attacked(body: np.ndarray[Any, np.dtype[np.float32]], attack: str, number: int, rank: int, seed: int) -> bytes:

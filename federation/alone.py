@@ -10,6 +10,7 @@ from pathlib import Path
 from dpeer.cores import own_cores
 from dpeer.exceptions import CheckpointError, DpeerError, TaskError
 from dpeer.federation.addresses import all_on_this_host
+from dpeer.federation.defaults import kept
 from dpeer.federation.settings import Settings
 from dpeer.results.units import duration
 from dpeer.training import Hyperparameters, Task, TorchLearner
@@ -239,7 +240,7 @@ def alone_beside(
     hyperparameters = hyperparameters.model_copy(update={"finish_lr": learner.finish_rate})
     made = Alone(
         copied, hyperparameters, learner.algorithm.gradients(hyperparameters), takes_part, rank=rank, seed=seed,
-        keep=settings.keep, evaluate_on=settings.evaluate_on, evaluate_every=settings.evaluate_every,
+        keep=kept(settings), evaluate_on=settings.evaluate_on, evaluate_every=settings.evaluate_every,
         compute=learner.compute, rounds=rounds,
     )  # fmt: skip
     return AloneBeside(

@@ -17,15 +17,15 @@ from dpeer.federation.full import naming
 from dpeer.federation.graph import build_graph, take_part
 from dpeer.federation.options import options_of
 from dpeer.federation.settings import Settings
-from dpeer.federation.summary import renew_worth
+from dpeer.federation.summary import renew
 from dpeer.federation.trained import load_model
-from dpeer.federation.worth import compared_with
+from dpeer.federation.worth import compared_with, write_worth
 from dpeer.privacy.history import FOLDER, LEDGER
 from dpeer.privacy.ledger_file import read_or_none
-from dpeer.results.files import METRICS, MODEL, SUMMARY, read_rows, write_json, write_rows
+from dpeer.results.files import METRICS, MODEL, SUMMARY, read_rows, write_rows
 from dpeer.results.reading import read_object
 from dpeer.results.summaries import PeerSummary
-from dpeer.results.worth import Worth, as_entry, majority, worth_of
+from dpeer.results.worth import Worth, majority, worth_of
 from dpeer.training import Task, class_counts, find_algorithm
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.selection import ModelSelection
@@ -64,7 +64,7 @@ def compare_later(
     summary = _summary(folder)
     with naming(folder), held(folder):
         found = _found(folder, summary, stopped, tell, device)
-    renew_worth(folder.parent)
+    renew(folder.parent)
     return found
 
 
@@ -124,7 +124,7 @@ def _found(
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     task = task_of(settings, rank)
-    _check_data(folder, task, summary)
+    _check_data(folder, task, settings, summary)
     beside = _beside(folder, task, settings, rank, rounds, finished=summary["status"] in _FINISHED)
     if beside.alone is not None and rounds < settings.rounds:
         tell(f"the run ended after {rounds} of {settings.rounds} rounds: these are compared")
@@ -137,9 +137,8 @@ def _found(
         raise TaskError(f"{str(folder)!r}: no comparison: {beside.why}")
     entry, values = _joined(folder, task, settings, summary, beside)
     entry |= compared_with(beside, str(entry["measure"]), values)
-    # Only now, and read again: the run's folder may be read meanwhile, and nothing else of it changes.
-    write_json(folder / SUMMARY, {**read_object(folder / SUMMARY), "worth": as_entry(**entry)})
-    return worth_of(entry)
+    write_worth(folder, summary, entry, beside.alone, summary)
+    return worth_of(read_object(folder / SUMMARY).get("worth"))
 
 
 def _settings(folder: Path, summary: Mapping[str, Any], device: str | None) -> Settings:
@@ -163,13 +162,13 @@ def _settings(folder: Path, summary: Mapping[str, Any], device: str | None) -> S
     return settings if device is None else settings.model_copy(update={"device": device})
 
 
-def _check_data(folder: Path, task: Task, summary: Mapping[str, Any]) -> None:
+def _check_data(folder: Path, task: Task, settings: Settings, summary: Mapping[str, Any]) -> None:
     """Refuse data that are not those of the run.
 
     Raises:
         CheckpointError: They have changed.
     """
-    ledger, content = read_or_none(folder / FOLDER / LEDGER), content_of(task)
+    ledger, content = read_or_none(folder / FOLDER / LEDGER), content_of(task, settings)
     there: list[tuple[Any, Any]] = []
     if ledger is not None and None not in (ledger.data, content):
         there.append((ledger.data, content))

@@ -8,13 +8,15 @@ from typing import Any
 
 import pytest
 
+from dpeer.results.worth import NOTHING_RECEIVED, ending, worth_of
+
 pytestmark = pytest.mark.slow
 
 ROUNDS = 3
 SIZE = 2
 
 
-def worth_of(folder: Path) -> dict[str, Any]:
+def entry_of(folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder / "summary.json").read_text())["worth"]
     return found
 
@@ -36,7 +38,7 @@ def test_peers_that_also_train_alone_have_the_bits_of_those_that_do_not_and_tell
     simulate(*federation, "--out", "without")
     assert results("beside", SIZE) == results("without", SIZE)
     simulate(*federation, "--alone", "always", "--out", "simulated")
-    started, simulated = ([worth_of(tmp_path / out / f"rank-{rank}") for rank in range(SIZE)]
+    started, simulated = ([entry_of(tmp_path / out / f"rank-{rank}") for rank in range(SIZE)]
                           for out in ("beside", "simulated"))  # fmt: skip
     assert started == simulated, "to the last bit"
 
@@ -45,7 +47,7 @@ def test_peers_that_also_train_alone_have_the_bits_of_those_that_do_not_and_tell
     for rank, text in enumerate(printed):
         lines = text.splitlines()
         assert lines[-3].startswith(f"dpeer: done after {ROUNDS} rounds, accuracy ")
-        worth = worth_of(tmp_path / f"beside/rank-{rank}")
+        worth = entry_of(tmp_path / f"beside/rank-{rank}")
         expected = json.loads((tmp_path / f"local/rank-{rank}/summary.json").read_text())
         assert worth["alone"] == expected["accuracy"]
         assert worth["rows"] == 21
@@ -90,7 +92,7 @@ def test_a_comparison_that_was_left_out_is_made_later_and_goes_on_after_ctrl_c(
     assert first.succeed().splitlines()[-1].endswith("of 3 rounds of training alone; the same command goes on")
     hurry()
     again = dpeer("worth", "later/rank-1").succeed().splitlines()
-    expected, found = (worth_of(tmp_path / out / "rank-1") for out in runs)
+    expected, found = (entry_of(tmp_path / out / "rank-1") for out in runs)
     assert found == expected
     assert again[-2].startswith(f"dpeer: accuracy {found['joined']:.4f} (AUROC ")
     assert again[-1].startswith(f"dpeer: gain {found['gain']:+.4f} (95 % interval ")
@@ -116,7 +118,7 @@ def test_a_cluster_compares_with_what_its_peers_would_have_alone(
     # dfedavgm computes as many gradients as local does with as many epochs.
     simulate(*common[:-1], "local", "--out", "alone")
     assert [worth["alone"] for worth in first["worth"]] == json.loads((tmp_path / "alone/summary.json").read_text())[
-        "accuracy_kept"
+        "accuracy"
     ]
 
 
@@ -135,3 +137,84 @@ def test_a_peer_that_has_diverged_ends_with_exit_code_1_and_leaves_its_files(
     assert cluster.wait() == 1
     assert cluster.output.splitlines()[-1].startswith("dpeer: training has diverged on ranks 0, 1: ")
     assert json.loads((tmp_path / "cluster/summary.json").read_text())["diverged"] == [0, 1]
+
+
+CONTRARY = """
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from dpeer.training import Task
+
+
+def task(rank, size, seed):
+    inputs = torch.randn(240, 3, generator=torch.Generator().manual_seed(rank))
+    targets = (inputs[:, 0] > 0).long()
+    if rank == 0:
+        targets = 1 - targets
+    parts = [TensorDataset(inputs[rows], targets[rows]) for rows in (slice(160), slice(160, 240))]
+    return Task(model=nn.Linear(3, 2), head=(), train=parts[0], test=parts[1])
+"""
+"""Rank 0 learns the contrary of what the two others do."""
+
+
+def test_a_peer_keeps_the_model_trained_alone_where_joining_makes_it_worse(
+    simulate: Callable[..., None], tmp_path: Path
+) -> None:
+    (tmp_path / "contrary.py").write_text(CONTRARY)
+    common = ("--size", 3, "--topology", "full", "--task", "contrary.py:task", "--algorithm", "dfedavgm",
+              "--rounds", 3, "--body-epochs", 1, "--body-lr", 0.02, "--finish", "none",
+              "--training-accuracy")  # fmt: skip
+    simulate(*common, "--alone", "always", "--out", "run")
+    simulate(*common, "--algorithm", "local", "--out", "local")
+    simulate(*common, "--alone", "always", "--keep", "last", "--out", "last")
+    folder, local = tmp_path / "run/rank-0", tmp_path / "local/rank-0"
+    summary, expected = (json.loads((one / "summary.json").read_text()) for one in (folder, local))
+    card, its = (json.loads((one / "model.json").read_text()) for one in (folder, local))
+    worth = summary["worth"]
+    assert worth["kept"] == "alone"
+    assert worth["alone_validation_loss"] < worth["validation_loss"]
+    assert worth["gain"] < 0, "the verdict stays about joining"
+    assert worth["joined"] < worth["alone"]
+    assert (folder / "model.safetensors").read_bytes() == (local / "model.safetensors").read_bytes()
+    assert summary["kept_point"] == card["federation"]["kept_point"] == "alone"
+    assert summary["kept_round"] == card["federation"]["kept_round"] == expected["kept_round"]
+    for name in ("accuracy", "test_loss", "metrics", "training_accuracy", "generalization_gap"):
+        assert summary[name] == expected[name] is not None, name
+    assert summary["measured"] == expected["measured"]
+    assert card["metrics"] == its["metrics"]
+    assert card["own_metrics"] == its["own_metrics"] == expected["metrics"]
+    assert summary["accuracy_alone"] == summary["accuracy"] == worth["alone"]
+    assert worth["joined"] in (summary["accuracy_mixed"], summary["accuracy_trained"])
+    for rank in (1, 2):
+        other = json.loads((tmp_path / f"run/rank-{rank}/summary.json").read_text())
+        assert (other["kept_point"] == "alone") == (other["worth"]["kept"] == "alone")
+    last = json.loads((tmp_path / "last/rank-0/summary.json").read_text())
+    assert last["worth"]["kept"] is None, "without validation data nothing is weighed"
+    assert last["kept_point"] == "mixed"
+
+
+def test_without_a_body_received_there_is_no_verdict(
+    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], tmp_path: Path, capsys: Any
+) -> None:
+    common = ("--size", 4, "--task", task, *schedule, "--rounds", 3)
+    # No body is near enough to the own one, so every one is left out.
+    simulate(*common, "--max-norm", 1e-9, "--alone", "always", "--baseline", "local", "--out", "none")
+    printed = capsys.readouterr().out
+    simulate(*common, "--participation", 0.5, "--topology", "full", "--alone", "always", "--out", "few")
+    none, few = (json.loads((tmp_path / run / "rank-0/summary.json").read_text()) for run in ("none", "few"))
+    both = json.loads((tmp_path / "none/summary.json").read_text())["worth"]
+    for entry in (none["worth"], both[0]):
+        worth = worth_of(entry)
+        assert worth is not None
+        assert (worth.rounds_mixed, worth.gain, worth.verdict, worth.kept) == (0, None, None, None)
+        assert ending(worth)[-1] == f"no comparison with this peer alone: {NOTHING_RECEIVED}"
+    assert none["worth"]["alone"] is None, "two accuracies beside each other would read as a gain"
+    assert f"no comparison with each peer alone: {NOTHING_RECEIVED}\n" in printed
+    assert "gain" not in printed
+    assert "joining helped" not in printed
+
+    mixed, worth = few["rounds_mixed"], worth_of(few["worth"])
+    assert 0 < mixed < 3
+    assert worth is not None
+    assert ending(worth)[1].endswith(f"; bodies mixed in {mixed} of 3 rounds")
