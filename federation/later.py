@@ -233,5 +233,5 @@ def _joined(
     )
     return {
         "measure": own.measure, "on": on, "rows": len(own.values), "joined": getattr(found, own.measure),
-        "constant": constant, "auroc": own.auroc,
+        "constant": constant, "auroc": own.auroc, "rounds_mixed": summary.get("rounds_mixed"),
     }, own.values  # fmt: skip

@@ -116,6 +116,8 @@ def test_it_is_the_one_that_the_run_would_have_made(run: Callable[..., Path], op
         assert told(folder) == told(there)
         for name in ("model.safetensors", "test-rows.json"):
             assert (folder / name).read_bytes() == (there / name).read_bytes()
+        cards = [json.loads((one / "model.json").read_text()) | {"written": None} for one in (folder, there)]
+        assert cards[0] == cards[1]
         assert not (folder / "alone").exists()
         assert compare_later(folder) == found, "there is nothing left to be done"
     assert told(out) == told(expected), "the run's summary has it, too"
