@@ -86,7 +86,8 @@ def measure(name: str, algorithm: str, seed: int, data: str | None, out: Path) -
     options = {"data": data, **SAMPLES.get(name, {})} if data else {}
     values = {
         "task": name, "task_options": options, "algorithm": algorithm, "seed": seed, "workers": 1, "validation": 0.1,
-        "keep": "best", "finish": "none", "log_level": "error", "out": folder, **SETS[name],
+        "keep": "best", "finish": "none", "log_level": "error", "out": folder, "alone": "never",
+        **SETS[name],
     }  # fmt: skip
     settings = dpeer.Settings(**values)
     run = dpeer.run(settings, overwrite=True)

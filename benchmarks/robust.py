@@ -115,7 +115,8 @@ def measure(cell: Cell, data: str | None, out: Path) -> list[float]:
     how = {"algorithm": "local"} if cell.rule == ALONE else {"topology": cell.topology, "robust": cell.rule}
     folder = out / "run"
     settings = dpeer.Settings(
-        **{"keep": "last", **COMMON, **SETS[cell.set], **how}, task_options=options, seed=cell.seed, out=folder
+        **{"keep": "last", "alone": "never", **COMMON, **SETS[cell.set], **how}, task_options=options, seed=cell.seed,
+        out=folder,
     )  # fmt: skip
     first = SIZE if cell.attack == "-" else SIZE - cell.hostile
 

@@ -2,9 +2,9 @@
 
     python benchmarks/verdicts.py [--har uci_har_f16.npz] [--seeds 0 1 2 3 4] [--sites 8] [--json] [-- FLAGS...]
 
-Each seed draws the sites' data anew, and `dpeer simulate --baseline local FLAGS` trains them together and alone. A site
-has few rows of its own, as its verdict is made of, and many more that neither model has seen: on these the gain is
-measured again, which is taken for the truth. Three kinds of data:
+Each seed draws the sites' data anew, and `dpeer simulate --alone never --baseline local FLAGS` trains them together and
+alone. A site has few rows of its own, as its verdict is made of, and many more that neither model has seen: on these
+the gain is measured again, which is taken for the truth. Three kinds of data:
 
     alike     a table: 12 columns, two classes, one rule for all sites and little beside it
     unlike    the same, but each site's own part of the rule is as large as the common one
@@ -126,8 +126,8 @@ def run(sites: int, seed: int, make: Callable[[int, int], Any], flags: Sequence[
     out = folder / "run"
     subprocess.run(
         [sys.executable, "-m", "dpeer", "simulate", "--size", str(sites), "--task", f"{TASK}:task", "--task-option",
-         f"path={folder / 'sites.npz'}", "--seed", str(seed), "--baseline", "local", "--out",
-         str(out), *flags], check=True, stdout=subprocess.DEVNULL,
+         f"path={folder / 'sites.npz'}", "--seed", str(seed), "--alone", "never", "--baseline", "local",
+         "--out", str(out), *flags], check=True, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     worth = json.loads((out / "summary.json").read_text())["worth"]
     found = []

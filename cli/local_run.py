@@ -51,8 +51,10 @@ def local_run(
             raise ConfigurationError(
                 f"--baseline {baseline} is what the run itself trains with; name another algorithm"
             )
-        # One definition of what a peer would have alone; protected, or with a paper's values, it is a run of its own.
-        beside = baseline == "local" and settings.privacy == "none" and not settings.preset
+        # One definition of what a peer would have alone. Protected, with a paper's values, or where somebody wants its
+        # files, it is a run of its own.
+        own_run = settings.privacy != "none" or settings.preset or settings.alone == "never"
+        beside = baseline == "local" and not own_run
         if beside or "alone" not in settings.model_fields_set:
             settings = settings.model_copy(update={"alone": "always" if beside else "never"})
         baseline = None if beside else baseline
@@ -117,7 +119,11 @@ def _run(
 
 
 def _baseline(settings: Settings, algorithm: str) -> Settings:
-    """The settings of the run to compare with."""
+    """The settings of the run to compare with: `local` is what each peer would have alone, as `dpeer start` has it."""
+    if algorithm == "local":
+        from dpeer.federation.alone import as_alone  # torch, which a launcher does without
+
+        settings = as_alone(settings)
     out = settings.out / f"baseline-{algorithm}"
     return settings.model_copy(update={"algorithm": algorithm, "out": out, "alone": "never"})
 

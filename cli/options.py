@@ -65,7 +65,7 @@ def baseline_option(command: F) -> F:
     return click.option(
         "--baseline", metavar="ALGORITHM", cls=GroupedOption, group="The run",
         help="Afterwards train the same peers with this algorithm and compare; local is --alone always, but with "
-        "--privacy or --preset a run of its own.",
+        "--privacy, --preset or --alone never a run of its own.",
     )(command)  # fmt: skip
 
 

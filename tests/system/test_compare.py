@@ -56,6 +56,8 @@ def test_runs_are_those_of_simulate_to_the_bit_and_more_seeds_and_rows_run_only_
     simulate(*options, "--algorithm", "local", "--out", "alone")
     assert models(tmp_path / "by-hand") == models(out / "dfedsmdc+sam=both-full-default-seed0")
     assert models(tmp_path / "alone") == models(out / "local-default-seed0")
+    summary = json.loads((out / "dfedsmdc+sam=both-full-default-seed0/rank-0/summary.json").read_text())
+    assert summary["worth"]["alone"] is None, "the row that trains alone is what the others are compared with"
 
     with (out / "peers.csv").open(newline="") as file:
         peers = list(csv.DictReader(file))

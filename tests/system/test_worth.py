@@ -218,3 +218,20 @@ def test_without_a_body_received_there_is_no_verdict(
     assert 0 < mixed < 3
     assert worth is not None
     assert ending(worth)[1].endswith(f"; bodies mixed in {mixed} of 3 rounds")
+
+
+def test_the_baseline_local_is_what_each_peer_would_have_alone(
+    simulate: Callable[..., None], task: str, schedule: tuple[str, ...], tmp_path: Path
+) -> None:
+    """SAM and the head's epoch are gradients, too: alone a peer has as many, and its head's rate to finish with."""
+    (tmp_path / "dpeer.toml").write_text("[rank.1]\nbody_epochs = 3\nlocal_steps = 4\n")
+    common = ("--size", 3, "--task", task, *schedule, "--rounds", 2, "--finish", "head:1", "--head-lr", 0.3)
+    simulate(*common, "--alone", "always", "--out", "run")
+    simulate(*common, "--alone", "never", "--baseline", "local", "--out", "after")
+    for rank in range(3):
+        own, after = (
+            json.loads((tmp_path / where / f"rank-{rank}/summary.json").read_text())
+            for where in ("run", "after/baseline-local")
+        )
+        assert own["worth"]["alone"] == after["accuracy"]
+        assert own["worth"]["alone_auroc"] == after["worth"]["auroc"]
