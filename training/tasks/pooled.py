@@ -13,6 +13,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import PartitionError, TaskError
 from dpeer.training.datasets import Data, Pool
+from dpeer.training.equal import count_equal, in_words, numbered
 from dpeer.training.metrics import regression_metrics
 from dpeer.training.models import build_model, last_linear, model_options
 from dpeer.training.models.scaling import ScaledLoss, scale_outputs, standardize, target_scale
@@ -23,6 +24,7 @@ from dpeer.training.partitions import (
     check_spec,
     deal_groups,
     hold_out,
+    hold_out_alike,
     hold_out_apart,
     partition_pools,
     remarks,
@@ -113,7 +115,7 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
             "test": division.test.places(part.test),
         },
         division=division.digest,
-        remarks=(*data.remarks, *division.remarks),
+        remarks=(*data.remarks, *_about_equal(data, division, part), *division.remarks),
         reading=reading,
         built={
             "model": name,
@@ -243,15 +245,39 @@ def _with_validation(
 
 
 def _held_out(pool: Pool, rows: Indices, share: float, rng: np.random.Generator, *, apart: bool) -> Indices:
-    """Positions in `rows` to hold out: of every class, and of every writer or person; or each by itself."""
-    stretches = None if pool.stretches is None else pool.stretches[rows]
+    """Positions in `rows` to hold out: of every class, and of every writer or person; or each by itself.
+
+    Samples with equal inputs are held out together, but for those of different groups, where the fate of each group
+    must be its own, and of overlapping windows.
+    """
     if apart:
-        return hold_out_apart(pool.names(rows), stretches, share, rng.bytes(16))
-    strata = pool.labels()[rows]
-    if pool.groups is not None and (stretches is None or len(np.unique(stretches)) > len(np.unique(pool.groups[rows]))):
-        group = np.unique(pool.groups[rows], return_inverse=True)[1]
-        strata = group * (int(pool.labels().max()) + 1) + strata
-    return hold_out(strata, stretches, share, rng)
+        return hold_out_apart(pool.names(rows), share, rng.bytes(16))
+    stretches, strata, whole = None if pool.stretches is None else pool.stretches[rows], pool.labels()[rows], True
+    if pool.groups is not None:
+        whole = stretches is None or len(np.unique(stretches)) <= len(np.unique(pool.groups[rows]))
+        if stretches is None or not whole:
+            group = np.unique(pool.groups[rows], return_inverse=True)[1]
+            strata = group * (int(pool.labels().max()) + 1) + strata
+    if not whole:
+        return hold_out(strata, stretches, share, rng)
+    return hold_out_alike(strata, stretches, numbered(pool.digests(rows)), share, rng)
+
+
+def _about_equal(data: Data, division: Division, part: Part) -> list[str]:
+    """A line on samples of a peer with equal inputs, and on those that are trained on and tested on all the same."""
+    trained = division.train.digests(part.train)
+    tested = division.test.digests(part.test)
+    found = [*trained, *division.train.digests(part.validation), *tested]
+    if not (count := count_equal(found)):
+        return []
+    what = "row" if data.unfitted is not None else "image" if data.pixels else "sample"
+    said, known = in_words(count, len(found), what), {*trained}
+    if crossing := sum(one in known for one in tested):
+        return [
+            f"WARNING: {said}: {crossing:,} of {len(tested):,} test {what}s equal one that is trained on, so the "
+            f"accuracy may be too high; remove {what}s that are copies"
+        ]
+    return [f"{said}: equal ones are all trained on, or all held out"]
 
 
 def _check_apart(data: Data, validation: float) -> None:
