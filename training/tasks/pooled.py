@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -85,6 +86,12 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
     train = division.train.rows(part.train)
     reading = None if data.unfitted is None else data.unfitted.fit(train[0], own_statistics=bool(choices.standardize))
 
+    contents = {
+        "train": division.train.digests(part.train),
+        "validation": division.train.digests(part.validation),
+        "test": division.test.digests(part.test),
+    }
+
     def prepared(rows: tuple[Tensor, Tensor]) -> TensorDataset:
         return TensorDataset(rows[0] if reading is None else reading.prepare(rows[0]), rows[1])
 
@@ -115,7 +122,8 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
             "test": division.test.places(part.test),
         },
         division=division.digest,
-        remarks=(*data.remarks, *_about_equal(data, division, part), *division.remarks),
+        remarks=(*data.remarks, *_about_equal(data, contents), *division.remarks),
+        contents=contents if choices.partition == OWN else None,
         reading=reading,
         built={
             "model": name,
@@ -263,11 +271,10 @@ def _held_out(pool: Pool, rows: Indices, share: float, rng: np.random.Generator,
     return hold_out_alike(strata, stretches, numbered(pool.digests(rows)), share, rng)
 
 
-def _about_equal(data: Data, division: Division, part: Part) -> list[str]:
+def _about_equal(data: Data, contents: Mapping[str, Sequence[bytes]]) -> list[str]:
     """A line on samples of a peer with equal inputs, and on those that are trained on and tested on all the same."""
-    trained = division.train.digests(part.train)
-    tested = division.test.digests(part.test)
-    found = [*trained, *division.train.digests(part.validation), *tested]
+    trained, tested = contents["train"], contents["test"]
+    found = [*trained, *contents["validation"], *tested]
     if not (count := count_equal(found)):
         return []
     what = "row" if data.unfitted is not None else "image" if data.pixels else "sample"
