@@ -207,6 +207,15 @@ def test_too_few_rows_are_said(
 
 
 @pytest.mark.slow
+def test_classes_are_called_by_their_names_where_these_are_known(notes: Start, tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    path.write_text("age,outcome\n" + "".join(f"{n},came-back\n" for n in range(40)))
+    options = (f"path={path}", "target=outcome", "classes=went-home,came-back,stayed")
+    given = [word for option in options for word in ("--task-option", option)]
+    said = notes("--task", "csv", *given, "--partition", "iid")
+    assert "all training rows are of class came-back: this peer's data cannot tell any other from it" in said
+
+
 def test_how_classes_are_dealt_is_said(notes: Start) -> None:
     for spec, said in (("pathological:5", "is balanced"), ("pathological-sampled:5", "classes were drawn at random")):
         lines = notes("--task", "digits", "--partition", spec, "--body-epochs", 1)

@@ -192,10 +192,11 @@ def divide(data: Data, size: int, spec: str, test_split: TestSplit, validation: 
     for indices in owned:
         for pool, index in zip(pools, indices, strict=True):
             digest.update(pool.places(index).tobytes() + b"|")
+    names = data.names.get("classes", ())
     if pools[0] is pools[1]:
-        said = remarks(spec, [pools[0].labels()], [[np.union1d(*indices)] for indices in owned])
+        said = remarks(spec, [pools[0].labels()], [[np.union1d(*indices)] for indices in owned], names)
     else:
-        said = remarks(spec, [pool.labels() for pool in pools], owned)
+        said = remarks(spec, [pool.labels() for pool in pools], owned, names)
     return Division(*pools, parts, digest.hexdigest(), said)
 
 
