@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from dpeer.training.partitions.dealing import Indices
 from dpeer.training.partitions.holding import hold_out
 
-FEWEST = 12
+_FEWEST_SETS = 12
 """So many sets there must be, or half as many as without equal samples; with fewer, inputs have few values by nature,
 and whole sets would leave some values to nobody."""
 
@@ -36,7 +36,7 @@ def hold_out_alike(
     before = int(apart.max(initial=-1)) + 1
     sets = _joined(apart, numbers)
     _, sets, sizes = np.unique(sets, return_inverse=True, return_counts=True)
-    if len(sizes) == before or len(sizes) < min(FEWEST, before / 2):
+    if len(sizes) == before or len(sizes) < min(_FEWEST_SETS, before / 2):
         return hold_out(strata, stretches, share, rng)
     # Where most samples hang together, they are trained on: else few would be left to train on.
     largest = int(sizes.argmax())
