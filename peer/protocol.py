@@ -139,7 +139,7 @@ class Core:
     def receive(self, link: Link, frames: Frames, now: float, identity: int | None = None) -> list[Effect]:
         """A message came; where keys are used, `identity` is the rank that has proved to be at the other end."""
         self._hearing = now
-        with self._dropping(link):
+        with self._dropping(link, identity):
             self._handle(link, frames, now, identity)
         self._hearing = None
         return self._after(now)
@@ -443,20 +443,20 @@ class Core:
         )  # fmt: skip
 
     @contextmanager
-    def _dropping(self, link: Link) -> Iterator[None]:
+    def _dropping(self, link: Link, identity: int | None = None) -> Iterator[None]:
         """Drop and count a message that cannot be handled: one bad message must never end the peer."""
         try:
             yield
         except ProtocolError as error:
-            self._drop(link, error)
+            self._drop(link, error, identity)
         except Exception as error:
             self._say("debug", "message-unhandled", "a message could not be handled", traceback=traceback.format_exc())
-            self._drop(link, ProtocolError("unhandled", type(error).__name__))
+            self._drop(link, ProtocolError("unhandled", type(error).__name__), identity)
 
-    def _drop(self, link: Link, error: ProtocolError) -> None:
+    def _drop(self, link: Link, error: ProtocolError, identity: int | None = None) -> None:
         neighbor = self.members.by_link(link)
         if neighbor is None:
-            self.rejections.count_stranger(link, error)
+            self.rejections.count_stranger(link, error, identity)
         else:
             self.rejections.count(neighbor.rank, error)
 

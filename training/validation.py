@@ -40,9 +40,7 @@ def with_validation(task: Task, share: float, seed: int, rank: int, *, only_if_e
     if task.validation is not None:
         return task
     count, key = len(task.train), stream(seed, Purpose.HOLD_OUT, rank, 1).bytes(16)
-    names, numbers = _names(task), dict[bytes, int]()
-    alike = np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
-    held = hold_out_apart(names, alike, share, key)
+    held = hold_out_apart(_names(task), share, key)
     if only_if_enough and not enough(len(held), count, share):
         return task
     if not 0 < len(held) < count:
