@@ -160,10 +160,10 @@ class Comparison:
         ]
         keeps_another = any(result.keeps_another for results in rows.values() for result in results)
         if keeps_another:
-            tables.append(accuracy_table(condition.label, "accuracy_kept", rows, e.baseline, e.reference))
+            tables.append(accuracy_table(condition.label, "accuracy", rows, e.baseline, e.reference))
         if metrics := metric_table(condition.label, rows, e.last):
             tables.append(metrics)
-        measures: tuple[Measure, ...] = (*MEASURES, "accuracy_kept") if keeps_another else (*MEASURES,)
+        measures: tuple[Measure, ...] = (*MEASURES, "accuracy") if keeps_another else (*MEASURES,)
         gaps = [gap_table(condition.label, measure, rows, e.last) for measure in measures]
         tables += [table for table in gaps if table is not None]
         if e.at_round:

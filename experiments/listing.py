@@ -33,7 +33,7 @@ def csv_rows(rows: Rows, condition: Mapping[str, Any], seeds: Sequence[int], las
                 f"{measure}{suffix}": result.accuracies(measure, rounds)
                 for measure in MEASURES
                 for suffix, rounds in (("", 1), (f"_last_{late}", late))
-            } | {"accuracy_kept": result.accuracies("accuracy_kept")}
+            } | {"accuracy": result.accuracies("accuracy")}
             figures |= _fits(result)
             for rank, peer in enumerate(result.peers):
                 own = {figure: _or_empty(values[rank]) for figure, values in figures.items()}
@@ -59,7 +59,7 @@ def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:
 def _fits(result: Result) -> dict[str, list[float]]:
     """Every peer's training accuracy and generalization gap in the last round and of the kept model, where measured."""
     found: dict[str, list[float]] = {}
-    measures: tuple[Measure, ...] = (*MEASURES, "accuracy_kept")
+    measures: tuple[Measure, ...] = (*MEASURES, "accuracy")
     for measure in measures:
         if (training := result.training(measure)) is not None:
             ending = measure.removeprefix("accuracy")

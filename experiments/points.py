@@ -80,7 +80,7 @@ def gap_table(condition: str, measure: Measure, rows: Rows, last: int = 1) -> Ta
         for row, gap in found.items()
     ]
     rounds = rounds_of(next(iter(rows.values()))[0], last)
-    what = "of the kept model" if measure == "accuracy_kept" else f"{MEASURES[measure]}, {rounds}"
+    what = "of the kept model" if measure == "accuracy" else f"{MEASURES[measure]}, {rounds}"
     remark = "generalization gap: training accuracy less test accuracy, each peer on its own data"
     return Table(
         f"{condition}: training accuracy {what}", ["", "training", "test", "generalization gap"], lines, [remark]

@@ -148,16 +148,16 @@ def test_training_accuracy_goes_from_the_peers_to_summary_tables_csv_and_report(
     assert all(line["generalization_gap"] == line["training_accuracy"] - line["accuracy"] for line in last)
     peers = [json.loads((cell / f"rank-{rank}" / "summary.json").read_text()) for rank in range(SIZE)]
     summary = json.loads((cell / "summary.json").read_text())
-    kept = [peer["training_accuracy_kept"] for peer in peers]
-    assert summary["training_accuracy_kept_mean"] == pytest.approx(fmean(kept))
-    gaps = [peer["training_accuracy_kept"] - peer["accuracy_kept"] for peer in peers]
+    kept = [peer["training_accuracy"] for peer in peers]
+    assert summary["training_accuracy_mean"] == pytest.approx(fmean(kept))
+    gaps = [peer["training_accuracy"] - peer["accuracy"] for peer in peers]
     assert summary["generalization_gap_mean"] == pytest.approx(fmean(gaps))
 
     with (tmp_path / "dpeer-compare" / "peers.csv").open(newline="") as file:
         listed = [line for line in csv.DictReader(file) if line["row"] == "dfedmdc"]
-    assert [float(line["training_accuracy"]) for line in listed] == [line["training_accuracy"] for line in last]
-    assert [float(line["training_accuracy_kept"]) for line in listed] == kept
-    assert [float(line["generalization_gap_kept"]) for line in listed] == pytest.approx(gaps)
+    assert [float(line["training_accuracy_mixed"]) for line in listed] == [line["training_accuracy"] for line in last]
+    assert [float(line["training_accuracy"]) for line in listed] == kept
+    assert [float(line["generalization_gap"]) for line in listed] == pytest.approx(gaps)
 
     tables = (tmp_path / "dpeer-compare" / "comparison.md").read_text()
     training, test = (fmean(line[key] for line in last) for key in ("training_accuracy", "accuracy"))
