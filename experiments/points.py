@@ -110,7 +110,7 @@ def epsilon_table(condition: str, measure: Measure, rows: Rows, budgets: Sequenc
     columns = [""]
     for budget in budgets:
         columns += [f"epsilon {budget:g}", "rounds"]
-    remarks = ["of the last evaluated round in which no peer had spent more; a dash: the first one has cost more"]
+    remarks = ["of the last evaluated round in which no peer had spent more; a dash: no round, or not private"]
     remarks += [f"not all seeds have one: {'; '.join(fewer)}"] if fewer else []
     return Table(f"{condition}: accuracy {MEASURES[measure]}, at given epsilons", columns, lines, remarks)
 
