@@ -374,6 +374,7 @@ SLOW = {
     "python benchmarks/cuts.py": Small("--cuts 0.2 --peers 3 --rounds 3 --round-seconds 0.1"),
     "python benchmarks/steady.py": Small("--peers 2 --parameters 1000 --rounds 8"),
     "python benchmarks/per_example.py": Small("--batch 3 --repeats 2"),
+    "python benchmarks/mean_clipping.py": Small("--rounds 1 --seeds 1"),
     "dpeer simulate --task benchmarks/examples/fixed_features.py:digits --algorithm dfedmdc --topology full "
     "--privacy sample --target-epsilon 3 --sampling-rate 1 --records 180 --rounds 20 --local-steps 1 --body-lr 24 "
     "--head-lr 24 --lr-schedule cosine --momentum 0 --baseline local": Small("--rounds 2"),
@@ -382,6 +383,7 @@ SLOW = {
 }
 
 LONG = {
+    "python benchmarks/mean_clipping.py",
     "python benchmarks/simulate.py",
     "python benchmarks/topologies.py",
     'python benchmarks/privacy_figure.py "UCI HAR=har" "CIFAR-10=cifar" --out docs/privacy.svg',
