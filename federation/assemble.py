@@ -71,6 +71,8 @@ class PeerParts:
     """The content of partition.json: which samples of common pools the rank holds."""
     preparation: dict[str, Any] | None
     """The content of preparation.json: how a table's rows become inputs."""
+    about: dict[str, Any]
+    """What checkpoints keep, so that `dpeer model` can assemble the peer again: the settings that were given."""
 
 
 def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: bool = False) -> PeerParts:
@@ -86,6 +88,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         BudgetTooSmall: not one private release fits the budget.
         ConfigurationError: something in the settings cannot be done; nothing has been connected yet.
     """
+    given = settings.model_dump(mode="json", exclude_unset=True, exclude={"rank"})
     builtin = BUILTIN_TASKS.get(settings.task)
     algorithm = find_algorithm(settings.algorithm)  # a wrong name shows before data are read
     said_of_it = facts_of(algorithm)
@@ -185,6 +188,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         notes=[*notes(task, learner, facts, settings, said), *private, *first_weights_notes(task, settings)],
         indices=_indices(task, facts, content),
         preparation=None if task.reading is None else task.reading.to_json(),
+        about={"settings": given},
     )
 
 

@@ -120,7 +120,9 @@ def held(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise OutputError(f"{str(folder)!r} is in use by a running peer: give another --out, or stop it") from error
+            raise OutputError(
+                f"{str(folder)!r} is in use by a running peer: stop it, or name another folder"
+            ) from error
         yield
 
 

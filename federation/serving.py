@@ -170,6 +170,7 @@ async def _serve(
         fingerprint=parts.fingerprint,
         names=parts.names,
         formerly=FORMERLY,
+        about=parts.about,
         authenticated=keyring is not None,
         evaluate_every=settings.evaluate_every,
         checkpoint_every=settings.checkpoint_every,

@@ -176,6 +176,7 @@ class Simulation:
             fingerprint=parts.fingerprint,
             names=parts.names,
             formerly=FORMERLY,
+            about=parts.about,
             evaluate_every=own.evaluate_every,
             checkpoint_every=own.checkpoint_every,
             wait=own.wait,

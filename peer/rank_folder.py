@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from dpeer.exceptions import CheckpointError, Interrupted
@@ -21,7 +22,18 @@ from dpeer.peer.outbox import Outbox
 from dpeer.peer.waiting import Pauses
 from dpeer.peer.wire import Frames
 from dpeer.results.card import make_card, measured
-from dpeer.results.files import CARD, CARD_PAGE, METRICS, MODEL, SUMMARY, count_lines, finite, parse, write_json
+from dpeer.results.files import (
+    CARD,
+    CARD_PAGE,
+    METRICS,
+    MODEL,
+    SUMMARY,
+    card_of,
+    count_lines,
+    finite,
+    parse,
+    write_json,
+)
 from dpeer.results.metrics import MetricsFile
 from dpeer.results.records import gap, has_diverged
 
@@ -151,7 +163,7 @@ class RankFolder:
             fingerprint=self._config.fingerprint,
             receivers=self._outbox.receivers.get(number, ()),
             released=self._outbox.frames.get(number),
-            extra={"seconds": self._seconds(), "lost": _by_name(self._lost)},
+            extra={"seconds": self._seconds(), "lost": _by_name(self._lost), "about": dict(self._config.about)},
         )
         self._completed = _Completed(entry, state, self._learner.copied() if self.kept else None)
 
@@ -189,18 +201,35 @@ class RankFolder:
     def conclude(
         self,
         status: str,
-        dropped: Mapping[str, int],
+        dropped: Mapping[str, int] = MappingProxyType({}),
         warnings: Sequence[str] = (),
         ruined: bool = False,
         left_behind: int = 0,
         pauses: Pauses | None = None,
         late_bodies: int = 0,
         log_dropped: int = 0,
+        *,
+        model: Path | None = None,
+        summarize: bool = True,
     ) -> None:
-        """Write the model, its card and the summary of the last completed round."""
+        """Write the model, its card and the summary of the last completed round.
+
+        Args:
+            status: How the run ended, a word.
+            dropped: Messages that were not used, by reason.
+            warnings: The kinds of warnings that were given.
+            ruined: Whether training went beyond use.
+            left_behind: Rounds that were sat out because the others had gone past them.
+            pauses: The pauses without a quorum.
+            late_bodies: Bodies that nobody could mix any more.
+            log_dropped: Lines that the log did not write.
+            model: Where the model goes, and its card beside it; None for the rank's folder.
+            summarize: Whether the summary is written.
+        """
         out = self._config.out
         if out is None:
             return
+        model = model or out / MODEL
         # Every release counts, whichever round's model is kept, and whether the release's round was completed or not.
         spent = self._learner.privacy
         if self.completed:
@@ -209,7 +238,7 @@ class RankFolder:
             if status == "left-behind":
                 self._finish()
             self.diverged = ruined or has_diverged(self.last or {}) or not self._learner.finite
-            self._learner.write_model(out / MODEL)
+            self._learner.write_model(model)
         card = self._learner.card() if self.completed else {}
         results = self._results(status) | {
             "measured": measured(card),
@@ -223,8 +252,9 @@ class RankFolder:
         results["late_bodies"] = late_bodies
         results["log_dropped"] = log_dropped
         if card:
-            write_json(out / CARD, make_card(self._facts, card, results))
-        write_json(out / SUMMARY, self._facts | results)
+            write_json(card_of(model), make_card(self._facts, card, results))
+        if summarize:
+            write_json(out / SUMMARY, self._facts | results)
 
     def _go_back(self) -> None:
         """Take up the last round on disk: a round that was left in the middle, or not saved, is discarded."""

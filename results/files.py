@@ -42,6 +42,11 @@ def rank_folder(out: Path, rank: int) -> Path:
     return out / f"rank-{rank}"
 
 
+def card_of(model: Path) -> Path:
+    """Where the card of a model is: beside it, under the same name."""
+    return model.with_suffix(".json")
+
+
 def finite(value: Any) -> Any:
     """The value with NaN and infinities, which JSON does not know, replaced by None."""
     if isinstance(value, float):

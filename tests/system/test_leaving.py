@@ -85,6 +85,38 @@ def test_killed_and_back_when_the_others_are_done_it_leaves_its_model_and_says_w
 
 
 @pytest.mark.slow
+def test_killed_and_alone_its_model_is_made_from_the_checkpoint(
+    killed: tuple[object, ...],
+    dpeer: Callable[..., Any],
+    dpeer_command: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "run" / "rank-1"
+    assert not (folder / "model.safetensors").exists()
+    kept = {path: path.read_bytes() for path in (folder / "checkpoint").rglob("*") if path.is_file()}
+    lines = (folder / "metrics.jsonl").read_bytes()
+    other = tmp_path / "other.safetensors"
+    dpeer("model", folder, "--output", other).succeed()
+    assert not (folder / "model.safetensors").exists()
+    assert not (folder / "summary.json").exists()
+    assert '"status": "killed"' in other.with_suffix(".json").read_text()
+    made = dpeer_command("model", "run/rank-1").succeed()
+    assert made.splitlines()[-1:] == ["run/rank-1/model.safetensors: the model of 3 of 6 rounds (killed)"]
+    found = summary(folder)
+    assert (found["status"], found["completed_rounds"], found["kept_point"]) == ("killed", 3, "mixed")
+    assert found["accuracy_kept"] == json.loads(lines.splitlines()[2])["accuracy"]
+    assert found["privacy"] is None
+    assert (folder / "model.safetensors").read_bytes() == other.read_bytes()
+    assert {path: path.read_bytes() for path in kept} == kept
+    assert (folder / "metrics.jsonl").read_bytes() == lines
+    again = dpeer("model", folder)
+    assert again.wait() == 2
+    assert "is a model of 3 rounds, the checkpoint is of 3: give --overwrite to replace it" in again.output
+    dpeer("model", folder, "--overwrite").succeed()
+    assert (folder / "model.safetensors").read_bytes() == other.read_bytes()
+
+
+@pytest.mark.slow
 def test_resuming_what_has_ended_keeps_all_and_ends_well(
     killed: tuple[object, ...], dpeer: Callable[..., Any], tmp_path: Path
 ) -> None:
