@@ -146,7 +146,7 @@ def _write(
         rank=rank, rounds=settings.rounds, listen=None, fingerprint=parts.fingerprint, names=parts.names,
         formerly=FORMERLY, about=parts.about, out=folder, resume=True,
     )  # fmt: skip
-    files = RankFolder(config, parts.learner, Outbox(), {}, parts.facts)
+    files = RankFolder(config, parts.learner, Outbox(), {}, parts.facts, say)
     completed = files.take_up()
     summary: dict[str, Any] = read_object(folder / SUMMARY)
     said = summary.get("completed_rounds") == completed  # it stays: it knows more than a checkpoint does

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -34,7 +34,7 @@ from dpeer.results.files import (
     parse,
     write_json,
 )
-from dpeer.results.metrics import MetricsFile
+from dpeer.results.metrics import MetricsFile, Totals
 from dpeer.results.records import gap, has_diverged
 
 
@@ -46,6 +46,8 @@ class _Completed:
     state: checkpoint.State
     save_learner: SaveCopy | None
     """None where no files are kept."""
+    best: bool = False
+    """Whether its model is the best so far, where the best is kept."""
     noted: bool = False
     """Whether its line is in metrics.jsonl."""
 
@@ -59,6 +61,7 @@ class RankFolder:
         outbox: The last completed round's body goes from it into the checkpoint, and back when resuming.
         lost: Neighbors that a round has gone on without, and why; kept over a resume.
         facts: What summary.json says about the run besides its results.
+        warn: Called from any thread with a sentence about metrics.jsonl, if that was damaged.
 
     Attributes:
         diverged: Whether the loss of the last completed round, or a parameter after it, is not finite, or the loss is
@@ -67,13 +70,20 @@ class RankFolder:
     """
 
     def __init__(
-        self, config: PeerConfig, learner: Learner, outbox: Outbox, lost: dict[int, str], facts: Mapping[str, Any]
+        self,
+        config: PeerConfig,
+        learner: Learner,
+        outbox: Outbox,
+        lost: dict[int, str],
+        facts: Mapping[str, Any],
+        warn: Callable[[str], None] = lambda message: None,
     ) -> None:
         self._config = config
         self._learner = learner
         self._outbox = outbox
         self._lost = lost
         self._facts = dict(facts)
+        self._warn, self._warned = warn, False
         self.diverged = False
         self._metrics = MetricsFile(None, 0)
         self._completed: _Completed | None = None
@@ -83,7 +93,7 @@ class RankFolder:
     @property
     def last(self) -> dict[str, Any] | None:
         """The last completed round's line of metrics.jsonl."""
-        return self._metrics.last if self._completed is None else self._completed.entry
+        return self._metrics.totals.last if self._completed is None else self._completed.entry
 
     @property
     def kept(self) -> bool:
@@ -107,8 +117,10 @@ class RankFolder:
     def take_up(self) -> int:
         """Load the checkpoint when resuming; return the first round to run. Nothing is written yet.
 
+        Lines of metrics.jsonl that are damaged or missing are said: the checkpoint has what the run needs of them.
+
         Raises:
-            CheckpointError: it is damaged, of another run, or not in step with metrics.jsonl.
+            CheckpointError: it is damaged or of another run, or one of an earlier version whose last line is missing.
         """
         state = self._load() if self._config.resume else None
         start = state.next_round if state else 0
@@ -120,9 +132,15 @@ class RankFolder:
                 f"{str(metrics)!r} has completed rounds but there is no checkpoint: "
                 f"restore {str(self._checkpoints)!r}, or start over with --overwrite"
             )
-        self._metrics = MetricsFile(metrics, start)
+        self._metrics = self._lines(state)
         if self.completed != start:
-            raise CheckpointError(f"metrics.jsonl in {str(out)!r} lacks rounds before {start}: it is damaged")
+            raise CheckpointError(
+                f"{str(metrics)!r} lacks the line of round {start}, which an earlier version's checkpoint does not "
+                "have: restore the file, or start over with --overwrite"
+            )
+        if (damage := self._metrics.damage) is not None:
+            self._warn(f"{str(metrics)!r}: {damage}; the run goes on, for the checkpoint has all that it needs")
+            self._warned = True
         if state is not None:
             if state.released is not None:
                 self._outbox.add(start - 1, self._readdressed(start - 1, state.released), state.receivers)
@@ -130,6 +148,14 @@ class RankFolder:
             self._earlier_seconds = float(extra.get("seconds", 0.0))
             self._lost.update({int(rank): reason for rank, reason in extra.get("lost", {}).items()})
         return start
+
+    def _lines(self, state: checkpoint.State | None) -> MetricsFile:
+        """The lines of the rounds that a checkpoint has completed."""
+        path = self._config.out / METRICS if self._config.out else None
+        if state is None:
+            return MetricsFile(path, 0)
+        totals = Totals.of((state.extra or {}).get("totals"))
+        return MetricsFile(path, state.next_round, totals, self._learner.best_round)
 
     def _readdressed(self, number: int, frames: Frames) -> Frames:
         """An encoded body under the present federation's id, which more rounds than were planned have changed."""
@@ -158,14 +184,18 @@ class RankFolder:
         """Complete a round in memory, with a copy of the learner; nothing is written. The round before is saved."""
         self._completed = None  # first, so that there is one copy at a time
         number = entry["round"]
+        best = self._learner.best_round == number
         state = checkpoint.State(
             next_round=number + 1,
             fingerprint=self._config.fingerprint,
             receivers=self._outbox.receivers.get(number, ()),
             released=self._outbox.frames.get(number),
-            extra={"seconds": self._seconds(), "lost": _by_name(self._lost), "about": dict(self._config.about)},
-        )
-        self._completed = _Completed(entry, state, self._learner.copied() if self.kept else None)
+            extra={
+                "seconds": self._seconds(), "lost": _by_name(self._lost), "about": dict(self._config.about),
+                "totals": asdict(self._metrics.totals.plus(entry, best=best)),
+            },
+        )  # fmt: skip
+        self._completed = _Completed(entry, state, self._learner.copied() if self.kept else None, best)
 
     def save(self, *, now: bool = False) -> None:
         """Put the last completed round on disk: its line of metrics.jsonl, then the checkpoint, if it is due.
@@ -182,7 +212,7 @@ class RankFolder:
         if not completed.noted:
             if self._config.out is not None:
                 (self._config.out / SUMMARY).unlink(missing_ok=True)  # outdated only now
-            self._metrics.append(completed.entry)
+            self._say_changed(self._metrics.append(completed.entry, best=completed.best))
             completed.noted = True
         if not (now or self._due(completed.entry["round"])):
             return
@@ -190,6 +220,15 @@ class RankFolder:
             self._metrics.flush()
             checkpoint.write(self._checkpoints, completed.state, completed.save_learner)
         self._completed = None
+
+    def _say_changed(self, changed: str | None) -> None:
+        """Say once what another program has done to metrics.jsonl."""
+        if changed is not None and not self._warned and self._config.out is not None:
+            self._warned = True
+            self._warn(
+                f"{str(self._config.out / METRICS)!r} was {changed} in mid-run: leave it alone until the run ends; "
+                "the run goes on, and metrics_missing in summary.json counts the rounds whose line is missing"
+            )
 
     def _due(self, number: int) -> bool:
         """Whether there is a checkpoint after this round.
@@ -262,7 +301,7 @@ class RankFolder:
         saved = 0 if state is None else state.next_round
         if self.completed > saved:
             self._completed = None
-            self._metrics = MetricsFile(self._config.out / METRICS if self._config.out else None, saved)
+            self._metrics = self._lines(state)
 
     def _finish(self) -> None:
         """Train on at home, as after the last round; what that comes to is in the summary alone."""
@@ -278,8 +317,12 @@ class RankFolder:
             })  # fmt: skip
 
     def _results(self, status: str) -> dict[str, Any]:
-        best = self._learner.best_round
-        kept = (None if best is None else self._metrics.entry(best)) or self.last or {}
+        best, totals = self._learner.best_round, self._metrics.totals
+        last = self.last or {}
+        kept = last if best is None or best == last.get("round") else totals.best or last
+        missing = self._metrics.missing(self.completed)
+        if missing:
+            self._say_changed("deleted or cut short")
         names = (
             "accuracy", "accuracy_trained", "accuracy_finished", "test_loss", "metrics", "train_loss",
             "training_accuracy", "training_accuracy_trained", "training_accuracy_finished",
@@ -302,9 +345,10 @@ class RankFolder:
             **{name: kept.get(name) for name in names},
             "training_accuracy_kept": training,
             "generalization_gap": gap(training, test),
-            "rounds_mixed": self._metrics.mixed,
-            "bytes_sent": self._metrics.bytes_sent,
-            "bytes_received": self._metrics.bytes_received,
+            "rounds_mixed": totals.mixed,
+            "bytes_sent": totals.bytes_sent,
+            "bytes_received": totals.bytes_received,
+            "metrics_missing": missing,
             "wall_seconds": round(self._seconds(), 3),
         }
 

@@ -123,9 +123,4 @@ def parse(text: str) -> dict[str, Any] | None:
 
 def count_lines(path: Path) -> int:
     """How many lines a file has; 0 if there is none."""
-    return len(lines_of(path))
-
-
-def lines_of(path: Path) -> list[str]:
-    """The lines of a file; none if there is no such file."""
-    return path.read_text().splitlines() if path.exists() else []
+    return len(path.read_text(errors="replace").splitlines()) if path.exists() else 0

@@ -178,3 +178,34 @@ def test_one_sigterm_ends_a_peer_whose_disk_hangs(
     assert "does the disk hang?" in run.output
     whole = [path.name for path in (tmp_path / "run" / "rank-0" / "checkpoint").glob("round-*")]
     assert whole == ["round-00000000"]
+
+
+@pytest.mark.slow
+def test_metrics_that_are_deleted_in_mid_run_or_before_a_resume_are_said_and_counted(
+    task: str,
+    schedule: tuple[str, ...],
+    dpeer: Callable[..., Any],
+    slow_after: Callable[[int], tuple[str, ...]],
+    hurry: Callable[[], None],
+    rounds_done: Callable[..., int],
+    until: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "run" / "rank-0"
+    common = (
+        "start", "--rank", 0, "--size", 2, "--algorithm", "local", "--task", task, *schedule, "--rounds", ROUNDS,
+        "--out", "run",
+    )  # fmt: skip
+    run = dpeer(*common, *slow_after(2))
+    until(lambda: (tmp_path / "pausing-0").exists() and (folder / "checkpoint" / "round-00000001").is_dir())
+    (folder / "metrics.jsonl").rename(folder / "metrics.jsonl.1")
+    hurry()
+    assert "metrics.jsonl' was deleted in mid-run" in run.succeed()
+    assert (summary(folder)["status"], summary(folder)["metrics_missing"]) == ("done", 2)
+    assert rounds_done("run") == ROUNDS - 2
+    for name in ("metrics.jsonl", "summary.json", "model.safetensors"):
+        (folder / name).unlink()
+    again = dpeer(*common, "--resume")
+    assert "metrics.jsonl': it is not there any more; the run goes on" in again.succeed()
+    assert summary(folder)["metrics_missing"] == ROUNDS
+    assert summary(folder)["accuracy"] is not None
