@@ -15,8 +15,9 @@ from dpeer.exceptions import DpeerError, Isolated
 from dpeer.federation.addresses import bulk_port
 from dpeer.federation.assemble import assemble
 from dpeer.federation.child import stop_signals
+from dpeer.federation.data_files import save_data_files
 from dpeer.federation.fingerprint import FORMERLY
-from dpeer.federation.folders import held, save_partition, save_preparation
+from dpeer.federation.folders import held
 from dpeer.federation.full import naming
 from dpeer.federation.heap import freeze_heap, keep_heap
 from dpeer.federation.settings import Settings
@@ -158,8 +159,8 @@ async def _serve(
     parts = await worker.run(assemble, settings, rank, resume=resume, new_data=new_data)
     forget()
     freeze_heap()
-    save_preparation(out, parts.preparation, resume=resume)
-    save_partition(out, parts.indices, resume=resume)
+    for line in await worker.run(save_data_files, out, parts.partition, parts.preparation, resume=resume):
+        log.warning("file-made-again", message=line)
     for note in parts.notes:
         log.info("note", message=note)
     report({"kind": "notes", "notes": parts.notes})

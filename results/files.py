@@ -27,6 +27,9 @@ CARD = "model.json"
 CARD_PAGE = "model.html"
 """In a rank's folder: the same for people, where somebody asked for it."""
 
+PARTITION = "partition.json"
+"""In a rank's folder, where its samples are of a common pool: which ones it holds."""
+
 PREPARATION = "preparation.json"
 """In a rank's folder, where its data are a table: how rows become the model's inputs."""
 

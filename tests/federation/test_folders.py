@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import CheckpointError, OutputError
-from dpeer.federation.folders import behind, check, save_partition
+from dpeer.federation.folders import behind, check
 from dpeer.federation.running import run_federation
 from dpeer.federation.sent import sent_unrecorded
 from dpeer.federation.settings import Settings
@@ -89,19 +89,6 @@ def test_peers_that_exchange_nothing_can_be_any_number_of_rounds_apart(tmp_path:
         "rank 2 has completed 3 rounds and rank 0 5: ra"
     ]
     assert behind(tmp_path, Isolated(4), 6) == []
-
-
-def test_partition_json_says_whether_the_division_or_the_data_have_changed(tmp_path: Path) -> None:
-    first = {"train": [1, 2], "sha256": "a", "content_sha256": "b"}
-    save_partition(tmp_path, first, resume=False)
-    save_partition(tmp_path, first, resume=True)
-    with pytest.raises(CheckpointError, match=r"are divided has changed \(--partition, --test-split, .*the files\?\)"):
-        save_partition(tmp_path, {**first, "sha256": "x"}, resume=True)
-    with pytest.raises(CheckpointError, match=r"the data have changed \(--task-option, the files\?\)"):
-        save_partition(tmp_path, {**first, "content_sha256": "x"}, resume=True)
-    assert json.loads((tmp_path / "partition.json").read_text()) == first
-    save_partition(tmp_path, None, resume=False)
-    assert not (tmp_path / "partition.json").exists(), "a task that brings its own data"
 
 
 @pytest.mark.parametrize(
