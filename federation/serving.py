@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -68,7 +69,8 @@ class Stopper:
         if self._code is not None and not self.requested.is_set():
             limit = threading.Timer(END_WITHIN, _end_late, [self._code])
             limit.daemon = True
-            limit.start()
+            with contextlib.suppress(RuntimeError):  # the system gives no thread: the peer stops all the same
+                limit.start()
         self.requested.set()
         if self._peer is not None:
             self._peer.stop()

@@ -268,7 +268,8 @@ class Peer:
         try:
             completed = (await self._conclude(status)).completed_rounds
         except Exception as error:  # the first error is the one to tell
-            message = f"the model cannot be written: {error}; --resume makes it from the checkpoint"
+            left = f"model, card and summary cannot all be written: {' '.join(str(error).split())}"
+            message = f"{left}; `dpeer model {self.config.out} --overwrite` makes them from the checkpoint"
             self._log.warning("no-model", message=message, reason=type(error).__name__)
             return
         if completed:

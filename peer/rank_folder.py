@@ -264,6 +264,10 @@ class RankFolder:
             log_dropped: Lines that the log did not write.
             model: Where the model goes, and its card beside it; None for the rank's folder.
             summarize: Whether the summary is written.
+
+        Raises:
+            TaskError: The task raised while the model was measured; of a run that has failed all but the card is
+                written.
         """
         out = self._config.out
         if out is None:
@@ -278,7 +282,7 @@ class RankFolder:
                 self._finish()
             self.diverged = ruined or has_diverged(self.last or {}) or not self._learner.finite
             self._learner.write_model(model)
-        card = self._learner.card() if self.completed else {}
+        card, failure = self._card(status)
         results = self._results(status) | {
             "measured": measured(card),
             "epsilon": spent["epsilon"] if spent else None,
@@ -292,8 +296,21 @@ class RankFolder:
         results["log_dropped"] = log_dropped
         if card:
             write_json(card_of(model), make_card(self._facts, card, results))
+        elif failure is not None:
+            card_of(model).unlink(missing_ok=True)  # one of an earlier model
         if summarize:
             write_json(out / SUMMARY, self._facts | results)
+        if failure is not None:
+            raise failure
+
+    def _card(self, status: str) -> tuple[Mapping[str, Any], Exception | None]:
+        """What the card says, or why it cannot be made after a run that has failed: then that may be for the same."""
+        try:
+            return (self._learner.card() if self.completed else {}), None
+        except Exception as error:
+            if status != "failed":
+                raise
+            return {}, error
 
     def _go_back(self) -> None:
         """Take up the last round on disk: a round that was left in the middle, or not saved, is discarded."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dpeer.exceptions import CheckpointError
+from dpeer.exceptions import CheckpointError, TaskError
 from dpeer.peer import wire
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.learner import SaveCopy
@@ -134,6 +134,26 @@ def test_what_happens_to_metrics_after_the_last_round_is_said_too(tmp_path: Path
     files.conclude("done")
     assert of_summary(tmp_path, "metrics_missing") == [4]
     assert len(warnings) == 1
+
+
+def test_a_run_that_failed_leaves_its_summary_also_where_the_model_cannot_be_measured(tmp_path: Path) -> None:
+    class Failing(Silent):
+        def card(self) -> dict[str, Any]:
+            raise TaskError("the task's data cannot be read")
+
+    files = folder(tmp_path, OURS, learner=Failing())
+    files.take_up()
+    files.begin()
+    run(files, 0, 1)
+    with pytest.raises(TaskError):
+        files.conclude("done")
+    assert not (tmp_path / "summary.json").exists()
+    (tmp_path / "model.json").write_text("{}")  # of an earlier model
+    with pytest.raises(TaskError):
+        files.conclude("failed")
+    assert of_summary(tmp_path, "status", "completed_rounds") == ["failed", 2]
+    assert (tmp_path / "model.safetensors").exists()
+    assert not (tmp_path / "model.json").exists()
 
 
 def test_an_earlier_versions_checkpoint_needs_the_last_line(tmp_path: Path) -> None:
