@@ -20,6 +20,7 @@ from dpeer.results.files import (
     MODEL,
     PARTITION,
     PREPARATION,
+    RELEASED,
     SUMMARY,
     make_folder,
     rank_folder,
@@ -37,6 +38,7 @@ _OURS = (
     "output.txt",
     PARTITION,
     PREPARATION,
+    RELEASED,
     checkpoint.FOLDER,
     FOLDER,
 )

@@ -5,6 +5,7 @@ Nearly everything here blocks on the disk: the peer calls it on its worker.
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,7 @@ from dpeer.results.files import (
     CARD_PAGE,
     METRICS,
     MODEL,
+    RELEASED,
     SUMMARY,
     card_of,
     count_lines,
@@ -35,7 +37,9 @@ from dpeer.results.files import (
     write_json,
 )
 from dpeer.results.metrics import MetricsFile, Totals
+from dpeer.results.reading import read_object
 from dpeer.results.records import gap, has_diverged
+from dpeer.results.values import whole
 
 
 @dataclass
@@ -67,6 +71,7 @@ class RankFolder:
         diverged: Whether the loss of the last completed round, or a parameter after it, is not finite, or the loss is
             far beyond use; set at the end.
         last: The last line of metrics.jsonl.
+        released: The last round that an earlier process of the run has trained and released; -1 if there is none.
     """
 
     def __init__(
@@ -85,6 +90,7 @@ class RankFolder:
         self._facts = dict(facts)
         self._warn, self._warned = warn, False
         self.diverged = False
+        self.released = -1
         self._metrics = MetricsFile(None, 0)
         self._completed: _Completed | None = None
         self._earlier_seconds = 0.0
@@ -132,6 +138,9 @@ class RankFolder:
                 f"{str(metrics)!r} has completed rounds but there is no checkpoint: "
                 f"restore {str(self._checkpoints)!r}, or start over with --overwrite"
             )
+        if out is not None and self._config.resume:
+            found = whole(read_object(out / RELEASED).get("round"))
+            self.released = -1 if found is None else found
         self._metrics = self._lines(state)
         if self.completed != start:
             raise CheckpointError(
@@ -175,10 +184,15 @@ class RankFolder:
         if out is None or self._checkpoints is None:
             return
         if not self._config.resume:
-            for name in (SUMMARY, MODEL, CARD, CARD_PAGE):
+            for name in (SUMMARY, MODEL, CARD, CARD_PAGE, RELEASED):
                 (out / name).unlink(missing_ok=True)
             shutil.rmtree(self._checkpoints, ignore_errors=True)
         self._metrics.rewrite()
+
+    def note_released(self, number: int) -> None:
+        """Note that a round was trained and released. Not flushed: after a power loss an earlier round may stand."""
+        if self._config.out is not None:
+            (self._config.out / RELEASED).write_text(json.dumps({"round": number}))
 
     def complete(self, entry: dict[str, Any]) -> None:
         """Complete a round in memory, with a copy of the learner; nothing is written. The round before is saved."""

@@ -47,7 +47,7 @@ async def run_rounds(
         watch = Stopwatch()
 
         trains = train_and_release if active else sit_out
-        train_loss, payload, train_seconds = await worker.run(trains, learner, number, watch)
+        train_loss, payload, train_seconds = await worker.run(trains, learner, number, watch, saver)
         saver.once_saved(partial(pump.send, number, payload))
         exchange_seconds = watch.lap()
         # The bodies are on their way while this runs.
@@ -92,7 +92,7 @@ async def run_rounds(
                 exchange_seconds=exchange_seconds,
                 mix_seconds=mix_seconds,
                 samples=learner.gradients - computed,
-                active=active,
+                active=active or saver.released(number),
                 epsilon=privacy["epsilon"] if privacy else None,
                 delta=privacy["delta"] if privacy else None,
                 privacy=privacy,
@@ -101,14 +101,19 @@ async def run_rounds(
     await idle.during(saver.saved())
 
 
-def train_and_release(learner: Learner, number: int, watch: Stopwatch) -> tuple[float | None, Payload | None, float]:
+def train_and_release(
+    learner: Learner, number: int, watch: Stopwatch, saver: Saver
+) -> tuple[float | None, Payload | None, float]:
     """Train and release; returns the training loss, the released body, and the seconds that training took."""
     loss = learner.train(number)
     seconds = watch.lap()
-    return loss, learner.release(number), seconds
+    payload = learner.release(number)
+    if payload is not None:
+        saver.note_released(number)
+    return loss, payload, seconds
 
 
-def sit_out(learner: Learner, number: int, watch: Stopwatch) -> tuple[None, None, float]:
+def sit_out(learner: Learner, number: int, watch: Stopwatch, saver: Saver) -> tuple[None, None, float]:
     """Let a round go by; returns what `train_and_release` does."""
     learner.sit_out(number)
     return None, None, watch.lap()

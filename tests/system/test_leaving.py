@@ -209,3 +209,43 @@ def test_metrics_that_are_deleted_in_mid_run_or_before_a_resume_are_said_and_cou
     assert "metrics.jsonl': it is not there any more; the run goes on" in again.succeed()
     assert summary(folder)["metrics_missing"] == ROUNDS
     assert summary(folder)["accuracy"] is not None
+
+
+@pytest.mark.slow
+def test_a_round_whose_body_was_sent_before_the_peer_was_killed_is_no_round_that_it_sat_out(
+    task: str,
+    schedule: tuple[str, ...],
+    dpeer: Callable[..., Any],
+    hurry: Callable[[], None],
+    free_ports: Callable[[int], int],
+    rounds_done: Callable[..., int],
+    until: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    common = (
+        "start", "--size", 3, "--task", task, *schedule, "--rounds", 60, "--base-port", free_ports(3), "--threads", 1,
+        "--dead-after", 3, "--alone", "never", "--out", "run", "--task-option", "slow=0", "--task-option", "fast=180",
+        "--task-option", "pause=0.03",
+    )  # fmt: skip
+    peers = [dpeer(*common, "--rank", rank) for rank in range(3)]
+    released = tmp_path / "run" / "rank-1" / "released.json"
+    until(lambda: released.exists() and released.read_text() == '{"round": 4}')
+    until((tmp_path / "run" / "rank-1" / "checkpoint" / "round-00000003").is_dir)  # now its body of round 4 leaves
+    for _ in range(10):  # minibatches of rank 0, for whose body it waits: meanwhile its own has come
+        (tmp_path / "pausing-0").unlink(missing_ok=True)
+        until((tmp_path / "pausing-0").exists)
+    peers[1].signal(signal.SIGKILL)
+    peers[1].wait()
+    done = rounds_done("run", 1)
+    until(lambda: rounds_done("run", 2) >= done + 4)
+    back = dpeer(*common, "--rank", 1, "--resume")
+    until(lambda: rounds_done("run", 1) >= done + 2)
+    hurry()
+    for peer in (peers[0], back, peers[2]):
+        peer.succeed()
+    lines = [json.loads(line) for line in (tmp_path / "run" / "rank-1" / "metrics.jsonl").read_text().splitlines()]
+    begun = [line for line in lines if line["round"] in (done, done + 1)]
+    assert [(one["active"], one["samples"], one["heard"]) for one in begun] == [(True, 0, []), (False, 0, [])]
+    theirs = json.loads((tmp_path / "run" / "rank-2" / "metrics.jsonl").read_text().splitlines()[done])
+    assert 1 in theirs["heard"], "its body of the round was mixed"
+    assert summary(tmp_path / "run" / "rank-1")["left_behind"] >= 2
