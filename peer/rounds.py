@@ -67,6 +67,8 @@ async def run_rounds(
             del received[neighbor]
         if not mixes:
             received.clear()
+        heard, bytes_received = sorted(received), sum(body.wire_bytes for body in received.values())
+        received.clear()  # the next round trains without them in memory
         mix_seconds = watch.lap()
 
         finished = await worker.run(learner.finish, number) if last else None
@@ -85,9 +87,9 @@ async def run_rounds(
                 round=number,
                 train_loss=train_loss if finished is None else finished,
                 bytes_sent=sent,
-                bytes_received=sum(body.wire_bytes for body in received.values()),
-                heard=sorted(received),
-                missed=sorted(set(graph.in_neighbors) - set(received)),
+                bytes_received=bytes_received,
+                heard=heard,
+                missed=sorted(set(graph.in_neighbors) - set(heard)),
                 train_seconds=train_seconds,
                 exchange_seconds=exchange_seconds,
                 mix_seconds=mix_seconds,
