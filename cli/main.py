@@ -21,6 +21,7 @@ _COMMANDS = {
     "worth": "Compare a peer with itself alone, after its run; combine what sites have found.",
     "tune": "Choose learning rates on own validation data, before joining.",
     "compare": "Run algorithms side by side and print how they compare.",
+    "model": "Make a peer's model from its checkpoint.",
     "predict": "Predict new rows with a trained model.",
     "evaluate": "Measure a trained model on labelled data.",
     "export": "Write a trained model as ONNX or TorchScript.",

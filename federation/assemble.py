@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -14,6 +12,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
 from dpeer.federation.alone import AloneBeside, alone_beside, copy_apart
+from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.defaults import holds_out_if_enough, kept, with_choice, with_defaults
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.first_weights import check_first_weights, first_weights_notes
@@ -23,6 +22,7 @@ from dpeer.federation.notes import notes
 from dpeer.federation.options import options_of, with_options
 from dpeer.federation.privacy_notes import privacy_notes
 from dpeer.federation.protection import account, planned_releases, promise, protect
+from dpeer.federation.same_rows import Held, held_rows
 from dpeer.federation.sample_notes import sample_notes, way_notes
 from dpeer.federation.sampling import sampling_of
 from dpeer.federation.settings import Settings
@@ -69,10 +69,15 @@ class PeerParts:
     """What is trained beside, to compare with; None where nothing is."""
     watch: Watch
     """What looks for signs that training goes wrong."""
-    indices: dict[str, Any] | None
+    partition: dict[str, Any] | None
     """The content of partition.json: which samples of common pools the rank holds."""
     preparation: dict[str, Any] | None
     """The content of preparation.json: how a table's rows become inputs."""
+    held: Held | None
+    """What tells rows that others on this host hold, too; None with privacy, and where that cannot be told."""
+    about: dict[str, Any]
+    """What checkpoints keep: the settings that were given, so that `dpeer model` can assemble the peer again, and
+    hashes of the two files above."""
 
 
 def assemble(
@@ -91,6 +96,7 @@ def assemble(
         BudgetTooSmall: not one private release fits the budget.
         ConfigurationError: something in the settings cannot be done; nothing has been connected yet.
     """
+    given = settings.model_dump(mode="json", exclude_unset=True, exclude={"rank"})
     builtin = BUILTIN_TASKS.get(settings.task)
     algorithm = find_algorithm(settings.algorithm)  # a wrong name shows before data are read
     said_of_it = facts_of(algorithm)
@@ -188,6 +194,11 @@ def assemble(
     if learner.steps is not None:
         private = sample_notes(learner.steps, settings, learner.trained_together, learner.units)
         private += way_notes(learner.computes_one_by_one)
+    partition = None
+    if task.indices is not None:
+        places = {name: index.tolist() for name, index in task.indices.items()}
+        partition = partition_of(settings.task, way, places, content)
+    preparation = None if task.reading is None else task.reading.to_json()
     return PeerParts(
         learner=learner,
         topology=meeting if learner.shares else take_part(Isolated(settings.size), settings),
@@ -201,8 +212,10 @@ def assemble(
             *private,
             *first_weights_notes(task, settings),
         ],
-        indices=_indices(task, facts, content),
-        preparation=None if task.reading is None else task.reading.to_json(),
+        held=held_rows(task) if learner.shares and settings.privacy == "none" else None,
+        partition=partition,
+        preparation=preparation,
+        about={"settings": given, "files": hashes(partition, preparation)},
     )
 
 
@@ -279,24 +292,6 @@ def seed_of(settings: Settings) -> int:
 
 def _first(own: int | None, common: int) -> int:
     return common if own is None else own
-
-
-def _indices(task: Task, facts: dict[str, Any], content: str | None) -> dict[str, Any] | None:
-    if task.indices is None:
-        return None
-    return {
-        "task": facts["task"], "partition": facts["partition"], **_parts(task.indices), "sha256": partition_of(task),
-        "content_sha256": content,
-    }  # fmt: skip
-
-
-def partition_of(task: Task) -> str | None:
-    """SHA-256 of which samples of common pools a rank holds; None where it brings its own."""
-    return None if task.indices is None else hashlib.sha256(json.dumps(_parts(task.indices)).encode()).hexdigest()
-
-
-def _parts(indices: Mapping[str, Any]) -> dict[str, list[int]]:
-    return {name: index.tolist() for name, index in indices.items()}
 
 
 def content_of(task: Task, settings: Settings) -> str | None:

@@ -11,7 +11,8 @@ import torch
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, TaskError
 from dpeer.federation.alone import STOPPED, AloneBeside, alone_beside, copy_apart
-from dpeer.federation.assemble import content_of, hyperparameters_of, learner_by_itself, partition_of, seed_of, task_of
+from dpeer.federation.assemble import content_of, hyperparameters_of, learner_by_itself, seed_of, task_of
+from dpeer.federation.data_files import partition_of
 from dpeer.federation.folders import held
 from dpeer.federation.full import naming
 from dpeer.federation.graph import build_graph, take_part
@@ -172,8 +173,10 @@ def _check_data(folder: Path, task: Task, settings: Settings, summary: Mapping[s
     there: list[tuple[Any, Any]] = []
     if ledger is not None and None not in (ledger.data, content):
         there.append((ledger.data, content))
-    partition, indices = read_object(folder / "partition.json"), partition_of(task)
-    there += [(partition["sha256"], indices)] if partition.get("sha256") and indices is not None else []
+    before = read_object(folder / "partition.json").get("sha256")
+    if before is not None and task.indices is not None:
+        places = {name: index.tolist() for name, index in task.indices.items()}
+        there.append((before, partition_of(settings.task, None, places, None)["sha256"]))
     on = summary["settings"].get("evaluate_on", "test")
     there += [
         (summary.get("evaluated_samples"), len(getattr(task, on))),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -15,10 +17,12 @@ from dpeer.exceptions import DpeerError, Isolated
 from dpeer.federation.addresses import bulk_port
 from dpeer.federation.assemble import assemble
 from dpeer.federation.child import stop_signals
+from dpeer.federation.data_files import save_data_files
 from dpeer.federation.fingerprint import FORMERLY
-from dpeer.federation.folders import held, save_partition, save_preparation
+from dpeer.federation.folders import held
 from dpeer.federation.full import naming
 from dpeer.federation.heap import freeze_heap, keep_heap
+from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
 from dpeer.federation.worth import conclude_worth
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
@@ -67,7 +71,8 @@ class Stopper:
         if self._code is not None and not self.requested.is_set():
             limit = threading.Timer(END_WITHIN, _end_late, [self._code])
             limit.daemon = True
-            limit.start()
+            with contextlib.suppress(RuntimeError):  # the system gives no thread: the peer stops all the same
+                limit.start()
         self.requested.set()
         if self._peer is not None:
             self._peer.stop()
@@ -123,10 +128,10 @@ async def serve(
     executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
     disk = ThreadPoolExecutor(1, "disk", initializer=_limit_threads, initargs=(1,))
     try:
-        with naming(out), held(out):
+        with naming(out), held(out), ExitStack() as leaving:
             return await _serve(
-                settings, rank, log, Worker(executor, disk), listen=listen, meet=meet, stopper=stopper, resume=resume,
-                new_data=new_data, keyring=keyring, report=report,
+                settings, rank, log, Worker(executor, disk), leaving, listen=listen, meet=meet, stopper=stopper,
+                resume=resume, new_data=new_data, keyring=keyring, report=report,
             )  # fmt: skip
     except Exception as error:
         log.to_file_only()  # whoever called prints it
@@ -144,6 +149,7 @@ async def _serve(
     rank: int,
     log: PeerLog,
     worker: Worker,
+    leaving: ExitStack,
     *,
     listen: str | None,
     meet: Meet,
@@ -158,11 +164,18 @@ async def _serve(
     parts = await worker.run(assemble, settings, rank, resume=resume, new_data=new_data)
     forget()
     freeze_heap()
-    save_preparation(out, parts.preparation, resume=resume)
-    save_partition(out, parts.indices, resume=resume)
+    for line in await worker.run(save_data_files, out, parts.partition, parts.preparation, resume=resume):
+        log.warning("file-made-again", message=line)
     for note in parts.notes:
         log.info("note", message=note)
     report({"kind": "notes", "notes": parts.notes})
+    registry = await worker.write(leaving.enter_context, registered(parts.fingerprint, rank, parts.held))
+    looking: list[asyncio.Task[None]] = []
+
+    def connected() -> None:
+        report({"kind": "connected"})
+        if registry is not None:  # those of its neighbors that are on this host have left their digests by now
+            looking.append(asyncio.create_task(_look(registry, log)))
 
     async def compare(outcome: Outcome) -> None:
         if parts.alone is not None:
@@ -179,6 +192,7 @@ async def _serve(
         fingerprint=parts.fingerprint,
         names=parts.names,
         formerly=FORMERLY,
+        about=parts.about,
         authenticated=keyring is not None,
         evaluate_every=settings.evaluate_every,
         checkpoint_every=settings.checkpoint_every,
@@ -196,7 +210,7 @@ async def _serve(
         config, parts.topology, parts.learner, transport, worker, log,
         facts=parts.facts,
         on_record=lambda entry: report({"kind": "record", "entry": entry}),
-        on_connected=lambda: report({"kind": "connected"}),
+        on_connected=connected,
         on_waiting=lambda neighbors: report({"kind": "waiting", "neighbors": list(neighbors)}),
         on_sign=lambda sign: report({"kind": "sign", "sign": vars(sign)}),
         watch=parts.watch,
@@ -214,6 +228,7 @@ async def _serve(
         await transport.close(0)
         return None
     outcome = await peer.serve(addresses)
+    await asyncio.gather(*looking)
     if outcome.status == "isolated":
         raise Isolated(
             f"ended after {outcome.completed_rounds} of {settings.rounds} rounds, {outcome.why}; --resume goes on; the "
@@ -222,6 +237,12 @@ async def _serve(
     if outcome.status == "done" and not outcome.concluded_before:
         await compare(outcome)
     return outcome
+
+
+async def _look(registry: Registry, log: PeerLog) -> None:
+    """Say which ranks on this host hold rows of this peer, too."""
+    for found in await asyncio.to_thread(registry.compare):
+        log.warning("same-rows", message=str(found), neighbor=found.rank, rows=found.rows, tested=found.tested)
 
 
 def _check_source(settings: Settings) -> None:
