@@ -54,6 +54,7 @@ def main(
     new_data: bool,
     end: socket.socket,
     environment: Mapping[str, str],
+    home: str,
     keyring: Keyring | None,
 ) -> None:
     """Run one rank; exits with the code that `dpeer start` would.
@@ -65,12 +66,14 @@ def main(
         new_data: The data are others than those of earlier runs in the folder.
         end: Of the pair of sockets whose other end the launcher has.
         environment: The launcher's environment variables, as they are now.
+        home: The launcher's current folder.
         keyring: As that of `serve`.
     """
     global _is_peer
     _is_peer = True
     os.environ.clear()
     os.environ.update(environment)
+    os.chdir(home)
     # Ctrl-C goes to the whole terminal, and a service manager's SIGTERM to the whole group; only the launcher answers
     # them, and tells its peers, so that all stop in the same round.
     for number in STOP_SIGNALS:
