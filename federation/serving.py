@@ -120,7 +120,7 @@ async def serve(
         DpeerError: as documented in dpeer.exceptions; it has been logged.
     """
     out = rank_folder(settings.out, rank).absolute()
-    log = peer_logger(rank, out / LOG, settings.log_level, *([sink] if sink else []))
+    log = peer_logger(rank, out / LOG, settings.log_level, *([sink] if sink else []), most=settings.log_bytes())
     keep_heap()
     executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
     disk = ThreadPoolExecutor(1, "disk", initializer=_limit_threads, initargs=(1,))

@@ -91,7 +91,7 @@ class Simulation:
                     return []
                 own = self._settings.of_rank(rank).model_copy(update={"out": self._settings.out})
                 resources.enter_context(held(rank_folder(self._out, rank)))
-                log = peer_logger(rank, rank_folder(self._out, rank) / LOG, own.log_level)
+                log = peer_logger(rank, rank_folder(self._out, rank) / LOG, own.log_level, most=own.log_bytes())
                 logs.append(log)
                 await self._add(own, rank, log)
             forget()
