@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation.channel import Channel
+from dpeer.federation.forks import answering
 from dpeer.federation.settings import Settings
 from dpeer.results.files import rank_folder
 
@@ -27,6 +28,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def stop_signals() -> list[signal.Signals]:
     """Those of `STOP_SIGNALS` that are answered; SIGHUP is not where it is ignored, as under nohup."""
+    answering()
     return [one for one in STOP_SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
 
 
@@ -71,6 +73,7 @@ def main(
     """
     global _is_peer
     _is_peer = True
+    answering()
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(home)
