@@ -167,7 +167,7 @@ def _print(results: Mapping[tuple[str, str, str, int], Result], names: Sequence[
     overall: dict[str, dict[str, _Figures]] = {}
     for name in names:
         found = {
-            (method, step, seed): _known(result.accuracies("accuracy"))
+            (method, step, seed): _known(result.accuracies("accuracy_mixed"))
             for (here, method, step, seed), result in results.items()
             if here == name
         }

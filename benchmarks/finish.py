@@ -94,7 +94,7 @@ def measure(name: str, algorithm: str, seed: int, data: str | None, out: Path) -
     found = {
         "trained": _mean(line["accuracy_trained"] for line in last),
         "none": _mean(line["accuracy"] for line in last),
-        "best": _mean(run.summary["accuracy_kept"]),
+        "best": _mean(run.summary["accuracy"]),
     }
     for way in WAYS:
         finished = [_finished(settings.model_copy(update={"finish": way}), rank) for rank in range(settings.size)]

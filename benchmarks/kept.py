@@ -65,7 +65,7 @@ def simulated(settings: Callable[[Path], dict[str, Any]], accuracy: str = "accur
     """
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="dpeer-benchmark-") as folder:
-        run = dpeer.run(dpeer.Settings(**settings(Path(folder) / "run")), mode="simulate")
+        run = dpeer.run(dpeer.Settings(**{"keep": "last", **settings(Path(folder) / "run")}), mode="simulate")
         after = run.summary[accuracy]
         return {
             "accuracy": fmean(after),

@@ -83,7 +83,7 @@ def main() -> None:
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
 
     def measure(cell: Cell) -> Line:
-        return simulated(lambda out: {**settings(cell, data.get(cell["set"])), "out": out})
+        return simulated(lambda out: {**settings(cell, data.get(cell["set"])), "out": out}, "accuracy_mixed")
 
     found = Kept(arguments.out / "optimizers.jsonl", measure, only=arguments.show)
     for name in sets:

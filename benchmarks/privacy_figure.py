@@ -36,7 +36,7 @@ def read(folder: Path) -> Found:
             settings["dp_adversary"] if private else "",
             "0" if run["algorithm"] == "local" else f"{settings['target_epsilon']:g}" if private else ALONE,
         )
-        found[key].append((run["accuracy_mean"], run["accuracy_trained_mean"]))
+        found[key].append((run.get("accuracy_mixed_mean", run["accuracy_mean"]), run["accuracy_trained_mean"]))
     return found
 
 

@@ -115,7 +115,7 @@ def measure(cell: Cell, data: str | None, out: Path) -> list[float]:
     how = {"algorithm": "local"} if cell.rule == ALONE else {"topology": cell.topology, "robust": cell.rule}
     folder = out / "run"
     settings = dpeer.Settings(
-        **{**COMMON, **SETS[cell.set], **how}, task_options=options, seed=cell.seed, out=folder
+        **{"keep": "last", **COMMON, **SETS[cell.set], **how}, task_options=options, seed=cell.seed, out=folder
     )  # fmt: skip
     first = SIZE if cell.attack == "-" else SIZE - cell.hostile
 
@@ -133,7 +133,7 @@ def measure(cell: Cell, data: str | None, out: Path) -> list[float]:
             run = dpeer.run(settings, overwrite=True)
         except Diverged:
             run = dpeer.open_run(folder)
-    return [accuracy or 0.0 for accuracy in run.summary["accuracy"]]
+    return [accuracy or 0.0 for accuracy in run.summary["accuracy_mixed"]]
 
 
 def attacked(body: np.ndarray[Any, np.dtype[np.float32]], attack: str, number: int, rank: int, seed: int) -> bytes:

@@ -35,7 +35,7 @@ def main() -> None:
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
 
     def measure(cell: Cell) -> Line:
-        after = "accuracy_kept" if cell["way"] == "finished" else "accuracy"
+        after = "accuracy" if cell["way"] == "finished" else "accuracy_mixed"
         return simulated(lambda out: grid.settings(cell, data.get(cell["set"]), out), after)
 
     found = Kept(arguments.out / "sample_level.jsonl", measure, only=arguments.show)

@@ -19,7 +19,7 @@ from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
 from dpeer.federation.own_data import check_own_data
 from dpeer.federation.running import Mode, OpenView, check_converged, run_federation
-from dpeer.federation.settings import Settings
+from dpeer.federation.settings import Settings, as_run
 from dpeer.federation.summary import add_comparison
 from dpeer.results.files import finite
 
@@ -40,7 +40,7 @@ def local_run(
     Raises:
         Diverged: The run is done, but at its end a loss or parameters are not finite.
     """
-    settings = config.load(federation, flags)
+    settings = as_run(config.load(federation, flags))
     check_own_data(settings)
     if baseline is not None:
         with ended_at_once():
@@ -91,8 +91,7 @@ def _run(
     compared = error = None
     summary = result.summary
     if baseline is not None and result.exit_code == 0:
-        changes = {"algorithm": baseline, "out": settings.out / f"baseline-{baseline}", "alone": "never"}
-        other = settings.model_copy(update=changes)
+        other = _baseline(settings, baseline)
         try:
             found = run_federation(other, "simulate", overwrite=True, new_data=new_data, open_view=view).summary
             compared = found if found.get("status") == "done" else None  # None if it was stopped, however early
@@ -110,6 +109,16 @@ def _run(
     if result.exit_code == 0:
         check_converged(result, settings)
     return result.exit_code
+
+
+def _baseline(settings: Settings, algorithm: str) -> Settings:
+    """The settings of the run to compare with: `local` is what each peer would have alone, as `dpeer start` has it."""
+    if algorithm == "local":
+        from dpeer.federation.alone import as_alone  # torch, which a launcher does without
+
+        settings = as_alone(settings)
+    out = settings.out / f"baseline-{algorithm}"
+    return settings.model_copy(update={"algorithm": algorithm, "out": out, "alone": "never"})
 
 
 def _opened(terminal: Terminal) -> OpenView:

@@ -22,7 +22,7 @@ from dpeer.federation.faults import check_faults
 from dpeer.federation.graph import build_graph
 from dpeer.federation.own_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.sections import FaultSettings, LauncherSettings, SimulationSettings
-from dpeer.federation.settings import Settings, option_names
+from dpeer.federation.settings import Settings, as_run, option_names
 from dpeer.peer.peer import dialled
 from dpeer.results.costs import privacy_line
 from dpeer.results.figures import in_words
@@ -58,7 +58,7 @@ def start(
     peer's data alone (--alone), and nothing of that is sent.
     """
     number = own_rank(rank)
-    settings = config.load(federation, flags)
+    settings = as_run(config.load(federation, flags))
     check_faults(settings, "start", resume=resume)
     own = settings.of_rank(number)
     if own.alone is None:
@@ -122,7 +122,7 @@ def _ended(outcome: Outcome | None, own: Settings, rank: int, terminal: Terminal
     """Say how the peer's run ended; returns the exit code."""
     folder = rank_folder(own.out, rank)
     summary = {} if outcome is None else read_object(folder / SUMMARY)
-    terminal.say(_last_line(outcome, own.rounds, folder, summary if own.algorithm != "local" else None))
+    terminal.say(_last_line(outcome, own.rounds, folder, summary, shares=own.algorithm != "local"))
     if outcome is None:
         return 0
     if outcome.status == "done":
@@ -146,27 +146,25 @@ def _first_line(settings: Settings, file: Path | None, rank: int, listen: str | 
     return f"{place} ({which}: all peers on this host, rank R at port {settings.base_port} + R)"
 
 
-def _last_line(outcome: Outcome | None, rounds: int, folder: Path, summary: Mapping[str, Any] | None = None) -> str:
+def _last_line(outcome: Outcome | None, rounds: int, folder: Path, summary: Mapping[str, Any], *, shares: bool) -> str:
     if outcome is None:
         return "dpeer: stopped before the first round"
     if outcome.status == "stopped":
         return (
             f"dpeer: stopped after {outcome.completed_rounds} of {rounds} rounds; --resume goes on; files in {folder}"
         )
-    accuracy = (outcome.last or {}).get("accuracy")
+    accuracy = summary.get("accuracy")
     result = "" if accuracy is None else f", accuracy {accuracy:.4f}"
-    if (finished := (outcome.last or {}).get("accuracy_finished")) is not None:
-        result += f", finished {finished:.4f}"
-    others = {name: value for name, value in ((outcome.last or {}).get("metrics") or {}).items() if name != "accuracy"}
+    others = {name: value for name, value in (summary.get("metrics") or {}).items() if name != "accuracy"}
     result += f", {words}" if (words := in_words(others)) else ""
     lost = "".join(f"; lost rank {rank} ({reason})" for rank, reason in outcome.lost.items())
     spent = (outcome.last or {}).get("privacy")
     private = f"; {privacy_line(spent)}" if spent else ""
-    mixed = (summary or {}).get("rounds_mixed")
+    mixed = summary.get("rounds_mixed") if shares else None
     few = f"; bodies mixed in {mixed} of them" if mixed is not None and mixed < outcome.completed_rounds else ""
-    if paused := (summary or {}).get("paused_seconds"):
+    if paused := summary.get("paused_seconds"):
         few += f", paused for {duration(paused)} without a quorum"
-    if late := (summary or {}).get("late_bodies"):
+    if late := summary.get("late_bodies"):
         few += f", {late} of its own came too late for all neighbors (see log.jsonl)"
     count = "1 round" if outcome.completed_rounds == 1 else f"{outcome.completed_rounds} rounds"
     return f"dpeer: done after {count}{few}{result}{private}{lost}; files in {folder}"

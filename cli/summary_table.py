@@ -15,12 +15,13 @@ from rich.table import Table
 from dpeer.cli import metric_table
 from dpeer.results.costs import privacy_line
 from dpeer.results.faults import faults_of, sentences
+from dpeer.results.signs import ranks_rows
 from dpeer.results.together import sentence, together
 from dpeer.results.units import decimals, size
-from dpeer.results.worth import Worth, headline, interval_text, verdict_word, worth_by_rank
+from dpeer.results.worth import NOTHING_RECEIVED, Worth, headline, interval_text, verdict_word, worth_by_rank
 
 _WIDE = 94
-"""Columns of a terminal that the table of the best models needs with intervals; they are in summary.json, too."""
+"""Columns of a terminal that the table needs with intervals and with each peer's round; these are in summary.json."""
 
 _MANY, _WORST = 40, 10
 """With more peers than that, only so many are printed: those that did worst."""
@@ -40,7 +41,9 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     # A task may have no accuracy (a regression, say); a loss every task has.
     measure = "accuracy" if summary["accuracy_mean"] is not None else "test_loss"
     settings = summary.get("settings") or {}
-    best = settings.get("keep") == "best"
+    kept_rounds = zip(summary["kept_round"], summary["completed_rounds"], strict=True)
+    # Rank 0 may have too few samples to choose by, and keep its last model.
+    best = settings.get("keep") == "best" or any(one is not None and one + 1 != last for one, last in kept_rounds)
     which = "best of" if best else "after"
     by = " by validation loss" if best else ""
     points = [point for point in summary["kept_point"] if point is not None]
@@ -52,47 +55,70 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
         highlight=False,
         soft_wrap=True,
     )
-    values, mixed = summary[f"{measure}_kept"], summary[measure]
+    values, mixed = summary[measure], summary[f"{measure}_mixed"]
     apart = mixed != values and bool(summary["body_parameters"])
     worth = worth_by_rank(summary.get("worth")) or (None,) * len(values)
     shared = settings.get("test_split") == "shared"
-    other = _Other(measure, values, worth, baseline, shared=shared, intervals=not best or console.width >= _WIDE)
+    other = _Other(measure, values, worth, baseline, shared=shared)
+    by_peer = best and (console.width >= _WIDE or not other.columns)
     table = Table()
     table.add_column("rank", justify="right")
     table.add_column(measure.replace("_", " "), justify="right", no_wrap=True)
-    if best:
+    if by_peer:
         table.add_column("kept", justify="right", no_wrap=True)
     for name in other.columns:
         table.add_column(name, justify="right", no_wrap=True)
     shown = _shown(values, higher_is_better=measure == "accuracy")
     for rank in shown:
         kept = summary["kept_round"][rank]
-        rounds = ("-" if kept is None else f"{kept + 1}, {summary['kept_point'][rank] or 'mixed'}",) if best else ()
+        rounds = ("-" if kept is None else f"{kept + 1}, {summary['kept_point'][rank] or 'mixed'}",) if by_peer else ()
         table.add_row(str(rank), decimals(values[rank]), *rounds, *other.cells(rank, values[rank]))
     blank = ("",) * len(other.columns)
     if len(values) > _MANY:
-        table.add_row("...", f"{len(values) - _WORST} better", *("",) * best, *blank)
+        table.add_row("...", f"{len(values) - _WORST} better", *("",) * by_peer, *blank)
     table.add_section()
     mean = _mean(values)
-    table.add_row("mean", decimals(mean), *("",) * best, *other.mean())
+    table.add_row("mean", decimals(mean), *("",) * by_peer, *other.mean())
     console.print(table)
+    if best:
+        console.print(_kept(summary), highlight=False, soft_wrap=True)
     if line := headline(worth):
         every = "" if shared else sentence(worth)
         console.print(f"{line}; {every}" if every else line, highlight=False, markup=False, soft_wrap=True)
-    if useless := [str(rank) for rank, one in enumerate(worth) if one is not None and one.is_useless]:
-        than = "always the most frequent class" if measure == "accuracy" else "always the mean"
-        line = f"no better than {than}: rank {', '.join(useless[:_MANY])}"
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    than = "always the most frequent class" if measure == "accuracy" else "always the mean"
+    for ranking, words in ((False, ""), (True, ", at a threshold that hides what is learned (see AUROC)")):
+        useless = [str(rank) for rank, one in enumerate(worth) if _is_useless(one, ranking=ranking)]
+        if useless:
+            line = f"no better than {than}{words}: rank {', '.join(useless[:_MANY])}"
+            console.print(line, highlight=False, markup=False, soft_wrap=True)
     if apart:
         when = "after the mixing of the kept rounds" if best else "after the last mixing"
         console.print(f"{when}: mean {measure.replace('_', ' ')} {decimals(_mean(mixed))}", highlight=False)
-    if (training := summary.get("training_accuracy_kept_mean")) is not None:
+    if (training := summary.get("training_accuracy_mean")) is not None:
         gap = summary["generalization_gap_mean"]
         of = f"training accuracy of the kept models: mean {decimals(training)}, generalization gap {gap:+.4f}"
         console.print(of, highlight=False, soft_wrap=True)
     metric_table.show(console, summary, shown)
     for fact in _facts(summary, out):
         console.print(fact, highlight=False, markup=False, soft_wrap=True)
+
+
+_POINTS = {"trained": "before mixing", "mixed": "after mixing", "finished": "finished", "alone": "trained alone"}
+
+
+def _kept(summary: Mapping[str, Any]) -> str:
+    """A line on which models were kept."""
+    points, rounds = summary["kept_point"], [one + 1 for one in summary["kept_round"] if one is not None]
+    counts = [f"{points.count(point)} {words}" for point, words in _POINTS.items() if point in points]
+    if alone := [str(rank) for rank, point in enumerate(points) if point == "alone"]:
+        counts[-1] += f" (rank {', '.join(alone[:_MANY])})"
+    between = "" if not rounds else f", of round {min(rounds)}" + (f" to {max(rounds)}" if len({*rounds}) > 1 else "")
+    return f"kept by validation loss: {', '.join(counts)}{between}"
+
+
+def _is_useless(worth: Worth | None, *, ranking: bool) -> bool:
+    """Whether a constant answer does as well as a model that tells rows apart by its scores, or does not."""
+    return worth is not None and worth.is_useless and ranks_rows(worth.auroc) == ranking
 
 
 class _Other:
@@ -104,7 +130,6 @@ class _Other:
         worth: What each peer has from joining; None where it was not measured.
         baseline: The summary of the same peers with another algorithm; None for what was trained beside.
         shared: Whether peers may have the same test rows: then these are no rows more when put together.
-        intervals: Whether there is room for them.
     """
 
     def __init__(
@@ -115,12 +140,11 @@ class _Other:
         baseline: Mapping[str, Any] | None,
         *,
         shared: bool,
-        intervals: bool,
     ) -> None:
-        self._measure, self._worth, self._own, self._first = measure, worth, own, 0 if intervals else 1
+        self._measure, self._worth, self._own = measure, worth, own
         self._told = any(one is not None and one.gain is not None for one in worth)
         if baseline:
-            self._name, self._values = str(baseline["algorithm"]), list(baseline[f"{measure}_kept"])
+            self._name, self._values = str(baseline["algorithm"]), list(baseline[measure])
         else:
             self._name = "alone"
             self._values = [one.alone if one and one.verdict and one.measure == measure else None for one in worth]
@@ -135,18 +159,32 @@ class _Other:
         """The headings; none where there is nothing to compare with."""
         if not self._shown:
             return []
-        return [self._name, self._difference, *(["95 % interval", "joining"][self._first :] if self._told else [])]
+        return [self._name, self._difference, *(["95 % interval", "joining"] if self._told else [])]
 
     def cells(self, rank: int, value: float | None) -> list[str]:
         """A peer's row."""
         if not self._shown:
             return []
-        return [*_against(value, self._values[rank]), *(self._comparison(self._worth[rank]) if self._told else [])]
+        difference = self._difference_of(rank, value)
+        gain = "-" if difference is None else f"{difference:+.4f}"
+        other = self._values[rank] if self._compares(rank) else None
+        return [decimals(other), gain, *(self._comparison(self._worth[rank]) if self._told else [])]
+
+    def _difference_of(self, rank: int, value: float | None) -> float | None:
+        """How much higher the joined model's figure is; the kept model may be the other one."""
+        one, other = self._worth[rank], self._values[rank]
+        if not self._compares(rank):
+            return None
+        if one is not None and one.gain is not None and one.measure == self._measure:
+            return (one.gain if self._measure == "accuracy" else -one.gain) + 0.0  # 0.0 makes 0.0 of -0.0
+        return None if value is None or other is None else value - other
+
+    def _compares(self, rank: int) -> bool:
+        """Whether the peer has joined anybody: else two figures beside each other would read as a gain."""
+        one = self._worth[rank]
+        return one is None or one.why != NOTHING_RECEIVED
 
     def _comparison(self, one: Worth | None) -> list[str]:
-        return self._whole(one)[self._first :]
-
-    def _whole(self, one: Worth | None) -> list[str]:
         if one is None or one.gain is None:
             return ["-", "-"]
         if one.measure != self._measure:  # accuracies of single rows cannot be told
@@ -162,11 +200,12 @@ class _Other:
         """The row of the mean, over the peers that have both figures."""
         if not self._shown:
             return []
-        both = [(own, other) for own, other in zip(self._own, self._values, strict=True) if None not in (own, other)]
-        gains = [own - other for own, other in both if own is not None and other is not None]
-        gain = f"{fmean(gains):+.4f}" if gains else "-"
-        told = self._all if self._all is not None and len(both) == self._compared else None
-        return [decimals(_mean([other for _, other in both])), gain, *(self._comparison(told) if self._told else [])]
+        own = enumerate(self._own)
+        gains = {rank: found for rank, value in own if (found := self._difference_of(rank, value)) is not None}
+        others = [other for rank, other in enumerate(self._values) if rank in gains]
+        gain = f"{fmean(gains.values()):+.4f}" if gains else "-"
+        told = self._all if self._all is not None and len(gains) == self._compared else None
+        return [decimals(_mean(others)), gain, *(self._comparison(told) if self._told else [])]
 
 
 def _shown(values: Sequence[float | None], *, higher_is_better: bool) -> list[int]:
@@ -203,8 +242,3 @@ def _facts(summary: Mapping[str, Any], out: Path) -> list[str]:
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
-
-
-def _against(value: float | None, other: float | None) -> Sequence[str]:
-    gain = None if value is None or other is None else value - other
-    return (decimals(other), "-" if gain is None else f"{gain:+.4f}")

@@ -15,9 +15,11 @@ from dpeer.results.units import decimals, size
 
 _SHORT = {
     "diverged": "training has diverged",
+    "jump": "the loss has jumped",
     "fast": "the learning rates are too fast",
     "flat": "the loss has stayed flat",
     "majority": "no better than the most frequent class",
+    "threshold": "no better than the most frequent class, by a threshold that hides what is learned",
 }
 
 _TOLD = 8

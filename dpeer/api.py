@@ -22,7 +22,7 @@ from dpeer.federation.child import check_not_a_peer
 from dpeer.federation.handed_over import check_flags, checked
 from dpeer.federation.own_data import check_own_data
 from dpeer.federation.running import Mode, check_converged, run_federation
-from dpeer.federation.settings import Settings
+from dpeer.federation.settings import Settings, as_run
 from dpeer.federation.view import Silent
 from dpeer.results.files import MODEL, SUMMARY, rank_folder
 from dpeer.results.reading import read_entries, read_object, read_run
@@ -143,7 +143,7 @@ def run(
     check_flags(resume=resume, overwrite=overwrite, new_data=new_data)
     if on_record is not None and not callable(on_record):
         raise ConfigurationError(f"on_record = {on_record!r}: expected a function that takes a peer's line, or None")
-    settings = checked(settings)
+    settings = as_run(checked(settings))
     if mode == "cluster":
         _check_importable(settings)
     check_own_data(settings)

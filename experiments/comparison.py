@@ -159,7 +159,7 @@ class Comparison:
             accuracy_table(condition.label, measure, rows, e.baseline, e.reference, e.last) for measure in MEASURES
         ]
         if any(result.keeps_another for results in rows.values() for result in results):
-            tables.append(accuracy_table(condition.label, "accuracy_kept", rows, e.baseline, e.reference))
+            tables.append(accuracy_table(condition.label, "accuracy", rows, e.baseline, e.reference))
         if metrics := metric_table(condition.label, rows, e.last):
             tables.append(metrics)
         gaps = [gap_table(condition.label, measure, rows, e.last) for measure in MEASURES]

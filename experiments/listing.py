@@ -32,7 +32,7 @@ def csv_rows(rows: Rows, condition: Mapping[str, Any], seeds: Sequence[int], las
                 f"{measure}{suffix}": result.accuracies(measure, rounds)
                 for measure in MEASURES
                 for suffix, rounds in (("", 1), (f"_last_{late}", late))
-            } | {"accuracy_kept": result.accuracies("accuracy_kept")}
+            } | {"accuracy": result.accuracies("accuracy")}
             for rank, peer in enumerate(result.peers):
                 own = {figure: _or_empty(values[rank]) for figure, values in figures.items()}
                 lines.append(

@@ -46,7 +46,7 @@ def _row(row: str, rows: Rows, e: Experiment, target: float | None) -> dict[str,
     spent = [one for result in results for one in result.spent]
     return {
         **{measure: _measured(row, rows, measure, e, target) for measure in MEASURES},
-        "accuracy_kept": _measured(row, rows, "accuracy_kept", e, None),  # a target is reached in rounds
+        "accuracy": _measured(row, rows, "accuracy", e, None),  # a target is reached in rounds
         "metrics": others(results, e.last),
         "diverged_seeds": sum(result.diverged for result in results),
         "bytes_sent_a_peer": fmean(result.sent for result in results),
@@ -71,7 +71,7 @@ def _measured(row: str, rows: Rows, measure: Measure, e: Experiment, target: flo
             "training_accuracy": gap.training, "generalization_gap": gap.gap.mean,
             "generalization_gap_half": gap.gap.half,
         }  # fmt: skip
-    if measure != "accuracy_kept":  # a kept model is of one round
+    if measure != "accuracy":  # a kept model is of one round
         if e.at_round:
             said["at_round"] = {str(number): at_round(results, measure, number) for number in e.at_round}
         if e.at_epsilon:

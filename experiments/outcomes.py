@@ -14,8 +14,8 @@ from dpeer.experiments.statistics import first_reached
 from dpeer.experiments.whole import read_whole
 from dpeer.results.lines import Line
 
-Measure = Literal["accuracy", "accuracy_trained", "accuracy_kept"]
-"""After mixing; the same peer after local training and before mixing; or that of the model that it has kept."""
+Measure = Literal["accuracy", "accuracy_mixed", "accuracy_trained"]
+"""Of the model that a peer has kept; after mixing; or of the same peer after local training and before mixing."""
 
 
 @dataclass(frozen=True)
@@ -67,16 +67,14 @@ class Result:
             measure: Which of the accuracies; a peer keeps one model, whatever the number of rounds.
             last: How many rounds count as the last ones; the very last is always evaluated.
         """
-        if measure == "accuracy_kept":
-            return [_number(peer.of_kept("accuracy")) for peer in self.peers]
+        if measure == "accuracy":
+            return [_number(peer.accuracy) for peer in self.peers]
         return [fmean(_accuracy(line, measure) for line in self._last(lines, last)) for lines in self._lines]
 
     @property
     def keeps_another(self) -> bool:
         """Whether a peer has kept another model than that of its last round after mixing."""
-        return any(
-            peer.of_kept("accuracy") != lines[-1].accuracy for peer, lines in zip(self.peers, self._lines, strict=True)
-        )
+        return any(peer.accuracy != lines[-1].accuracy for peer, lines in zip(self.peers, self._lines, strict=True))
 
     @property
     def finished(self) -> bool:
@@ -119,10 +117,10 @@ class Result:
             measure: After mixing, before it, or of the kept model.
             last: How many rounds count as the last ones.
         """
-        if measure == "accuracy_kept":
-            kept = [peer.training_accuracy_kept for peer in self.peers]
+        if measure == "accuracy":
+            kept = [peer.training_accuracy for peer in self.peers]
             return [one for one in kept if one is not None] if None not in kept else None
-        key = "training_accuracy" if measure == "accuracy" else "training_accuracy_trained"
+        key = "training_accuracy" if measure == "accuracy_mixed" else "training_accuracy_trained"
         found = [[getattr(line, key) for line in self._last(lines, last)] for lines in self._lines]
         return None if any(None in values for values in found) else [fmean(values) for values in found]
 
@@ -203,4 +201,4 @@ def _number(value: float | None) -> float:
 
 
 def _accuracy(line: Line, measure: Measure) -> float:
-    return _number(line.accuracy if measure == "accuracy" else line.accuracy_trained)
+    return _number(line.accuracy if measure == "accuracy_mixed" else line.accuracy_trained)

@@ -18,7 +18,7 @@ _COLUMNS = 5
 """More metrics do not fit beside each other; `--json` and each run's summary.json have all."""
 
 MEASURES: Mapping[Measure, str] = {
-    "accuracy": "after mixing",
+    "accuracy_mixed": "after mixing",
     "accuracy_trained": "after local training, before mixing",
 }
 """What is measured in rounds, in words."""
@@ -65,7 +65,7 @@ def accuracy_table(
         last: Every figure is of a peer's mean over the evaluated ones of so many of the last rounds.
     """
     results = next(iter(rows.values()))
-    title, name = ("of the kept model", "kept") if measure == "accuracy_kept" else _rounds(results[0], last)
+    title, name = ("of the kept model", "kept") if measure == "accuracy" else _rounds(results[0], last)
     columns = ["", name, "worst peer"]
     columns += [f"below {baseline}"] * (baseline is not None)
     columns += [f"{name} - {reference}"] * (len(rows) > 1)
@@ -82,11 +82,11 @@ def accuracy_table(
     if (share := majority(results)) is not None:
         remarks.append(f"always answering each peer's most frequent training class: {share:.4f}")
     done = [row for row, found in rows.items() if any(result.finished for result in found)]
-    if measure == "accuracy_kept" and done and len(done) < len(rows):
+    if measure == "accuracy" and done and len(done) < len(rows):
         remarks.append(f"finished at home: {', '.join(done)}; the others are not")
     if gone := [f"{row} ({number} of {len(rows[row])} seeds)" for row, number in _diverged(rows).items()]:
         remarks.append(f"training diverged in a peer (loss not finite): {', '.join(gone)}")
-    what = title if measure == "accuracy_kept" else f"{MEASURES[measure]}, {title}"
+    what = title if measure == "accuracy" else f"{MEASURES[measure]}, {title}"
     return Table(f"{condition}: accuracy {what}", columns, lines, remarks)
 
 

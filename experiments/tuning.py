@@ -122,7 +122,7 @@ def trials(
     axes = [(names, axis.values) for axis in grid if (names := axis.of(variant))]
     if not axes:
         return []
-    measured = {**base, "validation": validation, "evaluate_on": "validation", "evaluate_every": base["rounds"]}
+    measured = {**base, "validation": validation or None, "evaluate_on": "validation", "evaluate_every": base["rounds"]}
     found = []
     for point in itertools.product(*(values for _, values in axes)):
         values = {name: value for (names, _), value in zip(axes, point, strict=True) for name in names}
@@ -164,7 +164,7 @@ def _score(cell: Cell) -> float:
         if "accuracy" not in (peer.metrics or {}):
             raise ConfigurationError(f"task {peer.task!r} has no metric named accuracy: there is nothing to choose by")
         # A model of NaNs has an accuracy all the same, that of its first class.
-        if peer.accuracy is None or peer.test_loss is None:
+        if peer.accuracy_mixed is None or peer.test_loss_mixed is None:
             return -math.inf
-        found.append(peer.accuracy)
+        found.append(peer.accuracy_mixed)
     return fmean(found)

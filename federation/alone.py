@@ -6,15 +6,20 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from dpeer.cores import own_cores
 from dpeer.exceptions import CheckpointError, DpeerError, TaskError
 from dpeer.federation.addresses import all_on_this_host
+from dpeer.federation.defaults import kept, with_defaults
+from dpeer.federation.options import options_of, with_options
 from dpeer.federation.settings import Settings
 from dpeer.results.units import duration
-from dpeer.training import Hyperparameters, Task, TorchLearner
-from dpeer.training.alone import Alone, own_copy
+from dpeer.training import Hyperparameters, Task, TorchLearner, find_algorithm
+from dpeer.training.algorithms.own import new_algorithm
+from dpeer.training.alone import Alone, alone_budget, own_copy
 from dpeer.training.errors import describe
+from dpeer.training.finishing import finish_rate
 
 FOLDER = "alone"
 """In a rank's folder, while its peer runs: the state of the model that is trained alone."""
@@ -206,13 +211,41 @@ def alone_beside(
     hyperparameters = hyperparameters.model_copy(update={"finish_lr": learner.finish_rate})
     made = Alone(
         copied, hyperparameters, learner.algorithm.gradients(hyperparameters), takes_part, rank=rank, seed=seed,
-        keep=settings.keep, evaluate_on=settings.evaluate_on, evaluate_every=settings.evaluate_every,
+        keep=kept(settings), evaluate_on=settings.evaluate_on, evaluate_every=settings.evaluate_every,
         compute=learner.compute,
     )  # fmt: skip
     return AloneBeside(
         made, mode=settings.alone or "auto", share=settings.alone_share, free=_is_free(settings),
         folder=folder / FOLDER,
     )  # fmt: skip
+
+
+def as_alone(settings: Settings) -> Settings:
+    """The settings of a run in which every peer is trained as its copy alone would be: what `--baseline local` runs.
+
+    A run with privacy or of a paper's values keeps the baseline that its settings name.
+    """
+    local = {"algorithm": "local", "alone": "never"}
+    if settings.privacy != "none" or settings.preset:
+        return settings.model_copy(update=local)
+    used, _ = _used(settings)
+    own = find_algorithm(settings.algorithm).defaults
+    changes = {name: getattr(used, name) for name in own if name in Hyperparameters.model_fields}
+    ranks = {rank: one.model_copy(update=_budget(settings.of_rank(rank))) for rank, one in settings.rank.items()}
+    return settings.model_copy(update={**changes, **_budget(settings), **local, "rank": ranks})
+
+
+def _budget(settings: Settings) -> dict[str, Any]:
+    used, h = _used(settings)
+    algorithm = new_algorithm(find_algorithm(settings.algorithm), options_of(used))
+    changes = alone_budget(h, algorithm.gradients(h))
+    return changes if h.finish == "none" else {**changes, "finish_lr": finish_rate(h, algorithm.uses)}
+
+
+def _used(settings: Settings) -> tuple[Settings, Hyperparameters]:
+    """The settings and hyperparameters as a peer uses them."""
+    used = with_options(with_defaults(settings), settings.model_fields_set)
+    return used, Hyperparameters(**{name: getattr(used, name) for name in Hyperparameters.model_fields})
 
 
 def _is_free(settings: Settings) -> bool:

@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
 from dpeer.federation.alone import AloneBeside, alone_beside, copy_apart
-from dpeer.federation.defaults import with_defaults
+from dpeer.federation.defaults import holds_out_if_enough, kept, with_choice, with_defaults
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.first_weights import check_first_weights, first_weights_notes
 from dpeer.federation.graph import build_graph, take_part
@@ -50,6 +50,7 @@ from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.device import Compute, find_device
 from dpeer.training.payload import little_endian
 from dpeer.training.settings import DataSettings
+from dpeer.training.validation import whole_training_set
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ def assemble(
     said_of_it = facts_of(algorithm)
     said = settings.model_fields_set
     settings = with_options(with_defaults(settings), said)
+    only_if_enough, settings = holds_out_if_enough(settings), with_choice(settings)
     if settings.schema is not None and settings.standardize and settings.privacy != "none":
         raise ConfigurationError(
             "--standardize: with --privacy the ranges of the schema scale numbers, and nothing of the data does: leave "
@@ -117,9 +119,17 @@ def assemble(
                 "receiver itself has sent in the round: use --participation-mode peers, or another --algorithm"
             )
     compute = Compute(find_device(settings.device, rank), settings.amp, settings.channels_last)
-    task = task_of(settings, rank)
+    task = task_of(settings, rank, only_if_enough=only_if_enough)
+    lacking = only_if_enough and settings.keep == "best" and task.validation is None
+    if task.held_out is None:  # what nobody has asked for and cannot be had, or a task that brings its own
+        if "validation" in said and settings.validation and task.validation is not None:
+            raise ConfigurationError(
+                f"--validation {settings.validation:g}: task {settings.task!r} brings validation data of its own: "
+                "leave it out"
+            )
+        settings = settings.model_copy(update={"validation": 0.0, **({"keep": "last"} if lacking else {})})
     folder = own_folder / FOLDER
-    content, protection, unprotected, sampling = _content(task), None, None, None
+    content, protection, unprotected, sampling = _content(task, settings), None, None, None
     if settings.privacy == "sample":
         check_said(settings.task, task.found, "sample")
         account(folder, resume=resume)
@@ -148,7 +158,7 @@ def assemble(
     copied = copy_apart(task, settings, said_of_it.shares)
     learner = TorchLearner(
         task, settings.algorithm, hyperparameters_of(settings), rank=rank,
-        seed=_first(settings.seed_batches, settings.seed), keep=settings.keep, evaluate_on=settings.evaluate_on,
+        seed=_first(settings.seed_batches, settings.seed), keep=kept(settings), evaluate_on=settings.evaluate_on,
         training_accuracy=settings.training_accuracy, patience=settings.patience,
         steady=isinstance(graph, Topology) and settings.participation == 1,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
@@ -191,21 +201,30 @@ def assemble(
         facts=facts,
         alone=beside,
         watch=watch_of(task, algorithm, facts, settings),
-        notes=[*notes(task, learner, facts, settings, said), *private, *first_weights_notes(task, settings)],
+        notes=[
+            *notes(task, learner, facts, settings, said, lacking=lacking),
+            *private,
+            *first_weights_notes(task, settings),
+        ],
         indices=_indices(task, facts, content),
         preparation=None if task.reading is None else task.reading.to_json(),
     )
 
 
-def task_of(settings: Settings, rank: int) -> Task:
+def task_of(settings: Settings, rank: int, *, only_if_enough: bool = False) -> Task:
     """The task of one rank.
+
+    Args:
+        settings: As this rank uses them.
+        rank: Which peer.
+        only_if_enough: See `Choices.only_if_enough`.
 
     Raises:
         ConfigurationError: It cannot be loaded, its data cannot be divided as asked, or its first weights are of
             records that a private run would not protect.
     """
     given = {name: getattr(settings, name) for name in DataSettings.model_fields}
-    choices = Choices(**given, apart=settings.privacy == "sample")
+    choices = Choices(**given, apart=settings.privacy == "sample", only_if_enough=only_if_enough)
     task = load_task(
         settings.task, rank, settings.size, _first(settings.seed_partition, settings.seed), settings.task_options,
         choices, init_seed=_first(settings.seed_init, settings.seed),
@@ -258,10 +277,16 @@ def _indices(task: Task, facts: dict[str, Any], content: str | None) -> dict[str
     }  # fmt: skip
 
 
-def _content(task: Task) -> str | None:
-    """SHA-256 of all samples; None where they are not dense tensors in memory. It stays in the peer's folder."""
+def _content(task: Task, settings: Settings) -> str | None:
+    """SHA-256 of all samples; None where they are not dense tensors in memory. It stays in the peer's folder.
+
+    It does not depend on what a run without privacy holds out: a private one on the same data must know them again.
+    """
     content = hashlib.sha256()
-    for dataset in (task.train, task.validation, task.test):
+    parts = (task.train, task.validation, task.test)
+    if settings.privacy == "none" and (whole := whole_training_set(task)) is not None:
+        parts = (whole, None, task.test)
+    for dataset in parts:
         if dataset is None:
             continue
         if not isinstance(dataset, TensorDataset) or any(t.layout != torch.strided for t in dataset.tensors):

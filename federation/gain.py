@@ -6,15 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dpeer.results.together import sign_test
-from dpeer.results.worth import Verdict
+from dpeer.results.worth import FEWEST_ROWS, Verdict
 
 _RESAMPLES = 10_000
 _FEWEST_RESAMPLES = 1_000
 _DRAWS = 20_000_000
 """The most numbers drawn for an interval: of many rows fewer resamples will do."""
-
-_FEWEST_ROWS = 10
-"""With fewer rows nothing is told: a resample of so few says little of others."""
 
 _LEVEL = 0.05
 
@@ -73,7 +70,7 @@ def find_gain(joined: Sequence[float], alone: Sequence[float], *, most_is_best: 
     ]) / len(differences)  # fmt: skip
     low, high = np.percentile(means, (100 * _LEVEL / 2, 100 * (1 - _LEVEL / 2)))
     better, worse = int((differences > 0).sum()), int((differences < 0).sum())
-    told = len(differences) >= _FEWEST_ROWS and (low > 0 or high < 0)
+    told = len(differences) >= FEWEST_ROWS and (low > 0 or high < 0)
     if told and set(values.tolist()) <= {-1.0, 0.0, 1.0}:
         told = sign_test(better, worse) <= _LEVEL
     verdict: Verdict = ("helped" if low > 0 else "alone") if told else "unclear"

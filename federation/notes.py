@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from dpeer.federation.defaults import VALIDATION
 from dpeer.federation.options import options_of
 from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import Settings
@@ -12,6 +13,7 @@ from dpeer.topology import Isolated, Participation
 from dpeer.training import ALGORITHMS, Task, TorchLearner, find_algorithm
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import about_options
+from dpeer.training.partitions import FEWEST
 
 _ALWAYS = ("body_lr", "lr_decay", "momentum", "grad_clip", "body_epochs", "batch_size")
 _LARGE = 20.0
@@ -26,8 +28,9 @@ _FEW_ROWS = 10
 
 
 def notes(
-    task: Task, learner: TorchLearner, facts: Mapping[str, Any], settings: Settings, said: Collection[str]
-) -> list[str]:
+    task: Task, learner: TorchLearner, facts: Mapping[str, Any], settings: Settings, said: Collection[str], *,
+    lacking: bool = False,
+) -> list[str]:  # fmt: skip
     """The notes, a line each.
 
     Args:
@@ -36,6 +39,7 @@ def notes(
         facts: What summary.json says of the peer's samples.
         settings: All values as they are used.
         said: The settings that do not come from a default.
+        lacking: Whether validation data were to be held out by default, and could not be.
     """
     algorithm = find_algorithm(settings.algorithm)
     lines = [
@@ -51,6 +55,7 @@ def notes(
     changed = [name for name in _IF_SET if getattr(settings, name) != Settings.model_fields[name].default]
     used = [_value(name, settings) for name in (*_ALWAYS, *changed, *algorithm.settings())]
     lines.append(", ".join([*used, *_own(settings), *_finish(learner, settings)]))
+    lines += _choosing(task, learner, settings, lacking=lacking)
     lines += task.remarks
     lines += _computing(learner)
     if settings.quorum == "any":
@@ -88,6 +93,21 @@ def notes(
         lines.append(f"{_value('finish_lr', settings)} has no effect with finish none")
     no_effect = sorted(unused & {*said})
     return [*lines, *(f"{_value(name, settings)} has no effect with {settings.algorithm}" for name in no_effect)]
+
+
+def _choosing(task: Task, learner: TorchLearner, settings: Settings, *, lacking: bool) -> list[str]:
+    """A line on how the model that is kept is chosen, and why none is where that is the default."""
+    if settings.keep == "best":
+        rows, where = len(task.validation), "that the task brings"
+        if task.held_out is not None:
+            where = f"held out of {rows + learner.num_samples} for training (--keep last trains on all of them)"
+        return [f"the model with the least loss on validation data is kept: {rows} samples, {where}"]
+    if lacking:
+        return [
+            f"nothing is held out for validation, so the last round's model is kept: {VALIDATION:.0%} of "
+            f"{learner.num_samples} training samples are fewer than {FEWEST}, or part what belongs together"
+        ]
+    return []
 
 
 def _few(facts: Mapping[str, Any], settings: Settings) -> list[str]:

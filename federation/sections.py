@@ -34,8 +34,12 @@ class MeasureSettings(Section):
         mark=Mark.OWN,
         group=_RUN,
     )
-    keep: Literal["last", "best"] = setting(
-        "last", "which model to keep; best needs validation data", mark=Mark.OWN, group=_RUN
+    keep: Literal["auto", "best", "last"] | None = setting(
+        None,
+        "which model to keep: best (by the loss on validation data), last, or auto: best, but last with --privacy, "
+        "--preset, --validation 0 or too few samples (default: auto for start, cluster and simulate, last elsewhere)",
+        mark=Mark.OWN,
+        group=_RUN,
     )
     patience: int | None = setting(
         None,

@@ -163,6 +163,11 @@ class Settings(_AllSettings):
         return self.model_copy(update={**changes, "task_options": options})
 
 
+def as_run(settings: Settings) -> Settings:
+    """The settings as start, cluster and simulate take them: which model is kept is found out where nobody says."""
+    return settings if settings.keep is not None else settings.model_copy(update={"keep": "auto"})
+
+
 def check_ranks(settings: Settings, where: str = "") -> None:
     """Refuse settings of a rank that there is not.
 

@@ -40,7 +40,7 @@ def collect(out: Path, ranks: int, seconds: float, faults: Mapping[str, Any] | N
     there = {rank: peer for rank, peer in enumerate(peers) if peer is not None}
     first = next(iter(there.values()), PeerSummary())
     accuracy = [peer.accuracy if peer else None for peer in peers]
-    kept = [peer.of_kept("accuracy") if peer else None for peer in peers]
+    mixed = [peer.accuracy_mixed if peer else None for peer in peers]
     known = [value for value in accuracy if value is not None]
     epsilons = [peer.epsilon for peer in there.values() if peer.epsilon is not None]
     by_rank = metrics_by_rank(peers)
@@ -55,15 +55,16 @@ def collect(out: Path, ranks: int, seconds: float, faults: Mapping[str, Any] | N
         "accuracy_std": pstdev(known) if known else None,
         "accuracy_min": min(known) if known else None,
         "kept_point": [peer.kept_point if peer else None for peer in peers],
-        "accuracy_kept": kept,
-        "accuracy_kept_mean": _mean(kept),
+        "accuracy_mixed": mixed,
+        "accuracy_mixed_mean": _mean(mixed),
         # With privacy they stay in each peer's own folder: they are read off training records without noise.
-        "training_accuracy_kept_mean": None if spent else _mean([p.training_accuracy_kept for p in there.values()]),
+        "training_accuracy_mean": None if spent else _mean([peer.training_accuracy for peer in there.values()]),
         "generalization_gap_mean": None if spent else _mean([p.generalization_gap for p in there.values()]),
         "accuracy_finished_mean": _mean([peer.accuracy_finished for peer in there.values()]),
+        "accuracy_alone_mean": _mean([peer.accuracy_alone for peer in there.values()]),
         "accuracy_trained_mean": _mean([peer.accuracy_trained for peer in there.values()]),
         "test_loss": [peer.test_loss if peer else None for peer in peers],
-        "test_loss_kept": [peer.of_kept("test_loss") if peer else None for peer in peers],
+        "test_loss_mixed": [peer.test_loss_mixed if peer else None for peer in peers],
         "metrics": by_rank,
         "metrics_mean": {name: _mean(values) for name, values in by_rank.items()},
         "consensus_distance": _consensus_distance(out, there),

@@ -27,6 +27,7 @@ def watch_of(task: Task, algorithm: type[Algorithm], facts: Mapping[str, Any], s
         classes=sum(count > 0 for count in evaluated or ()),
         slower=_advice(algorithm, settings, "{:g}", 1 / 5),
         other=_advice(algorithm, settings, "{:g} or {:g}", 1 / 5, 5),
+        steadier=["--grad-clip 1"] if settings.grad_clip is None else _advice(algorithm, settings, "{:g}", 1 / 5),
         private=settings.privacy != "none",
     )
 
@@ -39,7 +40,7 @@ def _advice(algorithm: type[Algorithm], settings: Settings, rates: str, *factors
     if not settings.standardize and settings.privacy != "sample":
         found.append("--standardize")
     if settings.grad_clip is None:
-        found.append("--grad-clip 10")
+        found.append("--grad-clip 1")
     if "rho" in algorithm.settings() and settings.rho > 0:
         found.append(f"--rho {settings.rho / 5:g}")
     # What is chosen by data without noise, and told to others, is no advice to a private peer.

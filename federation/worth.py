@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpeer.federation.gain import find_gain
-from dpeer.results.files import ROWS, SUMMARY, read_rows, write_json, write_rows
+from dpeer.results.card import make_card, measured
+from dpeer.results.files import CARD, CARD_PAGE, MODEL, ROWS, SUMMARY, read_rows, write_json, write_rows
 from dpeer.results.reading import read_object, read_peer_summary
-from dpeer.results.worth import as_entry, majority
+from dpeer.results.records import gap
+from dpeer.results.worth import NOTHING_RECEIVED, as_entry, majority
 
 if TYPE_CHECKING:
     from dpeer.federation.alone import AloneBeside
     from dpeer.training import Evaluation, TorchLearner
+    from dpeer.training.alone import Alone
     from dpeer.training.rows import Rows
 
 
@@ -45,16 +48,58 @@ def conclude_worth(
         TaskError: The task's model, loss, metrics or data raised.
         OSError: The folder cannot be written.
     """
+    summary = read_object(folder / SUMMARY)
+    # Who has mixed no body has trained alone itself: there is nothing to compare, nor to weigh.
+    alone_anyway = learner.shares and summary.get("rounds_mixed") == 0
     if beside is not None:
-        beside.finish(lambda: diverged or stopped(), tell)
+        beside.finish(lambda: diverged or alone_anyway or stopped(), tell)
+        if alone_anyway and beside.alone is not None:
+            beside.why = NOTHING_RECEIVED
     found, rows = learner.rows()
     on = str(facts["settings"]["evaluate_on"])
     (folder / ROWS).unlink(missing_ok=True)
     if rows is not None:
         write_rows(folder, rows.measure, rows.values)
-    entry = {"on": on, **_compared(found, rows, learner, beside, facts, diverged=diverged)}
-    summary = read_object(folder / SUMMARY)
-    write_json(folder / SUMMARY, {**summary, "worth": as_entry(**entry)})
+    entry = {"on": on, "rounds_mixed": summary.get("rounds_mixed")}
+    entry |= _compared(found, rows, learner, beside, facts, diverged=diverged)
+    if not diverged and beside is not None and beside.alone is not None and beside.why is None:
+        entry |= _weighed(learner, beside.alone)
+        if entry.get("kept") == "alone":
+            summary |= _keep_alone(folder, beside.alone, facts, summary)
+    alone = entry.get("alone") if entry.get("measure") == "accuracy" else None
+    write_json(folder / SUMMARY, {**summary, "accuracy_alone": alone, "worth": as_entry(**entry)})
+
+
+def _weighed(learner: TorchLearner, alone: Alone) -> dict[str, Any]:
+    """Which of the two models the validation data find better; empty where they have chosen neither's round."""
+    alone.finish()
+    joined, other = learner.best_loss, alone.learner.best_loss
+    if joined is None or other is None:
+        return {}
+    return {
+        "validation_loss": joined, "alone_validation_loss": other, "kept": "alone" if other < joined else "joined",
+    }  # fmt: skip
+
+
+def _keep_alone(folder: Path, alone: Alone, facts: Mapping[str, Any], summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Write the model that was trained alone, with its card, in place of the joined one; what the summary says of it.
+
+    Raises:
+        TaskError: The task's model, loss, metrics or data raised.
+        OSError: The folder cannot be written.
+    """
+    learner, found = alone.learner, alone.rows()[0]
+    training = learner.measure_training_accuracy() if facts["settings"]["training_accuracy"] else None
+    card = learner.card()
+    said = {
+        "kept_round": learner.best_round, "kept_point": "alone", "measured": measured(card),
+        "accuracy": found.accuracy, "test_loss": found.test_loss, "metrics": dict(found.metrics),
+        "training_accuracy": training, "generalization_gap": gap(training, found.accuracy),
+    }  # fmt: skip
+    learner.write_model(folder / MODEL)
+    write_json(folder / CARD, make_card(facts, card, {**summary, **said}))
+    (folder / CARD_PAGE).unlink(missing_ok=True)
+    return said
 
 
 def _compared(
@@ -77,7 +122,7 @@ def _compared(
     }  # fmt: skip
     if beside is None:
         return own
-    if beside.alone is None or not beside.alone.completed:
+    if beside.alone is None or not beside.alone.completed or beside.why == NOTHING_RECEIVED:
         return own | {"why": beside.why}
     other, others = beside.alone.rows()
     if others is None or others.measure != rows.measure:
@@ -105,11 +150,14 @@ def compare_folders(folder: Path, other: Path, algorithm: str) -> Mapping[str, A
     if measure != same or len(joined) != len(alone) or not joined:
         return None
     of_accuracy = measure == "accuracy"
+    told: dict[str, Any] = vars(find_gain(joined, alone, most_is_best=of_accuracy))
+    if own.body_parameters and own.rounds_mixed == 0:
+        told = {"why": NOTHING_RECEIVED}
     constant = own.worth.constant if own.worth else None
     return as_entry(
         measure=measure, on=own.settings.get("evaluate_on"), rows=len(joined),
         joined=math.fsum(joined) / len(joined), alone=math.fsum(alone) / len(alone), constant=constant,
         auroc=own.worth.auroc if own.worth else None, alone_auroc=others.worth.auroc if others.worth else None,
-        algorithm=algorithm, rounds=others.completed_rounds, planned=others.rounds,
-        **vars(find_gain(joined, alone, most_is_best=of_accuracy)),
+        algorithm=algorithm, rounds=others.completed_rounds, planned=others.rounds, rounds_mixed=own.rounds_mixed,
+        **told,
     )  # fmt: skip

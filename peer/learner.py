@@ -38,6 +38,10 @@ class Evaluation(Protocol):
     def training_accuracy(self) -> float | None:
         """The same on its training data; None where that was not measured."""
 
+    @property
+    def auroc(self) -> float | None:
+        """The area under the ROC curve of two classes; None for other data."""
+
 
 class Learner(Protocol):
     """Model, data and algorithm of one peer.

@@ -250,28 +250,33 @@ class RankFolder:
     def _results(self, status: str) -> dict[str, Any]:
         best = self._learner.best_round
         kept = (None if best is None else self._metrics.entry(best)) or self.last or {}
-        names = (
-            "accuracy", "accuracy_trained", "accuracy_finished", "test_loss", "metrics", "train_loss",
-            "training_accuracy", "training_accuracy_trained", "training_accuracy_finished",
-        )  # fmt: skip
         point = self._learner.kept_point
         ending = "" if point == "mixed" else f"_{point}"
-        training, test = (kept.get(f"{name}{ending}") for name in ("training_accuracy", "accuracy"))
+
+        def of_kept(name: str) -> Any:
+            # An older version's lines say of a model that is not mixed what it is like in the plain keys alone.
+            return kept.get(f"{name}{ending}", kept.get(name))
+
+        others = {
+            f"{name}_{other}": kept.get(name if other == "mixed" else f"{name}_{other}")
+            for name in ("accuracy", "training_accuracy")
+            for other in ("trained", "mixed", "finished")
+        }
+        training = kept.get(f"training_accuracy{ending}")
         return {
             "rank": self._config.rank,
             "status": status,
             "completed_rounds": self.completed,
             "kept_round": kept.get("round"),
             "kept_point": point,
-            # An older version's lines say of a model that is not mixed what it is like in the plain keys alone.
-            **{
-                f"{name}_kept": kept.get(f"{name}{ending}", kept.get(name))
-                for name in ("accuracy", "test_loss", "metrics")
-            },
             "diverged": self.diverged,
-            **{name: kept.get(name) for name in names},
-            "training_accuracy_kept": training,
-            "generalization_gap": gap(training, test),
+            **{name: of_kept(name) for name in ("accuracy", "test_loss", "metrics")},
+            "training_accuracy": training,
+            "generalization_gap": gap(training, of_kept("accuracy")),
+            **others,
+            "test_loss_mixed": kept.get("test_loss"),
+            "metrics_mixed": kept.get("metrics"),
+            "train_loss": kept.get("train_loss"),
             "rounds_mixed": self._metrics.mixed,
             "bytes_sent": self._metrics.bytes_sent,
             "bytes_received": self._metrics.bytes_received,

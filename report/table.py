@@ -60,7 +60,9 @@ def rows(groups: Sequence[Group], measure: Measure) -> list[Row]:
 def _cells(group: Group, measure: Measure, *, private: bool, fitted: bool) -> list[str]:
     runs = group.runs
     trained = [_over(mean_of(group, measure.trained), _four)] if measure.trained else []
-    fit = [_over(mean_of(group, "training_accuracy"), _four), _over(_gaps(group), _signed)] if fitted else []
+    fit = (
+        [_over(mean_of(group, "training_accuracy", mixed=True), _four), _over(_gaps(group), _signed)] if fitted else []
+    )
     return [
         str(len(runs)),
         f"{len(group.ranks)} of {group.size}" if group.partial else str(group.size),

@@ -8,7 +8,7 @@ from dpeer.report.groups import Group
 from dpeer.report.style import COLORS, Section, clip, name_rows, new_figure, render
 from dpeer.results.runs import Run
 from dpeer.results.together import sentence
-from dpeer.results.worth import Verdict, Worth, headline
+from dpeer.results.worth import Verdict, Worth, headline, verdict_word
 
 NAME = "gain"
 
@@ -16,9 +16,6 @@ _ROWS = 40
 """The most peers with a line of their own."""
 
 _COLORS: dict[Verdict | None, str] = {"helped": COLORS[2], "alone": COLORS[1], "unclear": "#777777"}
-_WORDS: dict[Verdict | None, str] = {
-    "helped": "joining helped", "alone": "better off alone", "unclear": "cannot be told",
-}  # fmt: skip
 
 
 def worth_of_run(run: Run) -> dict[int, Worth]:
@@ -64,7 +61,7 @@ def draw_gains(groups: tuple[Group, ...]) -> Section | None:
     axes.axvline(0.0, color="black", lw=1.0)
     labelled: set[str] = set()
     for row, (worth, _) in enumerate(shown):
-        color, word = _COLORS[worth.verdict], _WORDS[worth.verdict]
+        color, word = _COLORS[worth.verdict], verdict_word(worth)
         ends = [value for value in (worth.low, worth.high, worth.gain) if value is not None]
         axes.plot(ends[:2], [row, row], color=color, lw=2.4, alpha=0.6, solid_capstyle="butt")
         label = None if word in labelled else word
@@ -77,11 +74,11 @@ def draw_gains(groups: tuple[Group, ...]) -> Section | None:
         "How much better a peer's model does on its own rows than the model that it would have alone: right of the "
         "line joining is better. Bars are 95 % intervals (paired bootstrap over the peer's rows). "
         + (f"The {_ROWS} lowest of {len(rows)}. " if len(rows) > _ROWS else "")
-        + "It cannot be told where the interval holds zero, where the peer has fewer than ten rows, or where too few "
+        + "It is inconclusive where the interval holds zero, where the peer has fewer than ten rows, or where too few "
         "of them differ."
     )
     alt = "Dots of every peer's gain with intervals. " + " ".join(
-        f"{name}: {worth.gain:+.4f}, {_WORDS[worth.verdict]}." for worth, name in shown
+        f"{name}: {worth.gain:+.4f}, {verdict_word(worth)}." for worth, name in shown
     )
     return Section(NAME, "What joining gained", caption, alt, render(figure))
 

@@ -48,7 +48,7 @@ def value(figure: Mapping[str, Any]) -> str:
 
 def all_metrics(peer: PeerSummary) -> dict[str, float | None]:
     """What a peer's kept model was measured by: the task's metrics by name first, then what else there is."""
-    own = dict(peer.metrics_kept or peer.metrics or {})
+    own = dict(peer.metrics or {})
     return own | {name: found for name, found in (peer.measured or {}).items() if name not in own}
 
 

@@ -41,6 +41,8 @@ class Line(Keys):
     training_accuracy_trained: float | None = said(number)
     generalization_gap: float | None = said(number)
     """Training accuracy less accuracy, both after mixing."""
+    auroc: float | None = said(number)
+    """Of two classes, after mixing; None for other data, and in lines of an older version."""
     test_loss: float | None = said(number)
     metrics: Mapping[str, float | None] | None = said(figures)
     """None in a round that was not evaluated."""

@@ -30,6 +30,10 @@ class Evaluation(Protocol):
     def training_accuracy(self) -> float | None:
         """The same on its training data; None where that was not measured."""
 
+    @property
+    def auroc(self) -> float | None:
+        """The area under the ROC curve of two classes; None for other data."""
+
 
 @dataclass(frozen=True)
 class RoundRecord:
@@ -69,6 +73,8 @@ class RoundRecord:
     training_accuracy_finished: float | None = None
     generalization_gap: float | None = None
     """Training accuracy less accuracy, both after mixing."""
+    auroc: float | None = None
+    """After mixing, of two classes."""
 
     @classmethod
     def evaluated(
@@ -89,6 +95,7 @@ class RoundRecord:
             training_accuracy_trained=trained.training_accuracy if trained else None,
             training_accuracy_finished=finished.training_accuracy if finished else None,
             generalization_gap=gap(after.training_accuracy, after.accuracy) if after else None,
+            auroc=after.auroc if after else None,
             **fields,
         )
 

@@ -13,8 +13,10 @@ from dpeer.results.summaries import PeerSummary, RunSummary
 from dpeer.results.values import whole
 
 _PEERS = 10**6
-_KEPT: tuple[Figure, ...] = ("accuracy", "test_loss")
-"""What is known of a kept model, and not of rounds alone."""
+_KEPT: tuple[Figure, ...] = ("accuracy", "test_loss", "training_accuracy")
+"""What a summary has of the kept model and, under a name with `_MIXED`, of the one after mixing."""
+
+_MIXED = "_mixed"
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,7 @@ class Peer:
             figure: Which.
             mixed: Whether it is to be that after mixing, also where another model was kept.
         """
-        known = self.summary is not None and figure in _KEPT and not mixed
-        kept = self.summary.of_kept(figure) if self.summary and known else _figure(self.summary, figure)
+        kept: float | None = getattr(self.summary, f"{figure}{_MIXED if mixed and figure in _KEPT else ''}", None)
         found = (_figure(one, figure) for one in reversed(list(self.entries.values())))
         return next((value for value in (kept, *found) if value is not None), None)
 
@@ -100,8 +101,7 @@ class Run:
         """A figure at the end of every peer that has one; arguments as of `Peer.last`."""
         by_rank: tuple[float | None, ...] = ()
         if self.summary is not None and figure in _KEPT:
-            kept = () if mixed else getattr(self.summary, f"{figure}_kept")
-            by_rank = kept or getattr(self.summary, figure)
+            by_rank = getattr(self.summary, f"{figure}{_MIXED if mixed else ''}", ())
         found = {}
         for rank in range(self.size):
             value = self.peers[rank].last(figure, mixed=mixed) if rank in self.peers else None

@@ -1,9 +1,11 @@
 """Signs in a peer's rounds that its training goes wrong, and what to try; no sign is given twice.
 
     diverged    the loss is not finite, or so large that the model is of no use
+    jump        the loss of a round is far above the best so far, and above that of guessing
     fast        the loss is far above that of guessing, again and again, or goes up and down by much of it
     flat        the loss stays at that of guessing
     majority    the model answers one class only, or does no better than that
+    threshold   the same, while it tells the rows of two classes apart by their scores
 
 A loss is held against that of guessing: of an answer that knows the shares of the classes and nothing of the row. Where
 that is not known (a loss of the task's own), it is held against the loss of the first round.
@@ -19,7 +21,7 @@ from typing import Any, Literal
 
 from dpeer.results.lines import Line
 
-Kind = Literal["diverged", "fast", "flat", "majority"]
+Kind = Literal["diverged", "jump", "fast", "flat", "majority", "threshold"]
 
 ROUNDS = 5
 """So many rounds in a row have to look alike."""
@@ -42,8 +44,15 @@ _LEAST = 0.1
 _SWING = 0.2
 """The least change, up and down in turns, as a share of guessing's loss or the first."""
 
+_JUMP, _BEYOND = 1.5, 1.2
+"""Times the best loss so far, and times that of guessing (or the first), that one round's loss has jumped to."""
+
 _CLASS_SLACK = 0.25
 """How much better than a constant answer, as a share of it, the mean recall of the classes may be: a few rows."""
+
+
+_RANKS = 0.65
+"""The AUROC from which something has been learned, also of a few rows."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +78,7 @@ class Watch:
         classes: How many classes are among the rows that are evaluated.
         slower: What to try where the rates are too fast, a few words each.
         other: What to try where nothing is learned.
+        steadier: What to try where the loss jumps.
         private: Whether noise is added to bodies, which may make a loss as large as that.
     """
 
@@ -77,6 +87,7 @@ class Watch:
     classes: int = 0
     slower: Sequence[str] = ()
     other: Sequence[str] = ()
+    steadier: Sequence[str] = ()
     private: bool = False
     _losses: list[float] = field(default_factory=list)
     _beaten: list[bool] = field(default_factory=list)
@@ -107,6 +118,8 @@ class Watch:
         elif line.active and line.train_loss is not None:
             self._losses.append(line.train_loss)
             found |= self._of_losses()
+            if ranks_rows(line.auroc):
+                found.pop("flat", None)
         if line.accuracy is not None:
             self._beaten.append(self._beats_majority(line))
             found |= self._of_accuracies(line)
@@ -115,7 +128,9 @@ class Watch:
         return [Sign(kind, text + self._advice(kind)) for kind, text in new.items()]
 
     def _advice(self, kind: Kind) -> str:
-        tried = self.slower if kind in ("diverged", "fast") else self.other
+        if kind == "threshold":
+            return "; try --class-weights balanced, or a threshold of your own on its scores"
+        tried = self.steadier if kind == "jump" else self.slower if kind in ("diverged", "fast") else self.other
         return f"; try {', '.join(tried)}" if tried else ""
 
     def _of_losses(self) -> dict[Kind, str]:
@@ -126,6 +141,9 @@ class Watch:
         if self._exploded():
             against = first if self.chance is None else f"{self.chance:.3g} of guessing"
             return {"fast": f"the loss is {losses[-1]:.3g}, against {against}: the learning rates are too fast"}
+        if self._jumped():
+            best = min(losses[:-1])
+            return {"jump": f"the loss has jumped to {losses[-1]:.3g}, from {best:.3g} in an earlier round"}
         if self._swings():
             recent = losses[-ROUNDS - 1 :]
             between = f"{min(recent):.3g} and {max(recent):.3g}"
@@ -140,6 +158,12 @@ class Watch:
         limit = _EXPLODED * self.chance if self.chance is not None else _GROWN * self._losses[0]
         above = [loss > limit for loss in self._losses[1:]]
         return above[-1:] == [True] and sum(above) >= 2
+
+    def _jumped(self) -> bool:
+        if self.private or len(self._losses) < 2:  # noise makes losses jump, too
+            return False
+        best, guessing = min(self._losses[:-1]), self._losses[0] if self.chance is None else self.chance
+        return self._losses[-1] > max(_JUMP * best, _BEYOND * guessing)
 
     def _swings(self) -> bool:
         recent = self._losses[-ROUNDS - 1 :]
@@ -168,10 +192,18 @@ class Watch:
     def _of_accuracies(self, line: Line) -> dict[Kind, str]:
         if len(self._beaten) < ROUNDS or any(self._beaten[-ROUNDS:]):
             return {}
-        return {
-            "majority": f"accuracy is {line.accuracy:.4f}, for {ROUNDS} evaluations not better than always the most "
-            f"frequent class ({self.majority:.4f})"
-        }
+        said = (
+            f"accuracy is {line.accuracy:.4f}, for {ROUNDS} evaluations not better than always the most frequent class "
+            f"({self.majority:.4f})"
+        )
+        if ranks_rows(line.auroc):
+            return {"threshold": f"{said}, but AUROC is {line.auroc:.4f}: the threshold hides what has been learned"}
+        return {"majority": said}
+
+
+def ranks_rows(auroc: float | None) -> bool:
+    """Whether a model tells the rows of classes apart by its scores, whatever its answers: AUROC is well above 0.5."""
+    return auroc is not None and auroc >= _RANKS
 
 
 def guessing_loss(counts: Sequence[int] | None) -> float | None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from dpeer.results.faults import Faults, faults_of
 from dpeer.results.keys import Keys, said
-from dpeer.results.lines import Figure
 from dpeer.results.values import (
     by_class,
     figures,
@@ -63,23 +62,26 @@ class PeerSummary(Summary):
 
     completed_rounds: int | None = said(whole)
     kept_round: int | None = said(whole)
-    accuracy: float | None = said(number)
-    accuracy_trained: float | None = said(number)
-    accuracy_finished: float | None = said(number)
-    training_accuracy: float | None = said(number)
-    training_accuracy_trained: float | None = said(number)
-    training_accuracy_kept: float | None = said(number)
-    """On the training data, where that was asked for."""
-    generalization_gap: float | None = said(number)
-    """Of the kept model: training accuracy less accuracy."""
-    accuracy_kept: float | None = said(number)
-    """That of the kept model: one of the three, by `kept_point`; None in files of an older version."""
-    test_loss_kept: float | None = said(number)
-    metrics_kept: Mapping[str, float | None] | None = said(figures)
     kept_point: str | None = said(text)
-    """trained, mixed or finished."""
+    """trained, mixed or finished; alone if the kept model is the one that was trained alone."""
+    accuracy: float | None = said(number)
+    """That of the kept model, as are the next two."""
     test_loss: float | None = said(number)
     metrics: Mapping[str, float | None] | None = said(figures)
+    accuracy_trained: float | None = said(number)
+    """At another point of the round whose joined model was chosen, as are the next ones."""
+    accuracy_mixed: float | None = said(number)
+    accuracy_finished: float | None = said(number)
+    test_loss_mixed: float | None = said(number)
+    metrics_mixed: Mapping[str, float | None] | None = said(figures)
+    accuracy_alone: float | None = said(number)
+    """That of the model trained alone; None where none was."""
+    training_accuracy: float | None = said(number)
+    """The kept model's on the training data, where that was asked for; then at the other points."""
+    training_accuracy_trained: float | None = said(number)
+    training_accuracy_mixed: float | None = said(number)
+    generalization_gap: float | None = said(number)
+    """Of the kept model: training accuracy less accuracy."""
     measured: Mapping[str, float | None] | None = said(figures)
     """What the kept model was measured by at the end, by name; intervals are in its card."""
     lost: Mapping[str, Any] = said(table_or_empty)
@@ -109,10 +111,10 @@ class PeerSummary(Summary):
     evaluated_class_counts: tuple[int, ...] | None = said(by_class)
     """The same of what was evaluated."""
 
-    def of_kept(self, figure: Figure) -> float | None:
-        """A figure of the kept model; an older version kept models after mixing, and said no more."""
-        found: float | None = getattr(self, figure if self.kept_point is None else f"{figure}_kept", None)
-        return found
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Self:
+        """Read an object, of this version or an older one."""
+        return super().of(_of_kept(content))
 
 
 @dataclass(frozen=True)
@@ -122,9 +124,10 @@ class RunSummary(Summary):
     completed_rounds: tuple[int | None, ...] = said(wholes_by_rank)
     """None for a peer that left no summary."""
     accuracy: tuple[float | None, ...] = said(numbers_by_rank)
-    accuracy_kept: tuple[float | None, ...] = said(numbers_by_rank)
-    test_loss_kept: tuple[float | None, ...] = said(numbers_by_rank)
+    """Of the kept models, as are losses and metrics."""
+    accuracy_mixed: tuple[float | None, ...] = said(numbers_by_rank)
     test_loss: tuple[float | None, ...] = said(numbers_by_rank)
+    test_loss_mixed: tuple[float | None, ...] = said(numbers_by_rank)
     metrics: Mapping[str, Any] = said(table_or_empty)
     """By name, a number or None for each peer."""
     consensus_distance: float | None = said(number)
@@ -132,3 +135,24 @@ class RunSummary(Summary):
     """What each peer has from joining."""
     faults: Faults | None = said(faults_of)  # noqa: RUF009 - see `said`
     """What was planned to happen to peers and did; None where nothing was."""
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> Self:
+        """Read an object, of this version or an older one."""
+        return super().of(_of_kept(content))
+
+
+def _of_kept(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A summary whose plain figures are those of the kept model.
+
+    In an older version's they are of the model after mixing, and those of the kept one end with "_kept". Still older
+    ones kept no other model than that.
+    """
+    if "accuracy_mixed" in content:
+        return content
+    found = dict(content)
+    for name in ("accuracy", "test_loss", "metrics", "training_accuracy"):
+        found[f"{name}_mixed"] = content.get(name)
+        if f"{name}_kept" in content:
+            found[name] = content[f"{name}_kept"]
+    return found

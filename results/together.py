@@ -53,7 +53,7 @@ def sentence(found: Sequence[Worth | None]) -> str:
         "helped": "joining helped" if joining else f"better than with {one.algorithm}",
         "alone": "better off alone" if joining else f"better off with {one.algorithm}",
     }
-    said = words.get(str(one.verdict), "it cannot be told")
+    said = words.get(str(one.verdict), "inconclusive")
     peers = sum(other is not None and other.verdict is not None for other in found)
     return f"{peers} peers together: {said}, mean gain {gain_text(one)}"
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from dpeer.results.keys import Keys, said
+from dpeer.results.signs import ranks_rows
 from dpeer.results.units import decimals
 from dpeer.results.values import number, table, text, whole
 
@@ -15,8 +16,20 @@ Verdict = Literal["helped", "alone", "unclear"]
 """Joining helped; the peer would be better off alone; it cannot be told with so many rows."""
 
 
+Kept = Literal["joined", "alone"]
+"""Which model a peer keeps, where both were weighed by validation data."""
+
+
+def _kept(value: Any) -> Kept | None:
+    return cast(Kept, value) if value in ("joined", "alone") else None
+
+
 def _verdict(value: Any) -> Verdict | None:
     return cast(Verdict, value) if value in ("helped", "alone", "unclear") else None
+
+
+FEWEST_ROWS = 10
+"""With fewer rows there is no verdict: a resample of so few says little of others."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +43,7 @@ class Worth(Keys):
     rows: int | None = said(whole)
     """How many of this peer's own rows both models were compared on."""
     joined: float | None = said(number)
-    """The measure of the model that was kept."""
+    """The measure of the joined model: the best one, or the last."""
     constant: float | None = said(number)
     """The same of always answering the most frequent training class, or the mean training target."""
     alone: float | None = said(number)
@@ -44,13 +57,21 @@ class Worth(Keys):
     planned: int | None = said(whole)
     """How many that should have been."""
     gain: float | None = said(number)
-    """How much better the kept model is, in the measure's unit; of a loss, how much lower."""
+    """How much better the joined model is, in the measure's unit; of a loss, how much lower."""
     low: float | None = said(number)
     high: float | None = said(number)
     """The ends of the gain's 95 % interval."""
     differ: int | None = said(whole)
     """On how many rows the two models differ."""
     verdict: Verdict | None = said(_verdict)  # noqa: RUF009 - see `said`
+    rounds_mixed: int | None = said(whole)
+    """In how many rounds the peer mixed a neighbor's body."""
+    validation_loss: float | None = said(number)
+    """The joined model's, by which its round was chosen; None without ``keep="best"``."""
+    alone_validation_loss: float | None = said(number)
+    """The same of the model that was trained alone."""
+    kept: Kept | None = said(_kept)  # noqa: RUF009 - see `said`
+    """Which of the two is the peer's model; None where they were not weighed."""
     why: str | None = said(text)
     """Why there is no comparison."""
 
@@ -83,18 +104,53 @@ def ending(worth: Worth) -> list[str]:
     if worth.rows is None:
         return [] if worth.why is None else [f"no comparison with this peer alone: {worth.why}"]
     name = "accuracy" if worth.of_accuracy else "loss"
-    first = f"{name} {decimals(worth.joined)}{_auroc(worth.auroc)} on {_rows(worth)}"
+    model = "joined model: " if worth.kept == "alone" else ""
+    first = f"{model}{name} {decimals(worth.joined)}{_auroc(worth.auroc)} on {_rows(worth)}"
     what = "always the most frequent class" if worth.of_accuracy else "always the mean"
     if worth.constant is not None:
         first += f"; {what}: {decimals(worth.constant)}"
-    useless = [f"the model is no better than {what}"] if worth.is_useless else []
+    useless = [useless_text(worth, what)] if worth.is_useless else []
     if worth.alone is not None:
         other = "alone" if worth.algorithm in (None, "local") else f"with {worth.algorithm}"
         part = "" if worth.rounds == worth.planned else f" after {worth.rounds} of {worth.planned} rounds"
         first += f"; {other}{part}: {decimals(worth.alone)}{_auroc(worth.alone_auroc)}"
     if worth.verdict is not None:
-        return [first, f"gain {gain_text(worth)}: {verdict_text(worth)}", *useless]
-    return [first, *useless, *([] if worth.why is None else [f"no comparison with this peer alone: {worth.why}"])]
+        gain = f"gain {gain_text(worth)}: {verdict_text(worth)}{_few_rounds(worth)}"
+        return [first, gain, *useless, *kept_text(worth)]
+    none = [] if worth.why is None else [f"no comparison with this peer alone: {worth.why}"]
+    return [first, *useless, *none, *kept_text(worth)]
+
+
+def useless_text(worth: Worth, constant: str) -> str:
+    """What to say of a model that is no better than a constant answer; it may have learned something all the same."""
+    said = f"the model is no better than {constant}"
+    if ranks_rows(worth.auroc):
+        return (
+            f"{said} at its threshold, but tells rows apart (AUROC {worth.auroc:.4f}): choose a threshold on its "
+            "scores, or --class-weights balanced"
+        )
+    return said
+
+
+NOTHING_RECEIVED = "nothing was received from a neighbor that could be mixed, in any round"
+"""Why there is no verdict where a peer has joined nobody."""
+
+
+def _few_rounds(worth: Worth) -> str:
+    """In how many rounds bodies were mixed, where not in all."""
+    if worth.rounds_mixed is None or worth.planned is None or worth.rounds_mixed >= worth.planned:
+        return ""
+    return f"; bodies mixed in {worth.rounds_mixed} of {worth.planned} rounds"
+
+
+def kept_text(worth: Worth) -> list[str]:
+    """A line on which model is kept and why; none where the two were not weighed."""
+    if worth.kept is None or worth.validation_loss is None or worth.alone_validation_loss is None:
+        return []
+    joined, alone = f"{worth.validation_loss:.4g}", f"{worth.alone_validation_loss:.4g}"
+    if worth.kept == "alone":
+        return [f"kept: the model trained alone, whose validation loss is {alone}; the joined model's is {joined}"]
+    return [f"kept: the joined model, whose validation loss is {joined}; that of the model trained alone is {alone}"]
 
 
 def gain_text(worth: Worth) -> str:
@@ -117,16 +173,43 @@ def verdict_text(worth: Worth) -> str:
         return "joining helped" if joining else f"better than with {worth.algorithm}"
     if worth.verdict == "alone":
         return "you would be better off alone" if joining else f"you would be better off with {worth.algorithm}"
+    return _reason(worth, "joining" if joining else worth.algorithm)
+
+
+def _reason(worth: Worth, other: str | None) -> str:
+    """Why a verdict is inconclusive, and what leans to one side all the same."""
+    rows = _rows(worth, own=False)
+    few = worth.rows is not None and worth.rows < FEWEST_ROWS
+    against = f"{rows} are fewer than {FEWEST_ROWS}" if few else _mcnemar(worth)
+    if worth.high is not None and worth.high < 0:
+        which = "you would probably be better off alone" if other == "joining" else f"probably better with {other}"
+        return f"{which}: the whole interval lies below zero, but {against}"
+    if worth.low is not None and worth.low > 0:
+        which = "joining probably helped" if other == "joining" else f"probably better than with {other}"
+        return f"{which}: the whole interval lies above zero, but {against}"
+    if few:
+        return f"inconclusive, {against}"
     differ = f", of which {worth.differ} differ" if worth.of_accuracy and worth.differ is not None else ""
-    whether = "whether joining helped" if joining else "which is better"
-    return f"{whether} cannot be told with {_rows(worth, own=False)}{differ}"
+    return f"inconclusive, the interval holds zero ({rows}{differ})"
+
+
+def _mcnemar(worth: Worth) -> str:
+    """The rows that McNemar's test counts, where it does not agree with the interval."""
+    differ, more = worth.differ or 0, round((worth.gain or 0.0) * (worth.rows or 0))
+    joined = (differ + more) // 2
+    return (
+        f"McNemar's test does not confirm it: {joined} rows are right only joined, {differ - joined} only "
+        f"{'alone' if worth.algorithm in (None, 'local') else f'with {worth.algorithm}'}"
+    )
 
 
 def verdict_word(worth: Worth) -> str:
-    """The verdict in a word or two, for tables."""
+    """The verdict in a word or two, for tables and pictures."""
     joining = worth.algorithm in (None, "local")
-    words = {"helped": "helped" if joining else "better", "alone": "better alone" if joining else "worse"}
-    return "-" if worth.verdict is None else words.get(worth.verdict, "cannot be told")
+    if worth.verdict == "unclear" and worth.high is not None and worth.high < 0:
+        return "probably alone" if joining else "probably worse"
+    words = {"helped": "improved" if joining else "better", "alone": "better alone" if joining else "worse"}
+    return "-" if worth.verdict is None else words.get(worth.verdict, "inconclusive")
 
 
 def headline(found: Sequence[Worth | None]) -> str:
@@ -142,7 +225,9 @@ def headline(found: Sequence[Worth | None]) -> str:
     if counts["alone"]:
         parts.append(f"{counts['alone']} {'did worse' if others else 'would be better off alone'}")
     if counts["unclear"]:
-        parts.append(f"{counts['unclear']} cannot be told")
+        parts.append(f"{counts['unclear']} inconclusive")
+    if leaning := sum(verdict_word(worth).startswith("probably") for worth in told):
+        parts[-1] += f" ({leaning} probably {'worse' if others else 'better off alone'})"
     return "; ".join(parts)
 
 

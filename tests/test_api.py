@@ -216,7 +216,7 @@ def test_mistakes_are_dpeers_own_errors(
         ("rounds", "5", "^rounds = '5': input should be a valid integer$"),
         ("body_lr", float("nan"), "^body_lr = nan: .* finite number$"),
         ("topology", 5, "^topology = 5: input should be a valid string$"),
-        ("keep", "x", "^keep = 'x': input should be 'last' or 'best'$"),
+        ("keep", "x", "^keep = 'x': input should be 'auto', 'best' or 'last'$"),
         ("rank", {7: {"batch_size": 3}}, r"^rank\.7: ranks of a federation of size 3 are 0\.\.2$"),
         ("task_options", {"shift": np.float32(1)}, r"^task_options\.shift = np\.float32\(1\.0\): expected a number, a"),
         ("out", "a\0b", r"^--out 'a\\x00b' cannot be written: embedded null byte$"),

@@ -107,11 +107,8 @@ class Alone:
         evaluate_every: int = 1,
         compute: Compute = HOST,
     ) -> None:
-        h = hyperparameters
-        self.epochs, self.completed = max(1, round(gradients)), 0
-        changes: dict[str, Any] = {"body_epochs": self.epochs}
-        if h.local_steps is not None:
-            changes["local_steps"] = math.ceil(h.local_steps * self.epochs / h.body_epochs)
+        h, changes = hyperparameters, alone_budget(hyperparameters, gradients)
+        self.epochs, self.completed = int(changes["body_epochs"]), 0
         self.rounds, self._takes_part = h.rounds, takes_part
         self._finished = False
         self._keeps_best, self._every = keep == "best", evaluate_every
@@ -186,16 +183,41 @@ class Alone:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
+        self.finish()
+        return self._learner.rows()
+
+    def finish(self) -> None:
+        """Finish the model as the peer's own is, if all rounds are trained; a second call does nothing.
+
+        Raises:
+            TaskError: The task's model, loss, metrics or data raised.
+        """
         if self.done and not self._finished:
             self._learner.fine_tune(self.rounds - 1)
             self._finished = True
-        return self._learner.rows()
+
+    @property
+    def learner(self) -> TorchLearner:
+        """What trains it: its model, the card of that, and with ``keep="best"`` the loss that has chosen it."""
+        return self._learner
 
     @property
     def _algorithm(self) -> _InParts:
         made = self._learner.algorithm
         assert isinstance(made, _InParts)
         return made
+
+
+def alone_budget(h: Hyperparameters, gradients: float) -> dict[str, Any]:
+    """The hyperparameters with which `local` computes as many gradients in a round as a peer's algorithm does.
+
+    Args:
+        h: The peer's hyperparameters.
+        gradients: What `Algorithm.gradients` gives for them.
+    """
+    epochs = max(1, round(gradients))
+    steps = None if h.local_steps is None else math.ceil(h.local_steps * epochs / h.body_epochs)
+    return {"body_epochs": epochs} | ({} if steps is None else {"local_steps": steps})
 
 
 def own_copy(task: Task) -> Task:

@@ -103,6 +103,11 @@ class Description:
         return self._selection.best_round
 
     @property
+    def best_loss(self) -> float | None:
+        """The best model's loss on the validation data; None without ``keep="best"`` or before the first."""
+        return None if self._selection.best is None else self._selection.best_loss
+
+    @property
     def kept_point(self) -> Point:
         """When in its round the model that is kept was as it is: trained, mixed or finished."""
         return self._selection.best_point or self._keeping.point(mixed=self._mixed)

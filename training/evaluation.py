@@ -15,6 +15,7 @@ from dpeer.exceptions import TaskError
 from dpeer.training.batches import Batches, predict
 from dpeer.training.device import mapped
 from dpeer.training.errors import batch_hint, blame, loss_hint
+from dpeer.training.measures import auroc
 from dpeer.training.metrics import classification_metrics
 from dpeer.training.task import ByRow, Loss, Metrics
 
@@ -30,12 +31,14 @@ class Evaluation:
         test_loss: Mean loss over the test data.
         metrics: Every metric of the task, by name.
         training_accuracy: The accuracy on the peer's own training data; None where that was not asked for.
+        auroc: The area under the ROC curve of two classes; None for other data.
     """
 
     accuracy: float | None
     test_loss: float
     metrics: Mapping[str, float] = field(default_factory=dict)
     training_accuracy: float | None = None
+    auroc: float | None = None
 
 
 def evaluate(model: nn.Module, data: Batches, loss: Loss, metrics: Metrics, by_row: ByRow | None = None) -> Evaluation:
@@ -76,7 +79,14 @@ def measure(
     for name, value in found.items():
         with blame(f"the task's metric {name!r} is not a number"):
             values[str(name)] = float(value)
-    return Evaluation(accuracy=values.get("accuracy"), test_loss=mean, metrics=values), outputs, targets
+    return Evaluation(values.get("accuracy"), mean, values, auroc=_auroc(outputs, targets)), outputs, targets
+
+
+def _auroc(outputs: list[Any], targets: list[Any]) -> float | None:
+    """The AUROC of two classes. Of more it takes a sort for each, and their mean recall says as much."""
+    if not outputs or not all(isinstance(one, Tensor) and one.ndim == 2 and one.shape[1] == 2 for one in outputs):
+        return None
+    return auroc(torch.cat(outputs), torch.cat(targets)) if all(isinstance(one, Tensor) for one in targets) else None
 
 
 def predictions(model: nn.Module, data: Batches) -> tuple[Tensor, Tensor] | None:

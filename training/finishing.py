@@ -13,13 +13,14 @@ head.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from torch import Tensor, nn
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.flat import Flat
+from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch
 from dpeer.training.predicted import Predicted
 from dpeer.training.schedules import factor
@@ -31,6 +32,19 @@ _SHARE = 0.25
 """Of the last round's learning rate, where the user gives none."""
 
 _PHASE = "finish"
+
+
+def finish_rate(h: Hyperparameters, uses: Collection[str]) -> float:
+    """The learning rate of `--finish`.
+
+    Args:
+        h: The peer's hyperparameters.
+        uses: The algorithm's `uses`: a head may have a rate of its own.
+    """
+    if h.finish_lr is not None:
+        return h.finish_lr
+    last = factor(h.lr_schedule, h.rounds - 1, decay=h.lr_decay, rounds=h.rounds, warmup=h.warmup)
+    return _SHARE * last * (h.head_lr if h.finish.startswith("head") and "head_lr" in uses else h.body_lr)
 
 
 class Finishing:
@@ -116,11 +130,7 @@ class Finishing:
     @property
     def rate(self) -> float:
         """The learning rate."""
-        h = self._peer.hyperparameters
-        if h.finish_lr is not None:
-            return h.finish_lr
-        last = factor(h.lr_schedule, h.rounds - 1, decay=h.lr_decay, rounds=h.rounds, warmup=h.warmup)
-        return _SHARE * last * (h.head_lr if self._of_head and "head_lr" in self._algorithm.uses else h.body_lr)
+        return finish_rate(self._peer.hyperparameters, self._algorithm.uses)
 
     def predictor(self) -> Tensor | None:
         """The parameters that predict, as `Algorithm.predictor` gives them."""

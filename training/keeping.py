@@ -115,6 +115,15 @@ class Keeping:
         task, selection = self._trainer.task, self._selection
         return about(task, shape, selection.measured_on, selection.figures(found, class_names(task)))
 
+    def training_accuracy(self) -> float | None:
+        """The kept model's accuracy on the training data.
+
+        Raises:
+            TaskError: The task's model, loss, metrics or data raised.
+        """
+        with self.kept():
+            return self._selection.accuracy_on(self._trainer.data)
+
     def rows(self) -> tuple[Evaluation, Rows | None]:
         """Measure the kept model, and how it does on each row of what it is measured on.
 

@@ -375,6 +375,15 @@ class TorchLearner(Description):
         with self._calling(Purpose.EVALUATE, self._trainer.number):
             return self._keeping.rows()
 
+    def measure_training_accuracy(self) -> float | None:
+        """The accuracy of the model that `write_model` writes on the training data.
+
+        Raises:
+            TaskError: The task's model, loss, metrics or data raised.
+        """
+        with self._calling(Purpose.EVALUATE, self._trainer.number):
+            return self._keeping.training_accuracy()
+
     def constant_loss(self) -> float | None:
         """The loss of always answering the mean of the own training targets; None where they are no such numbers."""
         return self._selection.constant_loss(self._trainer.data)

@@ -22,6 +22,7 @@ from dpeer.training.randomness import LOCK, seed_globals
 from dpeer.training.settings import DataSettings
 from dpeer.training.task import Task
 from dpeer.training.tasks import BUILTIN_TASKS, Choices
+from dpeer.training.validation import with_validation
 
 
 def load_task(
@@ -46,7 +47,8 @@ def load_task(
         seed: Decides how data are divided; the factory gets it.
         options: Keyword arguments for the factory (``--task-option``).
         choices: What the user chose about the data and the model. A user's own factory divides its own data and brings
-            its own model, so that only the head, a file of first weights and adapters (`--lora`) can be chosen.
+            its own model, so that only the head, a file of first weights, adapters (`--lora`) and a share to hold out
+            for validation can be chosen.
         init_seed: What the global generators are seeded with, and so the model's first weights; `seed` if None.
 
     Raises:
@@ -58,6 +60,8 @@ def load_task(
     given, choices = dict(options or {}), choices or Choices()
     first = seed if init_seed is None else init_seed
     task = _loaded(spec, (rank, size, seed), given, choices, first)
+    if spec not in BUILTIN_TASKS and choices.validation:
+        task = with_validation(task, choices.validation, seed, rank, only_if_enough=choices.only_if_enough)
     if choices.init_from is not None:
         # Where all is shared, the last layer may be for other classes in the file, too.
         initial = begin_from(task.model, tuple(task.head) or (last_layer(task.model),), choices.init_from)
@@ -96,7 +100,7 @@ def _loaded(spec: str, place: tuple[int, int, int], given: dict[str, Any], choic
 
 def _check_own(spec: str, choices: Choices) -> None:
     """Refuse settings that only built-in tasks have; a user's own task states these itself."""
-    every = ("head", "init_from", "lora")
+    every = ("head", "init_from", "lora", *(() if choices.apart else ("validation",)))
     fields = ((name, field) for name, field in DataSettings.model_fields.items() if name not in every)
     others = ((name, field.get_default(call_default_factory=True)) for name, field in fields)
     chosen = next((name for name, default in others if getattr(choices, name) not in (default, False)), None)

@@ -91,9 +91,10 @@ with warnings.catch_warnings():
             mark=Mark.FOLLOWS,
             group=_DATA,
         )
-        validation: float = setting(
-            0.0,
-            "share of each peer's training samples to hold out for validation",
+        validation: float | None = setting(
+            None,
+            "share of each peer's training samples to hold out for validation (default: 0.15 where --keep chooses by "
+            "them, else 0)",
             mark=Mark.OWN,
             group=_DATA,
             ge=0,
@@ -256,7 +257,7 @@ class StepSettings(Section):
     )
     grad_clip: Clip = setting(
         None,
-        "longest gradient to step with, off by default; 1 for built-in tasks, 0 for none (the papers' code: 10)",
+        "longest gradient to step with, 0 for none (default: 1; the papers' presets and code have their own)",
         mark=Mark.SHARED,
         group=_TRAINING,
         ge=0,

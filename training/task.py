@@ -78,6 +78,7 @@ class Task:
         remarks: What there is to know about how common pools are divided, and about first weights from a file, a line
             each; said when the peer starts.
         initial: What the model has from the file of `--init-from`, by which peers compare it; None without one.
+        held_out: Where in the training data the validation samples were, if dpeer has held them out; shape (samples,).
         unread: Made when it is left out: the training data as they were before an example was read, by which one sees
             whether examples depend on which is read first. None where there can be no such copy.
 
@@ -107,6 +108,7 @@ class Task:
     lora: str | None = None
     remarks: Sequence[str] = ()
     initial: Initial | None = None
+    held_out: NDArray[np.int64] | None = field(default=None, repr=False)
     unread: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:

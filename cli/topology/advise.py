@@ -163,7 +163,9 @@ def _heading(terms: Terms) -> str:
 def _table(ranked: list[Ranked]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
     table.add_column("topology", overflow="fold")
-    for heading in ("sends", "partners", "rounds", "a round\ntakes", "time\nin all", "a peer\nsends", "may\nlose"):
+    survival = any(one.survives is not None for one in ranked)
+    headings = ("sends", "part-\nners", "rounds", "a round\ntakes", "time\nin all", "a peer\nsends")
+    for heading in (*headings, "may\nlose") if survival else headings:
         table.add_column(heading, justify="right", no_wrap=True)
     for one in ranked:
         table.add_row(
@@ -174,7 +176,7 @@ def _table(ranked: list[Ranked]) -> Table:
             units.duration(one.seconds_per_round),
             units.duration(one.seconds),
             as_size(one.bytes_sent),
-            "-" if one.survives is None else str(one.survives),
+            *([str(one.survives)] if survival else []),
         )
     return table
 
@@ -184,7 +186,7 @@ def _remarks(ranked: list[Ranked], left_out: list[LeftOut], terms: Terms) -> lis
         "rounds: until disagreement is a thousandth. sends: bodies of the busiest peer in one round. partners: how "
         f"many others a peer is connected to in a run of {terms.rounds} rounds (--rounds), whom its firewall must let "
         "through.",
-        SURVIVES,
+        *([SURVIVES] if any(one.survives is not None for one in ranked) else []),
         "A round takes training + latency + what the busiest peer sends or receives (the larger) / bandwidth.",
     ]
     if any(one.topology == "fresh-directed" for one in ranked):

@@ -146,7 +146,7 @@ def test_what_cannot_be_is_said_before_anything_is_started(
         (("--task", "mine.py:good", "--task-option", "path=x"), ("mine.py:good", "path")),
         (("--task", "mine.py:good", "--partition", "iid"), ("--partition iid", "mine.py:good", "--task-option")),
         (("--task", "digits", "--partition", "dirchlet:0.3"), ("'dirchlet", "dirichlet")),
-        (("--task", "mine.py:good", "--keep", "best"), ("--keep best", "validation")),
+        (("--task", "mine.py:good", "--keep", "best", "--validation", 0), ("--keep best", "validation")),
     ],
 )
 def test_what_a_task_cannot_be_is_one_line(

@@ -137,7 +137,7 @@ def test_sites_with_other_words_and_without_a_class_train_together(
     (in_tmp_path / "site-1.csv").write_text(content)
     ended = simulate(dpeer, "--schema", "schema.toml")
     assert ended.code == 0
-    about = ("test set has", " rows in ", " inputs: ")
+    about = ("test set has", " rows in ", " inputs: ", "is kept")
     assert not [line for line in ended.complaints if not any(words in line for words in about)]
     found = [TableInputs.load(Path(f"dpeer-run/rank-{rank}/preparation.json")) for rank in range(2)]
     assert found[0].names == found[1].names

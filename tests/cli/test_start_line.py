@@ -1,18 +1,34 @@
 """The line that `dpeer start` ends with."""
 
 from pathlib import Path
+from typing import Any
 
 from dpeer.cli.start import _last_line
 from dpeer.peer import Outcome
 
 
+def line(summary: dict[str, Any], last: dict[str, Any] | None = None, *, shares: bool = True) -> str:
+    return _last_line(Outcome("done", 3, last or {}, {}), 3, Path("run"), summary, shares=shares)
+
+
 def test_a_tasks_own_metrics_stand_in_it() -> None:
-    last = {"accuracy": 0.5, "metrics": {"accuracy": 0.5, "dice": 0.25, "r2": None}, "privacy": None}
-    line = _last_line(Outcome("done", 3, last, {}), 3, Path("run/rank-0"))
-    assert line == "dpeer: done after 3 rounds, accuracy 0.5000, dice 0.2500; files in run/rank-0"
+    summary = {"accuracy": 0.5, "metrics": {"accuracy": 0.5, "dice": 0.25, "r2": None}}
+    assert line(summary) == "dpeer: done after 3 rounds, accuracy 0.5000, dice 0.2500; files in run"
 
 
 def test_a_regression_has_its_errors() -> None:
-    last = {"accuracy": None, "metrics": {"mae": 1.25, "r2": 0.5}, "privacy": None}
-    line = _last_line(Outcome("done", 3, last, {}), 3, Path("run"))
-    assert line == "dpeer: done after 3 rounds, MAE 1.2500, R2 0.5000; files in run"
+    summary = {"accuracy": None, "metrics": {"mae": 1.25, "r2": 0.5}}
+    assert line(summary) == "dpeer: done after 3 rounds, MAE 1.2500, R2 0.5000; files in run"
+
+
+def test_its_figures_are_those_of_the_kept_model_alone() -> None:
+    """Whatever the last round's were, and the finished model's."""
+    last = {"accuracy": 0.75, "accuracy_finished": 0.8, "metrics": {"accuracy": 0.75, "dice": 0.125}}
+    summary = {"accuracy": 0.5, "accuracy_mixed": 0.75, "metrics": {"accuracy": 0.5, "dice": 0.25}}
+    assert line(summary, last) == "dpeer: done after 3 rounds, accuracy 0.5000, dice 0.2500; files in run"
+
+
+def test_it_says_in_how_many_rounds_bodies_were_mixed() -> None:
+    assert "3 rounds; bodies mixed in 1 of them, accuracy" in line({"accuracy": 0.5, "rounds_mixed": 1})
+    assert "mixed" not in line({"accuracy": 0.5, "rounds_mixed": 3})
+    assert "mixed" not in line({"accuracy": 0.5, "rounds_mixed": 0}, shares=False)

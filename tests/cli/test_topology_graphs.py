@@ -57,7 +57,9 @@ def test_a_long_solution_is_announced(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_fresh_neighbors_stands_for_its_topology() -> None:
     arguments = ("--size", "10", "--json")
     asked = parsed("spectral-gap", "--fresh-neighbors", "3", *arguments)
-    assert asked == json.loads(json.dumps(analyse(build("fresh-neighbors", 10, fresh_neighbors=3)).as_dict()))
+    expected = analyse(build("fresh-neighbors", 10, fresh_neighbors=3)).as_dict()
+    assert asked.pop("survives") >= 2, "so many partners or more has everybody in every round"
+    assert asked == json.loads(json.dumps(expected))
     directed = parsed("spectral-gap", "--fresh-neighbors", "directed:3", *arguments)
     assert (directed["topology"], directed["doubly_stochastic"]) == ("fresh-directed", False)
     both = parsed("spectral-gap", "--topology", "ring", "--fresh-neighbors", "3", *arguments)

@@ -91,7 +91,7 @@ def test_a_run_prints_and_keeps_what_it_was_measured_by(trained: Path) -> None:
     summary = package.open_run(trained).summary
     cards = [package.load_model(trained / f"rank-{rank}").card for rank in range(4)]
     assert summary["metrics"]["auroc"] == [card["metrics"]["values"]["auroc"]["value"] for card in cards]
-    assert summary["accuracy_kept"] == pytest.approx([card["metrics"]["values"]["accuracy"]["value"] for card in cards])
+    assert summary["accuracy"] == pytest.approx([card["metrics"]["values"]["accuracy"]["value"] for card in cards])
     card = cards[2]
     assert (card["task"], card["target"], card["classes"]) == ("csv", "outcome", ["no", "yes"])
     assert card["columns"] == ["age", "pulse", "weight"]

@@ -13,6 +13,9 @@ from dpeer.experiments.outcomes import Result
 Write = Callable[..., Path]
 
 
+_FIGURES = ("accuracy", "test_loss", "metrics")
+
+
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """Tiny models: threads only get into the way of whatever else runs."""
@@ -75,10 +78,10 @@ def write_cell(tmp_path: Path) -> Write:
             peer = {
                 "rank": rank, "task": "mine", "training_samples": 10, "bytes_sent": 100 * (rank + 1) * rounds,
                 "class_counts": counts and counts[0], "evaluated_class_counts": counts and counts[1],
-                **{key: lines[-1][key] for key in ("accuracy", "test_loss", "metrics")},
+                **{f"{key}{of}": lines[-1][key] for key in _FIGURES for of in ("", "_mixed")},
             }  # fmt: skip
             if kept is not None:
-                peer |= {"kept_point": "finished", "accuracy_kept": kept[rank]}
+                peer |= {"kept_point": "finished", "accuracy": kept[rank]}
             if spent is not None:
                 peer |= {"privacy": {"mode": "sample", "epsilon": spent[rank], "delta": 1e-5}}
             (own / "summary.json").write_text(json.dumps(peer))

@@ -112,7 +112,7 @@ def test_json_alone_is_on_stdout(compared: Callable[..., str], dpeer_here: Calla
     assert (said["last"], said["chosen"]) == (3, [])
     (table,) = said["tables"]
     assert table["condition"] == {"topology": "ring", "partition": None}
-    assert table["rows"]["dfedmdc"]["accuracy"] == {
+    assert table["rows"]["dfedmdc"]["accuracy_mixed"] == {
         "mean": 0.5, "worst_peer": 0.5, "below_baseline": 0.0, "difference": 0.0, "difference_half": None,
     }  # fmt: skip
     ended = dpeer_here("compare", "--size", 2, "--algorithms", "local", "--last", 0, "--out", tmp_path)

@@ -271,7 +271,7 @@ def test_the_best_on_validation_data_is_chosen_and_never_what_diverged(
     def trial(value: float, accuracy: float | None, loss: float | None = 0.1) -> Trial:
         folder = write_cell(f"tune-{value}", [[accuracy], [accuracy]])
         for path in folder.glob("rank-*/summary.json"):
-            path.write_text(json.dumps({**json.loads(path.read_text()), "test_loss": loss}))
+            path.write_text(json.dumps({**json.loads(path.read_text()), "test_loss_mixed": loss}))
         settings = made(tmp_path, size=2).settings.model_copy(update={"out": folder})
         return Trial({"body_lr": value}, [Cell(parse_variant("dfedmdc"), RING, 0, settings)])
 

@@ -47,12 +47,12 @@ def test_the_gap_is_training_less_test_accuracy_of_the_same_rounds(made: Add) ->
         made("a", [[0.2, 0.5, 0.7], [0.4, 0.6, 0.9]], training),
         made("b", [[0.2, 0.5, 0.6], [0.4, 0.6, 0.8]], training),
     ]
-    last = gap_of(ours, "accuracy")
+    last = gap_of(ours, "accuracy_mixed")
     assert last is not None
     assert (last.training, last.test) == pytest.approx((0.92, 0.75))
     assert last.gap.mean == pytest.approx(0.17)
     assert last.gap.half == pytest.approx(12.706 * 0.1 / math.sqrt(2) / math.sqrt(2), rel=1e-3), "of 0.12 and 0.22"
-    before, late = gap_of(ours, "accuracy_trained"), gap_of(ours, "accuracy", last=2)
+    before, late = gap_of(ours, "accuracy_trained"), gap_of(ours, "accuracy_mixed", last=2)
     assert before is not None
     assert late is not None
     assert before.gap.mean == pytest.approx(1 - 0.375)
@@ -60,22 +60,22 @@ def test_the_gap_is_training_less_test_accuracy_of_the_same_rounds(made: Add) ->
     assert late.test == pytest.approx((0.55 + 0.75) / 2)
 
     other = [made("c", [[0.2, 0.5, 0.7]], nothing)] * 2
-    table = gap_table("ring", "accuracy", {"one": ours, "two": other})
+    table = gap_table("ring", "accuracy_mixed", {"one": ours, "two": other})
     assert table is not None
     assert table.columns == ["", "training", "test", "generalization gap"]
     assert table.rows[0][:3] == ["one", "0.9200", "0.7500"]
     assert table.rows[0][3].startswith("+0.1700 ± ")
     assert table.rows[1] == ["two", "-", "-", "-"]
-    assert gap_table("ring", "accuracy", {"two": other}) is None
+    assert gap_table("ring", "accuracy_mixed", {"two": other}) is None
 
 
 def test_accuracy_after_given_rounds(made: Add) -> None:
     values = [[0.1, 0.2, 0.3, 0.4, 0.5], [0.3, 0.4, 0.5, 0.6, 0.7]]
     results = [made("a", values, nothing, evaluate_every=2)]
-    assert at_round(results, "accuracy", 2) == pytest.approx(0.3)
+    assert at_round(results, "accuracy_mixed", 2) == pytest.approx(0.3)
     assert at_round(results, "accuracy_trained", 4) == pytest.approx(0.25)
-    assert at_round(results, "accuracy", 5) == pytest.approx(0.6), "the last one is evaluated"
-    table = rounds_table("ring", "accuracy", {"one": results}, [2, 3, 9])
+    assert at_round(results, "accuracy_mixed", 5) == pytest.approx(0.6), "the last one is evaluated"
+    table = rounds_table("ring", "accuracy_mixed", {"one": results}, [2, 3, 9])
     assert table.columns == ["", "round 2", "round 3", "round 9"]
     assert table.rows == [["one", "0.3000", "-", "-"]]
     assert table.remarks == ["-: not evaluated in round 3, 9"]
@@ -93,20 +93,20 @@ def test_accuracy_at_an_epsilon_is_that_of_the_last_round_in_which_no_peer_had_s
     values = [[0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.5, 0.6]]
     private = [made("a", values, costs)]
     for budget, rounds, accuracy in ((1.5, 2, 0.3), (2.0, 2, 0.3), (2.5, 3, 0.4), (99.0, 4, 0.5)):
-        found = at_epsilon(private, "accuracy", budget)
+        found = at_epsilon(private, "accuracy_mixed", budget)
         assert found is not None
         assert (found.rounds, found.accuracy) == (rounds, pytest.approx(accuracy))
-    assert at_epsilon(private, "accuracy", 1.4) is None
-    assert at_epsilon([made("n", values, without_bound)], "accuracy", 99.0) is None
-    assert at_epsilon([made("p", values, nothing)], "accuracy", 99.0) is None
-    rarely = at_epsilon([made("r", values, costs, evaluate_every=2)], "accuracy", 2.5)
+    assert at_epsilon(private, "accuracy_mixed", 1.4) is None
+    assert at_epsilon([made("n", values, without_bound)], "accuracy_mixed", 99.0) is None
+    assert at_epsilon([made("p", values, nothing)], "accuracy_mixed", 99.0) is None
+    rarely = at_epsilon([made("r", values, costs, evaluate_every=2)], "accuracy_mixed", 2.5)
     assert rarely is not None
     assert rarely.rounds == 2, "the last evaluated one"
 
     def dear(rank: int, number: int) -> dict[str, Any]:
         return {"epsilon": 2.2, "privacy": {"epsilon": 2.2}}
 
-    table = epsilon_table("ring", "accuracy", {"one": [*private, made("d", values, dear)]}, [2.0, 3.0])
+    table = epsilon_table("ring", "accuracy_mixed", {"one": [*private, made("d", values, dear)]}, [2.0, 3.0])
     assert table.columns == ["", "epsilon 2", "rounds", "epsilon 3", "rounds"]
     assert table.rows == [["one", "0.3000", "2.0", "0.4500", "3.5"]]
     assert table.remarks[1] == "not all seeds have one: one at 2: 1 of 2 seeds"
@@ -150,7 +150,7 @@ def test_the_json_has_them_too(made: Add, tmp_path: Path) -> None:
         tmp_path, {"privacy": "client", "noise_multiplier": 2.0, "rounds": 2}, at_round=[1, 2], at_epsilon=[1.5, 9]
     )
     row = as_json(found, [(found.conditions[0], {"fedavg": results})])["tables"][0]["rows"]["fedavg"]
-    said = row["accuracy"]
+    said = row["accuracy_mixed"]
     assert said["training_accuracy"] == pytest.approx(0.9)
     assert said["generalization_gap"] == pytest.approx(0.6)
     assert said["at_round"] == {"1": pytest.approx(0.2), "2": pytest.approx(0.3)}
@@ -158,4 +158,4 @@ def test_the_json_has_them_too(made: Add, tmp_path: Path) -> None:
         "1.5": {"accuracy": pytest.approx(0.2), "rounds": 1.0, "seeds": 1},
         "9": {"accuracy": pytest.approx(0.3), "rounds": 2.0, "seeds": 1},
     }
-    assert "at_round" not in row["accuracy_kept"]
+    assert "at_round" not in row["accuracy"]

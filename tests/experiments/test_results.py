@@ -18,8 +18,8 @@ def test_last_round_and_mean_of_the_last_ten_and_never_the_best(result: Made) ->
     values = RNG.uniform(size=(3, 14))
     values[:, 2] = 1.0  # the best, long ago
     found = result(values.tolist())
-    assert found.accuracies("accuracy") == pytest.approx(values[:, -1])
-    assert found.accuracies("accuracy", 10) == pytest.approx(values[:, 4:].mean(axis=1))
+    assert found.accuracies("accuracy_mixed") == pytest.approx(values[:, -1])
+    assert found.accuracies("accuracy_mixed", 10) == pytest.approx(values[:, 4:].mean(axis=1))
     assert found.accuracies("accuracy_trained") == pytest.approx(values[:, -1] / 2)
     assert found.accuracies("accuracy_trained", 10) == pytest.approx(values[:, 4:].mean(axis=1) / 2)
     assert [found.evaluated(last) for last in (1, 10, 20)] == [1, 10, 14]
@@ -28,24 +28,24 @@ def test_last_round_and_mean_of_the_last_ten_and_never_the_best(result: Made) ->
 def test_of_the_last_ten_rounds_those_that_were_evaluated_count(result: Made) -> None:
     values = RNG.uniform(size=(2, 14))
     found = result(values.tolist(), evaluate_every=4)  # rounds 3, 7, 11 and the last, 13
-    assert found.accuracies("accuracy", 10) == pytest.approx(values[:, [7, 11, 13]].mean(axis=1))
+    assert found.accuracies("accuracy_mixed", 10) == pytest.approx(values[:, [7, 11, 13]].mean(axis=1))
     assert found.evaluated(10) == 3
-    assert [number for number, _ in found.curve("accuracy")] == [3, 7, 11, 13]
+    assert [number for number, _ in found.curve("accuracy_mixed")] == [3, 7, 11, 13]
     rare = result(values.tolist(), evaluate_every=50)
-    assert rare.accuracies("accuracy", 10) == rare.accuracies("accuracy") == pytest.approx(values[:, -1])
+    assert rare.accuracies("accuracy_mixed", 10) == rare.accuracies("accuracy_mixed") == pytest.approx(values[:, -1])
     short = result(values[:, :3].tolist())
-    assert short.accuracies("accuracy", 10) == pytest.approx(values[:, :3].mean(axis=1))
+    assert short.accuracies("accuracy_mixed", 10) == pytest.approx(values[:, :3].mean(axis=1))
 
 
 def test_an_accuracy_that_training_lost_is_not_left_out_of_the_mean(result: Made) -> None:
     values = [[0.5] * 6, [0.5] * 5 + [None]]
     found = result(values)
-    assert found.accuracies("accuracy")[0] == 0.5
-    assert math.isnan(found.accuracies("accuracy")[1])
-    assert math.isnan(found.accuracies("accuracy", 10)[1])
-    assert found.reached("accuracy", 0.5) is not None  # before that
+    assert found.accuracies("accuracy_mixed")[0] == 0.5
+    assert math.isnan(found.accuracies("accuracy_mixed")[1])
+    assert math.isnan(found.accuracies("accuracy_mixed", 10)[1])
+    assert found.reached("accuracy_mixed", 0.5) is not None  # before that
     early = result([[0.5] * 6, [None] + [0.5] * 5])
-    cost = early.reached("accuracy", 0.5)
+    cost = early.reached("accuracy_mixed", 0.5)
     assert cost is not None
     assert cost.rounds == 6
 
@@ -65,18 +65,18 @@ def test_the_target_is_held_against_a_mean_of_five(result: Made) -> None:
     target = 0.55
     expected = int(np.argmax(smooth >= target)) + 5
     found = result(values)
-    cost = found.reached("accuracy", target)
+    cost = found.reached("accuracy_mixed", target)
     assert cost is not None
     assert cost.rounds == expected == 6
     assert cost.busiest_bytes == 200 * expected
     assert cost.samples == found.samples(expected) == expected * 2 * 60
-    assert found.reached("accuracy", 0.99) is None
+    assert found.reached("accuracy_mixed", 0.99) is None
     assert found.reached("accuracy_trained", target) is None
 
 
 def test_the_busiest_peer_is_that_of_the_rounds_it_took(result: Made) -> None:
     found = result([[0.9] * 8] * 3)
-    cost = found.reached("accuracy", 0.9)
+    cost = found.reached("accuracy_mixed", 0.9)
     assert cost is not None
     assert (cost.rounds, cost.busiest_bytes) == (5, 5 * 300)
     assert found.sent == pytest.approx(8 * 200)
@@ -110,7 +110,7 @@ def test_samples_of_an_older_version_are_not_known(result: Made) -> None:
     found = result([[0.9] * 8] * 2, samples=lambda rank, number: None if (rank, number) == (1, 6) else 5)
     assert found.samples() is None
     assert found.samples(6) == 60
-    cost = found.reached("accuracy", 0.9)
+    cost = found.reached("accuracy_mixed", 0.9)
     assert cost is not None
     assert cost.samples == 50
 

@@ -41,7 +41,7 @@ def test_every_figure_is_that_of_numpy_and_scipy_and_of_the_same_rounds(
     last: int, title: str, values: dict[str, Any], rows: dict[str, list[Result]]
 ) -> None:
     name = "dfedsmdc:rho=0.1"
-    found = figures(name, rows, "accuracy", "local", "dfedmdc", last)
+    found = figures(name, rows, "accuracy_mixed", "local", "dfedmdc", last)
     late = {row: value[:, :, -last:].mean(axis=2) for row, value in values.items()}
     assert found.mean == pytest.approx(late[name].mean())
     assert found.worst == pytest.approx(late[name].min(axis=1).mean())
@@ -49,7 +49,7 @@ def test_every_figure_is_that_of_numpy_and_scipy_and_of_the_same_rounds(
     low, high = stats.ttest_rel(late[name].mean(axis=1), late["dfedmdc"].mean(axis=1)).confidence_interval()
     mean, half = found.difference
     assert (mean - half, mean + half) == pytest.approx((low, high))
-    table = accuracy_table("ring", "accuracy", rows, "local", "dfedmdc", last)
+    table = accuracy_table("ring", "accuracy_mixed", rows, "local", "dfedmdc", last)
     assert table.columns == ["", title, "worst peer", "below local", f"{title} - dfedmdc"]
     line = next(line for line in table.rows if line[0] == name)
     assert line[1:] == [
@@ -66,16 +66,18 @@ def test_what_is_better_in_the_last_round_alone_is_better_there_and_worse_in_the
         "local": [result([[0.6, 0.6, 0.6]] * 3)],
         "dfedmdc": [result([[0.1, 0.1, 0.9], [0.1, 0.1, 0.8], [0.1, 0.1, 0.5]])],
     }
-    last, all_three = (accuracy_table("ring", "accuracy", rows, "local", "local", rounds).rows[1] for rounds in (1, 10))
+    last, all_three = (
+        accuracy_table("ring", "accuracy_mixed", rows, "local", "local", rounds).rows[1] for rounds in (1, 10)
+    )
     assert last == ["dfedmdc", "0.7333", "0.5000", "33%", "+0.1333"]
     assert all_three == ["dfedmdc", "0.3111", "0.2333", "100%", "-0.2889"]
 
 
 def test_columns_that_would_say_nothing_are_left_out(rows: dict[str, list[Result]]) -> None:
     one = {"dfedmdc": rows["dfedmdc"]}
-    assert accuracy_table("ring", "accuracy", one, None, "dfedmdc").columns == ["", "last round", "worst peer"]
+    assert accuracy_table("ring", "accuracy_mixed", one, None, "dfedmdc").columns == ["", "last round", "worst peer"]
     one_seed = {name: found[:1] for name, found in rows.items()}
-    table = accuracy_table("ring", "accuracy", one_seed, "local", "dfedmdc")
+    table = accuracy_table("ring", "accuracy_mixed", one_seed, "local", "dfedmdc")
     assert "±" not in "".join(cell for row in table.rows for cell in row)
 
 
@@ -96,7 +98,7 @@ def test_the_title_names_the_rounds(
     made = {
         name: [result(one.tolist(), evaluate_every=evaluate_every) for one in found] for name, found in values.items()
     }
-    table = accuracy_table("ring", "accuracy", made, "local", "dfedmdc", last)
+    table = accuracy_table("ring", "accuracy_mixed", made, "local", "dfedmdc", last)
     assert table.title == f"ring: accuracy after mixing, {title}"
     assert (table.columns[1], table.columns[-1]) == (named, f"{named} - dfedmdc")
     assert all(len(row) == len(table.columns) for row in table.rows)
@@ -104,8 +106,8 @@ def test_the_title_names_the_rounds(
 
 def test_equal_to_local_is_not_below_it_and_without_an_accuracy_is(result: Made) -> None:
     rows = {"local": [result([[0.5]] * 4)], "dfedmdc": [result([[0.5], [0.4], [0.6], [None]])]}
-    assert figures("dfedmdc", rows, "accuracy", "local", "dfedmdc").below == 0.5
-    table = accuracy_table("ring", "accuracy", rows, "local", "local")
+    assert figures("dfedmdc", rows, "accuracy_mixed", "local", "dfedmdc").below == 0.5
+    table = accuracy_table("ring", "accuracy_mixed", rows, "local", "local")
     assert table.rows[1] == ["dfedmdc", "-", "-", "50%", "-"]
 
 
@@ -120,26 +122,26 @@ def test_the_json_has_the_figures_of_the_tables(rows: dict[str, list[Result]], r
     assert table["target"] == 0.5
     assert table["majority"] == 0.5
     for name, row in table["rows"].items():
-        for measure in ("accuracy", "accuracy_trained"):
+        for measure in ("accuracy_mixed", "accuracy_trained"):
             found = figures(name, rows, measure, "local", "local", 10)
             figures_of = row[measure]
             assert (figures_of["mean"], figures_of["worst_peer"]) == (found.mean, found.worst)
             assert figures_of["below_baseline"] == found.below
             differs = (figures_of["difference"], figures_of["difference_half"])
             assert differs == ((None, None) if name == "local" else found.difference)
-        reached = [cost for r in rows[name] if (cost := r.reached("accuracy", 0.5)) is not None]
-        assert row["accuracy"]["to_target"]["seeds"] == len(reached)
-        assert row["accuracy"]["to_target"]["rounds"] == (fmean(c.rounds for c in reached) if reached else None)
+        reached = [cost for r in rows[name] if (cost := r.reached("accuracy_mixed", 0.5)) is not None]
+        assert row["accuracy_mixed"]["to_target"]["seeds"] == len(reached)
+        assert row["accuracy_mixed"]["to_target"]["rounds"] == (fmean(c.rounds for c in reached) if reached else None)
         assert row["bytes_sent_a_peer"] == 100 * ROUNDS * fmean(range(1, PEERS + 1))
         assert row["samples"] == 60 * PEERS * ROUNDS
     own = as_json(experiment, [(Condition({}, 0.9), rows)])["tables"][0]
     assert own["target"] == 0.9
-    reached = [cost for r in rows["local"] if (cost := r.reached("accuracy", 0.9)) is not None]
-    assert own["rows"]["local"]["accuracy"]["to_target"]["seeds"] == len(reached)
+    reached = [cost for r in rows["local"] if (cost := r.reached("accuracy_mixed", 0.9)) is not None]
+    assert own["rows"]["local"]["accuracy_mixed"]["to_target"]["seeds"] == len(reached)
     lost = {"local": [result([[0.5]] * 2)], "dfedmdc": [result([[None]] * 2, lost=lambda rank, number: True)]}
     two = load(None, {"size": 2, "rounds": 1}, {"algorithms": [*lost]}, small=False)
     (table,) = json.loads(json.dumps(as_json(two, [(Condition({}), lost)]), allow_nan=False))["tables"]
-    assert table["rows"]["dfedmdc"]["accuracy"]["mean"] is None
+    assert table["rows"]["dfedmdc"]["accuracy_mixed"]["mean"] is None
     assert table["rows"]["dfedmdc"]["diverged_seeds"] == 1
 
 
@@ -150,7 +152,7 @@ def test_what_is_kept_has_a_table_where_it_is_another_model(result: Made) -> Non
         "ditto:finish=all:1": [result([[0.5, 0.4]] * 2, kept=[0.4, 0.4])],
     }
     assert [found[0].keeps_another for found in rows.values()] == [False, True, False]
-    table = accuracy_table("ring", "accuracy_kept", rows, "local", "local")
+    table = accuracy_table("ring", "accuracy", rows, "local", "local")
     assert table.title == "ring: accuracy of the kept model"
     assert table.columns == ["", "kept", "worst peer", "below local", "kept - local"]
     assert "finished at home: dfedavgm:finish=all:1, ditto:finish=all:1; the others are not" in table.remarks
@@ -159,22 +161,24 @@ def test_what_is_kept_has_a_table_where_it_is_another_model(result: Made) -> Non
     ]  # fmt: skip
     experiment = load(None, {"size": 2, "rounds": 5}, {"algorithms": [*rows], "target": 0.5}, small=False)
     (said,) = as_json(experiment, [(Condition({}), rows)])["tables"]
-    assert said["rows"]["dfedavgm:finish=all:1"]["accuracy_kept"]["mean"] == 0.625
-    assert "to_target" not in said["rows"]["local"]["accuracy_kept"], "a target is reached in rounds"
+    assert said["rows"]["dfedavgm:finish=all:1"]["accuracy"]["mean"] == 0.625
+    assert "to_target" not in said["rows"]["local"]["accuracy"], "a target is reached in rounds"
     lines = csv_rows(rows, {}, [0], 2)
-    assert [line["accuracy_kept"] for line in lines] == [0.6, 0.6, 0.75, 0.5, 0.4, 0.4]
+    assert [line["accuracy"] for line in lines] == [0.6, 0.6, 0.75, 0.5, 0.4, 0.4]
 
 
 def test_what_diverged_is_said(result: Made) -> None:
     good, bad = result([[0.5] * 2]), result([[0.5] * 2], lost=lambda rank, number: True)
-    table = accuracy_table("ring", "accuracy", {"local": [good, good], "dfedmdc": [good, bad]}, "local", "dfedmdc")
+    table = accuracy_table(
+        "ring", "accuracy_mixed", {"local": [good, good], "dfedmdc": [good, bad]}, "local", "dfedmdc"
+    )
     assert table.remarks[-1] == "training diverged in a peer (loss not finite): dfedmdc (1 of 2 seeds)"
 
 
 def test_costs_are_means_over_the_seeds_that_reached_the_target(result: Made) -> None:
     up, down = result([[0.9] * 8] * 2), result([[0.1] * 8] * 2)
     late = result([[0.0, 0.0, *[0.9] * 6]] * 2)
-    table = target_table("ring", "accuracy", {"a": [up, late, down], "b": [down] * 3}, 0.85)
+    table = target_table("ring", "accuracy_mixed", {"a": [up, late, down], "b": [down] * 3}, 0.85)
     assert table.rows == [
         ["a", "2 of 3", "6.0", "720", "1.2 kB"],
         ["b", "0 of 3", "-", "-", "-"],
@@ -200,7 +204,7 @@ def test_of_private_runs_the_largest_epsilon_is_shown(result: Made) -> None:
 def test_samples_that_nobody_counted_are_a_dash(result: Made) -> None:
     known, older = result([[0.9] * 8] * 2), result([[0.9] * 8] * 2, samples=lambda rank, number: None)
     assert cost_table("ring", {"a": [known, older]}).rows == [["a", "1.2 kB", "-"]]
-    (row,) = target_table("ring", "accuracy", {"a": [older]}, 0.85).rows
+    (row,) = target_table("ring", "accuracy_mixed", {"a": [older]}, 0.85).rows
     assert row == ["a", "1 of 1", "5.0", "-", "1.0 kB"]
 
 
@@ -211,7 +215,7 @@ def test_csv_has_a_line_a_peer_and_reads_back(values: dict[str, Any], rows: dict
     for entry in read:
         own = values[entry["row"]][int(entry["seed"]), int(entry["rank"])]
         assert float(entry["accuracy"]) == own[-1]
-        assert float(entry["accuracy_last_10"]) == pytest.approx(own[-10:].mean())
+        assert float(entry["accuracy_mixed_last_10"]) == pytest.approx(own[-10:].mean())
         assert float(entry["accuracy_trained"]) == own[-1] / 2
         assert (entry["topology"], entry["partition"]) == ("ring", "")
         assert int(entry["bytes_sent"]) == 100 * (int(entry["rank"]) + 1) * ROUNDS

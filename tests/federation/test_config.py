@@ -65,7 +65,7 @@ def test_what_only_the_federation_agrees_on_is_no_key_of_one_rank(write: Write) 
         ("body_lr = nan", ("body_lr in ", "nan")),
         ("head_lr = inf", ("head_lr in ", "inf")),
         ("momentum = 1", ("momentum in ", "less than 1")),
-        ("keep = 'first'", ("keep in ", "'first'", "'last' or 'best'")),
+        ("keep = 'first'", ("keep in ", "'first'", "'auto', 'best' or 'last'")),
         ("grid_shape = '2by4'", ("grid_shape in ", "'2by4'")),
         ("[rank.2]\nbatch_size = 0", ("rank.2.batch_size in ", " = 0:", "greater than or equal to 1")),
         ("[rank.two]\nbatch_size = 4", ("rank.two", "integer")),

@@ -48,3 +48,11 @@ def test_clipping_is_switched_off_by_zero_in_a_file_or_flag() -> None:
     assert Settings(grad_clip=10).grad_clip == 10.0
     with pytest.raises(ConfigurationError, match=r"--grad-clip = -1\.0: .*greater than or equal to 0"):
         from_flags({"grad_clip": -1.0})
+
+
+@pytest.mark.parametrize("task", ["digits", "csv", "mine.py:task"])
+def test_gradients_are_clipped_alike_with_every_task(task: str) -> None:
+    assert with_defaults(Settings(task=task)).grad_clip == 1.0
+    assert with_defaults(Settings(task=task, grad_clip=0)).grad_clip is None
+    assert with_defaults(Settings(task=task, preset="paper-cifar")).grad_clip is None
+    assert with_defaults(Settings(task=task, preset="paper-dispfl")).grad_clip == 10.0

@@ -30,7 +30,10 @@ def notes(dpeer: Command, small_task: Path) -> Start:
     def run(*arguments: object) -> list[str]:
         size = () if "--size" in arguments else ("--size", 2)
         task = () if "--task" in arguments else ("--task", "mine.py:task")
-        ended = dpeer("simulate", *size, *task, "--rounds", 1, "--overwrite", *arguments)
+        keep = (
+            () if "--keep" in arguments else ("--keep", "last")
+        )  # how the best is chosen is told of in test_choice.py
+        ended = dpeer("simulate", *size, *task, *keep, "--rounds", 1, "--overwrite", *arguments)
         assert ended.code == 0, ended.err
         before = ended.err.partition("round 1/1")[0]
         return [line.removeprefix("rank 0: ") for line in before.splitlines() if line.startswith("rank 0: ")]
@@ -48,7 +51,7 @@ def test_what_is_trained_and_with_which_values(notes: Start) -> None:
     assert first == "dfedsmdc on mine.py:task: 12 training samples, body of 30 parameters, head of 14"
     assert [line.split(", ") for line in rest] == [
         [
-            "body-lr 0.05", "lr-decay 0.995", "momentum 0.9", "grad-clip off", "body-epochs 5", "batch-size 32",
+            "body-lr 0.05", "lr-decay 0.995", "momentum 0.9", "grad-clip 1", "body-epochs 5", "batch-size 32",
             "head-lr 0.05", "head-epochs 1", "rho 0.05", "sam body", "finish all:1 at rate 0.013",
         ]
     ]  # fmt: skip

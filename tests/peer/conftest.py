@@ -25,6 +25,7 @@ class Found:
     test_loss: float | None
     metrics: dict
     training_accuracy: float | None = None
+    auroc: float | None = None
 
 
 class VectorLearner:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import zmq
+import zmq.asyncio
 
 from dpeer.peer import wire
 from dpeer.peer.effects import Fail
@@ -125,14 +126,14 @@ async def test_who_says_hello_without_end_and_never_reads_takes_little_memory(fe
 
     core.receive = counted
     before = resident()
-    with zmq.Context() as context, context.socket(zmq.DEALER) as greedy:
+    with zmq.asyncio.Context() as context, context.socket(zmq.DEALER) as greedy:
         greedy.setsockopt(zmq.LINGER, 0)
         greedy.setsockopt(zmq.RCVHWM, 1)
         greedy.setsockopt(zmq.RCVBUF, 4096)
         greedy.setsockopt(zmq.SNDHWM, 100)  # what waits here is in memory, too
         greedy.connect(address)
         for _ in range(10_000):
-            await asyncio.to_thread(greedy.send_multipart, wire.encode(hello))
+            await greedy.send_multipart(wire.encode(hello))
         await until(lambda: len(taken) >= 10_000)
         assert len(core.lanes) <= 1
         assert resident() - before < 10_000_000

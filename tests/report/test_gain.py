@@ -29,12 +29,12 @@ def test_the_headline_and_the_gains_the_highest_first(make_run: Callable[..., Pa
     folder = make_run("run")
     say(folder, [entry(-0.2, "alone"), entry(0.3, "helped"), entry(0.01)])
     groups = group_runs(find_runs([folder])).groups
-    assert headlines(groups) == ["Joining helped 1 of 3 peers; 1 would be better off alone; 1 cannot be told"]
+    assert headlines(groups) == ["Joining helped 1 of 3 peers; 1 would be better off alone; 1 inconclusive"]
     section = draw_gains(groups)
     assert section is not None
     assert (section.name, section.title) == ("gain", "What joining gained")
     assert section.alt.endswith(
-        "rank 1: +0.3000, joining helped. rank 2: +0.0100, cannot be told. rank 0: -0.2000, better off alone."
+        "rank 1: +0.3000, improved. rank 2: +0.0100, inconclusive. rank 0: -0.2000, better alone."
     )
 
 
@@ -42,7 +42,7 @@ def test_one_run_also_says_what_all_its_peers_tell_together(make_run: Callable[.
     folder = make_run("run")
     say(folder, [entry(0.15, "unclear", differ=6)] * 3)
     (line,) = headlines(group_runs(find_runs([folder])).groups)
-    assert line.startswith("Joining helped 0 of 3 peers; 3 cannot be told; 3 peers together: joining helped, mean gain")
+    assert line.startswith("Joining helped 0 of 3 peers; 3 inconclusive; 3 peers together: joining helped, mean gain")
 
 
 def test_a_peer_that_was_started_by_hand_tells_its_own(make_run: Callable[..., Path]) -> None:
@@ -59,8 +59,8 @@ def test_of_several_runs_each_has_its_own_headline(make_run: Callable[..., Path]
     say(other, [entry(0.3, "helped"), entry(0.1), None])
     groups = group_runs(find_runs([one, other])).groups
     assert headlines(groups) == [
-        "dfedmdc: joining helped 0 of 2 peers; 2 cannot be told",
-        "dfedavgm: joining helped 1 of 2 peers; 1 cannot be told",
+        "dfedmdc: joining helped 0 of 2 peers; 2 inconclusive",
+        "dfedavgm: joining helped 1 of 2 peers; 1 inconclusive",
     ]
     section = draw_gains(groups)
     assert section is not None

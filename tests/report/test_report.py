@@ -447,10 +447,10 @@ def test_a_real_run(dpeer: Command, read_page: Any) -> None:
     assert (ended.code, ended.err) == (0, "")
     (line,) = read_page().results()
     summary = json.loads(Path("real/summary.json").read_text())
-    assert line[MIX] == f"{summary['accuracy_mean']:.4f}"
-    assert line[KEPT] == f"{summary['accuracy_kept_mean']:.4f}"
+    assert line[MIX] == f"{summary['accuracy_mixed_mean']:.4f}"
+    assert line[KEPT] == f"{summary['accuracy_mean']:.4f}"
     assert line[TRAINED] == f"{summary['accuracy_trained_mean']:.4f}"
-    assert line[WORST].startswith(f"{min(summary['accuracy_kept']):.4f} (rank ")
+    assert line[WORST].startswith(f"{min(summary['accuracy']):.4f} (rank ")
     assert line["consensus distance"] == f"{summary['consensus_distance']:.4g}"
     assert read_page().runs()[0]["notes"] == ""
 

@@ -10,6 +10,7 @@ from dpeer.results.files import rank_folder, write_json
 from dpeer.results.lines import Line
 from dpeer.results.reading import read_distances, read_metrics, read_peer_summary, read_run, read_run_summary
 from dpeer.results.records import RoundRecord
+from dpeer.results.summaries import PeerSummary, RunSummary
 
 LINE: dict[str, Any] = {
     "accuracy": 0.5, "accuracy_trained": 0.25, "test_loss": 1.5, "metrics": {"accuracy": 0.5}, "train_loss": 0.75,
@@ -191,3 +192,17 @@ def test_distances_are_by_round_and_none_where_they_were_not_finite(tmp_path: Pa
     assert run is not None
     assert run.distances == {0: 2.5}
     assert read_distances(tmp_path / "nowhere") == {}
+
+
+def test_plain_figures_are_those_of_the_kept_model_in_files_of_every_version() -> None:
+    now = {"kept_point": "finished", "accuracy": 0.75, "accuracy_mixed": 0.5, "metrics": {"a": 1}, "test_loss": 0.1}
+    before = {"kept_point": "finished", "accuracy": 0.5, "accuracy_kept": 0.75, "metrics": {"a": 2},
+              "metrics_kept": {"a": 1}, "test_loss": 0.3, "test_loss_kept": 0.1}  # fmt: skip
+    for content in (now, before):
+        peer = PeerSummary.of(content)
+        assert (peer.accuracy, peer.accuracy_mixed, peer.test_loss, peer.metrics) == (0.75, 0.5, 0.1, {"a": 1.0})
+    first = PeerSummary.of({"accuracy": 0.5, "test_loss": 0.3})
+    assert first.accuracy == first.accuracy_mixed == 0.5, "a version that kept no other model"
+    run = RunSummary.of({"accuracy": [0.5, None], "accuracy_kept": [0.75, 0.25], "test_loss": [0.3, 0.2]})
+    assert (run.accuracy, run.accuracy_mixed) == ((0.75, 0.25), (0.5, None))
+    assert run.test_loss == run.test_loss_mixed == (0.3, 0.2)

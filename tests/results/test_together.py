@@ -66,7 +66,7 @@ def test_where_nothing_differs_much_nothing_is_told(share: float) -> None:
     one = together(peers(right(generator, 0.7, [20] * 4), right(generator, share, [20] * 4)))
     assert one is not None
     assert one.verdict == "unclear"
-    assert "cannot be told" in sentence([*peers(right(generator, 0.7, [20] * 4), right(generator, share, [20] * 4))])
+    assert "inconclusive" in sentence([*peers(right(generator, 0.7, [20] * 4), right(generator, share, [20] * 4))])
 
 
 def test_what_cannot_be_put_together_is_not() -> None:

@@ -79,7 +79,7 @@ def test_killed_and_back_when_the_others_are_done_it_leaves_its_model_and_says_w
     assert "left-behind: the model of 3 of 6 rounds is in" in back.output
     found = summary(folder)
     assert (found["status"], found["completed_rounds"], found["kept_point"]) == ("left-behind", 3, "finished")
-    assert found["accuracy_kept"] == found["accuracy_finished"] is not None
+    assert found["accuracy"] == found["accuracy_finished"] is not None
     assert (folder / "model.safetensors").is_file()
     assert '"status": "left-behind"' in (folder / "model.json").read_text()
 

@@ -169,13 +169,13 @@ def test_a_partition_heals(play: Play, tmp_path: Path) -> None:
 
 
 def test_who_leaves_says_goodbye_and_is_not_waited_for(play: Play, tmp_path: Path) -> None:
-    summary = play(fault("leave", ranks=[3], round=2) + fault("leave", ranks=[0], round=2, for_=3))
+    summary = play(fault("leave", ranks=[3], round=2) + fault("leave", ranks=[4], round=2, for_=3))
     assert [one["status"] for one in summary["faults"]["ranks"]] == ["done", "done", "done", "left", "done"]
     assert summary["status"] == "done"
     assert summary["lost"]["2"]["3"] == "stopped"
     own = json.loads((tmp_path / "run" / "rank-3" / "summary.json").read_text())
     assert (own["status"], own["completed_rounds"]) == ("stopped", 2)
-    assert summary["faults"]["ranks"][0]["sat_out"] == [2, 3, 4]
+    assert summary["faults"]["ranks"][4]["sat_out"] == [2, 3, 4]
     assert summary["faults"]["time"] < ROUNDS + 1
 
 

@@ -128,4 +128,4 @@ def test_without_privacy_a_card_counts(simulate: Callable[..., None], tmp_path: 
         table(tmp_path / f"site-{rank}.csv", 60, rank)
     simulate(*RUN, "--out", "run")
     one = card(tmp_path / "run" / "rank-0")
-    assert sum(one["class_counts"]["train"]) == one["samples"]["train"] == 48
+    assert sum(one["class_counts"]["train"]) == one["samples"]["train"] == 48 - one["samples"]["validation"]

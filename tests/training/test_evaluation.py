@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss
+from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, roc_auc_score
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -104,3 +104,19 @@ def test_structured_outputs_are_joined(make_task: Callable[..., Task]) -> None:
     found = learner.evaluate()
     assert found.metrics["rows"] == 300
     assert found.accuracy is not None
+
+
+@pytest.mark.parametrize(("classes", "known"), [(2, True), (3, False)])
+def test_auroc_of_two_classes_is_measured_with_each_evaluation(classes: int, known: bool) -> None:
+    """The model that answers the frequent class alone may rank rows all the same."""
+    torch.manual_seed(7)
+    inputs = torch.randn(300, 4)
+    data = TensorDataset(inputs, (inputs[:, 0] + torch.randn(300) > 2).long())
+    task = Task(model=nn.Linear(4, classes), head=(), train=data, test=data)
+    found = TorchLearner(task, "dfedavgm", rank=0, seed=0).evaluate()
+    if not known:
+        assert found.auroc is None
+        return
+    with torch.no_grad():
+        scores = task.model(inputs).softmax(dim=1)[:, 1]
+    assert found.auroc == pytest.approx(roc_auc_score(data.tensors[1], scores))

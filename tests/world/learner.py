@@ -14,6 +14,7 @@ class Found:
     test_loss: float | None = None
     metrics: dict = field(default_factory=dict)
     training_accuracy: float | None = None
+    auroc: float | None = None
 
 
 def trained(body, rank, number):

@@ -180,7 +180,7 @@ class FedAdamW(Algorithm):
 
     def state(self) -> Mapping[str, Tensor]:
         """See `Algorithm.state`."""
-        return {"covered": torch.tensor([self._covered], dtype=torch.float64), **self._moments.state()}
+        return {"covered": torch.tensor([self._covered], dtype=torch.float64, device="cpu"), **self._moments.state()}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
         """See `Algorithm.restore`."""

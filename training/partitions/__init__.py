@@ -5,12 +5,12 @@ from __future__ import annotations
 from dpeer.training.partitions.apart import hold_out_apart
 from dpeer.training.partitions.dealing import Indices
 from dpeer.training.partitions.division import partition, partition_pools
-from dpeer.training.partitions.holding import hold_out
+from dpeer.training.partitions.holding import FEWEST, enough, hold_out
 from dpeer.training.partitions.natural import deal_groups
 from dpeer.training.partitions.remarks import remarks
 from dpeer.training.partitions.schemes import NATURAL, OWN, check_spec, parse
 
 __all__ = [
-    "NATURAL", "OWN", "Indices", "check_spec", "deal_groups", "hold_out", "hold_out_apart", "parse",
-    "partition", "partition_pools", "remarks",
+    "FEWEST", "NATURAL", "OWN", "Indices", "check_spec", "deal_groups", "enough", "hold_out", "hold_out_apart",
+    "parse", "partition", "partition_pools", "remarks",
 ]  # fmt: skip

@@ -6,6 +6,12 @@ import numpy as np
 
 from dpeer.training.partitions.dealing import Indices
 
+FEWEST = 5
+"""Samples that validation takes at least where nobody has asked for it: of fewer, the loss says next to nothing."""
+
+_FAR_MORE = 2.0
+"""Times the share asked for that is too much to lose: where whole groups are held out, one may be half of the data."""
+
 
 def hold_out(strata: Indices, stretches: Indices | None, share: float, rng: np.random.Generator) -> Indices:
     """Choose samples to hold out, spread evenly over the strata, and never a part of a stretch.
@@ -35,3 +41,16 @@ def hold_out(strata: Indices, stretches: Indices | None, share: float, rng: np.r
     if count and held.all():
         held[rng.integers(count)] = False
     return np.flatnonzero(held[number])
+
+
+def enough(held: int, samples: int, share: float) -> bool:
+    """Whether so many samples serve for validation, and leave enough of all `samples` for training.
+
+    The share asked for counts, too: where each sample is drawn by itself, a small peer may have a few by chance.
+
+    Args:
+        held: How many are held out.
+        samples: How many there are in all.
+        share: The share that was to be held out.
+    """
+    return min(held, round(share * samples)) >= FEWEST and held <= _FAR_MORE * share * samples

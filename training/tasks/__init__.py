@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from dpeer.training.task import Task
@@ -20,7 +20,6 @@ class BuiltinTask:
         summary: One line about it.
         where: ``module:function`` of its ``task(rank, size, seed, *, choices, **options)``.
         partition: How its data are divided where the user does not say.
-        hyperparameters: Its own defaults, by field of `Hyperparameters`, where the generic ones do not suit it.
         standardize: Whether its inputs are scaled by the peer's own training rows where the user does not say.
     """
 
@@ -28,7 +27,6 @@ class BuiltinTask:
     summary: str
     where: str
     partition: str = "dirichlet:0.3"
-    hyperparameters: Mapping[str, Any] = field(default_factory=lambda: {"grad_clip": 1.0})
     standardize: bool = False
 
     def factory(self) -> Callable[..., Task]:

@@ -19,6 +19,9 @@ class Choices(DataSettings):
     """Whether one sample more in a peer's own data may change what is done with no other, as privacy for single records
     needs it; who is held out is then decided upon sample by sample, and their number is random."""
 
+    only_if_enough: bool = False
+    """Whether nothing is held out for validation where that would be too few samples, or far more than asked for."""
+
     @property
     def head_prefixes(self) -> tuple[str, ...] | None:
         """The name prefixes of the parameters that stay at home; None for the last linear layer."""

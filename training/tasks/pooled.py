@@ -22,6 +22,7 @@ from dpeer.training.partitions import (
     Indices,
     check_spec,
     deal_groups,
+    enough,
     hold_out,
     hold_out_apart,
     partition_pools,
@@ -72,10 +73,13 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
         model: The model, where the user chose none.
     """
     assert choices.partition is not None, "load_task puts in the task's own"
+    share = choices.validation or 0.0
     if choices.partition == OWN:
-        division = keep(data, rank, choices.validation, seed, apart=choices.apart)
+        division = keep(data, rank, share, seed, apart=choices.apart, only_if_enough=choices.only_if_enough)
     else:
-        division = divide(data, size, choices.partition, choices.test_split, choices.validation, seed)
+        division = divide(
+            data, size, choices.partition, choices.test_split, share, seed, only_if_enough=choices.only_if_enough
+        )
     name, tokens = choices.model or model, data.tokens is not None
     options = model_options(name, with_tokens(name, data.tokens, choices.model_options))
     net = build_model(name, data.shape, data.classes or 1, options, tokens=tokens)
@@ -113,6 +117,9 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
             "test": division.test.places(part.test),
         },
         division=division.digest,
+        held_out=np.searchsorted(np.union1d(part.train, part.validation), part.validation)
+        if len(part.validation)
+        else None,
         remarks=(*data.remarks, *division.remarks),
         reading=reading,
         built={
@@ -130,7 +137,9 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
     )
 
 
-def keep(data: Data, rank: int, validation: float, seed: int, *, apart: bool = False) -> Division:
+def keep(
+    data: Data, rank: int, validation: float, seed: int, *, apart: bool = False, only_if_enough: bool = False
+) -> Division:
     """Give one peer the whole of a data set that is its own.
 
     Args:
@@ -139,6 +148,7 @@ def keep(data: Data, rank: int, validation: float, seed: int, *, apart: bool = F
         validation: Share of the training samples to hold out.
         seed: Decides what is held out.
         apart: Whether one sample more may change what is done with no other.
+        only_if_enough: See `Choices.only_if_enough`.
 
     Raises:
         PartitionError: They are too few; or with `apart` who is trained on would depend on other samples.
@@ -150,14 +160,17 @@ def keep(data: Data, rank: int, validation: float, seed: int, *, apart: bool = F
         train, test = everything, np.arange(len(data.test), dtype=np.int64)
     else:
         train, test = _halves(data.train, everything, seed, rank, apart=apart)
-    part = _with_validation(data.train, train, test, validation, seed, rank, apart=apart)
+    part = _with_validation(data.train, train, test, validation, seed, rank, apart=apart, only_if_enough=only_if_enough)
     chance = " (who is held out is drawn one by one where single records are protected)" if apart else ""
-    _check_size(part, validation, OWN, rank, f"give it more data{chance}")
+    _check_size(part, 0.0 if only_if_enough else validation, OWN, rank, f"give it more data{chance}")
     return Division(data.train, data.test or data.train, [part])
 
 
 @lru_cache(maxsize=2)
-def divide(data: Data, size: int, spec: str, test_split: TestSplit, validation: float, seed: int) -> Division:
+def divide(
+    data: Data, size: int, spec: str, test_split: TestSplit, validation: float, seed: int, *,
+    only_if_enough: bool = False,
+) -> Division:  # fmt: skip
     """Divide a data set among peers; one division serves all peers of a process.
 
     Args:
@@ -167,6 +180,7 @@ def divide(data: Data, size: int, spec: str, test_split: TestSplit, validation: 
         test_split: As in `partition_pools`.
         validation: Share of each peer's training samples to hold out.
         seed: Decides everything.
+        only_if_enough: See `Choices.only_if_enough`.
 
     Raises:
         PartitionError, UnknownName: It cannot be divided so.
@@ -174,8 +188,8 @@ def divide(data: Data, size: int, spec: str, test_split: TestSplit, validation: 
     pools, halves = _divided(data, size, spec, test_split, seed)
     parts = []
     for rank, (train, test) in enumerate(halves):
-        parts.append(_with_validation(pools[0], train, test, validation, seed, rank))
-        _check_size(parts[-1], validation, spec, rank, "try fewer peers")
+        parts.append(_with_validation(pools[0], train, test, validation, seed, rank, only_if_enough=only_if_enough))
+        _check_size(parts[-1], 0.0 if only_if_enough else validation, spec, rank, "try fewer peers")
     # What is held out for validation is a peer's own affair.
     owned = [(np.union1d(part.train, part.validation), part.test) for part in parts]
     digest = hashlib.sha256()
@@ -234,11 +248,14 @@ def _halves(pool: Pool, rows: Indices, seed: int, rank: int, *, apart: bool = Fa
 
 
 def _with_validation(
-    pool: Pool, train: Indices, test: Indices, share: float, seed: int, rank: int, *, apart: bool = False
-) -> Part:
+    pool: Pool, train: Indices, test: Indices, share: float, seed: int, rank: int, *, apart: bool = False,
+    only_if_enough: bool = False,
+) -> Part:  # fmt: skip
     held = np.empty(0, np.int64)
     if share:
         held = train[_held_out(pool, train, share, stream(seed, Purpose.HOLD_OUT, rank, 1), apart=apart)]
+    if only_if_enough and not enough(len(held), len(train), share):
+        held = held[:0]
     return Part(np.setdiff1d(train, held), held, test)
 
 
