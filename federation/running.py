@@ -153,7 +153,7 @@ def _run_federation(
         raise error
     if not runner.connected:
         return Result({})
-    with naming(out):
+    with naming(out, settings.out):
         found = summary.collect(out, settings.size, time.monotonic() - began, runner.faults)
     if runner.faults is not None and found["status"] == "failed":
         return Result(found, 1, f"no rank came to the end of the run: {settings.faults} left none")

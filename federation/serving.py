@@ -125,7 +125,7 @@ async def serve(
     executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
     disk = ThreadPoolExecutor(1, "disk", initializer=_limit_threads, initargs=(1,))
     try:
-        with home_kept() as home, naming(out), held(out):
+        with home_kept() as home, naming(out, rank_folder(settings.out, rank)), held(out):
             return await _serve(
                 settings, rank, out, home, log, Worker(executor, disk), listen=listen, meet=meet, stopper=stopper,
                 resume=resume, new_data=new_data, keyring=keyring, report=report,

@@ -104,7 +104,7 @@ class Simulation:
             await self._listen()
             self.connected = True
             self._view.notes(self._notes)
-            with naming(self._out):
+            with naming(self._out, self._settings.out):
                 outcomes = await self._play()
                 await self._disagreement.written()
             return outcomes
