@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -81,7 +83,13 @@ class PeerParts:
 
 
 def assemble(
-    settings: Settings, rank: int, *, resume: bool = False, new_data: bool = False, workers: int | None = None
+    settings: Settings,
+    rank: int,
+    *,
+    resume: bool = False,
+    new_data: bool = False,
+    workers: int | None = None,
+    home: Path | None = None,
 ) -> PeerParts:
     """Load the task and build the learner and the graph of one rank.
 
@@ -91,12 +99,17 @@ def assemble(
         resume: Whether the peer continues an earlier run, whose releases then are its own.
         new_data: Whether its data are others than those of earlier runs in the same folder.
         workers: How many threads all peers share that run in this process; None for a peer that runs by itself.
+        home: The folder from which relative paths lead; None for the current one. (A task of another rank may have
+            left it.)
 
     Raises:
         BudgetTooSmall: not one private release fits the budget.
         ConfigurationError: something in the settings cannot be done; nothing has been connected yet.
     """
     given = settings.model_dump(mode="json", exclude_unset=True, exclude={"rank"})
+    if home is not None:
+        os.chdir(home)
+    own_folder = rank_folder(settings.out, rank).absolute()  # now: the task may change to another folder
     builtin = BUILTIN_TASKS.get(settings.task)
     algorithm = find_algorithm(settings.algorithm)  # a wrong name shows before data are read
     said_of_it = facts_of(algorithm)
@@ -129,7 +142,7 @@ def assemble(
                 "leave it out"
             )
         settings = settings.model_copy(update={"validation": 0.0, **({"keep": "last"} if lacking else {})})
-    folder = rank_folder(settings.out, rank) / FOLDER
+    folder = own_folder / FOLDER
     content, protection, unprotected, sampling = content_of(task, settings), None, None, None
     if settings.privacy == "sample":
         check_said(settings.task, task.found, "sample")
@@ -188,7 +201,7 @@ def assemble(
     }
     beside = alone_beside(
         copied, learner, hyperparameters_of(settings), lambda number: meeting.at(number, rank).active, settings, rank,
-        seed=seed_of(settings), folder=rank_folder(settings.out, rank), workers=workers,
+        seed=seed_of(settings), folder=own_folder, workers=workers,
     )  # fmt: skip
     private = privacy_notes(protection, settings, graph, learner.shared_values) if protection else []
     if learner.steps is not None:
