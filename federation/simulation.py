@@ -15,9 +15,10 @@ from torch import Tensor
 from dpeer.cores import own_cores
 from dpeer.exceptions import TaskError
 from dpeer.federation.assemble import assemble
+from dpeer.federation.data_files import save_data_files
 from dpeer.federation.disagreement import Disagreement
 from dpeer.federation.fingerprint import FORMERLY
-from dpeer.federation.folders import held, save_partition, save_preparation
+from dpeer.federation.folders import held
 from dpeer.federation.full import naming
 from dpeer.federation.heap import keep_heap
 from dpeer.federation.settings import Settings
@@ -155,8 +156,9 @@ class Simulation:
         """Make a peer of a rank."""
         new_data = self._new_data and not resume
         parts = await blaming(rank, worker.run(assemble, own, rank, resume=resume, new_data=new_data))
-        save_preparation(rank_folder(own.out, rank), parts.preparation, resume=resume)
-        save_partition(rank_folder(own.out, rank), parts.indices, resume=resume)
+        files = rank_folder(own.out, rank), parts.partition, parts.preparation
+        for line in await worker.run(save_data_files, *files, resume=resume):
+            log.warning("file-made-again", message=line)
         for note in parts.notes:
             log.info("note", message=note)
         if rank == 0:
@@ -176,6 +178,7 @@ class Simulation:
             fingerprint=parts.fingerprint,
             names=parts.names,
             formerly=FORMERLY,
+            about=parts.about,
             evaluate_every=own.evaluate_every,
             checkpoint_every=own.checkpoint_every,
             wait=own.wait,

@@ -92,9 +92,9 @@ class Core:
         self._lines = Allowance(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, limits.STRANGERS)
         self._hearing: float | None = None
         slack = 0 if alone or not self.members.all() else rounds_to_everybody(topology, config.rounds)
-        flows = Flows(self.members, self.assembly, self.lanes, config.liveness.dead_after)
+        self._flows = Flows(self.members, self.assembly, self.lanes, config.liveness.dead_after)
         self._waiting = Waiting(
-            config, self.members, self.exchange, self._admission, self.presence, slack, flows, self._say
+            config, self.members, self.exchange, self._admission, self.presence, slack, self._flows, self._say
         )  # fmt: skip
         self.greetings = Greetings(
             config, self.members, self._schedule, self.lanes, self.exchange, self.assembly, self._waiting,
@@ -381,6 +381,7 @@ class Core:
                     self._messages.earn(_who(neighbor), 1)
                 self.greetings.heard(neighbor, message.round, now)
                 self.lanes.pace(link, message.pace)
+                self._flows.told(neighbor.rank, message.got, now)
                 neighbor.paused, neighbor.hops = message.paused, message.hops
                 if neighbor.paused and self.presence.adds_to(message.presence):
                     self.exchange.beat(link)
@@ -400,6 +401,8 @@ class Core:
             raise self.greetings.stranger(link, "a piece of a body", now)
         self.greetings.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
         arriving = self.assembly.add(link, piece, now)
+        if (lane := self.lanes.get(link)) is not None:
+            lane.got = 0 if arriving.complete else arriving.got
         self._messages.earn(_who(neighbor), 1)
         if not arriving.wanted and not self._useless.spend(
             neighbor.rank, piece.nbytes / self._limits.payload_bytes, now

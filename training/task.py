@@ -66,7 +66,8 @@ class Task:
             task option that would. It goes to the neighbors, in hashes and shapes, so a private peer refuses it.
         division: SHA-256 (hex) of how common pools are divided among all ranks; peers compare it. None where the data
             are the peer's own: with privacy at sample level `--records` must then be said.
-        indices: Which samples of common pools these are ("train", "validation", "test"), to be saved with the results.
+        indices: Which samples of common pools these are ("train", "validation", "test"), or of the task's own training
+            data where some are held out; to be saved with the results.
         draws: Whether the model, the data or any of the functions draw from the global generators of torch, numpy or
             random (dropout does). None: found out in the first round, in which the peers of a simulation therefore
             train one after the other; False spares them that.

@@ -258,6 +258,7 @@ FAST = {
     "dpeer predict --run dpeer-run/rank-0 --input new.csv --output predictions.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer evaluate --run dpeer-run/rank-0 --input labelled.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer card --run dpeer-run/rank-0": Small(after=(VISITS_WEIGHTED,)),
+    "dpeer model dpeer-run/rank-0": Small("--overwrite", after=(VISITS_WEIGHTED,)),
     "dpeer export --run dpeer-run/rank-0 --format torchscript --output model.pt": Small(after=(VISITS_WEIGHTED,)),
     FIRST_RUN: Small(f"{TRAINS} --size 4"),
     "dpeer simulate --task digits --algorithm dfedmdc --optimizer adamw --lora r=4,alpha=8": Small(
@@ -374,6 +375,7 @@ SLOW = {
     "python benchmarks/cuts.py": Small("--cuts 0.2 --peers 3 --rounds 3 --round-seconds 0.1"),
     "python benchmarks/steady.py": Small("--peers 2 --parameters 1000 --rounds 8"),
     "python benchmarks/per_example.py": Small("--batch 3 --repeats 2"),
+    "python benchmarks/mean_clipping.py": Small("--rounds 1 --seeds 1"),
     "dpeer simulate --task benchmarks/examples/fixed_features.py:digits --algorithm dfedmdc --topology full "
     "--privacy sample --target-epsilon 3 --sampling-rate 1 --records 180 --rounds 20 --local-steps 1 --body-lr 24 "
     "--head-lr 24 --lr-schedule cosine --momentum 0 --baseline local": Small("--rounds 2"),
@@ -382,6 +384,7 @@ SLOW = {
 }
 
 LONG = {
+    "python benchmarks/mean_clipping.py",
     "python benchmarks/simulate.py",
     "python benchmarks/topologies.py",
     'python benchmarks/privacy_figure.py "UCI HAR=har" "CIFAR-10=cifar" --out docs/privacy.svg',
