@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import os
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,6 +14,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
 from dpeer.federation.alone import AloneBeside, alone_beside, copy_apart
+from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.defaults import holds_out_if_enough, kept, with_choice, with_defaults
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.first_weights import check_first_weights, first_weights_notes
@@ -69,15 +71,20 @@ class PeerParts:
     """What is trained beside, to compare with; None where nothing is."""
     watch: Watch
     """What looks for signs that training goes wrong."""
-    indices: dict[str, Any] | None
+    partition: dict[str, Any] | None
     """The content of partition.json: which samples of common pools the rank holds."""
     preparation: dict[str, Any] | None
     """The content of preparation.json: how a table's rows become inputs."""
     held: Held | None
     """What tells rows that others on this host hold, too; None with privacy, and where that cannot be told."""
+    about: dict[str, Any]
+    """What checkpoints keep: the settings that were given, so that `dpeer model` can assemble the peer again, and
+    hashes of the two files above."""
 
 
-def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: bool = False) -> PeerParts:
+def assemble(
+    settings: Settings, rank: int, *, resume: bool = False, new_data: bool = False, home: Path | None = None
+) -> PeerParts:
     """Load the task and build the learner and the graph of one rank.
 
     Args:
@@ -85,11 +92,17 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         rank: Which peer.
         resume: Whether the peer continues an earlier run, whose releases then are its own.
         new_data: Whether its data are others than those of earlier runs in the same folder.
+        home: The folder from which relative paths lead; None for the current one. (A task of another rank may have
+            left it.)
 
     Raises:
         BudgetTooSmall: not one private release fits the budget.
         ConfigurationError: something in the settings cannot be done; nothing has been connected yet.
     """
+    given = settings.model_dump(mode="json", exclude_unset=True, exclude={"rank"})
+    if home is not None:
+        os.chdir(home)
+    own_folder = rank_folder(settings.out, rank).absolute()  # now: the task may change to another folder
     builtin = BUILTIN_TASKS.get(settings.task)
     algorithm = find_algorithm(settings.algorithm)  # a wrong name shows before data are read
     said_of_it = facts_of(algorithm)
@@ -122,7 +135,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
                 "leave it out"
             )
         settings = settings.model_copy(update={"validation": 0.0, **({"keep": "last"} if lacking else {})})
-    folder = rank_folder(settings.out, rank) / FOLDER
+    folder = own_folder / FOLDER
     content, protection, unprotected, sampling = _content(task, settings), None, None, None
     if settings.privacy == "sample":
         check_said(settings.task, task.found, "sample")
@@ -181,12 +194,17 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     }
     beside = alone_beside(
         copied, learner, hyperparameters_of(settings), lambda number: meeting.at(number, rank).active, settings, rank,
-        seed=_first(settings.seed_batches, settings.seed), folder=rank_folder(settings.out, rank),
+        seed=_first(settings.seed_batches, settings.seed), folder=own_folder,
     )  # fmt: skip
     private = privacy_notes(protection, settings, graph, learner.shared_values) if protection else []
     if learner.steps is not None:
         private = sample_notes(learner.steps, settings, learner.trained_together, learner.units)
         private += way_notes(learner.computes_one_by_one)
+    partition = None
+    if task.indices is not None:
+        places = {name: index.tolist() for name, index in task.indices.items()}
+        partition = partition_of(settings.task, way, places, content)
+    preparation = None if task.reading is None else task.reading.to_json()
     return PeerParts(
         learner=learner,
         topology=meeting if learner.shares else take_part(Isolated(settings.size), settings),
@@ -200,9 +218,10 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
             *private,
             *first_weights_notes(task, settings),
         ],
-        indices=_indices(task, facts, content),
-        preparation=None if task.reading is None else task.reading.to_json(),
         held=held_rows(task) if learner.shares and settings.privacy == "none" else None,
+        partition=partition,
+        preparation=preparation,
+        about={"settings": given, "files": hashes(partition, preparation)},
     )
 
 
@@ -260,16 +279,6 @@ def isolated(settings: Settings, rank: int) -> tuple[Task, TorchLearner]:
 
 def _first(own: int | None, common: int) -> int:
     return common if own is None else own
-
-
-def _indices(task: Task, facts: dict[str, Any], content: str | None) -> dict[str, Any] | None:
-    if task.indices is None:
-        return None
-    parts = {name: index.tolist() for name, index in task.indices.items()}
-    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-    return {
-        "task": facts["task"], "partition": facts["partition"], **parts, "sha256": digest, "content_sha256": content,
-    }  # fmt: skip
 
 
 def _content(task: Task, settings: Settings) -> str | None:

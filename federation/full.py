@@ -28,25 +28,33 @@ _MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "Canno
 
 
 @contextmanager
-def naming(folder: Path) -> Iterator[None]:
+def naming(folder: Path, typed: Path | None = None) -> Iterator[None]:
     """Within it errors of the machine end a peer with one line; of a disk, with this folder's name.
+
+    Args:
+        folder: The folder.
+        typed: How the user has named it; None for the same.
 
     Raises:
         OutputError: The folder cannot be written: its disk is full, read-only or broken, or the folder was deleted.
         ConfigurationError: The system gives no more memory, or no more threads.
     """
+    named = str(typed or folder)
     try:
         yield
-    except DpeerError:
-        raise
+    except DpeerError as error:
+        why = None if error.__cause__ is None else _of_limits(error.__cause__)
+        if why is None:
+            raise
+        raise ConfigurationError(f"{why}, {_GOES_ON} ({str(folder)!r}; {str(error).partition(': ')[0]})") from error
     except Exception as error:
         why = _of_disk(error, folder)
         if why is not None:
-            raise OutputError(f"{str(folder)!r} cannot be written: {why}, {_GOES_ON}") from error
+            raise OutputError(f"{named!r} cannot be written: {why}, {_GOES_ON}") from error
         why = _of_limits(error)
         if why is None:
             raise
-        raise ConfigurationError(f"{why}, {_GOES_ON} ({str(folder)!r})") from error
+        raise ConfigurationError(f"{why}, {_GOES_ON} ({named!r})") from error
 
 
 def _of_disk(error: Exception, folder: Path) -> str | None:
@@ -61,7 +69,7 @@ def _of_disk(error: Exception, folder: Path) -> str | None:
     return next((why for number, why in _DISK.items() if f"(os error {number})" in text), None)
 
 
-def _of_limits(error: Exception) -> str | None:
+def _of_limits(error: BaseException) -> str | None:
     text = str(error)
     if isinstance(error, RuntimeError) and "can't start new thread" in text:
         return "the system gives no more threads; raise the limit (ulimit -u, or the container's of processes)"
