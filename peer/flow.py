@@ -48,6 +48,8 @@ class Flow:
             waited: Seconds for which the round has waited.
             deadline: Seconds after which it goes on without a neighbor that sends nothing.
         """
+        if not self.done:  # it has just been announced: its pace is not known yet
+            return self.seconds < deadline and waited <= LONGEST * deadline
         return waited + self.left <= LONGEST * deadline
 
     def __str__(self) -> str:

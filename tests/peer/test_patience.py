@@ -196,6 +196,26 @@ def test_no_deadline_ends_a_wait_while_the_neighbor_gets_this_peers_body_nor_soo
     assert peer.core.members.lost == {2: "sent nothing within 20 s (--deadline)"}
 
 
+def test_a_body_that_has_just_been_announced_when_the_deadline_is_over_is_waited_for():
+    peer = lacks_ours(deadline=20.0)
+    getting(peer, 50, 8)
+    peer.wait(19, lambda: hears(peer, 1, 2))
+    coming = slow_body(peer, 0, 1)
+    next(coming)
+    peer.wait(3, lambda: hears(peer, 1))
+    assert peer.ended == [], "its header is here, and no byte of it"
+    for _ in coming:
+        pass
+    assert peer.ended[0].bodies.keys() == {1, 2}
+
+
+def test_a_body_of_which_no_byte_follows_its_announcement_is_not_waited_for():
+    peer = waits_for_two(deadline=20.0)
+    next(slow_body(peer, 0, 1))
+    peer.wait(25, lambda: hears(peer, 1))
+    assert peer.ended[0].bodies.keys() == {1}
+
+
 def test_a_neighbor_that_gets_no_more_of_this_peers_body_is_not_waited_for():
     peer = lacks_ours(deadline=20.0)
     getting(peer, 5, 8)
