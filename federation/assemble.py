@@ -24,6 +24,7 @@ from dpeer.federation.notes import notes
 from dpeer.federation.options import options_of, with_options
 from dpeer.federation.privacy_notes import privacy_notes
 from dpeer.federation.protection import account, planned_releases, promise, protect
+from dpeer.federation.same_rows import Held, held_rows
 from dpeer.federation.sample_notes import sample_notes, way_notes
 from dpeer.federation.sampling import sampling_of
 from dpeer.federation.settings import Settings
@@ -74,6 +75,8 @@ class PeerParts:
     """The content of partition.json: which samples of common pools the rank holds."""
     preparation: dict[str, Any] | None
     """The content of preparation.json: how a table's rows become inputs."""
+    held: Held | None
+    """What tells rows that others on this host hold, too; None with privacy, and where that cannot be told."""
 
 
 def assemble(
@@ -208,6 +211,7 @@ def assemble(
         ],
         indices=_indices(task, facts, content),
         preparation=None if task.reading is None else task.reading.to_json(),
+        held=held_rows(task) if learner.shares and settings.privacy == "none" else None,
     )
 
 

@@ -44,7 +44,11 @@ _OURS = (
 )
 
 _COMPARED = (
-    ("sha256", "how the data are divided has", "--partition, --test-split, --validation, --task-option, the files"),
+    (
+        "sha256",
+        "how the data are divided has",
+        "--partition, --test-split, --keep, --validation, --task-option, the files",
+    ),
     ("content_sha256", "the data have", "--task-option, the files"),
 )
 """What must not change before a run is resumed, by key of partition.json; and what may have changed it."""
@@ -125,14 +129,14 @@ def held(folder: Path) -> Iterator[None]:
 
 
 def save_partition(folder: Path, indices: Mapping[str, Any] | None, *, resume: bool) -> None:
-    """Write which samples of common pools a rank holds to its partition.json; nothing where it brings its own.
+    """Write which samples a rank holds to its partition.json; nothing of a task of one's own that has none held out.
 
     Raises:
         CheckpointError: When resuming, they are others than the run began with: the data have changed.
     """
     path = folder / "partition.json"
-    if resume and indices is not None and path.exists():
-        before = json.loads(path.read_text())
+    before = json.loads(path.read_text()) if resume and path.exists() else None
+    if before is not None and indices is not None:
         for key, what, where in _COMPARED:
             if before.get(key) != indices[key]:
                 raise CheckpointError(
@@ -140,6 +144,16 @@ def save_partition(folder: Path, indices: Mapping[str, Any] | None, *, resume: b
                     "the run began with, or start over with --overwrite"
                 )
         return
+    if resume and (before is None) != (indices is None) and checkpoint.completed(folder):
+        now, then = (
+            ("holds out", "trained on: use --keep last")
+            if before is None
+            else ("trains on", "held out: leave --keep and --validation out")
+        )
+        raise CheckpointError(
+            f"{str(folder)!r}: this run {now} samples for validation that the run it resumes {then}, or start over "
+            "with --overwrite"
+        )
     path.unlink(missing_ok=True)
     if indices is not None:
         write_json(path, indices, indent=None)  # thousands of numbers

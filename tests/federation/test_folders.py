@@ -101,6 +101,19 @@ def test_partition_json_says_whether_the_division_or_the_data_have_changed(tmp_p
     assert not (tmp_path / "partition.json").exists(), "a task that brings its own data"
 
 
+def test_a_run_is_not_resumed_on_samples_that_it_has_held_out_nor_the_other_way_round(tmp_path: Path) -> None:
+    found = {"sha256": "a", "content_sha256": "b"}
+    save_partition(tmp_path, found, resume=True)  # nothing was completed: this is a beginning
+    (tmp_path / "checkpoint" / "round-00000000").mkdir(parents=True)
+    with pytest.raises(CheckpointError, match="trains on samples for validation that the run it resumes held out: "):
+        save_partition(tmp_path, None, resume=True)
+    assert json.loads((tmp_path / "partition.json").read_text()) == found
+    (tmp_path / "partition.json").unlink()
+    with pytest.raises(CheckpointError, match="that the run it resumes trained on: use --keep last, or start over"):
+        save_partition(tmp_path, found, resume=True)
+    save_partition(tmp_path, None, resume=True)
+
+
 @pytest.mark.parametrize(
     ("content", "counts"),
     [
