@@ -20,6 +20,7 @@ _COMMANDS = {
     "simulate": "Run a whole federation in this process.",
     "tune": "Choose learning rates on own validation data, before joining.",
     "compare": "Run algorithms side by side and print how they compare.",
+    "model": "Make a peer's model from its checkpoint.",
     "predict": "Predict new rows with a trained model.",
     "evaluate": "Measure a trained model on labelled data.",
     "export": "Write a trained model as ONNX or TorchScript.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +14,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
 from dpeer.federation.alone import AloneBeside, alone_beside, copy_apart
+from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.defaults import holds_out_if_enough, kept, with_choice, with_defaults
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.first_weights import check_first_weights, first_weights_notes
@@ -71,12 +71,15 @@ class PeerParts:
     """What is trained beside, to compare with; None where nothing is."""
     watch: Watch
     """What looks for signs that training goes wrong."""
-    indices: dict[str, Any] | None
+    partition: dict[str, Any] | None
     """The content of partition.json: which samples of common pools the rank holds."""
     preparation: dict[str, Any] | None
     """The content of preparation.json: how a table's rows become inputs."""
     held: Held | None
     """What tells rows that others on this host hold, too; None with privacy, and where that cannot be told."""
+    about: dict[str, Any]
+    """What checkpoints keep: the settings that were given, so that `dpeer model` can assemble the peer again, and
+    hashes of the two files above."""
 
 
 def assemble(
@@ -96,6 +99,7 @@ def assemble(
         BudgetTooSmall: not one private release fits the budget.
         ConfigurationError: something in the settings cannot be done; nothing has been connected yet.
     """
+    given = settings.model_dump(mode="json", exclude_unset=True, exclude={"rank"})
     if home is not None:
         os.chdir(home)
     own_folder = rank_folder(settings.out, rank).absolute()  # now: the task may change to another folder
@@ -196,6 +200,11 @@ def assemble(
     if learner.steps is not None:
         private = sample_notes(learner.steps, settings, learner.trained_together, learner.units)
         private += way_notes(learner.computes_one_by_one)
+    partition = None
+    if task.indices is not None:
+        places = {name: index.tolist() for name, index in task.indices.items()}
+        partition = partition_of(settings.task, way, places, content)
+    preparation = None if task.reading is None else task.reading.to_json()
     return PeerParts(
         learner=learner,
         topology=meeting if learner.shares else take_part(Isolated(settings.size), settings),
@@ -209,9 +218,10 @@ def assemble(
             *private,
             *first_weights_notes(task, settings),
         ],
-        indices=_indices(task, facts, content),
-        preparation=None if task.reading is None else task.reading.to_json(),
         held=held_rows(task) if learner.shares and settings.privacy == "none" else None,
+        partition=partition,
+        preparation=preparation,
+        about={"settings": given, "files": hashes(partition, preparation)},
     )
 
 
@@ -269,16 +279,6 @@ def isolated(settings: Settings, rank: int) -> tuple[Task, TorchLearner]:
 
 def _first(own: int | None, common: int) -> int:
     return common if own is None else own
-
-
-def _indices(task: Task, facts: dict[str, Any], content: str | None) -> dict[str, Any] | None:
-    if task.indices is None:
-        return None
-    parts = {name: index.tolist() for name, index in task.indices.items()}
-    digest = hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-    return {
-        "task": facts["task"], "partition": facts["partition"], **parts, "sha256": digest, "content_sha256": content,
-    }  # fmt: skip
 
 
 def _content(task: Task, settings: Settings) -> str | None:

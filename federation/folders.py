@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from dpeer.exceptions import CheckpointError, OutputError
 from dpeer.peer import checkpoint
@@ -20,11 +18,12 @@ from dpeer.results.files import (
     LOG,
     METRICS,
     MODEL,
+    PARTITION,
     PREPARATION,
+    RELEASED,
     SUMMARY,
     make_folder,
     rank_folder,
-    write_json,
 )  # fmt: skip
 from dpeer.results.reading import read_object
 from dpeer.topology import Graphs
@@ -37,21 +36,12 @@ _OURS = (
     CARD_PAGE,
     LOG,
     "output.txt",
-    "partition.json",
+    PARTITION,
     PREPARATION,
+    RELEASED,
     checkpoint.FOLDER,
     FOLDER,
 )
-
-_COMPARED = (
-    (
-        "sha256",
-        "how the data are divided has",
-        "--partition, --test-split, --keep, --validation, --task-option, the files",
-    ),
-    ("content_sha256", "the data have", "--task-option, the files"),
-)
-"""What must not change before a run is resumed, by key of partition.json; and what may have changed it."""
 
 
 def check(
@@ -124,58 +114,10 @@ def held(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise OutputError(f"{str(folder)!r} is in use by a running peer: give another --out, or stop it") from error
+            raise OutputError(
+                f"{str(folder)!r} is in use by a running peer: stop it, or name another folder"
+            ) from error
         yield
-
-
-def save_partition(folder: Path, indices: Mapping[str, Any] | None, *, resume: bool) -> None:
-    """Write which samples a rank holds to its partition.json; nothing of a task of one's own that has none held out.
-
-    Raises:
-        CheckpointError: When resuming, they are others than the run began with: the data have changed.
-    """
-    path = folder / "partition.json"
-    before = json.loads(path.read_text()) if resume and path.exists() else None
-    if before is not None and indices is not None:
-        for key, what, where in _COMPARED:
-            if before.get(key) != indices[key]:
-                raise CheckpointError(
-                    f"{str(path)!r} is of other samples than this run would use: {what} changed ({where}?); use what "
-                    "the run began with, or start over with --overwrite"
-                )
-        return
-    if resume and (before is None) != (indices is None) and checkpoint.completed(folder):
-        now, then = (
-            ("holds out", "trained on: use --keep last")
-            if before is None
-            else ("trains on", "held out: leave --keep and --validation out")
-        )
-        raise CheckpointError(
-            f"{str(folder)!r}: this run {now} samples for validation that the run it resumes {then}, or start over "
-            "with --overwrite"
-        )
-    path.unlink(missing_ok=True)
-    if indices is not None:
-        write_json(path, indices, indent=None)  # thousands of numbers
-
-
-def save_preparation(folder: Path, preparation: Mapping[str, Any] | None, *, resume: bool) -> None:
-    """Write how a table's rows become the model's inputs to a rank's preparation.json; nothing for other data.
-
-    Raises:
-        CheckpointError: When resuming, it is another one than the run began with.
-    """
-    path = folder / PREPARATION
-    if resume and path.exists():
-        if preparation is not None and json.loads(path.read_text()) != preparation:
-            raise CheckpointError(
-                f"{str(path)!r} is another preparation than this run would use: the schema, --standardize or the file "
-                "have changed; use what the run began with, or start over with --overwrite"
-            )
-        return
-    path.unlink(missing_ok=True)
-    if preparation is not None:
-        write_json(path, preparation)
 
 
 def behind(out: Path, topology: Graphs, rounds: int) -> list[str]:

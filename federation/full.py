@@ -42,8 +42,11 @@ def naming(folder: Path, typed: Path | None = None) -> Iterator[None]:
     named = str(typed or folder)
     try:
         yield
-    except DpeerError:
-        raise
+    except DpeerError as error:
+        why = None if error.__cause__ is None else _of_limits(error.__cause__)
+        if why is None:
+            raise
+        raise ConfigurationError(f"{why}, {_GOES_ON} ({str(folder)!r}; {str(error).partition(': ')[0]})") from error
     except Exception as error:
         why = _of_disk(error, folder)
         if why is not None:
@@ -66,7 +69,7 @@ def _of_disk(error: Exception, folder: Path) -> str | None:
     return next((why for number, why in _DISK.items() if f"(os error {number})" in text), None)
 
 
-def _of_limits(error: Exception) -> str | None:
+def _of_limits(error: BaseException) -> str | None:
     text = str(error)
     if isinstance(error, RuntimeError) and "can't start new thread" in text:
         return "the system gives no more threads; raise the limit (ulimit -u, or the container's of processes)"

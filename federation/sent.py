@@ -57,8 +57,10 @@ def sent_unrecorded(folder: Path) -> bool:
     if metrics.torn and not metrics.lines and metrics.damaged == 1:
         # It was killed while it saved its first round; this version has a ledger by then.
         return not (folder / FOLDER / LEDGER).exists()
-    unknown = metrics.damaged > metrics.torn or any(line.bytes_sent is None for line in metrics.lines)
-    # Where nobody knows, it counts.
+    # Of a private run the ledger has each release, whatever has become of the lines. Where nobody knows, it counts.
+    private = _saved(folder, "releases") is not None
+    damaged = metrics.damaged > metrics.torn and not private
+    unknown = damaged or any(line.bytes_sent is None for line in metrics.lines)
     return unknown or any(line.bytes_sent and not line.privacy for line in metrics.lines)
 
 

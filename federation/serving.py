@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
@@ -17,8 +18,9 @@ from dpeer.exceptions import DpeerError, Isolated
 from dpeer.federation.addresses import bulk_port
 from dpeer.federation.assemble import assemble
 from dpeer.federation.child import stop_signals
+from dpeer.federation.data_files import save_data_files
 from dpeer.federation.fingerprint import FORMERLY
-from dpeer.federation.folders import held, save_partition, save_preparation
+from dpeer.federation.folders import held
 from dpeer.federation.full import naming
 from dpeer.federation.heap import freeze_heap, keep_heap
 from dpeer.federation.home import home_kept
@@ -71,7 +73,8 @@ class Stopper:
         if self._code is not None and not self.requested.is_set():
             limit = threading.Timer(END_WITHIN, _end_late, [self._code])
             limit.daemon = True
-            limit.start()
+            with contextlib.suppress(RuntimeError):  # the system gives no thread: the peer stops all the same
+                limit.start()
         self.requested.set()
         if self._peer is not None:
             self._peer.stop()
@@ -127,9 +130,7 @@ async def serve(
     executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
     disk = ThreadPoolExecutor(1, "disk", initializer=_limit_threads, initargs=(1,))
     try:
-        with (
-            home_kept() as home, naming(out, rank_folder(settings.out, rank)), held(out), ExitStack() as leaving
-        ):  # fmt: skip
+        with home_kept() as home, naming(out, rank_folder(settings.out, rank)), held(out), ExitStack() as leaving:
             return await _serve(
                 settings, rank, out, home, log, Worker(executor, disk), leaving, listen=listen, meet=meet,
                 stopper=stopper, resume=resume, new_data=new_data, keyring=keyring, report=report,
@@ -166,8 +167,8 @@ async def _serve(
     parts = await worker.run(assemble, settings, rank, resume=resume, new_data=new_data, home=home)
     forget()
     freeze_heap()
-    save_preparation(out, parts.preparation, resume=resume)
-    save_partition(out, parts.indices, resume=resume)
+    for line in await worker.run(save_data_files, out, parts.partition, parts.preparation, resume=resume):
+        log.warning("file-made-again", message=line)
     for note in parts.notes:
         log.info("note", message=note)
     report({"kind": "notes", "notes": parts.notes})
@@ -186,6 +187,7 @@ async def _serve(
         fingerprint=parts.fingerprint,
         names=parts.names,
         formerly=FORMERLY,
+        about=parts.about,
         authenticated=keyring is not None,
         evaluate_every=settings.evaluate_every,
         checkpoint_every=settings.checkpoint_every,

@@ -15,9 +15,10 @@ from torch import Tensor
 from dpeer.cores import own_cores
 from dpeer.exceptions import TaskError
 from dpeer.federation.assemble import assemble
+from dpeer.federation.data_files import save_data_files
 from dpeer.federation.disagreement import Disagreement
 from dpeer.federation.fingerprint import FORMERLY
-from dpeer.federation.folders import held, save_partition, save_preparation
+from dpeer.federation.folders import held
 from dpeer.federation.full import naming
 from dpeer.federation.heap import keep_heap
 from dpeer.federation.home import current_folder
@@ -159,8 +160,8 @@ class Simulation:
         new_data = self._new_data and not resume
         out = rank_folder(self._out, rank)
         parts = await blaming(rank, worker.run(assemble, own, rank, resume=resume, new_data=new_data, home=self._home))
-        save_preparation(out, parts.preparation, resume=resume)
-        save_partition(out, parts.indices, resume=resume)
+        for line in await worker.run(save_data_files, out, parts.partition, parts.preparation, resume=resume):
+            log.warning("file-made-again", message=line)
         for note in parts.notes:
             log.info("note", message=note)
         if rank == 0:
@@ -180,6 +181,7 @@ class Simulation:
             fingerprint=parts.fingerprint,
             names=parts.names,
             formerly=FORMERLY,
+            about=parts.about,
             evaluate_every=own.evaluate_every,
             checkpoint_every=own.checkpoint_every,
             wait=own.wait,

@@ -106,6 +106,23 @@ def learner_folder(rank_folder: Path) -> Path | None:
     return None if found is None else found / _LEARNER
 
 
+def noted(rank_folder: Path) -> Mapping[str, Any]:
+    """The bookkeeping (`State.extra`) in a peer's newest checkpoint; empty if there is none, or it is damaged.
+
+    Args:
+        rank_folder: Where the peer keeps its files.
+    """
+    found = latest(rank_folder / FOLDER)
+    if found is None:
+        return {}
+    try:
+        described = json.loads((found / STATE).read_text())
+        _check_state(described, found)
+        return dict(described["extra"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, CheckpointError):
+        return {}  # `read` says what is wrong with it
+
+
 def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
     """Verify a checkpoint, hand the learner its part, and return the peer's.
 

@@ -93,6 +93,9 @@ class PeerConfig:
     resume: bool = False
     """Continue from the checkpoint in `out` instead of starting."""
 
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What each checkpoint keeps besides, for whoever reads it without this peer's settings: plain JSON values."""
+
     names: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """By field of the fingerprint that has hashes of names, what they stand for here: for messages to this peer's user.
     They are sent to nobody."""

@@ -36,7 +36,8 @@ class Outlet:
     """A bounded queue of lines to any number of targets, and the thread that empties it.
 
     A full queue takes no lines until half of it is written, so that what is missing is missing in one piece. The thread
-    is there from the first line on and until `close`; a line after that starts another one.
+    is there from the first line on and until `close`; a line after that starts another one. Where the system gives no
+    thread, lines wait, and `flush` writes them on the thread that calls it.
 
     Args:
         name: The thread's.
@@ -82,6 +83,9 @@ class Outlet:
             if self._thread is None and not self._items:
                 return True
             self._add(done.set)
+            alone = self._thread is None
+        if alone:
+            self._empty()
         return done.wait(patience)
 
     def close(self, patience: float | None = None) -> bool:
@@ -93,8 +97,10 @@ class Outlet:
     def _add(self, job: Callable[[], None]) -> None:
         self._items.append(job)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._empty, name=self._name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._empty, name=self._name, daemon=True)
+            with contextlib.suppress(RuntimeError):  # "can't start new thread": the next line tries again
+                thread.start()
+                self._thread = thread
         self._changed.notify()
 
     def _empty(self) -> None:
@@ -105,7 +111,7 @@ class Outlet:
     def _next(self) -> Callable[[], None] | None:
         with self._changed:
             while not self._items:
-                if self._ending:
+                if self._ending or self._thread is None:
                     self._thread, self._ending = None, False
                     return None
                 self._changed.wait()

@@ -134,7 +134,7 @@ class Peer:
         self.core = Core(config, learner, topology, transport.piece_bytes)
         self._pump = Pump(self.core, transport, self._say, config.linger)
         outbox, lost = self.core.exchange.outbox, self.core.members.lost
-        self._files = files or RankFolder(config, learner, outbox, lost, facts or {})
+        self._files = files or RankFolder(config, learner, outbox, lost, facts or {}, self._say_of_metrics)
         self._saver = Saver(self._files, worker, on_completed, self._report)
         self._stopping = asyncio.Event()
 
@@ -189,6 +189,9 @@ class Peer:
         """Finish the current minibatch, discard the unfinished round, and leave. May be called more than once."""
         self._stopping.set()
         self._learner.interrupt()
+
+    def _say_of_metrics(self, message: str) -> None:
+        self._log.warning("metrics-damaged", message=message)
 
     def _say(self, said: Say) -> None:
         log = {"debug": self._log.debug, "info": self._log.info, "warning": self._log.warning}[said.level]
@@ -265,7 +268,8 @@ class Peer:
         try:
             completed = (await self._conclude(status)).completed_rounds
         except Exception as error:  # the first error is the one to tell
-            message = f"the model cannot be written: {error}; --resume makes it from the checkpoint"
+            left = f"model, card and summary cannot all be written: {' '.join(str(error).split())}"
+            message = f"{left}; `dpeer model {self.config.out} --overwrite` makes them from the checkpoint"
             self._log.warning("no-model", message=message, reason=type(error).__name__)
             return
         if completed:

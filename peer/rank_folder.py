@@ -5,11 +5,13 @@ Nearly everything here blocks on the disk: the peer calls it on its worker.
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from dpeer.exceptions import CheckpointError, Interrupted
@@ -21,9 +23,23 @@ from dpeer.peer.outbox import Outbox
 from dpeer.peer.waiting import Pauses
 from dpeer.peer.wire import Frames
 from dpeer.results.card import make_card, measured
-from dpeer.results.files import CARD, CARD_PAGE, METRICS, MODEL, SUMMARY, count_lines, finite, parse, write_json
-from dpeer.results.metrics import MetricsFile
+from dpeer.results.files import (
+    CARD,
+    CARD_PAGE,
+    METRICS,
+    MODEL,
+    RELEASED,
+    SUMMARY,
+    card_of,
+    count_lines,
+    finite,
+    parse,
+    write_json,
+)
+from dpeer.results.metrics import MetricsFile, Totals
+from dpeer.results.reading import read_object
 from dpeer.results.records import gap, has_diverged
+from dpeer.results.values import whole
 
 
 @dataclass
@@ -34,6 +50,8 @@ class _Completed:
     state: checkpoint.State
     save_learner: SaveCopy | None
     """None where no files are kept."""
+    best: bool = False
+    """Whether its model is the best so far, where the best is kept."""
     noted: bool = False
     """Whether its line is in metrics.jsonl."""
 
@@ -47,22 +65,32 @@ class RankFolder:
         outbox: The last completed round's body goes from it into the checkpoint, and back when resuming.
         lost: Neighbors that a round has gone on without, and why; kept over a resume.
         facts: What summary.json says about the run besides its results.
+        warn: Called from any thread with a sentence about metrics.jsonl, if that was damaged.
 
     Attributes:
         diverged: Whether the loss of the last completed round, or a parameter after it, is not finite, or the loss is
             far beyond use; set at the end.
         last: The last line of metrics.jsonl.
+        released: The last round that an earlier process of the run has trained and released; -1 if there is none.
     """
 
     def __init__(
-        self, config: PeerConfig, learner: Learner, outbox: Outbox, lost: dict[int, str], facts: Mapping[str, Any]
+        self,
+        config: PeerConfig,
+        learner: Learner,
+        outbox: Outbox,
+        lost: dict[int, str],
+        facts: Mapping[str, Any],
+        warn: Callable[[str], None] = lambda message: None,
     ) -> None:
         self._config = config
         self._learner = learner
         self._outbox = outbox
         self._lost = lost
         self._facts = dict(facts)
+        self._warn, self._warned = warn, False
         self.diverged = False
+        self.released = -1
         self._metrics = MetricsFile(None, 0)
         self._completed: _Completed | None = None
         self._earlier_seconds = 0.0
@@ -71,7 +99,7 @@ class RankFolder:
     @property
     def last(self) -> dict[str, Any] | None:
         """The last completed round's line of metrics.jsonl."""
-        return self._metrics.last if self._completed is None else self._completed.entry
+        return self._metrics.totals.last if self._completed is None else self._completed.entry
 
     @property
     def kept(self) -> bool:
@@ -95,8 +123,10 @@ class RankFolder:
     def take_up(self) -> int:
         """Load the checkpoint when resuming; return the first round to run. Nothing is written yet.
 
+        Lines of metrics.jsonl that are damaged or missing are said: the checkpoint has what the run needs of them.
+
         Raises:
-            CheckpointError: it is damaged, of another run, or not in step with metrics.jsonl.
+            CheckpointError: it is damaged or of another run, or one of an earlier version whose last line is missing.
         """
         state = self._load() if self._config.resume else None
         start = state.next_round if state else 0
@@ -108,9 +138,18 @@ class RankFolder:
                 f"{str(metrics)!r} has completed rounds but there is no checkpoint: "
                 f"restore {str(self._checkpoints)!r}, or start over with --overwrite"
             )
-        self._metrics = MetricsFile(metrics, start)
+        if out is not None and self._config.resume:
+            found = whole(read_object(out / RELEASED).get("round"))
+            self.released = -1 if found is None else found
+        self._metrics = self._lines(state)
         if self.completed != start:
-            raise CheckpointError(f"metrics.jsonl in {str(out)!r} lacks rounds before {start}: it is damaged")
+            raise CheckpointError(
+                f"{str(metrics)!r} lacks the line of round {start}, which an earlier version's checkpoint does not "
+                "have: restore the file, or start over with --overwrite"
+            )
+        if (damage := self._metrics.damage) is not None:
+            self._warn(f"{str(metrics)!r}: {damage}; the run goes on, for the checkpoint has all that it needs")
+            self._warned = True
         if state is not None:
             if state.released is not None:
                 self._outbox.add(start - 1, self._readdressed(start - 1, state.released), state.receivers)
@@ -118,6 +157,14 @@ class RankFolder:
             self._earlier_seconds = float(extra.get("seconds", 0.0))
             self._lost.update({int(rank): reason for rank, reason in extra.get("lost", {}).items()})
         return start
+
+    def _lines(self, state: checkpoint.State | None) -> MetricsFile:
+        """The lines of the rounds that a checkpoint has completed."""
+        path = self._config.out / METRICS if self._config.out else None
+        if state is None:
+            return MetricsFile(path, 0)
+        totals = Totals.of((state.extra or {}).get("totals"))
+        return MetricsFile(path, state.next_round, totals, self._learner.best_round)
 
     def _readdressed(self, number: int, frames: Frames) -> Frames:
         """An encoded body under the present federation's id, which more rounds than were planned have changed."""
@@ -137,23 +184,32 @@ class RankFolder:
         if out is None or self._checkpoints is None:
             return
         if not self._config.resume:
-            for name in (SUMMARY, MODEL, CARD, CARD_PAGE):
+            for name in (SUMMARY, MODEL, CARD, CARD_PAGE, RELEASED):
                 (out / name).unlink(missing_ok=True)
             shutil.rmtree(self._checkpoints, ignore_errors=True)
         self._metrics.rewrite()
+
+    def note_released(self, number: int) -> None:
+        """Note that a round was trained and released. Not flushed: after a power loss an earlier round may stand."""
+        if self._config.out is not None:
+            (self._config.out / RELEASED).write_text(json.dumps({"round": number}))
 
     def complete(self, entry: dict[str, Any]) -> None:
         """Complete a round in memory, with a copy of the learner; nothing is written. The round before is saved."""
         self._completed = None  # first, so that there is one copy at a time
         number = entry["round"]
+        best = self._learner.best_round == number
         state = checkpoint.State(
             next_round=number + 1,
             fingerprint=self._config.fingerprint,
             receivers=self._outbox.receivers.get(number, ()),
             released=self._outbox.frames.get(number),
-            extra={"seconds": self._seconds(), "lost": _by_name(self._lost)},
-        )
-        self._completed = _Completed(entry, state, self._learner.copied() if self.kept else None)
+            extra={
+                "seconds": self._seconds(), "lost": _by_name(self._lost), "about": dict(self._config.about),
+                "totals": asdict(self._metrics.totals.plus(entry, best=best)),
+            },
+        )  # fmt: skip
+        self._completed = _Completed(entry, state, self._learner.copied() if self.kept else None, best)
 
     def save(self, *, now: bool = False) -> None:
         """Put the last completed round on disk: its line of metrics.jsonl, then the checkpoint, if it is due.
@@ -170,7 +226,7 @@ class RankFolder:
         if not completed.noted:
             if self._config.out is not None:
                 (self._config.out / SUMMARY).unlink(missing_ok=True)  # outdated only now
-            self._metrics.append(completed.entry)
+            self._say_changed(self._metrics.append(completed.entry, best=completed.best))
             completed.noted = True
         if not (now or self._due(completed.entry["round"])):
             return
@@ -178,6 +234,15 @@ class RankFolder:
             self._metrics.flush()
             checkpoint.write(self._checkpoints, completed.state, completed.save_learner)
         self._completed = None
+
+    def _say_changed(self, changed: str | None) -> None:
+        """Say once what another program has done to metrics.jsonl."""
+        if changed is not None and not self._warned and self._config.out is not None:
+            self._warned = True
+            self._warn(
+                f"{str(self._config.out / METRICS)!r} was {changed} in mid-run: leave it alone until the run ends; "
+                "the run goes on, and metrics_missing in summary.json counts the rounds whose line is missing"
+            )
 
     def _due(self, number: int) -> bool:
         """Whether there is a checkpoint after this round.
@@ -189,18 +254,39 @@ class RankFolder:
     def conclude(
         self,
         status: str,
-        dropped: Mapping[str, int],
+        dropped: Mapping[str, int] = MappingProxyType({}),
         warnings: Sequence[str] = (),
         ruined: bool = False,
         left_behind: int = 0,
         pauses: Pauses | None = None,
         late_bodies: int = 0,
         log_dropped: int = 0,
+        *,
+        model: Path | None = None,
+        summarize: bool = True,
     ) -> None:
-        """Write the model, its card and the summary of the last completed round."""
+        """Write the model, its card and the summary of the last completed round.
+
+        Args:
+            status: How the run ended, a word.
+            dropped: Messages that were not used, by reason.
+            warnings: The kinds of warnings that were given.
+            ruined: Whether training went beyond use.
+            left_behind: Rounds that were sat out because the others had gone past them.
+            pauses: The pauses without a quorum.
+            late_bodies: Bodies that nobody could mix any more.
+            log_dropped: Lines that the log did not write.
+            model: Where the model goes, and its card beside it; None for the rank's folder.
+            summarize: Whether the summary is written.
+
+        Raises:
+            TaskError: The task raised while the model was measured; of a run that has failed all but the card is
+                written.
+        """
         out = self._config.out
         if out is None:
             return
+        model = model or out / MODEL
         # Every release counts, whichever round's model is kept, and whether the release's round was completed or not.
         spent = self._learner.privacy
         if self.completed:
@@ -209,8 +295,8 @@ class RankFolder:
             if status == "left-behind":
                 self._finish()
             self.diverged = ruined or has_diverged(self.last or {}) or not self._learner.finite
-            self._learner.write_model(out / MODEL)
-        card = self._learner.card() if self.completed else {}
+            self._learner.write_model(model)
+        card, failure = self._card(status)
         results = self._results(status) | {
             "measured": measured(card),
             "epsilon": spent["epsilon"] if spent else None,
@@ -223,8 +309,22 @@ class RankFolder:
         results["late_bodies"] = late_bodies
         results["log_dropped"] = log_dropped
         if card:
-            write_json(out / CARD, make_card(self._facts, card, results))
-        write_json(out / SUMMARY, self._facts | results)
+            write_json(card_of(model), make_card(self._facts, card, results))
+        elif failure is not None:
+            card_of(model).unlink(missing_ok=True)  # one of an earlier model
+        if summarize:
+            write_json(out / SUMMARY, self._facts | results)
+        if failure is not None:
+            raise failure
+
+    def _card(self, status: str) -> tuple[Mapping[str, Any], Exception | None]:
+        """What the card says, or why it cannot be made after a run that has failed: then that may be for the same."""
+        try:
+            return (self._learner.card() if self.completed else {}), None
+        except Exception as error:
+            if status != "failed":
+                raise
+            return {}, error
 
     def _go_back(self) -> None:
         """Take up the last round on disk: a round that was left in the middle, or not saved, is discarded."""
@@ -232,7 +332,7 @@ class RankFolder:
         saved = 0 if state is None else state.next_round
         if self.completed > saved:
             self._completed = None
-            self._metrics = MetricsFile(self._config.out / METRICS if self._config.out else None, saved)
+            self._metrics = self._lines(state)
 
     def _finish(self) -> None:
         """Train on at home, as after the last round; what that comes to is in the summary alone."""
@@ -248,8 +348,12 @@ class RankFolder:
             })  # fmt: skip
 
     def _results(self, status: str) -> dict[str, Any]:
-        best = self._learner.best_round
-        kept = (None if best is None else self._metrics.entry(best)) or self.last or {}
+        best, totals = self._learner.best_round, self._metrics.totals
+        last = self.last or {}
+        kept = last if best is None or best == last.get("round") else totals.best or last
+        missing = self._metrics.missing(self.completed)
+        if missing:
+            self._say_changed("deleted or cut short")
         point = self._learner.kept_point
         ending = "" if point == "mixed" else f"_{point}"
 
@@ -277,9 +381,10 @@ class RankFolder:
             "test_loss_mixed": kept.get("test_loss"),
             "metrics_mixed": kept.get("metrics"),
             "train_loss": kept.get("train_loss"),
-            "rounds_mixed": self._metrics.mixed,
-            "bytes_sent": self._metrics.bytes_sent,
-            "bytes_received": self._metrics.bytes_received,
+            "rounds_mixed": totals.mixed,
+            "bytes_sent": totals.bytes_sent,
+            "bytes_received": totals.bytes_received,
+            "metrics_missing": missing,
             "wall_seconds": round(self._seconds(), 3),
         }
 

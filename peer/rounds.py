@@ -47,7 +47,7 @@ async def run_rounds(
         watch = Stopwatch()
 
         trains = train_and_release if active else sit_out
-        train_loss, payload, train_seconds = await worker.run(trains, learner, number, watch)
+        train_loss, payload, train_seconds = await worker.run(trains, learner, number, watch, saver)
         saver.once_saved(partial(pump.send, number, payload))
         exchange_seconds = watch.lap()
         # The bodies are on their way while this runs.
@@ -67,6 +67,8 @@ async def run_rounds(
             del received[neighbor]
         if not mixes:
             received.clear()
+        heard, bytes_received = sorted(received), sum(body.wire_bytes for body in received.values())
+        received.clear()  # the next round trains without them in memory
         mix_seconds = watch.lap()
 
         finished = await worker.run(learner.finish, number) if last else None
@@ -85,14 +87,14 @@ async def run_rounds(
                 round=number,
                 train_loss=train_loss if finished is None else finished,
                 bytes_sent=sent,
-                bytes_received=sum(body.wire_bytes for body in received.values()),
-                heard=sorted(received),
-                missed=sorted(set(graph.in_neighbors) - set(received)),
+                bytes_received=bytes_received,
+                heard=heard,
+                missed=sorted(set(graph.in_neighbors) - set(heard)),
                 train_seconds=train_seconds,
                 exchange_seconds=exchange_seconds,
                 mix_seconds=mix_seconds,
                 samples=learner.gradients - computed,
-                active=active,
+                active=active or saver.released(number),
                 epsilon=privacy["epsilon"] if privacy else None,
                 delta=privacy["delta"] if privacy else None,
                 privacy=privacy,
@@ -101,14 +103,19 @@ async def run_rounds(
     await idle.during(saver.saved())
 
 
-def train_and_release(learner: Learner, number: int, watch: Stopwatch) -> tuple[float | None, Payload | None, float]:
+def train_and_release(
+    learner: Learner, number: int, watch: Stopwatch, saver: Saver
+) -> tuple[float | None, Payload | None, float]:
     """Train and release; returns the training loss, the released body, and the seconds that training took."""
     loss = learner.train(number)
     seconds = watch.lap()
-    return loss, learner.release(number), seconds
+    payload = learner.release(number)
+    if payload is not None:
+        saver.note_released(number)
+    return loss, payload, seconds
 
 
-def sit_out(learner: Learner, number: int, watch: Stopwatch) -> tuple[None, None, float]:
+def sit_out(learner: Learner, number: int, watch: Stopwatch, saver: Saver) -> tuple[None, None, float]:
     """Let a round go by; returns what `train_and_release` does."""
     learner.sit_out(number)
     return None, None, watch.lap()

@@ -39,6 +39,14 @@ class Saver:
         """Begin with round `number`: those before it are saved."""
         self._completed = self._saved = number - 1
 
+    def note_released(self, number: int) -> None:
+        """Note on disk that a round was trained and released; called on the thread that trains."""
+        self._files.note_released(number)
+
+    def released(self, number: int) -> bool:
+        """Whether an earlier process of the run has trained and released round `number`."""
+        return number <= self._files.released
+
     async def complete(self, record: RoundRecord) -> None:
         """Complete a round; when this returns the learner may go on, and the round is being written.
 

@@ -28,11 +28,17 @@ CARD = "model.json"
 CARD_PAGE = "model.html"
 """In a rank's folder: the same for people, where somebody asked for it."""
 
+PARTITION = "partition.json"
+"""In a rank's folder, where its samples are of a common pool: which ones it holds."""
+
 PREPARATION = "preparation.json"
 """In a rank's folder, where its data are a table: how rows become the model's inputs."""
 
 ROWS = "test-rows.json"
 """In a rank's folder: how the model that predicts does on each row that was evaluated. It is never sent."""
+
+RELEASED = "released.json"
+"""In a rank's folder: the last round that it has trained and released, completed or not."""
 
 DISAGREEMENT = "disagreement.jsonl"
 """In the run folder of a simulation: how far apart the bodies are, a line for each round."""
@@ -41,6 +47,11 @@ DISAGREEMENT = "disagreement.jsonl"
 def rank_folder(out: Path, rank: int) -> Path:
     """One rank's folder in a run folder."""
     return out / f"rank-{rank}"
+
+
+def card_of(model: Path) -> Path:
+    """Where the card of a model is: beside it, under the same name."""
+    return model.with_suffix(".json")
 
 
 def finite(value: Any) -> Any:
@@ -119,9 +130,4 @@ def parse(text: str) -> dict[str, Any] | None:
 
 def count_lines(path: Path) -> int:
     """How many lines a file has; 0 if there is none."""
-    return len(lines_of(path))
-
-
-def lines_of(path: Path) -> list[str]:
-    """The lines of a file; none if there is no such file."""
-    return path.read_text().splitlines() if path.exists() else []
+    return len(path.read_text(errors="replace").splitlines()) if path.exists() else 0

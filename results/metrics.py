@@ -3,11 +3,47 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpeer.results.files import flush, lines_of, parse, replace
+from dpeer.results.files import flush, parse, replace
 from dpeer.results.lines import Line
+
+
+@dataclass(frozen=True)
+class Totals:
+    """What all completed rounds came to, also those whose line is not in the file any more; plain JSON values.
+
+    Attributes:
+        last: The line of the last round.
+        best: The line of the round whose model is the best, where the best is kept.
+        mixed: In how many rounds a neighbor's body was mixed.
+    """
+
+    last: dict[str, Any] | None = None
+    best: dict[str, Any] | None = None
+    bytes_sent: int = 0
+    bytes_received: int = 0
+    mixed: int = 0
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any] | None) -> Totals | None:
+        """Those that a checkpoint has kept; None in one of an earlier version."""
+        return None if value is None else cls(**value)
+
+    def plus(self, entry: dict[str, Any], *, best: bool = False) -> Totals:
+        """The same with one more round."""
+        line = Line.of(entry)
+        return Totals(
+            last=entry,
+            best=entry if best else self.best,
+            bytes_sent=self.bytes_sent + (line.bytes_sent or 0),
+            bytes_received=self.bytes_received + (line.bytes_received or 0),
+            mixed=self.mixed + bool(entry.get("heard")),
+        )
 
 
 class MetricsFile:
@@ -16,50 +52,133 @@ class MetricsFile:
     Args:
         path: The file, or None to keep nothing.
         next_round: Lines from this round on do not count: they belong to rounds that are run again.
+        totals: What the rounds before came to, if the checkpoint has kept it; else it is counted from the lines.
+        best_round: Of these rounds the one whose model is the best, where the best is kept.
 
     Attributes:
-        mixed: In how many rounds a neighbor's body was mixed.
+        totals: What all rounds so far came to.
     """
 
-    def __init__(self, path: Path | None, next_round: int) -> None:
+    def __init__(
+        self, path: Path | None, next_round: int, totals: Totals | None = None, best_round: int | None = None
+    ) -> None:
         self._path = path
-        self.last: dict[str, Any] | None = None
-        self.bytes_sent = 0
-        self.bytes_received = 0
-        self.mixed = 0
         self._kept: list[str] = []
-        for line in lines_of(path) if path and next_round else ():
-            entry = parse(line)  # None where the process was killed in the middle of the line
-            if entry is not None and Line.of(entry).round in range(next_round):
+        self._seen: tuple[int, ...] | None = None
+        self._damaged, self._torn = 0, False
+        counted, rounds = Totals(), set[int]()
+        for line, whole in _lines(path) if path and next_round else ():
+            entry = parse(line)
+            number = -1 if entry is None else Line.of(entry).round
+            if entry is None or number < 0:
+                self._damaged, self._torn = self._damaged + whole, not whole
+            elif number < next_round:
                 self._kept.append(line)
-                self._count(entry)
+                rounds.add(number)
+                counted = counted.plus(entry, best=number == best_round)
+        self._missing = [number for number in range(next_round) if number not in rounds]
+        self.totals = totals or counted
+
+    @property
+    def damage(self) -> str | None:
+        """What was wrong with the file when it was read, in words; None if nothing was."""
+        parts = []
+        if self._torn:
+            parts.append("its last line has no end (the process was killed while it wrote it) and is cut")
+        if self._damaged:
+            count = "1 damaged line is" if self._damaged == 1 else f"{self._damaged} damaged lines are"
+            parts.append(f"{count} left out")
+        if self._missing and self._path and not self._path.exists():
+            parts.append("it is not there any more")
+        elif self._missing:
+            parts.append(f"it lacks {_named(self._missing)}")
+        return "; ".join(parts) or None
 
     def rewrite(self) -> None:
         """Drop the lines that do not count from the file, which is made if there is none."""
         if self._path:
             replace(self._path, "".join(f"{line}\n" for line in self._kept))
+            self._seen = _mark(self._path.stat())
         self._kept = []
 
-    def append(self, entry: dict[str, Any]) -> None:
-        """Add a round's line; after a power loss it may be missing until `flush` was called."""
-        self._count(entry)
-        if self._path:
-            with self._path.open("a") as file:
-                file.write(json.dumps(entry) + "\n")
+    def append(self, entry: dict[str, Any], *, best: bool = False) -> str | None:
+        """Add a round's line; after a power loss it may be missing until `flush` was called.
+
+        Args:
+            entry: The line.
+            best: Whether the round's model is the best so far.
+
+        Returns:
+            What another program has done to the file since the last line ("deleted", "cut short", ...); else None.
+        """
+        self.totals = self.totals.plus(entry, best=best)
+        if self._path is None:
+            return None
+        line = json.dumps(entry) + "\n"
+        changed = self._changed()
+        if changed is not None and _has_no_end(self._path):
+            line = "\n" + line
+        with self._path.open("a") as file:
+            file.write(line)
+            file.flush()
+            self._seen = _mark(os.fstat(file.fileno()))
+        return changed
 
     def flush(self) -> None:
         """Flush the lines to disk: the checkpoint that follows must not be ahead of them."""
-        if self._path:
+        if self._path is None:
+            return
+        try:
             flush(self._path)
+        except FileNotFoundError:
+            if not self._path.parent.exists():
+                raise
+            # Another program has just deleted it: the next `append` says so.
 
-    def entry(self, number: int) -> dict[str, Any] | None:
-        """The line of a round, from the file."""
-        entries = (parse(line) for line in (lines_of(self._path) if self._path else ()))
-        return next((entry for entry in entries if entry is not None and Line.of(entry).round == number), None)
+    def missing(self, completed: int) -> int:
+        """How many of the completed rounds have no line in the file."""
+        if self._path is None:
+            return 0
+        entries = (parse(line) for line, _ in _lines(self._path))
+        found = {Line.of(entry).round for entry in entries if entry is not None}
+        return completed - len(found & {*range(completed)})
 
-    def _count(self, entry: dict[str, Any]) -> None:
-        self.last = entry
-        line = Line.of(entry)
-        self.bytes_sent += line.bytes_sent or 0
-        self.bytes_received += line.bytes_received or 0
-        self.mixed += bool(entry.get("heard"))
+    def _changed(self) -> str | None:
+        """What another program has done to the file since it was last written; None if nothing."""
+        if self._path is None or self._seen is None:
+            return None
+        try:
+            found = _mark(self._path.stat())
+        except FileNotFoundError:
+            return "deleted"
+        if found[:2] != self._seen[:2]:
+            return "replaced by another file"
+        if found[2] != self._seen[2]:
+            return "cut short" if found[2] < self._seen[2] else "written to by another program"
+        return None
+
+
+def _mark(found: os.stat_result) -> tuple[int, ...]:
+    """What tells that a file is the one that was written last: its device, its number there, its length."""
+    return found.st_dev, found.st_ino, found.st_size
+
+
+def _lines(path: Path) -> list[tuple[str, bool]]:
+    """The lines of a file that are not empty, and whether each has an end; none if there is no such file."""
+    if not path.exists():
+        return []
+    *whole, rest = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    return [(line, True) for line in whole if line.strip()] + ([(rest, False)] if rest.strip() else [])
+
+
+def _has_no_end(path: Path) -> bool:
+    """Whether a file's last line has no end."""
+    return any(not whole for _, whole in _lines(path))
+
+
+def _named(rounds: Collection[int]) -> str:
+    """Rounds for people, who count from 1."""
+    first = [str(number + 1) for number in sorted(rounds)]
+    if len(first) == 1:
+        return f"the line of round {first[0]}"
+    return f"the lines of {len(first)} rounds ({', '.join(first[:5])}{', ...' if len(first) > 5 else ''})"

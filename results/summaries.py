@@ -88,6 +88,8 @@ class PeerSummary(Summary):
     """By the rank of a neighbor that rounds had to go on without, why."""
     rounds_mixed: int | None = said(whole)
     """In how many rounds it mixed a neighbor's body."""
+    metrics_missing: int | None = said(whole)
+    """How many completed rounds have no line in metrics.jsonl; None in files of an older version."""
     pauses: int | None = said(whole)
     """How often it paused, because it would have gone on without a quorum."""
     paused_seconds: float | None = said(number)

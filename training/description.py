@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from dpeer.privacy.step_protection import StepProtection
@@ -14,6 +13,7 @@ from dpeer.training.codecs import Codec, Private
 from dpeer.training.device import Compute, host
 from dpeer.training.finishing import Finishing
 from dpeer.training.keeping import Keeping
+from dpeer.training.payload import all_finite
 from dpeer.training.private_trainer import PrivateTrainer
 from dpeer.training.sample_level import SampledReleases
 from dpeer.training.selection import ModelSelection, Point
@@ -95,7 +95,7 @@ class Description:
         """Whether all parameters are finite, as they are now, and those of a finished model if there is one."""
         finished = self._finishing.found
         values = [self._trainer.model.data] + ([] if finished is None else [finished.values])
-        return all(bool(torch.isfinite(one).all()) for one in values)
+        return all_finite(values)
 
     @property
     def best_round(self) -> int | None:

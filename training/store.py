@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from dpeer.exceptions import CheckpointError
@@ -20,6 +20,7 @@ from dpeer.training.errors import describe
 from dpeer.training.flat import Flat
 from dpeer.training.origin import KEY, Origin
 from dpeer.training.saved import REST, TENSORS, body_key
+from dpeer.training.tensor_files import write_tensors
 
 Mark = tuple[int, int]
 """What changes when a tensor does: how often it was written to, and where it lies."""
@@ -156,7 +157,7 @@ class Copied:
         tensors: dict[str, Tensor] = {}
         for prefix, state in self._states.items():
             tensors |= state.tensors(prefix)
-        save_file(tensors, directory / TENSORS)
+        write_tensors(tensors, directory / TENSORS, {})
         (directory / REST).write_text(self._rest, encoding="utf-8")
 
 
@@ -219,26 +220,8 @@ def write_model(values: Mapping[str, Any], path: Path, origin: Origin | None = N
     Raises:
         OSError: The file cannot be written.
     """
-    # Each tensor is copied: the parameters are views of one vector, and tied ones share memory, which safetensors
-    # does not store.
-    tensors = {name: host(value) for name, value in values.items() if isinstance(value, Tensor)}
+    tensors = {name: value for name, value in values.items() if isinstance(value, Tensor)}
     part = path.with_name(path.name + ".part")
     said = {"format": "pt"} if origin is None else {"format": "pt", KEY: origin.value}
-    save_file(tensors, part, metadata=said)
-    _put_in_order(part, said)
+    write_tensors(tensors, part, said)
     part.replace(path)
-
-
-def _put_in_order(path: Path, metadata: Mapping[str, str]) -> None:
-    """Put a new file's metadata into this order: safetensors writes them in one that differs from time to time."""
-    with path.open("r+b") as file:
-        file.seek(8)  # behind the length of the header, which begins with the metadata and stays as long as it is
-        there, wanted = (_start(dict(pairs)) for pairs in ([*metadata.items()][::-1], metadata.items()))
-        if file.read(len(there)) == there:
-            file.seek(8)
-            file.write(wanted)
-
-
-def _start(metadata: Mapping[str, str]) -> bytes:
-    """How the header of a safetensors file with these metadata begins."""
-    return b'{"__metadata__":' + json.dumps(metadata, separators=(",", ":")).encode()

@@ -11,6 +11,7 @@ import asyncio
 import errno
 from collections import Counter, deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import zmq
 
@@ -228,7 +229,14 @@ class ZeroMQTransport:
                 self.forget(self._monitor)
             self.forget(self._router, linger)
         # term() waits for the flush; the event loop (other peers of this process, say) must not.
-        await asyncio.to_thread(self._context.term)
+        # The thread is not one of the loop's own pool: that starts another one when it is shut down.
+        thread = ThreadPoolExecutor(1, "closing")
+        try:
+            await asyncio.get_running_loop().run_in_executor(thread, self._context.term)
+        except RuntimeError:  # the system gives no thread
+            self._context.term()
+        finally:
+            thread.shutdown(wait=False)
 
     # -- for lines ---------------------------------------------------------------------------------------------
 

@@ -2,12 +2,15 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dpeer.exceptions import CheckpointError, OutputError
-from dpeer.federation.folders import behind, check, save_partition
+from dpeer.federation.folders import behind, check
+from dpeer.federation.running import run_federation
 from dpeer.federation.sent import sent_unrecorded
+from dpeer.federation.settings import Settings
 from dpeer.results.files import rank_folder
 from dpeer.topology import Isolated, build
 
@@ -88,32 +91,6 @@ def test_peers_that_exchange_nothing_can_be_any_number_of_rounds_apart(tmp_path:
     assert behind(tmp_path, Isolated(4), 6) == []
 
 
-def test_partition_json_says_whether_the_division_or_the_data_have_changed(tmp_path: Path) -> None:
-    first = {"train": [1, 2], "sha256": "a", "content_sha256": "b"}
-    save_partition(tmp_path, first, resume=False)
-    save_partition(tmp_path, first, resume=True)
-    with pytest.raises(CheckpointError, match=r"are divided has changed \(--partition, --test-split, .*the files\?\)"):
-        save_partition(tmp_path, {**first, "sha256": "x"}, resume=True)
-    with pytest.raises(CheckpointError, match=r"the data have changed \(--task-option, the files\?\)"):
-        save_partition(tmp_path, {**first, "content_sha256": "x"}, resume=True)
-    assert json.loads((tmp_path / "partition.json").read_text()) == first
-    save_partition(tmp_path, None, resume=False)
-    assert not (tmp_path / "partition.json").exists(), "a task that brings its own data"
-
-
-def test_a_run_is_not_resumed_on_samples_that_it_has_held_out_nor_the_other_way_round(tmp_path: Path) -> None:
-    found = {"sha256": "a", "content_sha256": "b"}
-    save_partition(tmp_path, found, resume=True)  # nothing was completed: this is a beginning
-    (tmp_path / "checkpoint" / "round-00000000").mkdir(parents=True)
-    with pytest.raises(CheckpointError, match="trains on samples for validation that the run it resumes held out: "):
-        save_partition(tmp_path, None, resume=True)
-    assert json.loads((tmp_path / "partition.json").read_text()) == found
-    (tmp_path / "partition.json").unlink()
-    with pytest.raises(CheckpointError, match="that the run it resumes trained on: use --keep last, or start over"):
-        save_partition(tmp_path, found, resume=True)
-    save_partition(tmp_path, None, resume=True)
-
-
 @pytest.mark.parametrize(
     ("content", "counts"),
     [
@@ -135,6 +112,22 @@ def test_bodies_count_as_sent_unless_the_lines_say_otherwise(tmp_path: Path, con
     assert not sent_unrecorded(tmp_path)
     (tmp_path / "metrics.jsonl").write_text(content)
     assert sent_unrecorded(tmp_path) is counts
+
+
+def test_a_damaged_line_of_a_private_run_leaves_its_ledger_alone_and_the_run_goes_on(tmp_path: Path) -> None:
+    given: dict[str, Any] = {
+        "size": 2, "task": "digits", "local_steps": 1, "out": tmp_path, "privacy": "client", "noise_multiplier": 2.0,
+        "clip_norm": 0.5,
+    }  # fmt: skip
+    run_federation(Settings(rounds=2, **given), "simulate")
+    metrics = tmp_path / "rank-0" / "metrics.jsonl"
+    metrics.write_bytes(metrics.read_bytes().replace(b'"round": 0', b'"rou\xff\xfe: 0'))
+    assert not sent_unrecorded(tmp_path / "rank-0")
+    run_federation(Settings(rounds=3, **given), "simulate", resume=True)
+    damaged, whole = (json.loads((tmp_path / f"rank-{rank}" / "summary.json").read_text()) for rank in range(2))
+    assert damaged["epsilon"] == whole["epsilon"]
+    assert damaged["privacy"]["releases"] == 3
+    assert (damaged["metrics_missing"], whole["metrics_missing"]) == (1, 0)
 
 
 def test_a_run_of_another_size_is_not_gone_on_with(tmp_path: Path) -> None:

@@ -52,6 +52,14 @@ def test_errors_of_the_machine_are_one_line_that_says_what_to_do(error: Exceptio
     assert "\n" not in str(found.value)
 
 
+def test_a_task_that_gets_no_memory_is_told_of_that_and_of_the_task(tmp_path: Path) -> None:
+    said = r"^no memory is left; .* the last completed round \('.*run'; the task's train data cannot be read\)$"
+    error = TaskError("the task's train data cannot be read")
+    error.__cause__ = MemoryError()
+    with pytest.raises(ConfigurationError, match=said), naming(tmp_path / "run"):
+        raise error
+
+
 @pytest.mark.parametrize("error", [PermissionError(errno.EACCES, "no"), TaskError("(os error 28)"), ValueError("28")])
 def test_other_errors_stay_what_they_are(error: Exception, tmp_path: Path) -> None:
     with pytest.raises(type(error)) as found, naming(tmp_path):

@@ -41,6 +41,28 @@ def test_who_writes_never_waits_and_what_is_dropped_is_said_where_it_is_missing(
     assert target.lines == [*range(11), "4 missing", 99]
 
 
+def test_where_no_thread_can_be_started_lines_wait_and_who_flushes_writes_them(monkeypatch):
+    made, target, start = Outlet("test", most=10), Slow(), threading.Thread.start
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    target.reading.set()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert [made.put(target, number) for number in range(3)] == [True] * 3
+    assert target.lines == []
+    assert made.flush(60)
+    assert target.lines == [0, 1, 2]
+    assert made.put(target, 3)
+    assert made.close(60)
+    assert target.lines == [0, 1, 2, 3]
+    made.put(target, 4)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    made.put(target, 5)  # there is one again
+    assert made.close(60)
+    assert target.lines == [0, 1, 2, 3, 4, 5]
+
+
 def test_of_two_targets_each_is_told_what_it_lacks(outlet):
     one, other = Slow(), Slow()
     outlet.put(one, 0)

@@ -222,6 +222,8 @@ class Copying:
 
     def start_over(self): ...
 
+    best_round = None
+
     def load(self, directory): ...
 
     def copied(self):

@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
+from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from dpeer.results.metrics import MetricsFile
+from dpeer.results.metrics import MetricsFile, Totals
 
 
 def entry(number: int) -> dict[str, int]:
@@ -21,20 +24,114 @@ def test_lines_of_rounds_that_are_run_again_do_not_count(tmp_path: Path) -> None
     with path.open("a") as file:
         file.write('{"round": 3, "byt')
     again = MetricsFile(path, 2)
-    assert (again.last, again.bytes_sent, again.bytes_received) == (entry(1), 30, 2)
-    assert again.entry(2) == entry(2), "nothing is removed before the run begins"
+    assert (again.totals.last, again.totals.bytes_sent, again.totals.bytes_received) == (entry(1), 30, 2)
+    assert json.dumps(entry(2)) in path.read_text(), "nothing is removed before the run begins"
     again.rewrite()
     assert [json.loads(line) for line in path.read_text().splitlines()] == [entry(0), entry(1)]
-    assert again.entry(2) is None
     again.append(entry(2))
-    assert again.entry(2) == entry(2)
-    assert again.bytes_sent == 60
+    assert json.loads(path.read_text().splitlines()[2]) == entry(2)
+    assert again.totals.bytes_sent == 60
 
 
 def test_without_a_file_the_last_line_is_known_all_the_same() -> None:
     metrics = MetricsFile(None, 0)
     metrics.append(entry(0))
-    assert (metrics.last, metrics.bytes_sent, metrics.entry(0)) == (entry(0), 10, None)
+    assert (metrics.totals.last, metrics.totals.bytes_sent, metrics.missing(1)) == (entry(0), 10, 0)
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def rename(path: Path) -> None:
+    path.rename(path.with_suffix(".1"))
+    path.touch()
+
+
+def empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+def cut_in_a_line(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 5)
+
+
+def add_to(path: Path) -> None:
+    with path.open("a") as file:
+        file.write("more\n")
+
+
+@pytest.mark.parametrize(
+    ("change", "said", "missing"),
+    [
+        (delete, "deleted", 3),
+        (rename, "replaced by another file", 3),
+        (empty, "cut short", 3),
+        (cut_in_a_line, "cut short", 1),
+        (add_to, "written to by another program", 0),
+    ],
+)
+def test_what_another_program_does_to_the_file_is_noticed_and_the_next_lines_are_whole(
+    change: Callable[[Path], None], said: str, missing: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    metrics = MetricsFile(path, 0)
+    metrics.rewrite()
+    assert [metrics.append(entry(number)) for number in range(3)] == [None] * 3
+    change(path)
+    assert metrics.append(entry(3)) == said
+    assert metrics.append(entry(4)) is None
+    assert metrics.missing(5) == missing
+    assert [json.loads(line) for line in path.read_text().splitlines()[-2:]] == [entry(3), entry(4)]
+    assert (metrics.totals.last, metrics.totals.bytes_sent) == (entry(4), 150)
+
+
+def test_a_file_that_is_deleted_before_it_is_flushed_is_no_error_unless_its_folder_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "rank-0" / "metrics.jsonl"
+    path.parent.mkdir()
+    metrics = MetricsFile(path, 0)
+    metrics.append(entry(0))
+    path.unlink()
+    metrics.flush()
+    path.parent.rmdir()
+    with pytest.raises(FileNotFoundError):
+        metrics.flush()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"round": 0}\n{"round": 1}\n', None),
+        (b'{"round": 0}\n{"round": 1}\n{"round": 2, "by', "its last line has no end .* and is cut"),
+        (b'{"round": 0}\n{"ro\xff\xfe\x85nd": 1}\n', "1 damaged line is left out; it lacks the line of round 2"),
+        (b'{"round": 1}\n', "it lacks the line of round 1"),
+        (b"", r"it lacks the lines of 2 rounds \(1, 2\)"),
+        (None, "it is not there any more"),
+    ],
+)
+def test_damage_is_said_and_what_a_checkpoint_has_kept_counts(content: bytes | None, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    if content is not None:
+        path.write_bytes(content)
+    kept = Totals(last=entry(1), best=entry(0), bytes_sent=30, bytes_received=2, mixed=1)
+    metrics = MetricsFile(path, 2, Totals.of(json.loads(json.dumps(asdict(kept)))))
+    assert metrics.totals == kept
+    if said is None:
+        assert metrics.damage is None
+    else:
+        assert metrics.damage is not None
+        assert re.fullmatch(said, metrics.damage)
+    metrics.rewrite()
+    whole = [json.loads(line)["round"] for line in path.read_text().splitlines()]
+    assert whole == sorted({*whole} & {0, 1})
+    assert metrics.missing(2) == 2 - len(whole)
+
+
+def test_without_what_a_checkpoint_has_kept_the_best_rounds_line_is_looked_up(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps(entry(number)) + "\n" for number in range(3)))
+    assert MetricsFile(path, 3, best_round=1).totals.best == entry(1)
+    assert MetricsFile(path, 3).totals.best is None
 
 
 def test_what_a_resumed_run_keeps_is_on_disk_before_it_takes_the_files_place(

@@ -258,6 +258,7 @@ FAST = {
     "dpeer predict --run dpeer-run/rank-0 --input new.csv --output predictions.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer evaluate --run dpeer-run/rank-0 --input labelled.csv": Small(after=(VISITS_WEIGHTED,)),
     "dpeer card --run dpeer-run/rank-0": Small(after=(VISITS_WEIGHTED,)),
+    "dpeer model dpeer-run/rank-0": Small("--overwrite", after=(VISITS_WEIGHTED,)),
     "dpeer export --run dpeer-run/rank-0 --format torchscript --output model.pt": Small(after=(VISITS_WEIGHTED,)),
     FIRST_RUN: Small(f"{TRAINS} --size 4"),
     "dpeer simulate --task digits --algorithm dfedmdc --optimizer adamw --lora r=4,alpha=8": Small(

@@ -85,6 +85,38 @@ def test_killed_and_back_when_the_others_are_done_it_leaves_its_model_and_says_w
 
 
 @pytest.mark.slow
+def test_killed_and_alone_its_model_is_made_from_the_checkpoint(
+    killed: tuple[object, ...],
+    dpeer: Callable[..., Any],
+    dpeer_command: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "run" / "rank-1"
+    assert not (folder / "model.safetensors").exists()
+    kept = {path: path.read_bytes() for path in (folder / "checkpoint").rglob("*") if path.is_file()}
+    lines = (folder / "metrics.jsonl").read_bytes()
+    other = tmp_path / "other.safetensors"
+    dpeer("model", folder, "--output", other).succeed()
+    assert not (folder / "model.safetensors").exists()
+    assert not (folder / "summary.json").exists()
+    assert '"status": "killed"' in other.with_suffix(".json").read_text()
+    made = dpeer_command("model", "run/rank-1").succeed()
+    assert made.splitlines()[-1:] == ["run/rank-1/model.safetensors: the model of 3 of 6 rounds (killed)"]
+    found = summary(folder)
+    assert (found["status"], found["completed_rounds"], found["kept_point"]) == ("killed", 3, "mixed")
+    assert found["accuracy_kept"] == json.loads(lines.splitlines()[2])["accuracy"]
+    assert found["privacy"] is None
+    assert (folder / "model.safetensors").read_bytes() == other.read_bytes()
+    assert {path: path.read_bytes() for path in kept} == kept
+    assert (folder / "metrics.jsonl").read_bytes() == lines
+    again = dpeer("model", folder)
+    assert again.wait() == 2
+    assert "is a model of 3 rounds, the checkpoint is of 3: give --overwrite to replace it" in again.output
+    dpeer("model", folder, "--overwrite").succeed()
+    assert (folder / "model.safetensors").read_bytes() == other.read_bytes()
+
+
+@pytest.mark.slow
 def test_resuming_what_has_ended_keeps_all_and_ends_well(
     killed: tuple[object, ...], dpeer: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -168,3 +200,74 @@ def test_one_sigterm_ends_a_peer_whose_disk_hangs(
     assert "does the disk hang?" in run.output
     whole = [path.name for path in (tmp_path / "run" / "rank-0" / "checkpoint").glob("round-*")]
     assert whole == ["round-00000000"]
+
+
+@pytest.mark.slow
+def test_metrics_that_are_deleted_in_mid_run_or_before_a_resume_are_said_and_counted(
+    task: str,
+    schedule: tuple[str, ...],
+    dpeer: Callable[..., Any],
+    slow_after: Callable[[int], tuple[str, ...]],
+    hurry: Callable[[], None],
+    rounds_done: Callable[..., int],
+    until: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "run" / "rank-0"
+    common = (
+        "start", "--rank", 0, "--size", 2, "--algorithm", "local", "--task", task, *schedule, "--rounds", ROUNDS,
+        "--out", "run",
+    )  # fmt: skip
+    run = dpeer(*common, *slow_after(2))
+    until(lambda: (tmp_path / "pausing-0").exists() and (folder / "checkpoint" / "round-00000001").is_dir())
+    (folder / "metrics.jsonl").rename(folder / "metrics.jsonl.1")
+    hurry()
+    assert "metrics.jsonl' was deleted in mid-run" in run.succeed()
+    assert (summary(folder)["status"], summary(folder)["metrics_missing"]) == ("done", 2)
+    assert rounds_done("run") == ROUNDS - 2
+    for name in ("metrics.jsonl", "summary.json", "model.safetensors"):
+        (folder / name).unlink()
+    again = dpeer(*common, "--resume")
+    assert "metrics.jsonl': it is not there any more; the run goes on" in again.succeed()
+    assert summary(folder)["metrics_missing"] == ROUNDS
+    assert summary(folder)["accuracy"] is not None
+
+
+@pytest.mark.slow
+def test_a_round_whose_body_was_sent_before_the_peer_was_killed_is_no_round_that_it_sat_out(
+    task: str,
+    schedule: tuple[str, ...],
+    dpeer: Callable[..., Any],
+    hurry: Callable[[], None],
+    free_ports: Callable[[int], int],
+    rounds_done: Callable[..., int],
+    until: Callable[..., Any],
+    tmp_path: Path,
+) -> None:
+    common = (
+        "start", "--size", 3, "--task", task, *schedule, "--rounds", 60, "--base-port", free_ports(3), "--threads", 1,
+        "--dead-after", 3, "--alone", "never", "--out", "run", "--task-option", "slow=0", "--task-option", "fast=180",
+        "--task-option", "pause=0.03",
+    )  # fmt: skip
+    peers = [dpeer(*common, "--rank", rank) for rank in range(3)]
+    released = tmp_path / "run" / "rank-1" / "released.json"
+    until(lambda: released.exists() and released.read_text() == '{"round": 4}')
+    until((tmp_path / "run" / "rank-1" / "checkpoint" / "round-00000003").is_dir)  # now its body of round 4 leaves
+    for _ in range(10):  # minibatches of rank 0, for whose body it waits: meanwhile its own has come
+        (tmp_path / "pausing-0").unlink(missing_ok=True)
+        until((tmp_path / "pausing-0").exists)
+    peers[1].signal(signal.SIGKILL)
+    peers[1].wait()
+    done = rounds_done("run", 1)
+    until(lambda: rounds_done("run", 2) >= done + 4)
+    back = dpeer(*common, "--rank", 1, "--resume")
+    until(lambda: rounds_done("run", 1) >= done + 2)
+    hurry()
+    for peer in (peers[0], back, peers[2]):
+        peer.succeed()
+    lines = [json.loads(line) for line in (tmp_path / "run" / "rank-1" / "metrics.jsonl").read_text().splitlines()]
+    begun = [line for line in lines if line["round"] in (done, done + 1)]
+    assert [(one["active"], one["samples"], one["heard"]) for one in begun] == [(True, 0, []), (False, 0, [])]
+    theirs = json.loads((tmp_path / "run" / "rank-2" / "metrics.jsonl").read_text().splitlines()[done])
+    assert 1 in theirs["heard"], "its body of the round was mixed"
+    assert summary(tmp_path / "run" / "rank-1")["left_behind"] >= 2

@@ -23,10 +23,12 @@ class Disk:
 
     Attributes:
         saved: The checkpoint, if there is one.
+        released: The last round that was released.
         ledger: Round and incarnation of every release that was charged.
     """
 
     saved: Saved | None = None
+    released: int = -1
     ledger: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -35,6 +37,7 @@ class Files:
 
     diverged = False
     kept = True
+    released = -1
 
     def __init__(self, disk, config, learner):
         self._disk, self._config, self._learner = disk, config, learner
@@ -51,6 +54,7 @@ class Files:
         return {}  # a process that was killed after its last round has written no summary
 
     def take_up(self):
+        self.released = self._disk.released if self._config.resume else -1
         saved = self._disk.saved if self._config.resume else None
         if saved is None:
             return 0
@@ -64,6 +68,9 @@ class Files:
     def begin(self):
         if not self._config.resume:
             self._learner.start_over()
+
+    def note_released(self, number):
+        self._disk.released = number
 
     def complete(self, entry):
         number = entry["round"]

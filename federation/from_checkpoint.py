@@ -1,0 +1,156 @@
+"""A peer's model from its checkpoint alone, where its process has left none: without neighbors or training."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError
+from dpeer.federation.folders import held
+from dpeer.federation.full import naming
+from dpeer.federation.settings import Settings
+from dpeer.peer import checkpoint
+from dpeer.results.files import MODEL, SUMMARY, card_of
+from dpeer.results.reading import read_object
+from dpeer.results.values import table_or_empty
+
+_RANK = re.compile(r"rank-(0|[1-9]\d*)")
+
+KILLED = "killed"
+"""The status of a peer that ended without a word before its last round, and whose model was made afterwards."""
+
+
+@dataclass(frozen=True)
+class Made:
+    """The model that was made.
+
+    Attributes:
+        path: Where it is.
+        status: How the peer ended.
+        completed: How many rounds it had completed.
+        rounds: How many were planned.
+    """
+
+    path: Path
+    status: str
+    completed: int
+    rounds: int
+
+
+def make_model(
+    folder: Path, *, output: Path | None = None, overwrite: bool = False, say: Callable[[str], None] = lambda line: None
+) -> Made:
+    """Write the model, its card and the summary that a peer would have left after the round of its checkpoint.
+
+    Args:
+        folder: The rank's folder.
+        output: Where the model goes, and its card beside it; the rank's folder then stays as it is. None for the
+            rank's folder.
+        overwrite: Whether a model of as many rounds, or of unknown ones, is replaced.
+        say: Gets a line about what is damaged and not needed.
+
+    Raises:
+        ConfigurationError: The folder is none of a peer, or what the peer was made of (data, task) is not there.
+        CheckpointError: There is no checkpoint, or it is damaged or of another version.
+        OutputError: The peer runs, or a model is in the way.
+    """
+    rank = _rank(folder)
+    model = folder / MODEL if output is None else output
+    with naming(model.parent), held(folder):
+        settings = _settings(folder).model_copy(update={"out": folder.parent})
+        completed = checkpoint.completed(folder)
+        if not overwrite:
+            _check_free(model, completed)
+        return _write(settings, rank, folder, model, summarize=output is None, say=say)
+
+
+def _rank(folder: Path) -> int:
+    """The rank that a folder is of.
+
+    Raises:
+        ConfigurationError: It is of none.
+    """
+    if not folder.is_dir():
+        raise ConfigurationError(f"there is no folder {str(folder)!r}; name a rank's folder, such as dpeer-run/rank-0")
+    found = _RANK.fullmatch(folder.resolve().name)
+    if found is None:
+        inside = sorted(path.name for path in folder.glob("rank-*"))
+        example = str(folder / (inside or ["rank-0"])[0])
+        raise ConfigurationError(f"{str(folder)!r} is no rank's folder: name one, such as {example!r}")
+    return int(found[1])
+
+
+def _settings(folder: Path) -> Settings:
+    """The settings that the peer was started with.
+
+    Raises:
+        CheckpointError: There is no checkpoint, or none that has them.
+    """
+    found = checkpoint.latest(folder / checkpoint.FOLDER)
+    if found is None:
+        raise CheckpointError(
+            f"{str(folder)!r} has no checkpoint: its peer has completed no round, so there is no model"
+        )
+    extra = checkpoint.noted(folder)
+    if not extra:
+        checkpoint.read(found, lambda learner: None)  # says what is damaged
+    given = table_or_empty(table_or_empty(extra.get("about")).get("settings"))
+    another = (
+        f"checkpoint {str(found)!r} is of another version of dpeer: make the model with that one, or start the peer "
+        "with its settings and --resume"
+    )
+    if not given:
+        raise CheckpointError(f"{another} (it keeps no settings)")
+    try:
+        return Settings.model_validate_json(json.dumps(given))
+    except ConfigurationError as error:
+        raise CheckpointError(f"{another} ({error})") from error
+
+
+def _check_free(model: Path, completed: int) -> None:
+    """Refuse to replace a model unless it is of fewer rounds.
+
+    Raises:
+        OutputError: It would be.
+    """
+    if not model.exists():
+        return
+    rounds = table_or_empty(read_object(card_of(model)).get("federation")).get("completed_rounds")
+    if not isinstance(rounds, int) or rounds >= completed:
+        of = f"of {rounds} rounds" if isinstance(rounds, int) else "of an unknown round"
+        raise OutputError(
+            f"{str(model)!r} is a model {of}, the checkpoint is of {completed}: give --overwrite to replace it, or "
+            "--output FILE"
+        )
+
+
+def _write(
+    settings: Settings, rank: int, folder: Path, model: Path, *, summarize: bool, say: Callable[[str], None]
+) -> Made:
+    import torch
+
+    from dpeer.federation.assemble import assemble
+    from dpeer.federation.fingerprint import FORMERLY
+    from dpeer.peer import PeerConfig
+    from dpeer.peer.outbox import Outbox
+    from dpeer.peer.rank_folder import RankFolder
+
+    if settings.threads is not None:
+        torch.set_num_threads(settings.threads)
+    parts = assemble(settings, rank, resume=True)
+    config = PeerConfig(
+        rank=rank, rounds=settings.rounds, listen=None, fingerprint=parts.fingerprint, names=parts.names,
+        formerly=FORMERLY, about=parts.about, out=folder, resume=True,
+    )  # fmt: skip
+    files = RankFolder(config, parts.learner, Outbox(), {}, parts.facts, say)
+    completed = files.take_up()
+    summary: dict[str, Any] = read_object(folder / SUMMARY)
+    said = summary.get("completed_rounds") == completed  # it stays: it knows more than a checkpoint does
+    ended = "done" if completed == settings.rounds else KILLED
+    status = str(summary.get("status")) if said else ended
+    files.conclude(status, model=model, summarize=summarize and not said)
+    return Made(model, status, completed, settings.rounds)

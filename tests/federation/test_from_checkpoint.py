@@ -1,0 +1,161 @@
+"""A model from a checkpoint: what it is like, and what cannot be used."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, OutputError
+from dpeer.federation.folders import held
+from dpeer.federation.from_checkpoint import make_model
+from dpeer.federation.running import run_federation
+from dpeer.federation.settings import Settings
+from dpeer.peer import checkpoint
+
+LEFT = ("model.safetensors", "model.json", "summary.json")
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a rank that is done, of a run of three rounds."""
+    out = tmp_path_factory.mktemp("ended") / "run"
+    settings = Settings(size=2, rounds=3, task="digits", keep="best", validation=0.2, out=out, threads=1)
+    run_federation(settings, "simulate")
+    return out / "rank-1"
+
+
+@pytest.fixture
+def killed(ended: Path, tmp_path: Path) -> Path:
+    """The same, if it had been killed before it wrote model, card and summary."""
+    folder = tmp_path / "run" / "rank-1"
+    shutil.copytree(ended, folder)
+    for name in LEFT:
+        (folder / name).unlink()
+    return folder
+
+
+def state(folder: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((_state(folder)).read_text())
+    return content
+
+
+def _state(folder: Path) -> Path:
+    found = checkpoint.latest(folder / checkpoint.FOLDER)
+    assert found is not None
+    return found / checkpoint.STATE
+
+
+def write_state(folder: Path, content: dict[str, Any]) -> None:
+    """Write a state.json whose checksum is right."""
+    content.pop("checksum", None)
+    _state(folder).write_text(json.dumps({**content, "checksum": checkpoint._checksum(content)}))
+
+
+def test_it_is_the_model_that_the_peer_would_have_left(ended: Path, killed: Path) -> None:
+    made = make_model(killed)
+    assert (made.status, made.completed, made.rounds) == ("done", 3, 3)
+    assert (killed / LEFT[0]).read_bytes() == (ended / LEFT[0]).read_bytes()
+    before, after = (json.loads((folder / LEFT[2]).read_text()) for folder in (ended, killed))
+    for one in (before, after):
+        for name in ("worth", "accuracy_alone"):  # what is compared afterwards
+            one.pop(name, None)
+        one["settings"].pop("out")
+    assert {key: value for key, value in after.items() if key != "wall_seconds"} == {
+        key: value for key, value in before.items() if key != "wall_seconds"
+    }
+
+
+def test_a_summary_of_the_same_round_stays_as_it_is(ended: Path, killed: Path) -> None:
+    shutil.copy(ended / LEFT[2], killed)
+    make_model(killed)
+    assert (killed / LEFT[2]).read_bytes() == (ended / LEFT[2]).read_bytes()
+    assert (killed / LEFT[0]).exists()
+
+
+def test_an_older_model_is_replaced_and_a_newer_one_is_not(killed: Path) -> None:
+    make_model(killed)
+    card = json.loads((killed / LEFT[1]).read_text())
+    card["federation"]["completed_rounds"] = 2
+    (killed / LEFT[1]).write_text(json.dumps(card))
+    (killed / LEFT[0]).write_bytes(b"older")
+    make_model(killed)
+    assert (killed / LEFT[0]).read_bytes() != b"older"
+    (killed / LEFT[0]).write_bytes(b"newer")
+    with pytest.raises(OutputError, match=r"is a model of 3 rounds, the checkpoint is of 3: give --overwrite"):
+        make_model(killed)
+    (killed / LEFT[1]).unlink()
+    with pytest.raises(OutputError, match=r"is a model of an unknown round, .* or --output FILE"):
+        make_model(killed)
+    assert (killed / LEFT[0]).read_bytes() == b"newer"
+    make_model(killed, overwrite=True)
+    assert (killed / LEFT[0]).read_bytes() != b"newer"
+
+
+def test_a_running_peer_is_left_alone(killed: Path) -> None:
+    with held(killed), pytest.raises(OutputError, match="is in use by a running peer: stop it"):
+        make_model(killed)
+
+
+def _missing(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def _no_checkpoint(folder: Path) -> None:
+    shutil.rmtree(folder / checkpoint.FOLDER)
+
+
+def _older(folder: Path) -> None:
+    content = state(folder)
+    del content["extra"]["about"]
+    write_state(folder, content)
+
+
+def _with_unknown_setting(folder: Path) -> None:
+    content = state(folder)
+    content["extra"]["about"]["settings"]["warp_speed"] = 9
+    write_state(folder, content)
+
+
+def _later_learner(folder: Path) -> None:
+    path = _state(folder).parent / "learner" / "learner.json"
+    path.write_text(path.read_text().replace('"format": 1', '"format": 2'))
+    content = state(folder)
+    content["sha256"]["learner/learner.json"] = checkpoint._digest(path)
+    write_state(folder, content)
+
+
+def _damaged(folder: Path) -> None:
+    _state(folder).write_text(_state(folder).read_text()[:-20])
+
+
+def _without_task(folder: Path) -> None:
+    content = state(folder)
+    content["extra"]["about"]["settings"]["task"] = "gone.py:task"
+    write_state(folder, content)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "kind", "said"),
+    [
+        (_missing, ConfigurationError, "there is no folder .*rank-1'; name a rank's folder, such as dpeer-run/rank-0"),
+        (_no_checkpoint, CheckpointError, "rank-1' has no checkpoint: its peer has completed no round"),
+        (_older, CheckpointError, "is of another version of dpeer: .* --resume .it keeps no settings."),
+        (_with_unknown_setting, CheckpointError, "is of another version of dpeer: .* 'warp_speed'"),
+        (_later_learner, CheckpointError, "is of another run: its format is 2, this run's is 1"),
+        (_damaged, CheckpointError, "round-00000002' is damaged"),
+        (_without_task, ConfigurationError, "gone.py"),
+    ],
+)
+def test_what_cannot_be_used_is_said_in_one_line(spoil: Any, kind: type[DpeerError], said: str, killed: Path) -> None:
+    spoil(killed)
+    with pytest.raises(kind, match=said) as caught:
+        make_model(killed)
+    assert "\n" not in str(caught.value)
+    assert not (killed / LEFT[0]).exists()
+
+
+def test_a_run_folder_is_told_from_a_ranks(killed: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"run' is no rank's folder: name one, such as '.*run/rank-1'"):
+        make_model(killed.parent)
