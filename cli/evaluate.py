@@ -26,7 +26,11 @@ def evaluate(run: Path, data: Path, tokenizer: Path | None, as_json: bool) -> No
     Example:
       dpeer evaluate --run dpeer-run/rank-0 --input labelled.csv
     """  # noqa: D301 - \b is click's
-    figures = load_model(run, tokenizer=tokenizer).evaluate(data)
+    model = load_model(run, tokenizer=tokenizer)
+    new = model.read(data, labels=True)
+    for remark in new.remarks:
+        click.echo(f"WARNING: {remark}", err=True)
+    figures = model.evaluate(new)
     if as_json:
         click.echo(json.dumps(figures, indent=1))
         return

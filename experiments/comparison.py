@@ -14,7 +14,7 @@ from dpeer.experiments.experiment import Experiment
 from dpeer.experiments.figures import Rows
 from dpeer.experiments.listing import csv_rows, csv_text
 from dpeer.experiments.machine import as_json
-from dpeer.experiments.outcomes import Result
+from dpeer.experiments.outcomes import Measure, Result
 from dpeer.experiments.points import epsilon_table, gap_table, rounds_table
 from dpeer.experiments.running import run_cells
 from dpeer.experiments.tables import MEASURES, Table, accuracy_table, cost_table, metric_table, target_table
@@ -158,11 +158,13 @@ class Comparison:
         tables = [
             accuracy_table(condition.label, measure, rows, e.baseline, e.reference, e.last) for measure in MEASURES
         ]
-        if any(result.keeps_another for results in rows.values() for result in results):
+        keeps_another = any(result.keeps_another for results in rows.values() for result in results)
+        if keeps_another:
             tables.append(accuracy_table(condition.label, "accuracy", rows, e.baseline, e.reference))
         if metrics := metric_table(condition.label, rows, e.last):
             tables.append(metrics)
-        gaps = [gap_table(condition.label, measure, rows, e.last) for measure in MEASURES]
+        measures: tuple[Measure, ...] = (*MEASURES, "accuracy") if keeps_another else (*MEASURES,)
+        gaps = [gap_table(condition.label, measure, rows, e.last) for measure in measures]
         tables += [table for table in gaps if table is not None]
         if e.at_round:
             tables += [rounds_table(condition.label, measure, rows, e.at_round) for measure in MEASURES]

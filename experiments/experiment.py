@@ -108,6 +108,10 @@ def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping
             f"--target {targets[0]:g}: it is held against the mean of {WINDOW} evaluated rounds, and with rounds = "
             f"{settings.rounds} and evaluate-every = {settings.evaluate_every} there are {evaluated}"
         )
+    points: dict[str, Sequence[float]] = {"at-round": plan.at_round, "at-epsilon": plan.at_epsilon}
+    for option, asked in points.items():
+        if (again := next((value for value in asked if asked.count(value) > 1), None)) is not None:
+            raise ConfigurationError(f"--{option}: {again:g} is named twice")
     _check_rounds(plan.at_round, settings)
     _check_private(plan, settings.privacy, [*(row.changes for row in variants), *(one.values for one in conditions)])
     seeds, tune_seeds = parse_seeds("seeds", plan.seeds), parse_seeds("tune-seeds", plan.tune_seeds)
@@ -128,16 +132,22 @@ def _check_rounds(asked: Sequence[int], settings: Settings) -> None:
             raise ConfigurationError(f"--at-round {number}: these runs have {settings.rounds} rounds")
         if number % settings.evaluate_every and number != settings.rounds:
             before = number - number % settings.evaluate_every
-            near = " and ".join(str(one) for one in (before, before + settings.evaluate_every) if one > 0)
+            after = min(before + settings.evaluate_every, settings.rounds)
+            near = f"{before} and {after} are" if before else f"{after} is the first that is"
             raise ConfigurationError(
-                f"--at-round {number}: with evaluate-every {settings.evaluate_every} it is not evaluated, {near} are"
+                f"--at-round {number}: with evaluate-every {settings.evaluate_every} it is not evaluated, {near}"
             )
 
 
 def _check_private(plan: Plan, level: str, others: Iterable[Mapping[str, Any]]) -> None:
     """Refuse to ask for accuracy at an epsilon where nothing is private."""
-    private = level != "none" or any("preset" in one or one.get("privacy") in ("client", "sample") for one in others)
-    if plan.at_epsilon and not private:
+    if not plan.at_epsilon:
+        return
+    levels = [level]
+    for one in others:
+        preset = find_preset(one["preset"]).values if isinstance(one.get("preset"), str) else {}
+        levels.append({**preset, **one}.get("privacy", "none"))
+    if all(one == "none" for one in levels):
         raise ConfigurationError(
             f"--at-epsilon {plan.at_epsilon[0]:g}: no run of this comparison is private: give --privacy, or leave it "
             "out"

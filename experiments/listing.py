@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dpeer.experiments.figures import Rows
+from dpeer.experiments.outcomes import Measure, Result
 from dpeer.experiments.tables import MEASURES
 
 LATE = 10
@@ -33,6 +34,7 @@ def csv_rows(rows: Rows, condition: Mapping[str, Any], seeds: Sequence[int], las
                 for measure in MEASURES
                 for suffix, rounds in (("", 1), (f"_last_{late}", late))
             } | {"accuracy": result.accuracies("accuracy")}
+            figures |= _fits(result)
             for rank, peer in enumerate(result.peers):
                 own = {figure: _or_empty(values[rank]) for figure, values in figures.items()}
                 lines.append(
@@ -47,10 +49,23 @@ def csv_rows(rows: Rows, condition: Mapping[str, Any], seeds: Sequence[int], las
 def csv_text(lines: Sequence[Mapping[str, Any]]) -> str:
     """The lines as CSV, with a header."""
     file = io.StringIO()
-    writer = csv.DictWriter(file, fieldnames=list(lines[0]), lineterminator="\n")
+    names = dict.fromkeys(name for line in lines for name in line)  # not every row measures the same
+    writer = csv.DictWriter(file, fieldnames=list(names), lineterminator="\n")
     writer.writeheader()
     writer.writerows(lines)
     return file.getvalue()
+
+
+def _fits(result: Result) -> dict[str, list[float]]:
+    """Every peer's training accuracy and generalization gap in the last round and of the kept model, where measured."""
+    found: dict[str, list[float]] = {}
+    measures: tuple[Measure, ...] = (*MEASURES, "accuracy")
+    for measure in measures:
+        if (training := result.training(measure)) is not None:
+            ending = measure.removeprefix("accuracy")
+            gaps = [one - test for one, test in zip(training, result.accuracies(measure), strict=True)]
+            found |= {f"training_accuracy{ending}": training, f"generalization_gap{ending}": gaps}
+    return found
 
 
 def _or_empty(value: float) -> float | None:

@@ -41,7 +41,7 @@ class Plan(BaseModel):
     last: Annotated[int, Field(ge=1)] = 1
     target: Annotated[float, Field(gt=0, le=1)] | None = None
     at_round: list[Annotated[int, Field(ge=1)]] = Field(default_factory=list)
-    at_epsilon: list[Annotated[float, Field(gt=0)]] = Field(default_factory=list)
+    at_epsilon: list[Annotated[float, Field(gt=0, allow_inf_nan=False)]] = Field(default_factory=list)
     reference: str | None = None
     grid: list[str] = Field(default_factory=list)
     tune_seeds: Seeds = "100"
@@ -118,7 +118,7 @@ def parse_seeds(option: str, text: str) -> list[int]:
 def _explained(error: ValidationError, flags: Mapping[str, Any], path: Path | None) -> ConfigurationError:
     # A key that is misspelled is missing, too.
     first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
-    key = ".".join(map(str, first["loc"]))
+    key = ".".join(part for part in first["loc"] if isinstance(part, str))  # without places in a list
     if first["type"] == "extra_forbidden":
         return UnknownName("key", key, Plan.model_fields, f"[compare] of {path}")
     if first["type"] == "missing":

@@ -79,12 +79,12 @@ def gap_table(condition: str, measure: Measure, rows: Rows, last: int = 1) -> Ta
         [row, "-", "-", "-"] if gap is None else [row, _four(gap.training), _four(gap.test), signed(gap.gap)]
         for row, gap in found.items()
     ]
-    title = rounds_of(next(iter(rows.values()))[0], last)
+    rounds = rounds_of(next(iter(rows.values()))[0], last)
+    what = "of the kept model" if measure == "accuracy" else f"{MEASURES[measure]}, {rounds}"
     remark = "generalization gap: training accuracy less test accuracy, each peer on its own data"
     return Table(
-        f"{condition}: training accuracy {MEASURES[measure]}, {title}",
-        ["", "training", "test", "generalization gap"], lines, [remark],
-    )  # fmt: skip
+        f"{condition}: training accuracy {what}", ["", "training", "test", "generalization gap"], lines, [remark]
+    )
 
 
 def rounds_table(condition: str, measure: Measure, rows: Rows, rounds: Sequence[int]) -> Table:
@@ -110,7 +110,7 @@ def epsilon_table(condition: str, measure: Measure, rows: Rows, budgets: Sequenc
     columns = [""]
     for budget in budgets:
         columns += [f"epsilon {budget:g}", "rounds"]
-    remarks = ["the last evaluated round in which no peer had spent more; a dash: there is none"]
+    remarks = ["of the last evaluated round in which no peer had spent more; a dash: no round, or not private"]
     remarks += [f"not all seeds have one: {'; '.join(fewer)}"] if fewer else []
     return Table(f"{condition}: accuracy {MEASURES[measure]}, at given epsilons", columns, lines, remarks)
 

@@ -22,6 +22,7 @@ from dpeer.federation.notes import notes
 from dpeer.federation.options import options_of, with_options
 from dpeer.federation.privacy_notes import privacy_notes
 from dpeer.federation.protection import account, planned_releases, promise, protect
+from dpeer.federation.same_rows import Held, held_rows
 from dpeer.federation.sample_notes import sample_notes, way_notes
 from dpeer.federation.sampling import sampling_of
 from dpeer.federation.settings import Settings
@@ -75,6 +76,8 @@ class PeerParts:
     about: dict[str, Any]
     """What checkpoints keep: the settings that were given, so that `dpeer model` can assemble the peer again, and
     hashes of the two files above."""
+    held: Held | None
+    """What tells rows that others on this host hold, too; None with privacy, and where that cannot be told."""
 
 
 def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: bool = False) -> PeerParts:
@@ -209,6 +212,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         partition=partition,
         preparation=preparation,
         about={"settings": given, "files": hashes(partition, preparation)},
+        held=held_rows(task) if learner.shares and settings.privacy == "none" else None,
     )
 
 

@@ -18,7 +18,11 @@ from dpeer.results.files import PARTITION, PREPARATION, finite, parse, write_jso
 from dpeer.results.values import table_or_empty
 
 _COMPARED = (
-    ("sha256", "how the data are divided has", "--partition, --test-split, --validation, --task-option, the files"),
+    (
+        "sha256",
+        "how the data are divided has",
+        "--partition, --test-split, --keep, --validation, --task-option, the files",
+    ),
     ("content_sha256", "the data have", "--task-option, the files"),
 )
 """What must not change before a run is resumed, by key of partition.json; and what may have changed it."""
@@ -62,7 +66,18 @@ def save_data_files(
 
 def _save_partition(folder: Path, partition: Mapping[str, Any] | None, *, resume: bool) -> str | None:
     path = folder / PARTITION
-    if not resume or partition is None:
+    began, there = resume and checkpoint.completed(folder) > 0, path.exists() or PARTITION in _kept(folder)
+    if began and there != (partition is not None):
+        now, then = (
+            ("trains on", "held out: leave --keep and --validation out")
+            if there
+            else ("holds out", "trained on: use --keep last")
+        )
+        raise CheckpointError(
+            f"{str(folder)!r}: this run {now} samples for validation that the run it resumes {then}, or start over "
+            "with --overwrite"
+        )
+    if partition is None or not (began or (resume and path.exists())):
         _write(path, partition)
         return None
     before = _whole_partition(path)

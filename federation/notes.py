@@ -113,10 +113,13 @@ def _choosing(task: Task, learner: TorchLearner, settings: Settings, *, lacking:
 def _few(facts: Mapping[str, Any], settings: Settings) -> list[str]:
     """Lines on classes and test rows that are too few to learn or to tell anything from."""
     lines, counts = [], facts["class_counts"]
+    names = facts["class_names"] or list(map(str, range(len(counts or ()))))
     there = [number for number, count in enumerate(counts or ()) if count]
-    lone = [str(number) for number in there if counts[number] == 1]
+    lone = [names[number] for number in there if counts[number] == 1]
     if len(there) == 1:
-        lines.append(f"all training rows are of class {there[0]}: this peer's data cannot tell any other from it")
+        lines.append(
+            f"all training rows are of class {names[there[0]]}: this peer's data cannot tell any other from it"
+        )
     elif lone:
         many = "es" if len(lone) > 1 else ""
         lines.append(f"only one training row of class{many} {_some(lone)}: too few to learn from")

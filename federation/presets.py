@@ -108,14 +108,17 @@ _SAMPLE_TRANSFORMER = {**_SAMPLE, **_TRANSFORMER_PLAN}
 _SGD = {"body_lr": 0.1, "weight_decay": 0.001, "momentum": 0.0}
 _SAMPLE_RESNET = {**_SAMPLE, **_RESNET_PLAN, **_SGD}
 _ADAPTERS = (
-    "its models begin pretrained (--init-from) and have LoRA adapters of rank 16, alpha 32 (--lora r=16,alpha=32), "
-    "without which it is another experiment"
+    "its models begin pretrained (--init-from; for images on ImageNet-22K) and train LoRA adapters alone, of rank 16 "
+    "and alpha 32 (--lora r=16,alpha=32), without which it is another experiment; their dropout of 0.1 is refused here"
 )
 _SAMPLE_REMARK = (
     f"its batches have a fixed size, here they are Poisson samples of that size on average; {_SAMPLED}; {_ADAPTERS}; "
     'it shares the whole model (--head ""); gradient clipping beyond that of records is left open (none here)'
 )
-_SAMPLE_ON_RESNET = f"on CIFAR with a ResNet-18 (--model resnet18-gn), as in the DP-FedAdamW paper; {_SAMPLE_REMARK}"
+_NO_WEIGHTS = "no published weights fit its ResNet-18, which has GroupNorm and a stem of its own"
+_SAMPLE_ON_RESNET = (
+    f"on CIFAR with a ResNet-18 (--model resnet18-gn), as in the DP-FedAdamW paper; {_SAMPLE_REMARK}; {_NO_WEIGHTS}"
+)
 
 
 def _of_table_9(optimizer: str) -> str:
@@ -135,7 +138,7 @@ _ADAMW_REMARK = (
     f"its batches are of fixed size, here they are sampled, about as large; {_SAMPLED}; {_ADAPTERS}; its "
     "Tiny-ImageNet has --delta 1e-6; the noise multiplier does not say what epsilon it comes to: the start does"
 )
-_ON_RESNET = f"its values for a ResNet-18 on CIFAR (--model resnet18-gn); {_ADAMW_REMARK}"
+_ON_RESNET = f"its values for a ResNet-18 on CIFAR (--model resnet18-gn); {_ADAMW_REMARK}; {_NO_WEIGHTS}"
 _ON_TRANSFORMER = (
     "its values for ViT and Swin, and with --participation 1 for RoBERTa; the learning rate is the one that it prints "
     f"for the ResNet-18, out of 1e-4 to 1e-3 among which it chose; {_ADAMW_REMARK}"

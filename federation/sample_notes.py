@@ -17,8 +17,8 @@ _MANY = 10
 
 _GROUPS = "--privacy-unit group protects all records of a patient together"
 _ADVICE = (
-    "use larger batches (--batch-size, --sampling-rate), fewer trained parameters (a small body on a frozen public "
-    "one, --dp-head frozen) or fewer rounds"
+    "use fewer trained parameters (a small body on a frozen public one, --dp-head frozen), fewer rounds, or larger "
+    "batches in as many steps (--sampling-rate together with --local-steps)"
 )
 _HEADS = {
     "joint": "the head is trained in the same steps as the body and is as private as it",

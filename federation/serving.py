@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from dpeer.federation.fingerprint import FORMERLY
 from dpeer.federation.folders import held
 from dpeer.federation.full import naming
 from dpeer.federation.heap import freeze_heap, keep_heap
+from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
 from dpeer.federation.worth import conclude_worth
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
@@ -126,10 +128,10 @@ async def serve(
     executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
     disk = ThreadPoolExecutor(1, "disk", initializer=_limit_threads, initargs=(1,))
     try:
-        with naming(out), held(out):
+        with naming(out), held(out), ExitStack() as leaving:
             return await _serve(
-                settings, rank, log, Worker(executor, disk), listen=listen, meet=meet, stopper=stopper, resume=resume,
-                new_data=new_data, keyring=keyring, report=report,
+                settings, rank, log, Worker(executor, disk), leaving, listen=listen, meet=meet, stopper=stopper,
+                resume=resume, new_data=new_data, keyring=keyring, report=report,
             )  # fmt: skip
     except Exception as error:
         log.to_file_only()  # whoever called prints it
@@ -147,6 +149,7 @@ async def _serve(
     rank: int,
     log: PeerLog,
     worker: Worker,
+    leaving: ExitStack,
     *,
     listen: str | None,
     meet: Meet,
@@ -166,6 +169,14 @@ async def _serve(
     for note in parts.notes:
         log.info("note", message=note)
     report({"kind": "notes", "notes": parts.notes})
+    registry = await worker.write(leaving.enter_context, registered(parts.fingerprint, rank, parts.held))
+    looking: list[asyncio.Task[None]] = []
+
+    def connected() -> None:
+        report({"kind": "connected"})
+        if registry is not None:  # those of its neighbors that are on this host have left their digests by now
+            looking.append(asyncio.create_task(_look(registry, log)))
+
     config = PeerConfig(
         rank=rank,
         rounds=settings.rounds,
@@ -191,7 +202,7 @@ async def _serve(
         config, parts.topology, parts.learner, transport, worker, log,
         facts=parts.facts,
         on_record=lambda entry: report({"kind": "record", "entry": entry}),
-        on_connected=lambda: report({"kind": "connected"}),
+        on_connected=connected,
         on_waiting=lambda neighbors: report({"kind": "waiting", "neighbors": list(neighbors)}),
         on_sign=lambda sign: report({"kind": "sign", "sign": vars(sign)}),
         watch=parts.watch,
@@ -208,6 +219,7 @@ async def _serve(
         await transport.close(0)
         return None
     outcome = await peer.serve(addresses)
+    await asyncio.gather(*looking)
     if outcome.status == "isolated":
         raise Isolated(
             f"ended after {outcome.completed_rounds} of {settings.rounds} rounds, {outcome.why}; --resume goes on; the "
@@ -219,6 +231,12 @@ async def _serve(
             lambda line: log.info("worth", message=line), diverged=outcome.diverged,
         )  # fmt: skip
     return outcome
+
+
+async def _look(registry: Registry, log: PeerLog) -> None:
+    """Say which ranks on this host hold rows of this peer, too."""
+    for found in await asyncio.to_thread(registry.compare):
+        log.warning("same-rows", message=str(found), neighbor=found.rank, rows=found.rows, tested=found.tested)
 
 
 def _check_source(settings: Settings) -> None:

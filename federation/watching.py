@@ -8,7 +8,7 @@ from typing import Any
 from dpeer.federation.settings import Settings
 from dpeer.results.signs import Watch, guessing_loss
 from dpeer.results.worth import majority
-from dpeer.training import Algorithm, Task
+from dpeer.training import BUILTIN_TASKS, Algorithm, Task
 
 
 def watch_of(task: Task, algorithm: type[Algorithm], facts: Mapping[str, Any], settings: Settings) -> Watch:
@@ -37,7 +37,7 @@ def _advice(algorithm: type[Algorithm], settings: Settings, rates: str, *factors
     found = [f"--body-lr {rates.format(*(settings.body_lr * factor for factor in factors))}"]
     if "head_lr" in algorithm.settings():
         found.append(f"--head-lr {rates.format(*(settings.head_lr * factor for factor in factors))}")
-    if not settings.standardize and settings.privacy != "sample":
+    if settings.task in BUILTIN_TASKS and not settings.standardize and settings.privacy != "sample":
         found.append("--standardize")
     if settings.grad_clip is None:
         found.append("--grad-clip 1")

@@ -226,5 +226,6 @@ class Exchange:
             presence=self._presence.table,
             paused=self.paused,
             hops=self.hops,
+            got=self._lanes[link].got,
             pace=self._lanes[link].measured,
         )

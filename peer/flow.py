@@ -1,4 +1,8 @@
-"""Bodies on their way: how far each has come, and how long it still takes at its pace. No I/O."""
+"""Bodies on their way: how far each has come, and how long it still takes at its pace. No I/O.
+
+What this peer has written may wait in buffers of the operating system for as long as a slow line takes. So neighbors
+say in their heartbeats how much has come.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from dpeer.peer.lanes import Lanes
 from dpeer.peer.membership import Membership
 from dpeer.results.units import duration, size
 
-_DEADLINES = 10
+LONGEST = 10
 """A body that comes at a pace at which it takes more deadlines than these is not worth waiting for."""
 
 
@@ -44,10 +48,11 @@ class Flow:
             waited: Seconds for which the round has waited.
             deadline: Seconds after which it goes on without a neighbor that sends nothing.
         """
-        return waited + self.left <= _DEADLINES * deadline
+        return waited + self.left <= LONGEST * deadline
 
     def __str__(self) -> str:
-        words = f"{size(self.done)} of {size(self.total)} of its body {'have come' if self.incoming else 'are sent'}"
+        whose, there = ("its", "have come") if self.incoming else ("this peer's", "are there")
+        words = f"{size(self.done)} of {size(self.total)} of {whose} body {there}"
         if not 0 < self.left < math.inf:
             return words
         return f"{words}, {size(round(self.done / self.seconds))}/s, about {duration(self.left)} to go"
@@ -67,6 +72,7 @@ class Flows:
         self._members, self._assembly, self._lanes = members, assembly, lanes
         self._dead_after = dead_after
         self._sent: dict[int, _Sent] = {}
+        self._moved: dict[int, float] = {}
 
     def coming(self, rank: int, number: int, now: float) -> Flow | None:
         """Round `number`'s body from this rank, or an earlier one that comes first; None if nothing comes."""
@@ -78,27 +84,40 @@ class Flows:
         )
         return found if found.silent < self._dead_after else None
 
-    def going(self, rank: int, now: float) -> Flow | None:
-        """The body that is written to this rank, as far as its line has taken it; None if nothing moves."""
+    def told(self, rank: int, got: int, now: float) -> None:
+        """Note how many bytes a neighbor has of this peer's body on its way to it, as it says; 0 if none is."""
         lane = self._lanes.get(self._members[rank].link)
-        body = None if lane is None or not lane.bodies else lane.bodies[min(lane.bodies)]
-        if body is None:
-            self._sent.pop(rank, None)
-            return None
         sent = self._sent.get(rank)
-        if sent is None or sent.body is not body:
-            sent = self._sent[rank] = _Sent(body, now, now, body.offset)
-        elif body.offset > sent.offset:
-            sent.offset, sent.last = body.offset, now
-        found = Flow(sent.offset, body.total, now - sent.since, now - sent.last, incoming=False)
-        return found if found.silent < self._dead_after else None
+        if not got or lane is None or got > lane.total:
+            if sent is not None:
+                del self._sent[rank]
+                self._moved[rank] = now
+        elif sent is None or got < sent.done:
+            self._sent[rank] = _Sent(got, got, lane.total, now, now)
+            self._moved[rank] = now
+        elif got > sent.done:
+            sent.done, sent.last = got, now
+            self._moved[rank] = now
+
+    def going(self, rank: int, now: float) -> Flow | None:
+        """This peer's body on its way to this rank, as far as the rank says that it has come; None if nothing moves."""
+        sent = self._sent.get(rank)
+        if sent is None or now - sent.last >= self._dead_after:
+            return None
+        seconds = (now - sent.since) * sent.done / more if (more := sent.done - sent.first) else 0.0
+        return Flow(sent.done, sent.total, seconds, now - sent.last, incoming=False)
+
+    def moved(self, rank: int) -> float:
+        """When the rank last said that more of this peer's body has come; minus infinity if it never did."""
+        return self._moved.get(rank, -math.inf)
 
 
 @dataclass
 class _Sent:
-    """How far a body had been written when it was looked at last."""
+    """How much of a body has come at a neighbor: at first, and by now; out of how much; and when that was said."""
 
-    body: object
+    first: int
+    done: int
+    total: int
     since: float
     last: float
-    offset: int

@@ -25,13 +25,15 @@ class Lane:
         bodies: The bodies that are not written whole yet, by round.
         known: Whether the link is a neighbor's.
         measured: How long a piece from the other side may be, as fast as they came; 0 if none has come.
+        got: How many bytes have come of the other side's body that is on its way; 0 if none is.
+        total: How many bytes the body has whose writing has begun last.
     """
 
     def __init__(self, piece_bytes: int) -> None:
         self.piece_bytes = piece_bytes
         self.bodies: dict[int, Cut] = {}
         self.known = False
-        self.measured = 0
+        self.measured = self.got = self.total = 0
         self._words: dict[str, Frames] = {}
         self._beat: Callable[[], Frames] | None = None
         self._goodbye: Frames | None = None
@@ -76,6 +78,7 @@ class Lane:
         if self.bodies:
             number = min(self.bodies)
             self._writing = number, self.bodies[number]
+            self.total = self.bodies[number].total
             return self.bodies[number].next(self.piece_bytes)
         if self._beat is not None:
             heartbeat, self._beat = self._beat, None

@@ -92,9 +92,9 @@ class Core:
         self._lines = Allowance(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, limits.STRANGERS)
         self._hearing: float | None = None
         slack = 0 if alone or not self.members.all() else rounds_to_everybody(topology, config.rounds)
-        flows = Flows(self.members, self.assembly, self.lanes, config.liveness.dead_after)
+        self._flows = Flows(self.members, self.assembly, self.lanes, config.liveness.dead_after)
         self._waiting = Waiting(
-            config, self.members, self.exchange, self._admission, self.presence, slack, flows, self._say
+            config, self.members, self.exchange, self._admission, self.presence, slack, self._flows, self._say
         )  # fmt: skip
         self.greetings = Greetings(
             config, self.members, self._schedule, self.lanes, self.exchange, self.assembly, self._waiting,
@@ -139,7 +139,7 @@ class Core:
     def receive(self, link: Link, frames: Frames, now: float, identity: int | None = None) -> list[Effect]:
         """A message came; where keys are used, `identity` is the rank that has proved to be at the other end."""
         self._hearing = now
-        with self._dropping(link):
+        with self._dropping(link, identity):
             self._handle(link, frames, now, identity)
         self._hearing = None
         return self._after(now)
@@ -381,6 +381,7 @@ class Core:
                     self._messages.earn(_who(neighbor), 1)
                 self.greetings.heard(neighbor, message.round, now)
                 self.lanes.pace(link, message.pace)
+                self._flows.told(neighbor.rank, message.got, now)
                 neighbor.paused, neighbor.hops = message.paused, message.hops
                 if neighbor.paused and self.presence.adds_to(message.presence):
                     self.exchange.beat(link)
@@ -400,6 +401,8 @@ class Core:
             raise self.greetings.stranger(link, "a piece of a body", now)
         self.greetings.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
         arriving = self.assembly.add(link, piece, now)
+        if (lane := self.lanes.get(link)) is not None:
+            lane.got = 0 if arriving.complete else arriving.got
         self._messages.earn(_who(neighbor), 1)
         if not arriving.wanted and not self._useless.spend(
             neighbor.rank, piece.nbytes / self._limits.payload_bytes, now
@@ -443,20 +446,20 @@ class Core:
         )  # fmt: skip
 
     @contextmanager
-    def _dropping(self, link: Link) -> Iterator[None]:
+    def _dropping(self, link: Link, identity: int | None = None) -> Iterator[None]:
         """Drop and count a message that cannot be handled: one bad message must never end the peer."""
         try:
             yield
         except ProtocolError as error:
-            self._drop(link, error)
+            self._drop(link, error, identity)
         except Exception as error:
             self._say("debug", "message-unhandled", "a message could not be handled", traceback=traceback.format_exc())
-            self._drop(link, ProtocolError("unhandled", type(error).__name__))
+            self._drop(link, ProtocolError("unhandled", type(error).__name__), identity)
 
-    def _drop(self, link: Link, error: ProtocolError) -> None:
+    def _drop(self, link: Link, error: ProtocolError, identity: int | None = None) -> None:
         neighbor = self.members.by_link(link)
         if neighbor is None:
-            self.rejections.count_stranger(link, error)
+            self.rejections.count_stranger(link, error, identity)
         else:
             self.rejections.count(neighbor.rank, error)
 

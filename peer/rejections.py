@@ -67,8 +67,8 @@ class Rejections:
             self._said.add((rank, error.reason))
             self._log(f"rank {rank}", error, neighbor=rank)
 
-    def count_stranger(self, link: Link, error: ProtocolError) -> None:
-        """Count a message of somebody who is no neighbor, or none yet."""
+    def count_stranger(self, link: Link, error: ProtocolError, identity: int | None = None) -> None:
+        """Count a message of somebody who is no neighbor, or none yet; `identity` is the rank whose key it proved."""
         self.counts[error.reason] += 1
         if error.reason == "muted":
             return
@@ -83,7 +83,10 @@ class Rejections:
         self._said_of_strangers += 1
         if self._said_of_strangers <= LINES_OF_STRANGERS:
             last = "" if self._said_of_strangers < LINES_OF_STRANGERS else " (further ones are only counted)"
-            self._log("a stranger", error, last)
+            if identity is None:
+                self._log("a stranger", error, last)
+            else:
+                self._log(f"rank {identity} (its key is proved)", error, last, neighbor=identity)
 
     def count_turned_away(self, place: str, reason: str, times: int) -> None:
         """Count somebody who wanted to connect from this host, and could not prove a key that is listed."""

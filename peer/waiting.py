@@ -12,7 +12,7 @@ from dpeer.peer.admission import Admission
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.exchange import Exchange
-from dpeer.peer.flow import Flow, Flows
+from dpeer.peer.flow import LONGEST, Flow, Flows
 from dpeer.peer.membership import Membership
 from dpeer.peer.patience import Patience
 from dpeer.peer.presence import Presence
@@ -371,8 +371,9 @@ class Waiting:
         wait.say_at = now + wait.pause
         where = [f"rank {rank} (in round {min(self._members[rank].current_round, self._config.rounds - 1) + 1}"
                  f"{f'; {flow}' if (flow := self._flow(wait, rank, now)) else ''})" for rank in ranks]  # fmt: skip
-        still = [rank for rank in ranks if self._flow(wait, rank, now) is None]
-        due = wait.since + self._patience.seconds
+        quiet = now - self._config.say_waiting
+        still = [rank for rank in ranks if self._flow(wait, rank, now) is None and self._flows.moved(rank) <= quiet]
+        due = max(wait.since, *(self._flows.moved(rank) for rank in ranks)) + self._patience.seconds
         one = "which is" if len(still) == len(ranks) else f"of which {', '.join(map(str, still))} is"
         advice = f"it goes on without in {due - now:.0f} s, {self._patience}" if now < due < math.inf else (
             "--deadline SECONDS: go on without it")  # fmt: skip
@@ -386,17 +387,21 @@ class Waiting:
         )
 
     def _flow(self, wait: _Wait, rank: int, now: float) -> Flow | None:
-        """The body that the wait for a rank is for, if it is on its way."""
-        if wait.kind == "collect":
-            return self._flows.coming(rank, wait.number, now)
-        return self._flows.going(rank, now)
+        """The body for which a rank is waited for, if it is on its way: its own, or this peer's, which it lacks."""
+        coming = self._flows.coming(rank, wait.number, now) if wait.kind == "collect" else None
+        return coming or self._flows.going(rank, now)
 
     def _go_on_without(self, ranks: list[int], wait: _Wait, now: float) -> None:
-        """Wait no longer for neighbors that are there: the deadline is over, and no body comes at a useful pace."""
+        """Wait no longer for neighbors that are there: the deadline is over, and no body comes at a useful pace.
+
+        Who has just got this peer's body has a deadline from then on, as long as a body might take.
+        """
         deadline = self._patience.seconds
         for rank in ranks:
             neighbor, flow = self._members[rank], self._flow(wait, rank, now)
             if neighbor.away or (flow is not None and flow.worth_waiting(now - wait.since, deadline)):
+                continue
+            if flow is None and now < min(self._flows.moved(rank), wait.since + LONGEST * deadline) + deadline:
                 continue
             what = "sent nothing within" if flow is None else "its body comes too slowly for"
             neighbor.overdue = f"{what} {deadline:.{0 if deadline >= 10 else 2}f} s ({self._patience})"

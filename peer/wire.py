@@ -117,6 +117,8 @@ class Heartbeat(_Message):
     """Whether the sender pauses: the receiver tells it at once when it hears of rounds that others have completed."""
     hops: _Rank = 0
     """While the sender sits rounds out because it was left behind: how many hops it is from those who went on."""
+    got: Annotated[int, Field(ge=0)] = 0
+    """How many bytes have come of the receiver's body that is on its way to the sender; 0 if none is."""
     pace: Annotated[int, Field(ge=0)] = 0
     """How many bytes a piece for the sender should have at most, as fast as bodies came from the receiver so far; 0 if
     none came yet."""

@@ -66,7 +66,8 @@ class Task:
             task option that would. It goes to the neighbors, in hashes and shapes, so a private peer refuses it.
         division: SHA-256 (hex) of how common pools are divided among all ranks; peers compare it. None where the data
             are the peer's own: with privacy at sample level `--records` must then be said.
-        indices: Which samples of common pools these are ("train", "validation", "test"), to be saved with the results.
+        indices: Which samples of common pools these are ("train", "validation", "test"), or of the task's own training
+            data where some are held out; to be saved with the results.
         draws: Whether the model, the data or any of the functions draw from the global generators of torch, numpy or
             random (dropout does). None: found out in the first round, in which the peers of a simulation therefore
             train one after the other; False spares them that.
@@ -74,6 +75,8 @@ class Task:
             None where only the factory can.
         reading: How inputs and labels were made of a table's rows, to be saved with the model; None for other data.
         lora: What `--lora` said where it has put low-rank adapters into the model; None where there are none.
+        contents: Where the data are the peer's own, a digest of each sample's inputs, for "train", "validation" and
+            "test"; None where a common pool is divided, and for tasks of one's own.
         remarks: What there is to know about how common pools are divided, and about first weights from a file, a line
             each; said when the peer starts.
         initial: What the model has from the file of `--init-from`, by which peers compare it; None without one.
@@ -105,6 +108,7 @@ class Task:
     reading: TableInputs | None = None
     built: Mapping[str, Any] | None = None
     lora: str | None = None
+    contents: Mapping[str, Sequence[bytes]] | None = field(default=None, repr=False)
     remarks: Sequence[str] = ()
     initial: Initial | None = None
     held_out: NDArray[np.int64] | None = field(default=None, repr=False)

@@ -40,9 +40,7 @@ def with_validation(task: Task, share: float, seed: int, rank: int, *, only_if_e
     if task.validation is not None:
         return task
     count, key = len(task.train), stream(seed, Purpose.HOLD_OUT, rank, 1).bytes(16)
-    names, numbers = _names(task), dict[bytes, int]()
-    alike = np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
-    held = hold_out_apart(names, alike, share, key)
+    held = hold_out_apart(_names(task), share, key)
     if only_if_enough and not enough(len(held), count, share):
         return task
     if not 0 < len(held) < count:
@@ -53,6 +51,7 @@ def with_validation(task: Task, share: float, seed: int, rank: int, *, only_if_e
     rest = np.delete(np.arange(count, dtype=np.int64), held)
     return replace(
         task, train=_rows(task.train, rest), validation=_rows(task.train, held), held_out=held,
+        indices={"train": rest, "validation": held},
         groups=None if task.groups is None else task.groups[rest],
         unread=None if task.unread is None else Subset(task.unread, rest.tolist()),
     )  # fmt: skip

@@ -19,8 +19,8 @@ from dpeer.privacy.sample_plan import SamplePlan
 PERSONS = "A person with several records is protected less than one with a single record."
 
 ADVICE = (
-    "use larger batches (more records, or a higher --sampling-rate), fewer shared parameters (adapters, or a small "
-    "body on a frozen public one), or more peers"
+    "use larger batches in as many steps (more records, or a higher --sampling-rate), fewer shared parameters "
+    "(adapters, or a small body on a frozen public one), or more peers"
 )
 
 Rows = list[tuple[str, str, str]]

@@ -8,6 +8,7 @@ import click
 from rich.console import Console
 
 from dpeer.exceptions import ConfigurationError
+from dpeer.training.equal import in_words
 from dpeer.training.schema.checking import Checked, Problem
 from dpeer.training.schema.checking import check as compare
 from dpeer.training.schema.schema import read_schema
@@ -82,6 +83,8 @@ def _fitting(found: Checked, file: str, schema_file: Path, inputs: int) -> list[
         first = ", ".join(f"{word!r} {count}" for word, count in list(words.items())[:5])
         rest = ", ..." if len(words) > 5 else ""
         lines.append(f"other: {name} {sum(words.values())} ({first}{rest})")
+    if found.equal:
+        lines.append(f"{in_words(found.equal, found.rows)}: equal ones are all trained on, or all held out")
     if found.unknown:
         lines.append(f"not in the schema, and left out: {', '.join(found.unknown)}")
     return lines

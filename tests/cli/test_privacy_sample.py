@@ -138,7 +138,7 @@ def test_a_plan_that_training_cannot_survive_says_what_to_do() -> None:
     assert found["survives"] is False
     printed = words(run(*few, "--accountant", "rdp"))
     assert "Training cannot survive this: the noise left in the average of 2 bodies after 15 rounds is" in printed
-    assert "use larger batches (more records, or a higher --sampling-rate), fewer shared parameters" in printed
+    assert "use larger batches in as many steps (more records, or a higher --sampling-rate), fewer shared" in printed
     assert "Most batches are empty" in printed
 
 

@@ -48,7 +48,20 @@ def test_init_proposes_and_check_fits(proposed: Any, dpeer: Command, monkeypatch
         "visits.csv fits schema.toml: 40 rows, 20 groups, 4 columns to learn from",
         "classes: ill 30, well 10",
         "missing: age 6",
+        "2 of 40 rows equal another row in inputs: equal ones are all trained on, or all held out",
     ]
+
+
+def test_check_counts_rows_that_are_equal_in_inputs(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
+    """Whatever their patient and their outcome; the first row stands there three times, the second twice."""
+    header, first, second, *others = table(in_tmp_path / "visits.csv").read_text().splitlines()
+    copies = [first.replace("p0", "p77"), first.replace("well", "ill"), second.replace("p0", "p78")]
+    (in_tmp_path / "visits.csv").write_text("\n".join([header, first, second, *others, *copies]) + "\n")
+    ended = dpeer("schema", "check", "visits.csv")
+    assert ended.code == 0
+    assert ended.out.splitlines()[-1] == (
+        "7 of 43 rows equal another row in inputs: equal ones are all trained on, or all held out"
+    )
 
 
 def test_a_schema_that_is_there_is_not_replaced(proposed: Any, dpeer: Command) -> None:
@@ -98,6 +111,7 @@ def test_other_and_classes_without_rows_are_said(proposed: Any, dpeer: Command, 
         "no row is of class 'well': this site learns of it from the others",
         "missing: age 6",
         "other: ward 26 ('rare' 26)",
+        "2 of 40 rows equal another row in inputs: equal ones are all trained on, or all held out",
         "not in the schema, and left out: note",
     ]
 

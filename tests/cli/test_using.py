@@ -67,6 +67,24 @@ def test_new_rows_are_predicted_whatever_the_columns_order(trained: Path, dpeer:
     assert not [path for path in Path().iterdir() if path.name.endswith(".tmp")]
 
 
+def test_images_that_are_left_out_are_said(dpeer: Command, tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason="Pillow reads images")
+    for name in ("cat", "dog"):
+        (tmp_path / "data" / name).mkdir(parents=True)
+        for number in range(20):
+            shade = number + 100 * (name == "dog")
+            image.new("RGB", (8, 8), (shade, shade, shade)).save(tmp_path / "data" / name / f"{number}.png")
+    options = {"path": str(tmp_path / "data"), "image_size": 8}
+    package.run(
+        package.Settings(size=2, rounds=1, task="image-folder", task_options=options, partition="iid", out=Path("run"))
+    )
+    (tmp_path / "data" / "dog" / "x.tiff").touch()
+    given = ("--run", "run/rank-0", "--input", str(tmp_path / "data"))
+    for ended in (dpeer("predict", *given, "--output", "out.csv"), dpeer("evaluate", *given)):
+        assert ended.code == 0
+        assert ended.err == "WARNING: left out of data: 1 .tiff (such as dog/x.tiff)\n"
+
+
 def test_labelled_rows_are_measured(trained: Path, dpeer: Command) -> None:
     table(Path("labelled.csv"), slice(150, 200))
     ended = dpeer("evaluate", "--run", trained / "rank-1", "--input", "labelled.csv", "--json")

@@ -30,8 +30,8 @@ def write_cell(tmp_path: Path) -> Write:
     """Write a cell: `accuracy[rank][round]`, of what was trained half as much; 100 x (rank + 1) bytes a round.
 
     Who takes part in a round computes gradients for 60 samples in it, unless `samples(rank, round)` says otherwise;
-    where that is None the line is an older version's. `kept[rank]` is the accuracy of a finished model,
-    `spent[rank]` what a private peer's epsilon is.
+    where that is None the line is an older version's. `kept[rank]` is the accuracy of a finished model
+    and `training_kept[rank]` that on its training data, `spent[rank]` what a private peer's epsilon is.
     """
 
     def write(
@@ -47,6 +47,7 @@ def write_cell(tmp_path: Path) -> Write:
         counts: tuple[list[int], list[int]] | None = ([3, 1], [2, 2]),
         trains: bool = True,
         kept: Sequence[float | None] | None = None,
+        training_kept: Sequence[float] | None = None,
         spent: Sequence[float | None] | None = None,
     ) -> Path:
         folder, size, rounds = tmp_path / name, len(accuracy), len(accuracy[0])
@@ -82,6 +83,8 @@ def write_cell(tmp_path: Path) -> Write:
             }  # fmt: skip
             if kept is not None:
                 peer |= {"kept_point": "finished", "accuracy": kept[rank]}
+            if training_kept is not None:
+                peer["training_accuracy"] = training_kept[rank]
             if spent is not None:
                 peer |= {"privacy": {"mode": "sample", "epsilon": spent[rank], "delta": 1e-5}}
             (own / "summary.json").write_text(json.dumps(peer))

@@ -1,5 +1,7 @@
 """Tables of accuracy in given rounds, at given epsilons, and on training data."""
 
+import csv
+import io
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -10,6 +12,7 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.experiments.experiment import load
+from dpeer.experiments.listing import csv_rows, csv_text
 from dpeer.experiments.machine import as_json
 from dpeer.experiments.outcomes import Result
 from dpeer.experiments.points import at_epsilon, at_round, epsilon_table, gap_of, gap_table, rounds_table
@@ -66,7 +69,38 @@ def test_the_gap_is_training_less_test_accuracy_of_the_same_rounds(made: Add) ->
     assert table.rows[0][:3] == ["one", "0.9200", "0.7500"]
     assert table.rows[0][3].startswith("+0.1700 ± ")
     assert table.rows[1] == ["two", "-", "-", "-"]
+    assert table.title == "ring: training accuracy after mixing, last round"
     assert gap_table("ring", "accuracy_mixed", {"two": other}) is None
+
+
+def test_the_csv_has_every_peers_training_accuracy_and_gap_where_they_were_measured(made: Add) -> None:
+    def training(rank: int, number: int) -> dict[str, Any]:
+        return {"training_accuracy": 0.9 + 0.01 * rank, "training_accuracy_trained": 1.0}
+
+    plain = made("plain", [[0.2, 0.5], [0.4, 0.6]], nothing)
+    measured = made("measured", [[0.2, 0.5], [0.4, 0.6]], training, training_kept=[0.875, 0.75], kept=[0.5, 0.625])
+    text = csv_text(csv_rows({"plain": [plain], "measured": [measured]}, {}, [0]))
+    found = {(line["row"], int(line["rank"])): line for line in csv.DictReader(io.StringIO(text))}
+    figures = [
+        f"{name}{ending}"
+        for ending in ("_mixed", "_trained", "")
+        for name in ("training_accuracy", "generalization_gap")
+    ]
+    assert [found["plain", 1][name] for name in figures] == [""] * 6
+    assert [float(found["measured", 0][name]) for name in figures] == pytest.approx([0.9, 0.4, 1.0, 0.75, 0.875, 0.375])
+    assert [float(found["measured", 1][name]) for name in figures] == pytest.approx([0.91, 0.31, 1.0, 0.7, 0.75, 0.125])
+    assert "training_accuracy" not in csv_text(csv_rows({"plain": [plain]}, {}, [0])), "no empty columns"
+
+
+def test_the_gap_of_kept_models_has_a_table(made: Add) -> None:
+    rows = {
+        "ours": [made("ours", [[0.5], [0.5]], nothing, training_kept=[0.875, 0.75], kept=[0.5, 0.625])],
+        "other": [made("other", [[0.5], [0.5]], nothing, kept=[0.5, 0.625])],
+    }
+    table = gap_table("ring", "accuracy", rows)
+    assert table is not None
+    assert table.title == "ring: training accuracy of the kept model"
+    assert table.rows == [["ours", "0.8125", "0.5625", "+0.2500"], ["other", "-", "-", "-"]]
 
 
 def test_accuracy_after_given_rounds(made: Add) -> None:
@@ -120,10 +154,21 @@ def asked(tmp_path: Path, settings: dict[str, Any] | None = None, **plan: Any) -
     ("settings", "plan", "said"),
     [
         ({}, {"at_round": [11]}, "--at-round 11: these runs have 10 rounds"),
-        ({"evaluate_every": 4}, {"at_round": [6]}, "--at-round 6: with evaluate-every 4 .*4 and 8 are"),
-        ({}, {"at_round": [0]}, "at.round"),
+        ({"evaluate_every": 4}, {"at_round": [6]}, "--at-round 6: with evaluate-every 4 .*4 and 8 are$"),
+        ({"evaluate_every": 4}, {"at_round": [9]}, "--at-round 9: with evaluate-every 4 .*8 and 10 are$"),
+        ({"evaluate_every": 50}, {"at_round": [1]}, "--at-round 1: .*evaluate-every 50 .*10 is the first that is$"),
+        ({}, {"at_round": [0]}, "^--at-round = 0: input should be greater than or equal to 1$"),
+        ({}, {"at_round": [2, 4, 2]}, "^--at-round: 2 is named twice$"),
         ({}, {"at_epsilon": [2.0]}, "--at-epsilon 2: no run of this comparison is private"),
-        ({}, {"at_epsilon": [-1.0]}, "at.epsilon"),
+        ({"preset": "paper-cifar"}, {"at_epsilon": [2.0]}, "--at-epsilon 2: no run of this comparison is private"),
+        (
+            {},
+            {"at_epsilon": [2.0], "algorithms": ["fedavg:preset=paper-cifar"]},
+            "--at-epsilon 2: no run of this comparison is private",
+        ),
+        ({}, {"at_epsilon": [-1.0]}, "^--at-epsilon = -1.0: input should be greater than 0$"),
+        ({}, {"at_epsilon": [math.inf]}, "^--at-epsilon = inf: input should be a finite number$"),
+        ({}, {"at_epsilon": [1.5, 1.5]}, "^--at-epsilon: 1.5 is named twice$"),
     ],
 )
 def test_what_no_run_would_have_is_refused(
@@ -138,6 +183,7 @@ def test_what_can_be_asked_for(tmp_path: Path) -> None:
     assert asked(tmp_path, private, at_epsilon=[1, 2.5]).at_epsilon == [1, 2.5]
     assert asked(tmp_path, {"preset": "dp-fedsam"}, at_epsilon=[1]).at_epsilon == [1]
     assert asked(tmp_path, algorithms=["fedavg:privacy=client:noise-multiplier=2"], at_epsilon=[1]).at_epsilon == [1]
+    assert asked(tmp_path, algorithms=["fedavg:preset=dp-fedsam"], at_epsilon=[1]).at_epsilon == [1]
     assert asked(tmp_path, {"evaluate_every": 4}, at_round=[4, 10]).at_round == [4, 10], "the last one is evaluated"
 
 

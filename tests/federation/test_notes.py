@@ -210,6 +210,26 @@ def test_too_few_rows_are_said(
 
 
 @pytest.mark.slow
+def test_classes_are_called_by_their_names_where_these_are_known(notes: Start, tmp_path: Path) -> None:
+    path = tmp_path / "visits.csv"
+    path.write_text("age,outcome\n" + "".join(f"{n},came-back\n" for n in range(40)))
+    options = (f"path={path}", "target=outcome", "classes=went-home,came-back,stayed")
+    given = [word for option in options for word in ("--task-option", option)]
+    said = notes("--task", "csv", *given, "--partition", "iid")
+    assert "all training rows are of class came-back: this peer's data cannot tell any other from it" in said
+
+
+def test_larger_batches_are_advised_in_as_many_steps_as_before(notes: Start) -> None:
+    """In fewer steps, which a higher rate alone means, they cost accuracy."""
+    private = ("--privacy", "sample", "--noise-multiplier", 400, "--records", 700, "--local-steps", 1)
+    (said,) = (line for line in notes("--task", "digits", *private) if "cannot survive" in line)
+    assert said == (
+        "training cannot survive this noise: use fewer trained parameters (a small body on a frozen public one, "
+        "--dp-head frozen), fewer rounds, or larger batches in as many steps (--sampling-rate together with "
+        "--local-steps)"
+    )
+
+
 def test_how_classes_are_dealt_is_said(notes: Start) -> None:
     for spec, said in (("pathological:5", "is balanced"), ("pathological-sampled:5", "classes were drawn at random")):
         lines = notes("--task", "digits", "--partition", spec, "--body-epochs", 1)

@@ -204,6 +204,18 @@ def test_its_values_are_valid_settings_and_those_used(name: str, algorithm: str 
     assert "\n" not in PRESETS[name].remark
 
 
+def test_presets_for_single_records_name_the_adapters_and_weights_of_their_papers_rows() -> None:
+    """DP-FedAdamW, section 9.4, Tables 15 and 16: LoRA in all experiments, r = 16, alpha = 32, pretrained weights."""
+    names = {name for name, preset in PRESETS.items() if preset.values.get("privacy") == "sample"}
+    assert names == {*ON_RESNET, *ON_SWIN, *ADAMW}
+    for name in names:
+        said = PRESETS[name].remark
+        assert "begin pretrained (--init-from; for images on ImageNet-22K)" in said, name
+        assert "rank 16 and alpha 32 (--lora r=16,alpha=32)" in said, name
+        assert ("no published weights fit" in said) == (name in (*ON_RESNET, *ADAMW_RESNET)), name
+        assert ("Swin-Base" in said) == (name in ON_SWIN), name
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_papers_results_do_not_hang_on_what_the_defaults_are(name: str) -> None:
     """Gradients are clipped by default, for data that nobody has tuned for; papers do otherwise."""

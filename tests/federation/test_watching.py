@@ -40,11 +40,13 @@ def test_rates_that_are_too_fast_leave_a_loss_at_guessing_and_are_said_once(
     assert sum(line["level"] == "warning" and "nothing is learned" in line["message"] for line in log) == 1
 
 
-def test_advice_leaves_out_what_is_done_already(dpeer: Callable[..., Any], small_task: Path) -> None:
+def test_advice_leaves_out_what_is_done_already_and_what_a_task_of_ones_own_refuses(
+    dpeer: Callable[..., Any], small_task: Path
+) -> None:
     ended = dpeer(
         "simulate", "--size", 2, "--rounds", 6, "--task", "mine.py:task", "--body-lr", 1e-9, "--head-lr", 1e-9,
         "--grad-clip", 1, "--algorithm", "dfedsmdc",
     )  # fmt: skip
     (said, *_) = [line for line in warned(ended) if "nothing is learned" in line]
     rates = "2e-10 or 5e-09"
-    assert said.endswith(f"; try --body-lr {rates}, --head-lr {rates}, --standardize, --rho 0.01, or `dpeer tune`")
+    assert said.endswith(f"; try --body-lr {rates}, --head-lr {rates}, --rho 0.01, or `dpeer tune`")

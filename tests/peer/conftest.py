@@ -168,7 +168,7 @@ class Federation:
 
     def add(
         self, rank, *, out=None, resume=False, wait=20.0, learner=None, fingerprint=None, listen=None, farewell=100.0,
-        checkpoint_every=1,
+        checkpoint_every=1, say_waiting=30.0, deadline=None,
     ):  # fmt: skip
         learner = learner or VectorLearner(rank)
         self.made.append(learner)
@@ -193,6 +193,8 @@ class Federation:
             out=folder,
             resume=resume,
             checkpoint_every=checkpoint_every,
+            say_waiting=say_waiting,
+            deadline=deadline,
         )
         log = capturing_logger(rank, self.logs[rank])
         self.learners[rank], self.transports[rank] = learner, transport

@@ -121,11 +121,11 @@ class Table:
             manifest=self.learner.manifest, digest=self.learner.digest,
         )  # fmt: skip
 
-    def beat(self, rank, number, pace=0, presence=(), *, paused=False):
+    def beat(self, rank, number, pace=0, presence=(), *, paused=False, got=0):
         """A heartbeat; `presence` has the rounds that each rank has completed, as the sender knows."""
         table = np.asarray(presence, "<u4").tobytes()
         return wire.Heartbeat(
-            rank=rank, federation=self.federation, round=number, pace=pace, presence=table, paused=paused
+            rank=rank, federation=self.federation, round=number, pace=pace, presence=table, paused=paused, got=got
         )  # fmt: skip
 
     def goodbye(self, rank, reason):

@@ -144,6 +144,16 @@ def test_a_key_speaks_for_its_own_rank_only_and_learns_nothing_when_it_tries():
     assert not table.ended, "a hello of another rank ends nobody's start"
 
 
+def test_who_has_proved_a_key_is_named_before_the_handshake_too():
+    table = Table(dialled=[1], authenticated=True)
+    table.hear("from 2", table.beat(2, 0), identity=2)
+    table.hear("from somebody", table.beat(1, 0))
+    named, unknown = (one for one in table.said if one.event == "message-dropped")
+    assert named.message.startswith("dropped a message from rank 2 (its key is proved): ")
+    assert named.fields["neighbor"] == 2
+    assert unknown.message.startswith("dropped a message from a stranger: ")
+
+
 def test_a_new_connection_of_the_same_key_takes_the_old_ones_place_at_once():
     table = keyed()
     table.hear("anew from 2", table.hello(2), identity=2)

@@ -171,6 +171,24 @@ async def test_on_a_slow_line_bodies_come_however_long_they_take(federation, vec
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("slow", ["both ways", "to the listener", "to the dialler"])
+async def test_while_a_body_is_on_a_slow_line_nobody_is_called_hanging(federation, vector_learner, tmp_path, slow):
+    """A body takes six times as long as it takes until it is said for whom a round waits, and three deadlines."""
+    change = wide(vector_learner, 120_000, 2)
+    for options in change.values():
+        options |= {"say_waiting": 1.0, "deadline": 2.0}
+    ours = federation("tcp", build("ring", 2), rounds=2, out=tmp_path, liveness=QUICK, change=change)
+    addresses = await ours.listen()
+    async with Proxy(addresses[1]) as proxy:
+        for way in {"both ways": (proxy.there, proxy.back), "to the listener": (proxy.there,)}.get(slow, (proxy.back,)):
+            way.rate = 160_000
+        await both_heard_everything(ours, addresses, proxy, tmp_path)
+    said = [line for rank in (0, 1) for line in ours.logs[rank] if "has been waiting for" in line]
+    assert any(" of 960.0 kB of " in line for line in said)
+    assert [line for line in said if "hanging" in line or "--deadline" in line] == []
+
+
+@pytest.mark.slow
 async def test_a_line_that_becomes_fifty_times_slower_in_the_middle_of_a_body_is_not_dead(
     federation, vector_learner, tmp_path
 ):

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from dpeer.peer import wire
 from dpeer.peer.effects import Deliver
 from dpeer.peer.patience import Patience
 from dpeer.peer.pieces import cut
@@ -161,6 +162,84 @@ def test_of_two_only_the_one_whose_body_does_not_come_may_hang():
         next(coming)
     peer.wait(12, lambda: hears(peer, 1))
     assert "of which 1 is there, and slow or hanging" in peer.events("waiting")[0].message
+
+
+# -- this peer's body on its way to a neighbor, which needs it to go on ------------------------------------------------
+
+
+def lacks_ours(**options):
+    """Rank 1's body is here; rank 2 is still without this peer's, which has been written whole."""
+    peer = waits_for_two(**options)
+    peer.written("from 2")
+    return peer
+
+
+def getting(peer, seconds, a_second, got=0):
+    """Rank 2 says every second how much it has."""
+
+    def says():
+        nonlocal got
+        got += a_second
+        hears(peer, 1)
+        peer.hear("from 2", peer.beat(2, 0, got=got))
+
+    peer.wait(seconds, says)
+
+
+def test_no_deadline_ends_a_wait_while_the_neighbor_gets_this_peers_body_nor_soon_after():
+    peer = lacks_ours(deadline=20.0)
+    getting(peer, 50, 8)
+    peer.wait(19, lambda: hears(peer, 1, 2))
+    assert peer.ended == [], "it has the body now, and trains"
+    peer.wait(2, lambda: hears(peer, 1, 2))
+    assert peer.ended[0].bodies.keys() == {1}
+    assert peer.core.members.lost == {2: "sent nothing within 20 s (--deadline)"}
+
+
+def test_a_neighbor_that_gets_no_more_of_this_peers_body_is_not_waited_for():
+    peer = lacks_ours(deadline=20.0)
+    getting(peer, 5, 8)
+    getting(peer, 30, 0, got=40)
+    assert peer.ended[0].bodies.keys() == {1}
+
+
+def test_who_says_for_ever_that_it_gets_a_body_is_waited_for_no_longer_than_a_body_may_take():
+    peer = lacks_ours(deadline=2.0)
+    for _ in range(5):
+        getting(peer, 4, 90)
+        peer.wait(1, lambda: hears(peer, 1, 2))
+    assert peer.core.members.lost.keys() == {2}
+
+
+def test_the_line_says_how_far_this_peers_body_is():
+    peer = lacks_ours()
+    getting(peer, 40, 8)
+    (said,) = peer.events("waiting")
+    assert (
+        "rank 2 (in round 1; 232 B of 400 B of this peer's body are there, 8 B/s, about 21.8 s to go)" in said.message
+    )
+    assert "hanging" not in said.message
+    assert "--deadline" not in said.message
+    peer.wait(60, lambda: hears(peer, 1, 2))
+    assert "which is there, and slow or hanging (--deadline SECONDS" in peer.events("waiting")[-1].message
+
+
+def test_more_than_a_whole_body_is_not_believed():
+    peer = lacks_ours()
+    getting(peer, 40, 401)
+    assert "slow or hanging" in peer.events("waiting")[0].message
+
+
+def test_a_peer_says_how_much_of_a_body_has_come():
+    peer = waits_for_two()
+    coming = slow_body(peer, 0, 1)
+    said = []
+    for _ in coming:
+        peer.wait(1, lambda: hears(peer, 1))
+        said += [one.got for one in peer.written("from 2") if isinstance(one, wire.Heartbeat)]
+    assert said[-1] == 0, "it is there"
+    assert sorted(set(said)) == sorted({*range(0, len(payload(0, peer.learner)), PIECE)} & set(said))
+    assert max(said) > 200
 
 
 # -- one that is too slow for everybody --------------------------------------------------------------------------------

@@ -7,10 +7,12 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 
+from tests.report.conftest import Page
 from tests.thinning import only
 
 pytestmark = pytest.mark.slow
@@ -129,6 +131,46 @@ def test_stopped_in_the_middle_of_runs_it_goes_on_within_them_to_the_same_tables
     if how == "Ctrl-C":
         dpeer(*command(*rows, "--out", "whole", rounds=rounds)).succeed(SLOW)
         assert tables(tmp_path / "stopped") == tables(tmp_path / "whole")
+
+
+def test_training_accuracy_goes_from_the_peers_to_summary_tables_csv_and_report(
+    command: Callable[..., Any], dpeer: Callable[..., Any], tmp_path: Path
+) -> None:
+    rows = ("--algorithms", "local,dfedmdc", "--training-accuracy", "--at-round", "1,2")
+    printed = dpeer(*command(*rows)).succeed(SLOW)
+    assert "training accuracy after mixing, last round" in printed
+    cell = tmp_path / "dpeer-compare" / "dfedmdc-ring-default-seed0"
+    lines = [
+        [json.loads(line) for line in (cell / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()]
+        for rank in range(SIZE)
+    ]
+    last = [own[-1] for own in lines]
+    assert all(line["generalization_gap"] == line["training_accuracy"] - line["accuracy"] for line in last)
+    peers = [json.loads((cell / f"rank-{rank}" / "summary.json").read_text()) for rank in range(SIZE)]
+    summary = json.loads((cell / "summary.json").read_text())
+    kept = [peer["training_accuracy"] for peer in peers]
+    assert summary["training_accuracy_mean"] == pytest.approx(fmean(kept))
+    gaps = [peer["training_accuracy"] - peer["accuracy"] for peer in peers]
+    assert summary["generalization_gap_mean"] == pytest.approx(fmean(gaps))
+
+    with (tmp_path / "dpeer-compare" / "peers.csv").open(newline="") as file:
+        listed = [line for line in csv.DictReader(file) if line["row"] == "dfedmdc"]
+    assert [float(line["training_accuracy_mixed"]) for line in listed] == [line["training_accuracy"] for line in last]
+    assert [float(line["training_accuracy"]) for line in listed] == kept
+    assert [float(line["generalization_gap"]) for line in listed] == pytest.approx(gaps)
+
+    tables = (tmp_path / "dpeer-compare" / "comparison.md").read_text()
+    training, test = (fmean(line[key] for line in last) for key in ("training_accuracy", "accuracy"))
+    row = f"| dfedmdc | {training:.4f} | {test:.4f} | {training - test:+.4f} |"
+    assert row in tables
+    by_round = [fmean(own[number]["accuracy"] for own in lines) for number in range(2)]
+    assert f"| dfedmdc | {by_round[0]:.4f} | {by_round[1]:.4f} |" in tables
+
+    dpeer("report", "dpeer-compare").succeed(SLOW)
+    page = Page(tmp_path / "dpeer-report" / "index.html")
+    found = [(line["training accuracy after mixing"], line["generalization gap"]) for line in page.results()]
+    assert (f"{training:.4f}", f"{training - test:+.4f}") in found
+    assert (tmp_path / "dpeer-report" / "generalization-gap-by-round.png").exists()
 
 
 def test_a_run_that_fails_ends_the_comparison_with_its_line_and_code_and_the_rest_stops(

@@ -265,7 +265,7 @@ FAST = {
         f"{TRAINS} --size 2"
     ),
     "dpeer simulate --size 8 --topology exponential --robust clip": Small(f"{TRAINS} --size 5"),
-    "dpeer simulate --federation visits.toml --partition iid --out trial": Small(TRAINS, (visits_file,)),
+    "dpeer simulate --federation visits.toml --out trial": Small(TRAINS, (visits_file,)),
     "dpeer tune --task csv --task-option path=visits.csv --task-option target=outcome --standardize": Small(
         "--rounds 1 --body-epochs 1", (visits,)
     ),
@@ -375,6 +375,7 @@ SLOW = {
     "python benchmarks/cuts.py": Small("--cuts 0.2 --peers 3 --rounds 3 --round-seconds 0.1"),
     "python benchmarks/steady.py": Small("--peers 2 --parameters 1000 --rounds 8"),
     "python benchmarks/per_example.py": Small("--batch 3 --repeats 2"),
+    "python benchmarks/mean_clipping.py": Small("--rounds 1 --seeds 1"),
     "dpeer simulate --task benchmarks/examples/fixed_features.py:digits --algorithm dfedmdc --topology full "
     "--privacy sample --target-epsilon 3 --sampling-rate 1 --records 180 --rounds 20 --local-steps 1 --body-lr 24 "
     "--head-lr 24 --lr-schedule cosine --momentum 0 --baseline local": Small("--rounds 2"),
@@ -383,6 +384,7 @@ SLOW = {
 }
 
 LONG = {
+    "python benchmarks/mean_clipping.py",
     "python benchmarks/simulate.py",
     "python benchmarks/topologies.py",
     'python benchmarks/privacy_figure.py "UCI HAR=har" "CIFAR-10=cifar" --out docs/privacy.svg',
@@ -484,6 +486,15 @@ def test_the_demo_installs_what_a_report_needs_and_says_how_to_find_the_command(
     assert "\t$(PIP) -e '.[plot]'\n" in makefile
     assert ". $(BIN)/activate" in makefile.partition("\ndemo:")[2].partition("\n\n")[0]
     assert ". .venv/bin/activate " in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_no_row_of_readmes_tables_is_in_two_of_them_or_twice_in_one() -> None:
+    """A gain would be measured on rows that a neighbor has trained on."""
+    (content,) = (tomllib.loads(text) for text in printed_in_readme("toml") if "task_options" in text)
+    paths = [ROOT / content["task_options"]["path"].replace("{rank}", str(rank)) for rank in range(content["size"])]
+    inputs = [line.rpartition(",")[0] for path in paths for line in path.read_text().splitlines()[1:]]
+    assert len({path.resolve() for path in paths}) == 3
+    assert len(inputs) == len(set(inputs)) == 720
 
 
 @pytest.mark.slow

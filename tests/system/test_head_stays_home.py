@@ -153,7 +153,8 @@ def recorded(task: str, dpeer: Callable[..., Any], proxies: list[Proxy], tmp_pat
         )
         (tmp_path / "dpeer.toml").write_text(
             f'size = {SIZE}\ntopology = "ring"\ntask = "{task}"\nalgorithm = "{algorithm}"\nrounds = {ROUNDS}\n'
-            f'seed = {SEED}\nbody_epochs = 2\nbatch_size = 8\nthreads = 1\nout = "run"\nwait = 40\n' + ranks
+            f'seed = {SEED}\nbody_epochs = 2\ngrad_clip = 0\nbatch_size = 8\nthreads = 1\nout = "run"\nwait = 40\n'
+            + ranks
         )
         peers = [dpeer("start", "--rank", rank, program=program) for rank in range(SIZE)]
         for peer in peers:

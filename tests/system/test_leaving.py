@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +133,18 @@ def test_resuming_what_has_ended_keeps_all_and_ends_well(
     assert (folder / "model.safetensors").read_bytes() == before["model.safetensors"]
 
 
+@pytest.fixture
+def nohup() -> Iterator[None]:
+    """What a test starts hears that its terminal is closed, also where the tests run under nohup.
+
+    A process that is started ignores the signals that this one ignores, but not those that this one catches.
+    """
+    before = signal.signal(signal.SIGHUP, lambda *_: None)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("nohup")
 @pytest.mark.parametrize("command", ["start", "cluster", "simulate"])
 def test_a_closed_terminal_stops_a_run_as_sigterm_does(
     command: str,
@@ -141,11 +153,14 @@ def test_a_closed_terminal_stops_a_run_as_sigterm_does(
     dpeer_command: Callable[..., Any],
     slow_after: Callable[[int], tuple[str, ...]],
     rounds_done: Callable[..., int],
+    free_ports: Callable[[int], int],
     until: Callable[..., Any],
     tmp_path: Path,
 ) -> None:
-    alone = ("--size", 2, "--rank", 0, "--algorithm", "local") if command == "start" else ("--size", 2)
-    run = dpeer_command(command, *alone, "--task", task, *schedule, "--rounds", 50, *slow_after(1), "--out", "run")
+    alone = ("--rank", 0, "--algorithm", "local", "--base-port", free_ports(2)) if command == "start" else ()
+    run = dpeer_command(
+        command, "--size", 2, *alone, "--task", task, *schedule, "--rounds", 50, *slow_after(1), "--out", "run"
+    )
     until(lambda: rounds_done("run") >= 1)
     run.signal(signal.SIGHUP)
     assert "stopped" in run.succeed()
@@ -153,7 +168,12 @@ def test_a_closed_terminal_stops_a_run_as_sigterm_does(
 
 
 def test_one_sigterm_ends_a_peer_whose_disk_hangs(
-    task: str, schedule: tuple[str, ...], dpeer: Callable[..., Any], until: Callable[..., Any], tmp_path: Path
+    task: str,
+    schedule: tuple[str, ...],
+    dpeer: Callable[..., Any],
+    free_ports: Callable[[int], int],
+    until: Callable[..., Any],
+    tmp_path: Path,
 ) -> None:
     (tmp_path / "hanging.py").write_text(HANGING)
     run = dpeer(
@@ -164,6 +184,8 @@ def test_one_sigterm_ends_a_peer_whose_disk_hangs(
         2,
         "--algorithm",
         "local",
+        "--base-port",
+        free_ports(2),
         "--task",
         "hanging.py:task",
         *schedule,

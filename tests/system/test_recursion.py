@@ -128,7 +128,7 @@ def options(tmp_path: Path) -> Callable[..., tuple[object, ...]]:
         np.save(tmp_path / "data.npy", data(size))
         return (
             "--task", "linear.py:task", "--task-option", "data=data.npy", "--size", size, "--topology", name,
-            "--algorithm", algorithm, "--rounds", ROUNDS, "--finish", "none",
+            "--algorithm", algorithm, "--rounds", ROUNDS, "--finish", "none", "--keep", "last", "--grad-clip", 0,
             "--body-lr", BODY_LR, "--head-lr", HEAD_LR,
             "--momentum", MOMENTUM, "--lr-decay", DECAY, "--body-epochs", BODY_EPOCHS, "--head-epochs", HEAD_EPOCHS,
             "--rho", RHO, "--batch-size", SAMPLES + 1, "--out", "run",

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -99,3 +100,32 @@ def test_one_federation_file_serves_all_and_a_rank_without_address_takes_part_by
 
     simulate("--federation", "plain.toml", "--out", "simulated")
     assert results("run", 3) == results("simulated", 3)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_start_warns_of_rows_that_another_rank_on_the_host_holds_too(
+    shared: bool,
+    dpeer: Callable[..., Any],
+    free_ports: Callable[[int], int],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    for rank in range(2):
+        rows = np.random.default_rng(0 if shared else rank).normal(size=(50, 3)).round(6)
+        lines = ["a,b,c,y", *(f"{a},{b},{c},{'no' if a > b else 'yes'}" for a, b, c in rows)]
+        (tmp_path / f"site-{rank}.csv").write_text("\n".join(lines) + "\n")
+    data = ("--task", "csv", "--task-option", "path=site-{rank}.csv", "--task-option", "target=y")
+    more = ("--rounds", 1, "--alone", "never", "--base-port", free_ports(2), "--threads", 1, "--out", "run")
+    peers = [dpeer("start", "--size", 2, *data, *more, "--rank", rank) for rank in range(2)]
+    for rank, peer in enumerate(peers):
+        said = [line for line in peer.succeed().splitlines() if "also has" in line]
+        assert len(said) == shared
+        if shared:
+            words = f"rank {1 - rank}, on this host, also has 50 of this peer's 50 rows, and trains on "
+            assert f" WARNING: {words}" in said[0]
+        log = (tmp_path / "run" / f"rank-{rank}" / "log.jsonl").read_text().splitlines()
+        found = [one for one in map(json.loads, log) if one["event"] == "same-rows"]
+        assert [(one["neighbor"], one["rows"]) for one in found] == shared * [(1 - rank, 50)]
+    (folder,) = tmp_path.glob("dpeer-rows-*")
+    assert [path.name for path in folder.iterdir()] == ["key"], "what a peer has left is removed at its end"

@@ -79,7 +79,9 @@ def check_alike(first: dict[str, set[tuple[Any, ...]]], second: dict[str, set[tu
              for (header,) in found.get(kind, ())]  # fmt: skip
     federation = msgpack.unpackb(next(iter(first["body"]))[0])["federation"]
     for fields in small:
-        expected = {"round", "pace", "presence", "paused", "hops"} if fields["kind"] == "heartbeat" else {"reason"}
+        expected = (
+            {"round", "got", "pace", "presence", "paused", "hops"} if fields["kind"] == "heartbeat" else {"reason"}
+        )
         assert set(fields) == {"rank", "kind", "federation"} | expected
         assert fields["federation"] == federation
         assert fields.get("round", 0) in range(3)

@@ -170,8 +170,43 @@ def test_a_head_stays_as_the_peer_last_trained_it() -> None:
     assert all(torch.equal(one.body, ours[0].body) for one in ours)
 
 
+@pytest.mark.parametrize(("algorithm", "sigma"), [("fedsam", 0.95), ("dfedsmdc", 2.5)])
+def test_the_noise_of_a_mean_is_that_of_the_papers_server(
+    algorithm: str, sigma: float, make_task: Make, tmp_path: Path
+) -> None:
+    """DP-FedSAM's equation 11, DP2-FedSAM's Algorithm 2: sigma C / sqrt(m) in each of m messages, sigma C / m in all.
+
+    What is mixed less the noise is computed from peers without privacy that train to the same bits, and clipped here.
+    """
+    clip, m = 0.05, len(SAMPLES[0])
+    h = Hyperparameters(batch_size=16, body_epochs=1, grad_clip=None)
+    plain = [TorchLearner(make_task(rank), algorithm, h, rank=rank, seed=0) for rank in range(SIZE)]
+    begun, updates = plain[0].body.clone().double(), []
+    for rank in SAMPLES[0]:
+        plain[rank].train(0)
+        update = plain[rank].body.double() - begun
+        assert update.norm() > clip
+        updates.append(update * clip / update.norm())
+    expected = begun + torch.stack(updates).mean(dim=0)
+    noise = []
+    for repeated in range(20):
+        ours = {}
+        for rank in SAMPLES[0]:
+            ledger = Ledger(tmp_path / f"{repeated}-{rank}", {}, resume=False)
+            protection = Protection(Guarantee(sigma / m**0.5, clip, 1e-5), ledger, None)
+            ours[rank] = TorchLearner(make_task(rank), algorithm, h, rank=rank, seed=0, protection=protection)
+            ours[rank].train(0)
+        sent = {rank: one.release(0) for rank, one in ours.items()}
+        first = SAMPLES[0][0]
+        heard = {rank: body for rank, body in sent.items() if rank != first}
+        ours[first].mix_sound(heard, DRAWN.at(0, first).row.restricted_to)
+        noise.append(ours[first].body.double() - expected)
+    found = torch.cat(noise)
+    assert found.square().mean().sqrt() == pytest.approx(sigma * clip / m, rel=5 / (2 * len(found)) ** 0.5)
+    assert abs(found.mean()) < 5 * sigma * clip / m / len(found) ** 0.5
+
+
 def test_private_peers_take_releases_and_are_charged_for_their_own_alone(make_task: Make, tmp_path: Path) -> None:
-    """With sigma C / m on each of m sampled messages, the mean has the noise of the paper's server."""
     h = Hyperparameters(batch_size=16, body_epochs=1, grad_clip=None)
     ours = []
     for rank in range(SIZE):

@@ -50,6 +50,9 @@ def test_about_the_share_is_held_out_and_nothing_is_lost(kind: Any) -> None:
     task = held(made(kind(500)))
     assert len(task.validation) == pytest.approx(100, abs=30)
     assert sorted(numbers(task.train) + numbers(task.validation)) == list(range(500))
+    assert {name: places.tolist() for name, places in task.indices.items()} == {
+        "train": numbers(task.train), "validation": numbers(task.validation),
+    }, "for partition.json"  # fmt: skip
     assert numbers(task.validation) == numbers(held(made(kind(500))).validation), "not by chance"
     assert numbers(task.validation) != numbers(held(made(kind(500)), seed=1).validation)
     assert numbers(task.validation) != numbers(held(made(kind(500)), rank=1).validation)

@@ -7,6 +7,7 @@ import pytest
 
 from tests.thinning import every
 from tests.world.faults import Fault
+from tests.world.learner import WorldLearner
 from tests.world.scenario import SCHEDULES, Scenario, generate
 from tests.world.shrinking import report, shrink, why
 from tests.world.world import World
@@ -97,3 +98,24 @@ def test_who_is_wrong_is_said_and_the_schedule_is_shrunk(monkeypatch):
     exec(code.replace("World(", "world = World("), played)
     with pytest.raises(AssertionError, match=re.escape(why(small).partition(": ")[2])):
         played["world"].run()
+
+
+def test_a_site_that_trains_twenty_times_slower_is_told_that_nobody_mixes_it(monkeypatch):
+    train = WorldLearner.train
+
+    def slowly(self, number):
+        self._life.costs.owe(19.0 if self.rank == 3 else 0.0)
+        return train(self, number)
+
+    monkeypatch.setattr(WorldLearner, "train", slowly)
+    world = World(Scenario(3, "full", 5, 60, deadline=5.0), talk=True).run()
+    assert not any(3 in heard for (rank, _), heard in world.used.items() if rank != 3), "all its bodies are late"
+    told = [line for line in world.said if "nobody mixes them" in line]
+    assert told
+    assert all("rank 3: the last 3 bodies" in line for line in told)
+    assert (
+        "let it train less in a round (--body-epochs, --head-epochs) or on a faster device, or the neighbors wait"
+        in told[0]
+    )
+    assert world.present[3].peer.core.late_bodies >= 3
+    assert {life.outcome.status for life in world.present if life.rank != 3} == {"done"}

@@ -143,6 +143,7 @@ class World:
             evaluate_every=100,
             checkpoint_every=self.scenario.checkpoint_every,
             wait=self.scenario.wait,
+            deadline=self.scenario.deadline,
             remind_every=1000.0,
             linger=1.0,
             liveness=LIVENESS,

@@ -72,7 +72,7 @@ def _wrong(sheet: Sheet, name: str, row: int, advice: str) -> str:
     cell = sheet.cells[name][row]
     where = f"{sheet.path!r}, row {sheet.places[row]}, column {name!r}"
     if not cell or cell in MISSING:
-        return f"{where} {_gap(cell)}{advice}"
+        return f"{where} {_gap(cell)}{_of_schema('gaps', advice)}"
     if readings := ambiguous(cell, sheet.decimal):
         return f"{where}: {cell!r} may be {' or '.join(readings)}: write numbers without marks for thousands{advice}"
     if is_code(cell, sheet.decimal):
@@ -85,7 +85,22 @@ def _wrong(sheet: Sheet, name: str, row: int, advice: str) -> str:
             f"{where}: {cell!r} does not fit float32, which ends at {np.finfo(np.float32).max:.2g}: give the column in "
             f"another unit{advice}"
         )
-    return f"{where}: expected a finite number, not {cell!r}{advice}"
+    words = advice if _is_number(cell) else _of_schema("words and dates", advice)
+    return f"{where}: expected a finite number, not {cell!r}{words}"
+
+
+def _of_schema(kind: str, advice: str) -> str:
+    """The advice on a column to learn from, with what would read it; none where there is none."""
+    return f"; a schema reads {kind} (`dpeer schema init`){advice}" if advice else ""
+
+
+def _is_number(cell: str) -> bool:
+    """Whether it is a number, finite or not."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def finite(cell: str) -> bool:

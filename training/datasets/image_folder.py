@@ -79,13 +79,13 @@ def image_folder(asked: ImageFolder) -> Data:
     )
 
 
-def labelled_images(where: Path, classes: tuple[str, ...], asked: ImageFolder) -> Pool:
-    """The images of one pool with their classes, as training images are read.
+def labelled_images(where: Path, classes: tuple[str, ...], asked: ImageFolder) -> tuple[Pool, tuple[str, ...]]:
+    """The images of one pool with their classes, as training images are read, and a line on files that are left out.
 
     Raises:
         TaskError: There is a folder or a label of no class, or no image, or one is damaged.
     """
-    return _pool(where, classes, asked, {})
+    return _pool(where, classes, asked, {}), tuple(_left_out_of_classes(where, classes))
 
 
 def all_images(where: Path) -> list[Path]:
@@ -109,16 +109,23 @@ def _about(where: Path, classes: tuple[str, ...], pool: Pool) -> list[str]:
     counts = np.bincount(np.asarray(pool.labels()), minlength=len(classes))
     shown = ", ".join(f"{name} {count}" for name, count in zip(classes, counts, strict=True))
     lines = [f"{len(pool)} images in {where.name}; classes: {shown}"]
+    return [*lines, *_left_out_of_classes(where, classes)]
+
+
+def _left_out_of_classes(where: Path, classes: tuple[str, ...]) -> list[str]:
+    """A line on the files of a labelled folder that are not read."""
     if (where / LABELS).is_file():
         used = {(where / name).resolve() for name in _table(where).cells["file"]}
         used.add((where / LABELS).resolve())
-        left = [path for path in where.rglob("*") if path.is_file() and path.resolve() not in used]
-    else:
-        read = {path for name in classes for path in _images(where / name)}
-        left = [path for path in where.rglob("*") if path.is_file() and path not in read]
-    if left:
-        lines.append(f"left out of {where.name}: {_kinds(where, left)}")
-    return lines
+        return left_out(where, [path for path in where.rglob("*") if path.resolve() in used])
+    return left_out(where, [path for name in classes for path in _images(where / name)])
+
+
+def left_out(where: Path, read: Iterable[Path]) -> list[str]:
+    """A line on the files in a folder, and in the folders in it, that are not among those that are read."""
+    known = {*read}
+    left = [path for path in where.rglob("*") if path.is_file() and path not in known]
+    return [f"left out of {where.name}: {_kinds(where, left)}"] if left else []
 
 
 def _kinds(where: Path, left: Iterable[Path]) -> str:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from dpeer.training.equal import digests
 from dpeer.training.inputs import Unfitted
 from dpeer.training.text import Tokens
 from dpeer.training.text.sheet import TextColumns
@@ -62,21 +63,24 @@ class Pool:
             inputs = inputs.long()
         return inputs, targets
 
-    def names(self, index: Numbers) -> list[bytes]:
-        """What tells these samples from others, whatever else is here: their content and group.
+    def digests(self, index: Numbers) -> list[bytes]:
+        """A digest of each of these samples' inputs, as they lie here: equal ones have the same."""
+        return digests(self.inputs.numpy()[index])
 
-        Where whole groups must not be parted (`Data.whole_groups`), the name of a group is all that tells its samples
-        from others. Of other stretches there are no such names: their bounds and numbers depend on other samples.
+    def names(self, index: Numbers) -> list[bytes]:
+        """What tells these samples from others, whatever else is here: their inputs, or their group.
+
+        Where whole groups must not be parted (`Data.whole_groups`), it is the name of the group alone. Of other
+        stretches there are no such names: their bounds and numbers depend on other samples.
         """
-        whose = [""] * len(index) if self.groups is None else self.groups[index].astype(str).tolist()
         if self.stretches is not None:
-            return [name.encode() for name in whose]
-        found = []
+            assert self.groups is not None, "whole groups"
+            return [name.encode() for name in self.groups[index].astype(str).tolist()]
+        found: list[bytes] = []
         for start in range(0, len(index), _AT_ONCE):
             # As the model gets them: whether images lie here as bytes may depend on other samples.
-            parts = [part.numpy() for part in self.rows(index[start : start + _AT_ONCE])]
-            found += [b"|" + one.tobytes() + target.tobytes() for one, target in zip(*parts, strict=True)]
-        return [name.encode() + content for name, content in zip(whose, found, strict=True)]
+            found += digests(self.rows(index[start : start + _AT_ONCE])[0].numpy())
+        return found
 
     def labels(self) -> Numbers:
         """The class numbers, by which strata and shares are made; zeros where targets are values or tokens."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpeer.training.partitions.alike import hold_out_alike
 from dpeer.training.partitions.apart import hold_out_apart
 from dpeer.training.partitions.dealing import Indices
 from dpeer.training.partitions.division import partition, partition_pools
@@ -11,6 +12,6 @@ from dpeer.training.partitions.remarks import remarks
 from dpeer.training.partitions.schemes import NATURAL, OWN, check_spec, parse
 
 __all__ = [
-    "FEWEST", "NATURAL", "OWN", "Indices", "check_spec", "deal_groups", "enough", "hold_out", "hold_out_apart",
-    "parse", "partition", "partition_pools", "remarks",
+    "FEWEST", "NATURAL", "OWN", "Indices", "check_spec", "deal_groups", "enough", "hold_out", "hold_out_alike",
+    "hold_out_apart", "parse", "partition", "partition_pools", "remarks",
 ]  # fmt: skip

@@ -6,7 +6,6 @@ the sum of a step would change by more than that record's term.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from hashlib import blake2b
 
@@ -15,29 +14,18 @@ import numpy as np
 from dpeer.training.partitions.dealing import Indices
 
 
-def hold_out_apart(names: Sequence[bytes], stretches: Indices | None, share: float, key: bytes) -> Indices:
-    """Choose samples to hold out, each by a keyed hash of what it is, whatever the others are.
+def hold_out_apart(names: Sequence[bytes], share: float, key: bytes) -> Indices:
+    """Choose samples to hold out, each by a keyed hash of its name alone, whatever the others are.
 
-    Of equal samples the first, the second and so on are chosen or not one by one, so one more changes no other's fate.
+    Samples of one name are held out together, and one more of them changes nothing for the others.
 
     Args:
-        names: What each sample is, in bytes; where there are stretches the same for all of a stretch.
-        stretches: Which samples must not be parted, by a number each, shape (samples,); None where every sample stands
-            alone.
-        share: The probability that one is held out, above 0 and below 1.
+        names: What each sample goes by, in bytes: its content, or what it must not be parted from.
+        share: The probability that a name is held out, above 0 and below 1.
         key: Where chance comes from, at most 64 bytes.
 
     Returns:
         Sorted indices of what is held out. How many they are is random; none and all are possible.
     """
-    first = number = np.arange(len(names))
-    if stretches is not None:
-        _, first, number = np.unique(stretches, return_index=True, return_inverse=True)
-    seen: Counter[bytes] = Counter()
-    held = np.zeros(len(first), dtype=bool)
-    for place, row in enumerate(first.tolist()):
-        name = blake2b(names[row], key=key, digest_size=32).digest()
-        drawn = blake2b(name + seen[name].to_bytes(8, "little"), key=key, digest_size=8).digest()
-        held[place] = int.from_bytes(drawn, "little") < share * 2**64
-        seen[name] += 1
-    return np.flatnonzero(held[number])
+    drawn = (int.from_bytes(blake2b(name, key=key, digest_size=8).digest(), "little") for name in names)
+    return np.flatnonzero(np.fromiter((number < share * 2**64 for number in drawn), bool, len(names)))

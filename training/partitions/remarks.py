@@ -12,13 +12,16 @@ from dpeer.training.partitions.schemes import NATURAL, OWN, parse
 _LISTED = 8
 
 
-def remarks(spec: str, labels: Sequence[Indices], owned: Sequence[Sequence[Indices]]) -> tuple[str, ...]:
+def remarks(
+    spec: str, labels: Sequence[Indices], owned: Sequence[Sequence[Indices]], names: Sequence[str] = ()
+) -> tuple[str, ...]:
     """How peers came to their classes, and what nobody holds; a line each, none for other partitions.
 
     Args:
         spec: The partition, as `check_spec` takes it.
         labels: The class numbers of each pool, shape (samples,): the training pool, and the test pool if there is one.
         owned: By rank, the indices of the peer's samples in each of these pools.
+        names: The classes' names by number; () where nobody has named them.
     """
     if spec in (*NATURAL, OWN) or not parse(spec).pathological:
         return ()
@@ -36,7 +39,7 @@ def remarks(spec: str, labels: Sequence[Indices], owned: Sequence[Sequence[Indic
     else:
         said = f"partition {spec}: each peer's classes were drawn at random, and a class goes to {_peers(holders)}"
     missing = there[holders == 0]
-    return (said, *([_unused(missing, labels)] if len(missing) else []))
+    return (said, *([_unused(missing, labels, names)] if len(missing) else []))
 
 
 def _peers(holders: Indices) -> str:
@@ -44,8 +47,8 @@ def _peers(holders: Indices) -> str:
     return f"{least} to {most} peers" if least < most else f"{most} peer{'s' if most > 1 else ''}"
 
 
-def _unused(missing: Indices, labels: Sequence[Indices]) -> str:
-    listed = ", ".join(map(str, missing[:_LISTED].tolist()))
+def _unused(missing: Indices, labels: Sequence[Indices], names: Sequence[str]) -> str:
+    listed = ", ".join(names[number] if names else str(number) for number in missing[:_LISTED].tolist())
     more = f" and {len(missing) - _LISTED} others" if len(missing) > _LISTED else ""
     what, whose = ("classes", "their") if len(missing) > 1 else ("class", "its")
     counts = [int(np.isin(pool, missing).sum()) for pool in labels]

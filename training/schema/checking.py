@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from dpeer.training.equal import count_equal, digests
 from dpeer.training.schema.decoding import Decoded, Verdict, decode
 from dpeer.training.schema.kinds import Category, Column, Date, Number, Target, YesNo
 from dpeer.training.schema.numerals import ambiguous
+from dpeer.training.schema.preparing import Layout
 from dpeer.training.schema.schema import Schema
 from dpeer.training.schema.sheet import Sheet
 
@@ -44,6 +46,7 @@ class Checked:
         others: Cells that become `other` by column, and the words that are not known with their numbers.
         unknown: Columns of the table that the schema does not have; they are left out.
         groups: How many groups there are; None without a group column.
+        equal: How many rows equal another one in all columns that are learned from; 0 where something does not fit.
     """
 
     rows: int
@@ -53,6 +56,7 @@ class Checked:
     others: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
     groups: int | None = None
+    equal: int = 0
 
 
 def check(schema: Schema, sheet: Sheet) -> Checked:
@@ -72,9 +76,11 @@ def check(schema: Schema, sheet: Sheet) -> Checked:
             problems.append(Problem(group, "is empty: say whose row it is, or drop the row", empty))
     missing = {name: count for name, it in found.items() if (count := it.count(Verdict.GAP))}
     missing.pop(schema.target.column, None)  # a problem, reported as one
+    equal = 0 if problems else count_equal(digests(Layout.of(schema).raw(sheet.cells, sheet.decimal)[0]))
     return Checked(
         len(sheet), tuple(problems), _by_class(schema, found), missing, _others(sheet, found),
         tuple(name for name in sheet.header if name not in wanted and name not in schema.columns), groups,
+        equal,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import PartitionError, TaskError
 from dpeer.training.datasets import Data, Pool
+from dpeer.training.equal import count_equal, in_words, numbered
 from dpeer.training.metrics import regression_metrics
 from dpeer.training.models import build_model, last_linear, model_options
 from dpeer.training.models.scaling import ScaledLoss, scale_outputs, standardize, target_scale
@@ -24,6 +26,7 @@ from dpeer.training.partitions import (
     deal_groups,
     enough,
     hold_out,
+    hold_out_alike,
     hold_out_apart,
     partition_pools,
     remarks,
@@ -87,6 +90,12 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
     train = division.train.rows(part.train)
     reading = None if data.unfitted is None else data.unfitted.fit(train[0], own_statistics=bool(choices.standardize))
 
+    contents = {
+        "train": division.train.digests(part.train),
+        "validation": division.train.digests(part.validation),
+        "test": division.test.digests(part.test),
+    }
+
     def prepared(rows: tuple[Tensor, Tensor]) -> TensorDataset:
         return TensorDataset(rows[0] if reading is None else reading.prepare(rows[0]), rows[1])
 
@@ -120,7 +129,8 @@ def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *
         held_out=np.searchsorted(np.union1d(part.train, part.validation), part.validation)
         if len(part.validation)
         else None,
-        remarks=(*data.remarks, *division.remarks),
+        remarks=(*data.remarks, *_about_equal(data, contents), *division.remarks),
+        contents=contents if choices.partition == OWN else None,
         reading=reading,
         built={
             "model": name,
@@ -196,10 +206,11 @@ def divide(
     for indices in owned:
         for pool, index in zip(pools, indices, strict=True):
             digest.update(pool.places(index).tobytes() + b"|")
+    names = data.names.get("classes", ())
     if pools[0] is pools[1]:
-        said = remarks(spec, [pools[0].labels()], [[np.union1d(*indices)] for indices in owned])
+        said = remarks(spec, [pools[0].labels()], [[np.union1d(*indices)] for indices in owned], names)
     else:
-        said = remarks(spec, [pool.labels() for pool in pools], owned)
+        said = remarks(spec, [pool.labels() for pool in pools], owned, names)
     return Division(*pools, parts, digest.hexdigest(), said)
 
 
@@ -260,15 +271,38 @@ def _with_validation(
 
 
 def _held_out(pool: Pool, rows: Indices, share: float, rng: np.random.Generator, *, apart: bool) -> Indices:
-    """Positions in `rows` to hold out: of every class, and of every writer or person; or each by itself."""
-    stretches = None if pool.stretches is None else pool.stretches[rows]
+    """Positions in `rows` to hold out: of every class, and of every writer or person; or each by itself.
+
+    Samples with equal inputs are held out together, but for those of different groups, where the fate of each group
+    must be its own, and of overlapping windows.
+    """
     if apart:
-        return hold_out_apart(pool.names(rows), stretches, share, rng.bytes(16))
-    strata = pool.labels()[rows]
-    if pool.groups is not None and (stretches is None or len(np.unique(stretches)) > len(np.unique(pool.groups[rows]))):
-        group = np.unique(pool.groups[rows], return_inverse=True)[1]
-        strata = group * (int(pool.labels().max()) + 1) + strata
-    return hold_out(strata, stretches, share, rng)
+        return hold_out_apart(pool.names(rows), share, rng.bytes(16))
+    stretches, strata, whole = None if pool.stretches is None else pool.stretches[rows], pool.labels()[rows], True
+    if pool.groups is not None:
+        whole = stretches is None or len(np.unique(stretches)) <= len(np.unique(pool.groups[rows]))
+        if stretches is None or not whole:
+            group = np.unique(pool.groups[rows], return_inverse=True)[1]
+            strata = group * (int(pool.labels().max()) + 1) + strata
+    if not whole:
+        return hold_out(strata, stretches, share, rng)
+    return hold_out_alike(strata, stretches, numbered(pool.digests(rows)), share, rng)
+
+
+def _about_equal(data: Data, contents: Mapping[str, Sequence[bytes]]) -> list[str]:
+    """A line on samples of a peer with equal inputs, and on those that are trained on and tested on all the same."""
+    trained, tested = contents["train"], contents["test"]
+    found = [*trained, *contents["validation"], *tested]
+    if not (count := count_equal(found)):
+        return []
+    what = "row" if data.unfitted is not None else "image" if data.pixels else "sample"
+    said, known = in_words(count, len(found), what), {*trained}
+    if crossing := sum(one in known for one in tested):
+        return [
+            f"WARNING: {said}: {crossing:,} of {len(tested):,} test {what}s equal one that is trained on, so the "
+            f"accuracy may be too high; remove {what}s that are copies"
+        ]
+    return [f"{said}: equal ones are all trained on, or all held out"]
 
 
 def _check_apart(data: Data, validation: float) -> None:

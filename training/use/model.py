@@ -132,20 +132,22 @@ class TrainedModel:
         outputs, _ = self._outputs(new, torch.zeros(len(new), dtype=torch.int64))
         return Predictions(outputs, self.classes, new.keys, new.remarks)
 
-    def evaluate(self, path: str | Path) -> Figures:
+    def evaluate(self, data: str | Path | NewData) -> Figures:
         """Figures on labelled data, as in the card's "metrics".
 
         Args:
-            path: As for `read`, with the column that is predicted, a folder for each class, or an array "targets".
+            data: A path, as for `read`, with the column that is predicted, a folder for each class, or an array
+                "targets"; or what `read` has made of it, with labels.
 
         Raises:
             TaskError: The data cannot be read or have no labels, or the model fails on them.
         """
-        new = self.read(path, labels=True)
-        assert new.labels is not None, "read with labels"
+        new = data if isinstance(data, NewData) else self.read(data, labels=True)
+        if new.labels is None:
+            raise TaskError("the data were read without labels: read(path, labels=True)")
         found = measure(*self._outputs(new, new.labels), self.classes, values=not self.classes)
         if found is None:
-            raise TaskError(f"{str(path)!r}: there are no figures for such outputs and labels")
+            raise TaskError("there are no figures for the outputs of this model and these labels")
         return found
 
     def _given(self, data: Any) -> NewData:

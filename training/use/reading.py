@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import TaskError
-from dpeer.training.datasets.image_folder import ImageFolder, all_images, labelled_images
+from dpeer.training.datasets.image_folder import ENDINGS as IMAGES
+from dpeer.training.datasets.image_folder import ImageFolder, all_images, labelled_images, left_out
 from dpeer.training.datasets.images import read_images
 from dpeer.training.datasets.pool import Pool
 from dpeer.training.errors import describe
@@ -76,14 +77,15 @@ def _images(card: Mapping[str, Any], path: Path, labels: bool) -> NewData:
     channels, side, _ = card["input_shape"]
     if labels:
         classes = tuple(card.get("classes") or map(str, range(card["model"]["outputs"])))
-        pool = labelled_images(path, classes, ImageFolder(str(path), side, channels, classes))
+        pool, remarks = labelled_images(path, classes, ImageFolder(str(path), side, channels, classes))
         inputs, targets = pool.rows(np.arange(len(pool)))
-        return NewData(inputs, targets)
+        return NewData(inputs, targets, remarks=remarks)
     paths = all_images(path)
     if not paths:
-        raise TaskError(f"{str(path)!r} has no images")
+        raise TaskError("; ".join([f"{str(path)!r} has no images ({', '.join(IMAGES)})", *left_out(path, [])]))
     images = read_images("image-folder", paths, channels, side, resize=True)
-    return NewData(_scaled(images), None, {"file": tuple(str(one.relative_to(path)) for one in paths)})
+    files = tuple(str(one.relative_to(path)) for one in paths)
+    return NewData(_scaled(images), None, {"file": files}, tuple(left_out(path, paths)))
 
 
 def _scaled(images: Tensor) -> Tensor:

@@ -113,12 +113,14 @@ GOOD = "a,b,y\n1,2,u\n3,4,v\n"
         (
             "a,b,y\n1,2,u\n3,x,v\n",
             {},
-            "row 3, column 'b': expected a finite number, not 'x'; or leave it out with ignore=b",
+            "row 3, column 'b': expected a finite number, not 'x'; a schema reads words and dates "
+            r"\(`dpeer schema init`\); or leave it out with ignore=b",
         ),
         (
             "a,b,y\n1,2,u\n3,,v\n",
             {},
-            "row 3, column 'b' is empty: fill it or drop the row; or leave it out with ignore=b",
+            "row 3, column 'b' is empty: fill it or drop the row; a schema reads gaps "
+            r"\(`dpeer schema init`\); or leave it out with ignore=b",
         ),
         ("a,b,y\n1,2,u\n\n3,nan,v\n", {}, "row 4, column 'b' is a gap .'nan'.: fill it"),
         ("a,b,y\ninf,2,u\n3,4,v\n", {}, "row 2, column 'a': expected a finite number, not 'inf'"),
@@ -146,7 +148,7 @@ GOOD = "a,b,y\n1,2,u\n3,4,v\n"
         (GOOD, {"columns": ("a", "c")}, "unknown column of columns= 'c' in"),
         (GOOD, {"columns": ("a",), "ignore": ("a",)}, "column 'a' can be one of target=, group=, ignore= and columns="),
         (GOOD, {"columns": ("a", "y")}, "column 'y' can be one of"),
-        ("a,b,y\n1,x,u\n2,3,v\n", {"columns": ("b",)}, "not 'x'; or leave out of columns= the column b$"),
+        ("a,b,y\n1,x,u\n2,3,v\n", {"columns": ("b",)}, "not 'x'; a schema .*; or leave out of columns= the column b$"),
         (GOOD, {"ignore": ("a", "b")}, "no column to learn from besides y, a, b"),
         (GOOD, {"classes": ("u", "w")}, "row 3, column 'y': 'v' is none of the classes u, w"),
         (GOOD, {"regression": True}, "row 2, column 'y': expected a finite number, not 'u'$"),

@@ -112,7 +112,8 @@ def test_a_table_of_images_that_is_wrong(tmp_path: Path, content: str, message: 
 
 
 def test_train_alone_is_all_there_is(tmp_path: Path) -> None:
-    write(tmp_path / "train")
+    for number in range(60):  # no two of them are equal
+        save(tmp_path / "train" / ("cat", "dog", "eel")[number % 3] / f"{number}.png", (number, 0, 0))
     task = load_task("image-folder", 1, 2, 0, {"path": str(tmp_path)})
     assert (len(task.train), len(task.test)) == (48, 12)
 

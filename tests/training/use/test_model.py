@@ -168,8 +168,24 @@ def test_images_in_folders(leave: Leave, tmp_path: Path) -> None:
     assert figures["rows"] == 40
     truth = torch.tensor([0] * 20 + [1] * 20)
     assert figures == measure(all_of_them.outputs, truth, ("cat", "dog"))
+    assert (found.remarks, all_of_them.remarks) == ((), ())
+    for name in ("scan.tiff", "notes.txt", "dog/deep/.1.png"):
+        (tmp_path / "data" / name).parent.mkdir(exist_ok=True)
+        image.fromarray(pixels).save(tmp_path / "data" / name, "png")
+    said = "1 hidden or of __MACOSX (such as dog/deep/.1.png), 1 .txt (such as notes.txt), 1 .tiff (such as scan.tiff)"
+    said = f"left out of data: {said}"
+    again = loaded.predict(tmp_path / "data")
+    assert (len(again), again.remarks) == (40, (said,))
+    labelled = loaded.read(tmp_path / "data", labels=True)
+    assert labelled.remarks == (said,)
+    assert loaded.evaluate(labelled) == figures
+    with pytest.raises(TaskError, match=r"were read without labels: read\(path, labels=True\)$"):
+        loaded.evaluate(loaded.read(tmp_path / "data"))
     (tmp_path / "none").mkdir()
-    with pytest.raises(TaskError, match="has no images"):
+    (tmp_path / "none" / "scan.tiff").touch()
+    with pytest.raises(
+        TaskError, match=r"has no images \(.png, .*\); left out of none: 1 .tiff \(such as scan.tiff\)$"
+    ):
         loaded.predict(tmp_path / "none")
 
 
