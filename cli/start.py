@@ -83,6 +83,8 @@ def start(
         terminal.say(_first_line(settings, config.source(federation), number, listen, encrypted=keyring is not None))
         if rank == ENVIRONMENT:
             terminal.say(f"dpeer: --rank env: rank {number} is from {source()}")
+        if keyring is not None and (line := keys.accepted(own.secret)):
+            terminal.say(f"dpeer: {line}")
         if settings.insecure and keyring is None:
             terminal.say("WARNING: --insecure: anybody who reaches the port can read and alter what is exchanged")
         for neighbor, address in to_dial.items():

@@ -15,6 +15,10 @@ from dpeer.federation.settings import Settings
 _IPC = re.compile(r"ipc://(?P<path>/[^\x00\n]+)")
 _LONGEST_PATH = 103
 """The longest path of a Unix socket in bytes: macOS's limit (Linux has 107)."""
+_LOCALHOST = re.compile(
+    r"(localhost[46]?|localhost[46]?\.localdomain[46]?|ip6-localhost|ip6-loopback|.+\.localhost)\.?", re.IGNORECASE
+)
+"""Names that stand for loopback by convention, as Debian and Red Hat list them, and below RFC 6761's `localhost`."""
 _TCP = re.compile(r"tcp://(?P<host>\[[0-9a-fA-F:.]+(?:%[\w.-]+)?\]|[^:/\s\[\]]+):(?P<port>\d{1,5})")
 
 
@@ -155,7 +159,7 @@ def _parse(address: str, key: str) -> tuple[str, int]:
 
 
 def _is_loopback(host: str) -> bool:
-    if host == "localhost":
+    if _LOCALHOST.fullmatch(host):
         return True
     try:
         found = ipaddress.ip_address(_unmapped(host).strip("[]"))
@@ -190,7 +194,10 @@ def _bindable(host: str, key: str, port: int) -> str:
         found = [str(info[4][0]) for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)]
     except (OSError, UnicodeError) as error:
         raise AddressError(f"host {host!r} cannot be resolved: {error}; use its IP address") from error
-    usable = found if host == "localhost" else [one for one in found if not _is_loopback(one)]
+    local = _LOCALHOST.fullmatch(host) is not None
+    usable = [one for one in found if _is_loopback(one) == local]
+    if not usable and local:
+        raise AddressError(f"{key}: host {host!r} is {found[0]} on this host, and no loopback address: use 127.0.0.1")
     if not usable:
         rank_key = key.rpartition(".")[0]
         raise AddressError(

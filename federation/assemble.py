@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -73,14 +75,16 @@ class PeerParts:
     """The content of partition.json: which samples of common pools the rank holds."""
     preparation: dict[str, Any] | None
     """The content of preparation.json: how a table's rows become inputs."""
+    held: Held | None
+    """What tells rows that others on this host hold, too; None with privacy, and where that cannot be told."""
     about: dict[str, Any]
     """What checkpoints keep: the settings that were given, so that `dpeer model` can assemble the peer again, and
     hashes of the two files above."""
-    held: Held | None
-    """What tells rows that others on this host hold, too; None with privacy, and where that cannot be told."""
 
 
-def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: bool = False) -> PeerParts:
+def assemble(
+    settings: Settings, rank: int, *, resume: bool = False, new_data: bool = False, home: Path | None = None
+) -> PeerParts:
     """Load the task and build the learner and the graph of one rank.
 
     Args:
@@ -88,12 +92,17 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
         rank: Which peer.
         resume: Whether the peer continues an earlier run, whose releases then are its own.
         new_data: Whether its data are others than those of earlier runs in the same folder.
+        home: The folder from which relative paths lead; None for the current one. (A task of another rank may have
+            left it.)
 
     Raises:
         BudgetTooSmall: not one private release fits the budget.
         ConfigurationError: something in the settings cannot be done; nothing has been connected yet.
     """
     given = settings.model_dump(mode="json", exclude_unset=True, exclude={"rank"})
+    if home is not None:
+        os.chdir(home)
+    own_folder = rank_folder(settings.out, rank).absolute()  # now: the task may change to another folder
     builtin = BUILTIN_TASKS.get(settings.task)
     algorithm = find_algorithm(settings.algorithm)  # a wrong name shows before data are read
     said_of_it = facts_of(algorithm)
@@ -126,7 +135,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
                 "leave it out"
             )
         settings = settings.model_copy(update={"validation": 0.0, **({"keep": "last"} if lacking else {})})
-    folder = rank_folder(settings.out, rank) / FOLDER
+    folder = own_folder / FOLDER
     content, protection, unprotected, sampling = _content(task, settings), None, None, None
     if settings.privacy == "sample":
         check_said(settings.task, task.found, "sample")
@@ -185,7 +194,7 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
     }
     beside = alone_beside(
         copied, learner, hyperparameters_of(settings), lambda number: meeting.at(number, rank).active, settings, rank,
-        seed=_first(settings.seed_batches, settings.seed), folder=rank_folder(settings.out, rank),
+        seed=_first(settings.seed_batches, settings.seed), folder=own_folder,
     )  # fmt: skip
     private = privacy_notes(protection, settings, graph, learner.shared_values) if protection else []
     if learner.steps is not None:
@@ -209,10 +218,10 @@ def assemble(settings: Settings, rank: int, *, resume: bool = False, new_data: b
             *private,
             *first_weights_notes(task, settings),
         ],
+        held=held_rows(task) if learner.shares and settings.privacy == "none" else None,
         partition=partition,
         preparation=preparation,
         about={"settings": given, "files": hashes(partition, preparation)},
-        held=held_rows(task) if learner.shares and settings.privacy == "none" else None,
     )
 
 

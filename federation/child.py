@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation.channel import Channel
+from dpeer.federation.forks import answering
 from dpeer.federation.settings import Settings
 from dpeer.results.files import rank_folder
 
@@ -27,6 +28,7 @@ STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def stop_signals() -> list[signal.Signals]:
     """Those of `STOP_SIGNALS` that are answered; SIGHUP is not where it is ignored, as under nohup."""
+    answering()
     return [one for one in STOP_SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
 
 
@@ -54,6 +56,7 @@ def main(
     new_data: bool,
     end: socket.socket,
     environment: Mapping[str, str],
+    home: str,
     keyring: Keyring | None,
 ) -> None:
     """Run one rank; exits with the code that `dpeer start` would.
@@ -65,12 +68,15 @@ def main(
         new_data: The data are others than those of earlier runs in the folder.
         end: Of the pair of sockets whose other end the launcher has.
         environment: The launcher's environment variables, as they are now.
+        home: The launcher's current folder.
         keyring: As that of `serve`.
     """
     global _is_peer
     _is_peer = True
+    answering()
     os.environ.clear()
     os.environ.update(environment)
+    os.chdir(home)
     # Ctrl-C goes to the whole terminal, and a service manager's SIGTERM to the whole group; only the launcher answers
     # them, and tells its peers, so that all stop in the same round.
     for number in STOP_SIGNALS:

@@ -66,18 +66,9 @@ def save_data_files(
 
 def _save_partition(folder: Path, partition: Mapping[str, Any] | None, *, resume: bool) -> str | None:
     path = folder / PARTITION
-    began, there = resume and checkpoint.completed(folder) > 0, path.exists() or PARTITION in _kept(folder)
-    if began and there != (partition is not None):
-        now, then = (
-            ("trains on", "held out: leave --keep and --validation out")
-            if there
-            else ("holds out", "trained on: use --keep last")
-        )
-        raise CheckpointError(
-            f"{str(folder)!r}: this run {now} samples for validation that the run it resumes {then}, or start over "
-            "with --overwrite"
-        )
-    if partition is None or not (began or (resume and path.exists())):
+    if resume and checkpoint.completed(folder):
+        _check_held_out(path, partition, folder)
+    if not resume or partition is None:
         _write(path, partition)
         return None
     before = _whole_partition(path)
@@ -90,6 +81,25 @@ def _save_partition(folder: Path, partition: Mapping[str, Any] | None, *, resume
                 "the run began with, or start over with --overwrite"
             )
     return None
+
+
+def _check_held_out(path: Path, partition: Mapping[str, Any] | None, folder: Path) -> None:
+    """Refuse a run of a task of one's own that holds samples out and resumes one that did not, or the reverse.
+
+    Raises:
+        CheckpointError: It is one.
+    """
+    began_with = path.exists() or PARTITION in _kept(folder)
+    if partition is None and began_with:
+        now, then = "trains on", "held out: leave --keep and --validation out"
+    elif partition is not None and partition["partition"] is None and not began_with:
+        now, then = "holds out", "trained on: use --keep last"
+    else:
+        return
+    raise CheckpointError(
+        f"{str(folder)!r}: this run {now} samples for validation that the run it resumes {then}, or start over with "
+        "--overwrite"
+    )
 
 
 def _save_preparation(folder: Path, preparation: Mapping[str, Any] | None, *, resume: bool) -> str | None:

@@ -239,7 +239,7 @@ class FaultySimulation(Simulation):
         graphs = take_part(build_graph(self._settings), self._settings)
         ranks = [
             suffered(
-                self._settings.out, rank, partial(_active, graphs, rank), self._settings.rounds,
+                self._out, rank, partial(_active, graphs, rank), self._settings.rounds,
                 status=self._status(one.life), error=one.life.error, restarts=one.lives - 1,
                 completed_at=one.completed_at,
             )

@@ -28,13 +28,18 @@ _MEMORY = ("can't allocate memory", "not enough memory", "out of memory", "Canno
 
 
 @contextmanager
-def naming(folder: Path) -> Iterator[None]:
+def naming(folder: Path, typed: Path | None = None) -> Iterator[None]:
     """Within it errors of the machine end a peer with one line; of a disk, with this folder's name.
+
+    Args:
+        folder: The folder.
+        typed: How the user has named it; None for the same.
 
     Raises:
         OutputError: The folder cannot be written: its disk is full, read-only or broken, or the folder was deleted.
         ConfigurationError: The system gives no more memory, or no more threads.
     """
+    named = str(typed or folder)
     try:
         yield
     except DpeerError as error:
@@ -45,11 +50,11 @@ def naming(folder: Path) -> Iterator[None]:
     except Exception as error:
         why = _of_disk(error, folder)
         if why is not None:
-            raise OutputError(f"{str(folder)!r} cannot be written: {why}, {_GOES_ON}") from error
+            raise OutputError(f"{named!r} cannot be written: {why}, {_GOES_ON}") from error
         why = _of_limits(error)
         if why is None:
             raise
-        raise ConfigurationError(f"{why}, {_GOES_ON} ({str(folder)!r})") from error
+        raise ConfigurationError(f"{why}, {_GOES_ON} ({named!r})") from error
 
 
 def _of_disk(error: Exception, folder: Path) -> str | None:

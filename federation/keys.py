@@ -8,6 +8,7 @@ from pathlib import Path
 
 from dpeer.encoding import read_text
 from dpeer.exceptions import ConfigurationError
+from dpeer.federation.mounts import mount_of
 from dpeer.federation.settings import Settings
 from dpeer.peer.transports.keys import KEY_BYTES, Keyring, new_secret, public_of
 
@@ -90,6 +91,13 @@ def keyring(settings: Settings, rank: int) -> Keyring | None:
     return Keyring(secret, listed)
 
 
+def accepted(path: Path | None) -> str | None:
+    """What is accepted about this peer's secret although others can read it, in a line; None if nothing is."""
+    named = os.environ.get(NAMED_IN_ENVIRONMENT)
+    file = path or (Path(named) if named else None)
+    return _accepted(file) if file is not None and _open_to_others(file.stat().st_mode) else None
+
+
 def own_secret(path: Path | None) -> tuple[bytes, str] | None:
     """The secret key of this peer and where it is from: the file, or what the environment names or holds.
 
@@ -111,21 +119,52 @@ def read_secret(path: Path) -> bytes:
     """The secret key in a file.
 
     Raises:
-        ConfigurationError: it cannot be read, others can read it, or it is no key.
+        ConfigurationError: it cannot be read, others can read it (but see `accepted`), or it is no key.
     """
     try:
         mode = path.stat().st_mode
-        if os.name == "posix" and stat.S_IMODE(mode) & 0o077:
+        if _open_to_others(mode) and _accepted(path) is None:
             raise ConfigurationError(
                 f"secret {str(path)!r}: others on this host can read or write it (mode {stat.S_IMODE(mode):04o}); "
                 f"type: chmod 600 {path}; where it is mounted and cannot be changed, set {IN_ENVIRONMENT} to the key"
             )
         text = read_text(path)
+    except PermissionError as error:
+        raise ConfigurationError(
+            f"secret {str(path)!r}: the user of this process (uid {os.getuid()}) may not read it: make it this user's "
+            f"(chown), mount it for this user (Docker: uid; Kubernetes: fsGroup), or set {IN_ENVIRONMENT} to the key"
+        ) from error
     except OSError as error:
         raise ConfigurationError(f"secret {str(path)!r}: {error.strerror}; `dpeer keygen` makes one") from error
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"secret {str(path)!r}: it holds no key; {_EXAMPLE}") from error
     return _parsed(text, str(path), "the file")
+
+
+def _open_to_others(mode: int) -> bool:
+    return os.name == "posix" and stat.S_IMODE(mode) & 0o077 != 0
+
+
+def _accepted(path: Path) -> str | None:
+    """Why a file is accepted that others can read, in a line; None where it is not.
+
+    Docker and Kubernetes mount secrets with modes that nobody can change there: on a read-only mount, or on a tmpfs as
+    root's. Nobody but the owner may write it.
+    """
+    found, mount = path.stat(), mount_of(path)
+    mode = stat.S_IMODE(found.st_mode)
+    if mount is None or mode & 0o022:
+        return None
+    fixed = mount.read_only and found.st_uid in (0, os.getuid())
+    if not fixed and not (mount.kind == "tmpfs" and found.st_uid == 0):
+        return None
+    whose = "root's" if found.st_uid == 0 else "this user's"
+    kind = f"{'read-only ' if mount.read_only else ''}{mount.kind}"
+    readers = "everybody" if mode & 0o004 else f"group {found.st_gid}"
+    return (
+        f"secret {str(path)!r}: mode {mode:04o} is accepted, as of a mounted secret: it is {whose}, on the {kind} "
+        f"mount {str(mount.place)!r}; {readers} in this container or on this host can read it"
+    )
 
 
 def write_secret(rank: int, folder: Path) -> tuple[Path, bytes]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from dpeer.federation import child, forking
 from dpeer.federation.channel import Channel
+from dpeer.federation.home import current_folder
 from dpeer.federation.keys import keyrings
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
@@ -109,10 +110,10 @@ class Launcher:
         own = self._settings.of_rank(rank)
         own = own.model_copy(update={"threads": own.threads or 1, "out": self._settings.out, "rank": {}})
         ours, theirs = socket.socketpair()
-        # The fork server's environment is that of the first run of this process.
+        # The fork server's environment and folder are those of the first run of this process.
         arguments = (
             own.model_dump(exclude_unset=True), rank, self._resume, self._new_data, theirs, dict(os.environ),
-            self._keyrings[rank],
+            str(current_folder()), self._keyrings[rank],
         )  # fmt: skip
         process = context.Process(target=child.main, args=arguments, name=f"dpeer-rank-{rank}")
         # The first start waits for the fork server to import torch: not on the event loop, which hears Ctrl-C.

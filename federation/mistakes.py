@@ -19,6 +19,7 @@ _EXPECTED = {
     "robust": "none, clip, clip:TAU, trimmed-mean:F or median, for example trimmed-mean:1",
     "lora": FORM,
     "lr_schedule": "exponential, step:N or cosine, for example step:10",
+    "log_max": "a size, for example 50MB",
     "key": "64 hexadecimal digits in quotes, as `dpeer keygen` prints them, or a list of two such keys",
 }
 """Settings whose pattern says less than an example."""

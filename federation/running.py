@@ -15,6 +15,7 @@ from dpeer.federation.child import stop_signals
 from dpeer.federation.faults import check_faults
 from dpeer.federation.full import naming
 from dpeer.federation.graph import build_graph, take_part
+from dpeer.federation.home import home_kept
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent, View
@@ -114,6 +115,23 @@ def run_federation(
     Raises:
         DpeerError: as documented in dpeer.exceptions; nothing of an earlier run has been removed.
     """
+    with home_kept():
+        return _run_federation(
+            settings, mode, resume=resume, overwrite=overwrite, new_data=new_data, open_view=open_view, drive=drive
+        )
+
+
+def _run_federation(
+    settings: Settings,
+    mode: Mode,
+    *,
+    resume: bool,
+    overwrite: bool,
+    new_data: bool,
+    open_view: OpenView,
+    drive: Drive,
+) -> Result:
+    out = settings.out.absolute()  # now: a task may change to another folder
     check_faults(settings, mode, resume=resume)
     graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
     folders.check(
@@ -135,8 +153,8 @@ def run_federation(
         raise error
     if not runner.connected:
         return Result({})
-    with naming(settings.out):
-        found = summary.collect(settings.out, settings.size, time.monotonic() - began, runner.faults)
+    with naming(out, settings.out):
+        found = summary.collect(out, settings.size, time.monotonic() - began, runner.faults)
     if runner.faults is not None and found["status"] == "failed":
         return Result(found, 1, f"no rank came to the end of the run: {settings.faults} left none")
     return Result(found) if failed is None else Result(found, failed.exit_code or 1, _failure(failed))

@@ -7,11 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from dpeer.results.units import read_size
 from dpeer.sections import Mark, Section, setting
 
 _RUN, _HOST = "The run", "This host"
 
 Seconds = Annotated[float, Field(gt=0)]
+LogSize = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,8}(\.[0-9]+)? ?([kKMG]i?)?B$")]
 Device = Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")]
 
 
@@ -90,6 +92,20 @@ class LogSettings(Section):
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "how much is logged", mark=Mark.ASIDE, group=_RUN
     )
+    log_max: LogSize | None = setting(
+        None,
+        "size from which on log.jsonl is renamed to log.jsonl.1 and begun anew, such as 50MB (default: no limit)",
+        mark=Mark.ASIDE,
+        group=_RUN,
+    )
+
+    def log_bytes(self) -> int | None:
+        """The limit in bytes.
+
+        Raises:
+            ConfigurationError: It is beyond 1000 TB.
+        """
+        return None if self.log_max is None else read_size("--log-max", self.log_max)
 
 
 class AloneSettings(Section):

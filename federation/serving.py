@@ -9,6 +9,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from dpeer.federation.fingerprint import FORMERLY
 from dpeer.federation.folders import held
 from dpeer.federation.full import naming
 from dpeer.federation.heap import freeze_heap, keep_heap
+from dpeer.federation.home import home_kept
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
 from dpeer.federation.worth import conclude_worth
@@ -122,16 +124,16 @@ async def serve(
         Isolated: the peer was cut off from a quorum for too long; its model is in its folder.
         DpeerError: as documented in dpeer.exceptions; it has been logged.
     """
-    out = rank_folder(settings.out, rank)
-    log = peer_logger(rank, out / LOG, settings.log_level, *([sink] if sink else []))
+    out = rank_folder(settings.out, rank).absolute()
+    log = peer_logger(rank, out / LOG, settings.log_level, *([sink] if sink else []), most=settings.log_bytes())
     keep_heap()
     executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
     disk = ThreadPoolExecutor(1, "disk", initializer=_limit_threads, initargs=(1,))
     try:
-        with naming(out), held(out), ExitStack() as leaving:
+        with home_kept() as home, naming(out, rank_folder(settings.out, rank)), held(out), ExitStack() as leaving:
             return await _serve(
-                settings, rank, log, Worker(executor, disk), leaving, listen=listen, meet=meet, stopper=stopper,
-                resume=resume, new_data=new_data, keyring=keyring, report=report,
+                settings, rank, out, home, log, Worker(executor, disk), leaving, listen=listen, meet=meet,
+                stopper=stopper, resume=resume, new_data=new_data, keyring=keyring, report=report,
             )  # fmt: skip
     except Exception as error:
         log.to_file_only()  # whoever called prints it
@@ -147,6 +149,8 @@ async def serve(
 async def _serve(
     settings: Settings,
     rank: int,
+    out: Path,
+    home: Path,
     log: PeerLog,
     worker: Worker,
     leaving: ExitStack,
@@ -159,9 +163,8 @@ async def _serve(
     keyring: Keyring | None,
     report: Report,
 ) -> Outcome | None:
-    out = rank_folder(settings.out, rank)
     await worker.run(_check_source, settings)
-    parts = await worker.run(assemble, settings, rank, resume=resume, new_data=new_data)
+    parts = await worker.run(assemble, settings, rank, resume=resume, new_data=new_data, home=home)
     forget()
     freeze_heap()
     for line in await worker.run(save_data_files, out, parts.partition, parts.preparation, resume=resume):
@@ -223,7 +226,7 @@ async def _serve(
     if outcome.status == "isolated":
         raise Isolated(
             f"ended after {outcome.completed_rounds} of {settings.rounds} rounds, {outcome.why}; --resume goes on; the "
-            f"model is in {out}"
+            f"model is in {rank_folder(settings.out, rank)}"
         )
     if outcome.status == "done" and not outcome.concluded_before:
         await worker.run(

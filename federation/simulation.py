@@ -21,6 +21,7 @@ from dpeer.federation.fingerprint import FORMERLY
 from dpeer.federation.folders import held
 from dpeer.federation.full import naming
 from dpeer.federation.heap import keep_heap
+from dpeer.federation.home import current_folder
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
 from dpeer.federation.worth import conclude_worth
@@ -51,6 +52,8 @@ class Simulation:
 
     def __init__(self, settings: Settings, view: View, *, resume: bool, new_data: bool = False) -> None:
         self._settings = settings
+        self._home = current_folder()
+        self._out = settings.out.absolute()
         self._view = view
         self._resume, self._new_data = resume, new_data
         self._peers: list[Peer] = []
@@ -88,21 +91,21 @@ class Simulation:
                 if self._stopping:
                     return []
                 own = self._settings.of_rank(rank).model_copy(update={"out": self._settings.out})
-                resources.enter_context(held(rank_folder(own.out, rank)))
-                log = peer_logger(rank, rank_folder(own.out, rank) / LOG, own.log_level)
+                resources.enter_context(held(rank_folder(self._out, rank)))
+                log = peer_logger(rank, rank_folder(self._out, rank) / LOG, own.log_level, most=own.log_bytes())
                 logs.append(log)
                 await self._add(own, rank, log)
             forget()
             if self._stopping:
                 return []
             self._disagreement = Disagreement(
-                self._settings.out / DISAGREEMENT, self._bodies, self._worker(),
+                self._out / DISAGREEMENT, self._bodies, self._worker(),
                 every=self._settings.evaluate_every, rounds=self._settings.rounds, resume=self._resume,
             )  # fmt: skip
             await self._listen()
             self.connected = True
             self._view.notes(self._notes)
-            with naming(self._settings.out):
+            with naming(self._out, self._settings.out):
                 outcomes = await self._play()
                 await self._disagreement.written()
             return outcomes
@@ -155,9 +158,9 @@ class Simulation:
     ) -> Peer:  # fmt: skip
         """Make a peer of a rank."""
         new_data = self._new_data and not resume
-        parts = await blaming(rank, worker.run(assemble, own, rank, resume=resume, new_data=new_data))
-        files = rank_folder(own.out, rank), parts.partition, parts.preparation
-        for line in await worker.run(save_data_files, *files, resume=resume):
+        out = rank_folder(self._out, rank)
+        parts = await blaming(rank, worker.run(assemble, own, rank, resume=resume, new_data=new_data, home=self._home))
+        for line in await worker.run(save_data_files, out, parts.partition, parts.preparation, resume=resume):
             log.warning("file-made-again", message=line)
         for note in parts.notes:
             log.info("note", message=note)
@@ -168,7 +171,7 @@ class Simulation:
         if parts.alone is not None:
             await worker.run(parts.alone.take_up, resume=resume)
         self._conclude[rank] = lambda outcome: worker.run(
-            conclude_worth, rank_folder(own.out, rank), learner, parts.alone, parts.facts, lambda: self._stopping,
+            conclude_worth, out, learner, parts.alone, parts.facts, lambda: self._stopping,
             lambda line: log.info("worth", message=line), diverged=outcome.diverged,
         )  # fmt: skip
         config = PeerConfig(
@@ -185,7 +188,7 @@ class Simulation:
             deadline=self._deadline,
             quorum=own.quorum,
             liveness=self._liveness,
-            out=rank_folder(own.out, rank),
+            out=out,
             resume=resume,
         )
         return Peer(

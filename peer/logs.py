@@ -8,7 +8,9 @@ do about a warning. docs/running.md lists the events.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,7 +21,7 @@ from structlog.processors import ExceptionRenderer, TimeStamper, add_log_level
 from structlog.typing import EventDict, Processor
 
 from dpeer.peer.outlet import Outlet
-from dpeer.results.files import finite
+from dpeer.results.files import OLDER_LOG, finite
 
 Entry = Mapping[str, Any]
 """What was logged: time (Unix seconds), level, event, message, rank, further fields, traceback where there is one."""
@@ -104,10 +106,14 @@ class _Lines:
 
 
 class _File:
-    """log.jsonl, written on the outlet's thread. That a disk is full is said by whoever trains, not by the log."""
+    """log.jsonl, written on the outlet's thread. That a disk is full is said by whoever trains, not by the log.
 
-    def __init__(self, path: Path, rank: int) -> None:
+    When others have moved the file or removed it (logrotate), a line opens it anew.
+    """
+
+    def __init__(self, path: Path, rank: int, most: int | None) -> None:
         self.failed = 0
+        self._path, self._most = path, most
         self._file = path.open("ab", buffering=0)
         self._rank = rank
         self._missing = 0  # lines of `failed` that the file does not say are missing
@@ -133,6 +139,7 @@ class _File:
 
     def _append(self, line: str) -> bool:
         whole = f"{line}\n".encode()
+        self._find(len(whole))
         left = memoryview(b"\n" + whole if self._torn else whole)
         try:
             while left:
@@ -142,6 +149,18 @@ class _File:
             return False
         return True
 
+    def _find(self, coming: int) -> None:
+        """Open the file of that name, which may be another one by now, or begin it where it would become too large."""
+        with contextlib.suppress(OSError):  # no folder, or no right to it: the file that is open takes the lines
+            named = self._path.stat() if self._path.exists() else None
+            if named is not None and os.path.samestat(named, os.fstat(self._file.fileno())):
+                if self._most is None or not 0 < named.st_size > self._most - coming:
+                    return
+                self._path.replace(self._path.with_name(OLDER_LOG))
+            newer = self._path.open("ab", buffering=0)
+            self._file.close()
+            self._file, self._torn = newer, False
+
     def _gap(self, lines: int, why: str) -> str:
         named = "1 line is" if lines == 1 else f"{lines} lines are"
         message = f"{named} missing here: {why}"
@@ -149,7 +168,7 @@ class _File:
         return _line({**entry, "rank": self._rank, "lines": lines})
 
 
-def peer_logger(rank: int, path: Path | None, level: str, *sinks: Sink) -> PeerLog:
+def peer_logger(rank: int, path: Path | None, level: str, *sinks: Sink, most: int | None = None) -> PeerLog:
     """A logger of this peer's own (many peers can share a process); end it with its `close`.
 
     Args:
@@ -157,8 +176,9 @@ def peer_logger(rank: int, path: Path | None, level: str, *sinks: Sink) -> PeerL
         path: Its log.jsonl, which is appended to; None for none.
         level: debug, info, warning or error: what is less is not logged.
         sinks: Where entries go besides.
+        most: Bytes of log.jsonl from which on it is renamed to log.jsonl.1 and begun anew; None for no limit.
     """
-    lines = _Lines(None if path is None else _File(path, rank), level, sinks)
+    lines = _Lines(None if path is None else _File(path, rank, most), level, sinks)
     processors: list[Processor] = [add_log_level, TimeStamper(fmt=None, key="time"), ExceptionRenderer(), _in_order]
     return PeerLog(lines, processors, {"rank": rank})
 

@@ -16,6 +16,7 @@ METRICS = "metrics.jsonl"
 """In a rank's folder: a line for each round."""
 
 LOG = "log.jsonl"
+OLDER_LOG = f"{LOG}.1"
 """In a rank's folder: what happened, a line each."""
 
 MODEL = "model.safetensors"

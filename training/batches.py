@@ -15,6 +15,7 @@ from dpeer.exceptions import TaskError
 from dpeer.training.device import HOST, Compute, mapped
 from dpeer.training.errors import blame
 from dpeer.training.flat import Phase
+from dpeer.training.layouts import type_of
 from dpeer.training.per_example.examples import copied, joined
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.task import Collate
@@ -116,6 +117,8 @@ class Batches:
         """
         none = torch.zeros(0, dtype=torch.int64, device="cpu")
         if self._tensors is None or not self._tensors[0].is_floating_point() or self._tensors[0].ndim < 2:
+            return none
+        if type_of(self._tensors[0]) is not None:
             return none
         rows = self.located(torch.arange(len(self), device="cpu"))
         lengths = [self.take(some)[0].flatten(1).abs().amax(1).cpu() for some in torch.split(rows, _AT_ONCE)]

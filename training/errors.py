@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dpeer.exceptions import DpeerError, TaskError
+from dpeer.training.layouts import type_of
 
 _LONGEST = 400
 
@@ -67,20 +68,26 @@ def lone_sample_hint(model: nn.Module, samples: int, batch_size: int) -> str:
     )
 
 
-def batch_hint(inputs: Any, targets: Any = None, outputs: Any = None) -> str:
-    """What is probably wrong with a batch on which the model or cross-entropy failed; empty if nothing is seen.
+def batch_hint(inputs: Any) -> str:
+    """What is probably wrong with the inputs of a batch on which the model failed; empty if nothing is seen."""
+    if isinstance(inputs, list | tuple) and inputs and isinstance(inputs[0], str):
+        return "the inputs are text: turn them into numbers in the dataset"
+    if isinstance(inputs, Tensor) and inputs.dtype in (torch.float64, torch.float16, torch.bfloat16, torch.uint8):
+        return f"the inputs are {_name(inputs)}, the model float32: give inputs as .float()"
+    return ""
+
+
+def loss_hint(targets: Any, outputs: Any) -> str:
+    """What is probably wrong with a batch on which the loss failed, or what it gave; empty if nothing is seen.
 
     Args:
-        inputs: The batch's inputs.
-        targets: Its targets, where the loss failed.
-        outputs: What the model made of the inputs, where the loss failed.
+        targets: The batch's targets.
+        outputs: What the model made of its inputs.
     """
     if not isinstance(outputs, Tensor):
-        if isinstance(inputs, list | tuple) and inputs and isinstance(inputs[0], str):
-            return "the inputs are text: turn them into numbers in the dataset"
-        if isinstance(inputs, Tensor) and inputs.dtype in (torch.float64, torch.float16, torch.bfloat16, torch.uint8):
-            return f"the inputs are {_name(inputs)}, the model float32: give inputs as .float()"
-        return ""
+        return _output_hint(outputs)
+    if kind := type_of(outputs):
+        return f"the model gives a {kind} tensor: have forward return a dense one"
     if isinstance(targets, list | tuple) and targets and isinstance(targets[0], str):
         return "the targets are text: give class numbers 0, 1, ..."
     if not isinstance(targets, Tensor) or not targets.numel():
@@ -89,6 +96,10 @@ def batch_hint(inputs: Any, targets: Any = None, outputs: Any = None) -> str:
         return hint
     if outputs.ndim < 2:
         return ""
+    if targets.is_floating_point() and (*targets.shape, 1) == outputs.shape:
+        return (
+            f"the outputs have shape {_shape(outputs)} and the targets {_shape(targets)}: give targets as .unsqueeze(1)"
+        )
     if targets.shape == outputs.shape[:1] + outputs.shape[2:]:
         if targets.dtype != torch.int64:
             return f"the targets are {_name(targets)}: give class numbers as .long(), or the task a `loss` for others"
@@ -96,6 +107,55 @@ def batch_hint(inputs: Any, targets: Any = None, outputs: Any = None) -> str:
         if lowest < 0 or highest >= classes:
             return f"the targets run from {lowest} to {highest}, the model has {classes} outputs: classes count from 0"
     return ""
+
+
+def _output_hint(outputs: Any) -> str:
+    """What to do about a model that gives something else than a tensor."""
+    if isinstance(outputs, Mapping):
+        keys = ", ".join(map(repr, outputs))
+        return f"the model gives a dict of {keys}: have forward return one tensor, or the task's `loss` take the dict"
+    if isinstance(outputs, tuple | list):
+        kind = type(outputs).__name__
+        return (
+            f"the model gives a {kind} of {len(outputs)}: have forward return one tensor, or the task's `loss` take "
+            f"the {kind}"
+        )
+    kind = "nothing" if outputs is None else f"a {type(outputs).__name__}"
+    return f"the model gives {kind}: have forward return a tensor"
+
+
+def not_differentiable_hint(loss: Tensor, outputs: Any = None) -> str:
+    """What is probably wrong with a loss that cannot be differentiated; empty if nothing is seen.
+
+    Args:
+        loss: The loss.
+        outputs: The model's outputs.
+    """
+    if loss.requires_grad:
+        return ""
+    if isinstance(outputs, Tensor) and outputs.requires_grad:
+        return (
+            "the loss does not follow from the outputs: compute it with gradients enabled, and without .item(), "
+            ".detach(), .argmax() or numpy"
+        )
+    return (
+        "the loss follows from no parameter that is trained: leave torch.no_grad(), torch.set_grad_enabled(False) and "
+        ".detach() out of the model's forward"
+    )
+
+
+def as_tensor(loss: Any) -> Tensor:
+    """What a task's loss gave, if that is a tensor.
+
+    Raises:
+        TaskError: It is something else.
+    """
+    if not isinstance(loss, Tensor):
+        raise TaskError(
+            f"the task's loss gave a {type(loss).__name__}; it must give a tensor, which training differentiates: "
+            "leave out .item() and numpy"
+        )
+    return loss
 
 
 def _shape_hint(outputs: Tensor, targets: Tensor) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from dpeer.exceptions import TaskError
 from dpeer.training.batches import Batches, predict
 from dpeer.training.device import mapped
-from dpeer.training.errors import batch_hint, blame
+from dpeer.training.errors import batch_hint, blame, loss_hint
 from dpeer.training.measures import auroc
 from dpeer.training.metrics import classification_metrics
 from dpeer.training.task import ByRow, Loss, Metrics
@@ -132,7 +132,7 @@ def _mean_loss(
         with data.compute.autocast():
             with blame(f"the task's model failed on its {data.name} data", partial(batch_hint, inputs)):
                 output = data.compute.full(predict(model, inputs))
-            with blame(f"the task's loss failed on its {data.name} data", partial(batch_hint, inputs, target, output)):
+            with blame(f"the task's loss failed on its {data.name} data", partial(loss_hint, target, output)):
                 value = loss(output, target)
                 # Elsewhere a number is only waited for when all batches are under way.
                 losses.append((float(value) if data.compute.on_host else value, count))

@@ -14,6 +14,7 @@ from dpeer.training.errors import describe
 from dpeer.training.given import given as handed_over
 from dpeer.training.importing import imported
 from dpeer.training.initial import begin_from
+from dpeer.training.leftovers import defaults_kept
 from dpeer.training.lora.adapting import adapted
 from dpeer.training.models import drops, last_layer
 from dpeer.training.partitions import check_spec
@@ -156,7 +157,8 @@ def _made(
         pass
     seed_globals(init_seed)
     try:
-        task = factory(*place, **bound, **options)
+        with defaults_kept():
+            task = factory(*place, **bound, **options)
     except DpeerError:
         raise
     except (Exception, SystemExit) as error:

@@ -16,6 +16,7 @@ from dpeer.exceptions import TaskError
 from dpeer.training.errors import blame
 from dpeer.training.initial import Initial
 from dpeer.training.inputs import TableInputs
+from dpeer.training.layouts import check_layouts
 from dpeer.training.split import check_prefixes
 from dpeer.training.unread import unread
 
@@ -117,6 +118,7 @@ class Task:
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):
             raise TaskError(f"the task's model is {_kind(self.model)}; it must be a torch.nn.Module instance")
+        check_layouts(self.model)
         self.head = check_prefixes(self.model, self.head)
         if self.unread is None:
             self.unread = unread(self.train)

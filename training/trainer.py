@@ -14,8 +14,9 @@ from dpeer.exceptions import TaskError
 from dpeer.privacy.steps import Ascent
 from dpeer.training.adam import AdamW
 from dpeer.training.batches import Batches, predict
+from dpeer.training.broadcasting import check_broadcast
 from dpeer.training.device import HOST, Compute
-from dpeer.training.errors import batch_hint, blame, lone_sample_hint
+from dpeer.training.errors import as_tensor, batch_hint, blame, lone_sample_hint, loss_hint, not_differentiable_hint
 from dpeer.training.extras import Extended, Extras
 from dpeer.training.figures import Figures
 from dpeer.training.flat import Exchanged, Flat, Phase, new_vector
@@ -89,7 +90,7 @@ class Trainer:
         self.shared: Exchanged = Extended(self.extras, self.body, together) if extras else self.body
         self.untrained = Untrained(task.model, self.body, self.head)
         self.number = 0
-        self._gradients = 0
+        self._gradients, self._paired = 0, False
         self.ascent: Ascent = "same-batch"
         self.sampled_share = 1.0
         self.data = Batches("train", task.train, task.collate, compute)
@@ -242,8 +243,9 @@ class Trainer:
         part.grad.zero_()
         with torch.enable_grad():
             with self.compute.autocast():
-                loss = self.objective(self.outputs(batch), batch)
-            with blame("the task's model cannot be differentiated"):
+                outputs = self.outputs(batch)
+                loss = self.objective(outputs, batch)
+            with blame("the task's model cannot be differentiated", lambda: not_differentiable_hint(loss, outputs)):
                 loss.backward()  # type: ignore[no-untyped-call]
         self.reattach()
         self.computed(batch.size)
@@ -282,9 +284,12 @@ class Trainer:
     def objective(self, outputs: Any, batch: Batch) -> Tensor:
         """The task's loss, a scalar."""
         outputs = self.compute.full(outputs)
-        hint = lambda: batch_hint(batch.inputs, batch.targets, outputs)  # noqa: E731
+        hint = lambda: loss_hint(batch.targets, outputs)  # noqa: E731
         with blame("the task's loss failed on a training batch", hint):
-            loss = self.loss_function(outputs, batch.targets)
+            if not self._paired:
+                check_broadcast(self.loss_function, outputs, batch.targets)
+                self._paired = True
+            loss = as_tensor(self.loss_function(outputs, batch.targets))
             if loss.numel() != 1:
                 raise TaskError(
                     f"the task's loss gave a tensor of shape {tuple(loss.shape)}; it must give one number, "

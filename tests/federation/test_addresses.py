@@ -68,6 +68,38 @@ def test_names_are_resolved_for_binding() -> None:
         listen_address(settings({1: {"address": "tcp://no-such-host.invalid:1"}}, insecure=True), 1)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "localhost.localdomain", "localhost4", "localhost6.localdomain6", "ip6-localhost", "ip6-loopback", "LocalHost",
+        "localhost.", "peer-1.localhost",
+    ],
+)  # fmt: skip
+def test_names_of_loopback_are_as_localhost(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    found = "::1"
+
+    def resolve(host: str, *rest: object, **options: object) -> list[Any]:
+        return [(0, 0, 0, "", (found, 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    one = settings({1: {"address": f"tcp://{name}:7700"}})
+    assert listen_address(one, 1) == "tcp://[::1]:7700"  # without keys and --insecure
+    assert all_on_this_host(one)
+    found = "10.0.0.9"
+    with pytest.raises(
+        AddressError, match=rf"host '{re.escape(name)}' is 10\.0\.0\.9 on this host, .*use 127\.0\.0\.1"
+    ):
+        listen_address(one, 1)
+
+
+@pytest.mark.parametrize("name", ["localhost.example.org", "notlocalhost", "localhost5"])
+def test_other_names_are_not(name: str) -> None:
+    one = settings({1: {"address": f"tcp://{name}:7700"}})
+    assert not all_on_this_host(one)
+    with pytest.raises(AddressError, match="without encryption"):
+        listen_address(one, 1)
+
+
 def test_a_peer_binds_its_bind_and_is_dialled_at_its_address() -> None:
     behind_nat = settings({1: {"address": "tcp://10.0.0.1:7701", "bind": "tcp://127.0.0.1:99"}})
     assert listen_address(behind_nat, 1) == "tcp://127.0.0.1:99"

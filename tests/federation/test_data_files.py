@@ -45,6 +45,19 @@ def test_partition_json_says_whether_the_division_or_the_data_have_changed(tmp_p
     assert not (tmp_path / "preparation.json").exists()
 
 
+def test_a_run_is_not_resumed_on_samples_that_it_has_held_out_nor_the_other_way_round(tmp_path: Path) -> None:
+    held = partition_of("own.py:task", None, {"validation": [1, 2]}, CONTENT)
+    save_data_files(tmp_path, held, None, resume=True)  # nothing was completed: this is a beginning
+    (tmp_path / "checkpoint" / "round-00000000").mkdir(parents=True)
+    with pytest.raises(CheckpointError, match="trains on samples for validation that the run it resumes held out: "):
+        save_data_files(tmp_path, None, None, resume=True)
+    assert json.loads((tmp_path / "partition.json").read_text()) == held
+    (tmp_path / "partition.json").unlink()
+    with pytest.raises(CheckpointError, match="that the run it resumes trained on: use --keep last, or start over"):
+        save_data_files(tmp_path, held, None, resume=True)
+    save_data_files(tmp_path, None, None, resume=True)
+
+
 def _delete(path: Path) -> None:
     path.unlink()
 
@@ -105,14 +118,15 @@ def test_before_the_first_completed_round_there_is_nothing_to_compare(tmp_path: 
 
 
 def test_a_run_is_not_resumed_on_samples_that_it_has_held_out_nor_the_other_way_round(tmp_path: Path) -> None:
-    assert save_data_files(tmp_path, partition(1), None, resume=True) == []  # nothing was completed: a beginning
+    own = {**partition(1), "partition": None}  # a task of one's own, with some held out
+    save_data_files(tmp_path, own, None, resume=True)  # nothing was completed: a beginning
     (tmp_path / "checkpoint" / "round-00000000").mkdir(parents=True)
     with pytest.raises(CheckpointError, match=r"trains on samples for validation that the run it resumes held out: "):
         save_data_files(tmp_path, None, None, resume=True)
-    assert json.loads((tmp_path / "partition.json").read_text()) == partition(1)
+    assert json.loads((tmp_path / "partition.json").read_text()) == own
     (tmp_path / "partition.json").unlink()
     with pytest.raises(CheckpointError, match=r"that the run it resumes trained on: use --keep last, or start over"):
-        save_data_files(tmp_path, partition(1), None, resume=True)
+        save_data_files(tmp_path, own, None, resume=True)
     assert save_data_files(tmp_path, None, None, resume=True) == []
 
 

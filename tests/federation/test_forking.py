@@ -24,3 +24,48 @@ def test_a_folder_for_temporary_files_may_be_long(tmp_path: Path, before: str) -
         text=True, check=False,
     )  # fmt: skip
     assert ended.stdout == "started\n", ended.stderr
+
+
+MINE = """
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from dpeer.training import Task
+
+
+def task(rank, size, seed):
+    model = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 2))
+    data = TensorDataset(torch.ones(12, 4), torch.arange(12) % 2)
+    return Task(model=model, head=("1",), train=data, test=data)
+"""
+
+COMPARED = ("-m", "dpeer", "compare", "--size", "2", "--rounds", "1", "--algorithms", "local,dfedavgm", "--seeds", "0",
+            "--task", "mine.py:task", "--out", "compared")  # fmt: skip
+
+RUN = """
+import dpeer
+if __name__ == "__main__":
+    run = dpeer.run(dpeer.Settings(size=2, rounds=1, task="mine.py:task", out="run"), mode="cluster")
+    print(run.summary["status"])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("words", "result"),
+    [(COMPARED, "compared/comparison.md"), (("-c", RUN), "run/summary.json")],
+    ids=["compare", "run"],
+)
+def test_runs_end_well_where_the_folder_for_temporary_files_is_long(
+    tmp_path: Path, words: tuple[str, ...], result: str
+) -> None:
+    folder = tmp_path / ("scratch_of_job_" * 7) / "node"
+    folder.mkdir(parents=True)
+    (tmp_path / "mine.py").write_text(MINE)
+    ended = subprocess.run(
+        [sys.executable, *words], cwd=tmp_path, env={**os.environ, "TMPDIR": str(folder)}, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / result).is_file()

@@ -88,6 +88,32 @@ def test_a_module_in_the_current_folder(write: Write, tmp_path: Path, monkeypatc
     refused("dpeer_test_package.nothing:task", "cannot be imported: ModuleNotFoundError")
 
 
+LEAVING = """
+    import torch
+    from torch import nn
+    from torch.utils.data import TensorDataset
+    from dpeer.training import Task
+
+    def task(rank, size, seed):
+        model, data = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)), TensorDataset(torch.randn(5, 3), torch.arange(5))
+        torch.set_default_dtype(torch.float64)
+        torch.set_default_device("meta")
+        torch.set_grad_enabled(False)
+        return Task(model=model, head=("1",), train=data, test=data)
+"""
+
+
+def test_a_task_finds_none_of_the_defaults_that_another_has_left(write: Write) -> None:
+    spec = write(LEAVING)
+    for rank in range(2):
+        made = load_task(f"{spec}:task", rank, 2, 0)
+        assert made.model[0].weight.dtype == torch.float32
+        assert made.model[0].weight.device.type == "cpu"
+        assert torch.get_default_dtype() == torch.float32
+        assert torch.get_default_device().type == "cpu"
+        assert torch.is_grad_enabled()
+
+
 def test_unknown_builtin() -> None:
     error = refused("digit", "unknown task 'digit': did you mean 'digits'\\?", UnknownName)
     assert isinstance(error, UnknownName)

@@ -113,6 +113,17 @@ def test_nobody_need_say_whose_examples_are(make_task: Callable[..., Task]) -> N
     assert make_task().groups is None
 
 
+class Gives(nn.Module):
+    """A model of which something is made that it gives."""
+
+    def __init__(self, made: Callable[[torch.Tensor], Any]) -> None:
+        super().__init__()
+        self.body, self.fc, self.made = nn.Linear(6, 4), nn.Linear(4, 3), made
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.made(self.fc(self.body(x)))
+
+
 def failing(*_: Any) -> Any:
     raise ValueError("no\ngood")
 
@@ -122,7 +133,20 @@ def failing(*_: Any) -> Any:
     [
         ({"loss": failing}, "loss failed on a training batch: ValueError: no good"),
         ({"loss": lambda o, t: o}, "loss gave a tensor of shape"),
-        ({"loss": lambda o, t: torch.tensor(0.0)}, "cannot be differentiated"),
+        (
+            {"loss": lambda o, t: torch.tensor(0.0)},
+            "cannot be differentiated.*the loss does not follow from the outputs",
+        ),
+        ({"loss": lambda o, t: o.mean().item()}, r"loss gave a float; it must give a tensor.*leave out \.item\(\)"),
+        (
+            {"model": Gives(lambda o: {"logits": o})},
+            "gives a dict of 'logits': .*one tensor, or the task's `loss` take",
+        ),
+        ({"model": Gives(lambda o: (o, o))}, "gives a tuple of 2: have forward return one tensor"),
+        ({"model": Gives(lambda o: None)}, r"gives nothing: have forward return a tensor"),
+        ({"model": Gives(lambda o: str(o))}, r"gives a str: have forward return a tensor"),
+        ({"model": Gives(lambda o: o.to_sparse())}, r"gives a sparse coo tensor: have forward return a dense one"),
+        ({"model": Gives(torch.Tensor.detach)}, r"follows from no parameter that is trained: leave torch\.no_grad\(\)"),
         ({"collate": failing}, "train data cannot be read: ValueError: no good"),
         ({"collate": lambda batch: 3}, "must give a pair"),
         ({"train": TensorDataset(torch.zeros(4, 5), torch.zeros(4))}, "model failed on a training batch: RuntimeError"),

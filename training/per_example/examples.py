@@ -12,6 +12,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from dpeer.exceptions import TaskError
 from dpeer.training.device import Compute, mapped, tensors_of
+from dpeer.training.layouts import type_of
 
 
 def chunks(size: int, rows: int, device: torch.device) -> Iterator[tuple[Tensor, int]]:
@@ -125,6 +126,8 @@ def check_examples(values: Any, count: int, what: str) -> None:
         )
 
     def check(tensor: Tensor) -> Tensor:
+        if (kind := type_of(tensor)) is not None:
+            raise TaskError(f"the task's {what} are a {kind} tensor: privacy at sample level needs dense ones")
         if tensor.ndim == 0 or len(tensor) != count:
             raise TaskError(
                 f"the task's {what} have a tensor of shape {tuple(tensor.shape)} in a batch of {count}: privacy at "

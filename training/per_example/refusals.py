@@ -11,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training.batches import Batches, predict
+from dpeer.training.broadcasting import check_broadcast
 from dpeer.training.device import tensors_of
 from dpeer.training.errors import blame
 from dpeer.training.per_example.examples import check_alike, check_examples
@@ -162,12 +163,17 @@ def check_settings(peer: Trainer) -> None:
 
 
 def check_model(module: nn.Module) -> None:
-    """Refuse layers of which it is known that they couple examples, or draw.
+    """Refuse layers of which it is known that they couple examples, draw, or cannot be looked into.
 
     Raises:
         TaskError: There is one.
     """
     for name, layer in module.named_modules():
+        if layer._compiled_call_impl is not None:
+            raise TaskError(
+                f"{type(layer).__name__} {name!r} is compiled (model.compile()), and what compiled code keeps of "
+                "examples cannot be seen: privacy at sample level needs a model that is not"
+            )
         if isinstance(layer, _BatchNorm) and (layer.training or not layer.track_running_stats):
             raise TaskError(
                 f"{type(layer).__name__} {name!r} computes each example from the others of its batch, so there is no "
@@ -240,7 +246,9 @@ def check_batch(peer: Trainer, inputs: Any, targets: Any, losses: Tensor) -> Non
         TaskError: It is not.
     """
     with torch.no_grad(), blame("the task's model or loss failed on a training batch"):
-        found = peer.loss_function(predict(peer.module, inputs), targets).detach().float()
+        outputs = predict(peer.module, inputs)
+        check_broadcast(peer.loss_function, outputs, targets)
+        found = peer.loss_function(outputs, targets).detach().float()
     if found.shape == losses.shape and len(losses) > 1:
         same = torch.allclose(found, losses, rtol=CLOSE, atol=CLOSE)
     elif found.numel() == 1:

@@ -21,6 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dpeer.training.layouts import type_of
+
 _DEEP = 6
 """How far attributes of attributes are followed."""
 
@@ -172,8 +174,8 @@ def _content(cell: Any) -> Any:
 
 
 def _digest(tensor: Tensor) -> str:
-    if tensor.layout is not torch.strided:
-        return "sparse"
+    if (kind := type_of(tensor)) is not None:
+        return kind
     flat = tensor.reshape(-1)
     step = max(1, flat.numel() * flat.element_size() // _LARGE)
     return hashlib.sha256(flat[::step].cpu().contiguous().view(torch.uint8).numpy().tobytes()).hexdigest()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
@@ -18,7 +19,7 @@ from torch.func import functional_call, grad_and_value, vmap
 from dpeer.exceptions import TaskError
 from dpeer.training.batches import predict
 from dpeer.training.device import mapped
-from dpeer.training.errors import batch_hint, blame
+from dpeer.training.errors import as_tensor, batch_hint, blame, loss_hint, not_differentiable_hint
 from dpeer.training.flat import Flat
 from dpeer.training.per_example.examples import examples_of
 from dpeer.training.per_example.known import computes_alone
@@ -51,12 +52,12 @@ def one_by_one(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: i
         alone = torch.tensor([number], device=device)
         with torch.enable_grad():
             loss = loss_of_one(peer, examples_of(inputs, alone), examples_of(targets, alone))
-            with blame("the task's model cannot be differentiated"):
+            with blame("the task's model cannot be differentiated", partial(not_differentiable_hint, loss)):
                 found = torch.autograd.grad(loss, parameters, allow_unused=True)
         losses[number] = loss.detach()
         for gradient, (_, _, place) in zip(found, part.layout, strict=True):
             if gradient is not None:
-                values[number, place] = gradient.reshape(-1)
+                values[number, place] = gradient.to_dense().reshape(-1)  # of Embedding(sparse=True), for example
     return Computed(losses, [(slice(0, part.count), Whole(values))], examples, part.count)
 
 
@@ -64,7 +65,7 @@ def loss_of_one(peer: Trainer, inputs: Any, targets: Any) -> Tensor:
     """The loss of a batch of one example, a scalar."""
     with blame("the task's model failed on a training example", lambda: batch_hint(inputs)):
         outputs = predict(peer.module, inputs)
-    with blame("the task's loss failed on a training example", lambda: batch_hint(inputs, targets, outputs)):
+    with blame("the task's loss failed on a training example", lambda: loss_hint(targets, outputs)):
         return as_one(peer.loss_function(outputs, targets))
 
 
@@ -74,7 +75,7 @@ def as_one(loss: Tensor) -> Tensor:
     Raises:
         TaskError: It is neither.
     """
-    if loss.numel() != 1:
+    if as_tensor(loss).numel() != 1:
         raise TaskError(
             f"the task's loss gave a tensor of shape {tuple(loss.shape)} for one example; it must give one number for "
             "each example, or their mean"

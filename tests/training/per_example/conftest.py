@@ -43,7 +43,7 @@ def by_a_loop(model: nn.Module, inputs: Tensor, targets: Tensor, loss: Any = cro
         rows.append(
             torch.cat(
                 [
-                    (torch.zeros_like(p) if g is None else g).reshape(-1)
+                    (torch.zeros_like(p) if g is None else g.to_dense()).reshape(-1)
                     for g, p in zip(found, model.parameters(), strict=True)
                 ]
             )

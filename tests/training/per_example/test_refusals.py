@@ -111,12 +111,34 @@ def test_batch_norm_that_does_not_look_at_the_batch_is_taken(make_trainer: Make)
         (summed, "is not the mean of its examples' losses"),
         (weighted, "leave out weights of classes"),
         (lambda outputs, targets: outputs[:, :2], "shape (1, 2)"),
+        (lambda outputs, targets: outputs.mean().item(), "gave a float; it must give a tensor"),
     ],
 )
 def test_losses(loss: Any, what: str, make_trainer: Make) -> None:
     torch.manual_seed(0)
     model = nn.Linear(4, 3)
     assert what in refusal(make_trainer(model, torch.randn(N, 4), torch.tensor([0, 1, 2, 0, 1, 2]), loss=loss))
+
+
+def test_a_loss_of_all_pairs(make_trainer: Make) -> None:
+    def absolute(outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs - targets).abs().mean()
+
+    torch.manual_seed(0)
+    message = refusal(make_trainer(nn.Linear(4, 1), torch.randn(N, 4), torch.randn(N), loss=absolute))
+    assert f"compares each output with all targets: the outputs have shape ({N}, 1)" in message
+
+
+def test_a_compiled_model(make_trainer: Make) -> None:
+    model = nn.Sequential(nn.Linear(4, 3))
+    model[0].compile(backend="eager")
+    peer = make_trainer(model, torch.randn(N, 4), torch.tensor([0, 1, 2, 0, 1, 2]))
+    assert "Linear '0' is compiled (model.compile())" in refusal(peer)
+
+
+def test_sparse_inputs(make_trainer: Make) -> None:
+    peer = make_trainer(nn.Linear(4, 3), torch.randn(N, 4).to_sparse(), torch.tensor([0, 1, 2, 0, 1, 2]))
+    assert "the task's inputs are a sparse coo tensor: privacy at sample level needs dense ones" in refusal(peer)
 
 
 def test_a_target_that_is_ignored(make_trainer: Make) -> None:

@@ -174,6 +174,11 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor], str]] = {
         lambda: torch.randint(9, (N, 5)),
         "layers",
     ),
+    "embedding with sparse gradients": (
+        lambda: nn.Sequential(nn.Embedding(9, 4, sparse=True), nn.Flatten(), nn.Linear(20, 3)),
+        lambda: torch.randint(9, (N, 5)),
+        "one-by-one",
+    ),
     "attention": (Attention, lambda: torch.randint(11, (N, 5)), "vectorized"),
     "attention of layers": (OwnAttention, lambda: torch.randint(11, (N, 5)), "layers"),
     "a layer called twice": (Twice, lambda: torch.randn(N, 4), "vectorized"),

@@ -1,0 +1,43 @@
+"""Processes that a task forks (a pool): SIGTERM ends them, and is no request to stop the peer.
+
+The event loop hears of signals by a pipe, of which a forked process has the same end: without this, a pool that ends
+its workers would stop the run.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+_answering = False
+"""Whether SIGTERM is answered otherwise in this process than the system does."""
+
+_forking = threading.local()
+"""By thread: its blocked signals before it forked."""
+
+
+def answering() -> None:
+    """From now on processes that are forked have the system's answer to SIGTERM."""
+    global _answering
+    _answering = True
+
+
+def _before() -> None:
+    # One that comes before the new process is ready waits there.
+    _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}) if _answering else None
+
+
+def _after() -> None:
+    if _forking.mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, _forking.mask)
+
+
+def _in_child() -> None:
+    if _forking.mask is not None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    _after()
+
+
+os.register_at_fork(before=_before, after_in_parent=_after, after_in_child=_in_child)

@@ -1,0 +1,56 @@
+"""Models that a task must not bring: with sparse, quantized or nested tensors, of inference mode, or compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor, nn
+
+from dpeer.exceptions import TaskError
+
+
+def check_layouts(model: nn.Module) -> None:
+    """Refuse a model whose parameters or buffers cannot be copied, compared, sent and saved as plain tensors are.
+
+    Raises:
+        TaskError: There is one; names it, and says what would be right.
+    """
+    compiled = getattr(model, "_orig_mod", None)
+    if isinstance(compiled, nn.Module):
+        name = type(compiled).__name__
+        raise TaskError(
+            f"the task's model is torch.compile({name}), whose parameters have other names: give the {name} itself, "
+            "and compile it in place with model.compile()"
+        )
+    kinds: dict[str, Iterator[tuple[str, Tensor]]] = {
+        "parameter": model.named_parameters(), "buffer": model.named_buffers(),
+    }  # fmt: skip
+    for kind, named in kinds.items():
+        for name, tensor in named:
+            if not nn.parameter.is_lazy(tensor) and (wrong := _wrong(tensor)):
+                raise TaskError(f"{kind} {name!r} {wrong}")
+
+
+def _wrong(tensor: Tensor) -> str | None:
+    """What is unusual about a tensor, and what to do; None if nothing is."""
+    kind = type_of(tensor)
+    if kind is not None:
+        way = {
+            "quantized": "keep it as float32, and quantize it in forward",
+            "nested": "pad it",
+        }.get(kind, "call .to_dense(), and .to_sparse() in forward, or keep it as an attribute that is no buffer")
+        return f"is a {kind} tensor, and a model's tensors must be dense: {way}"
+    if tensor.is_inference():
+        return "was made in inference mode, and cannot be trained with: build the model outside torch.inference_mode()"
+    return None
+
+
+def type_of(tensor: Tensor) -> str | None:
+    """What a tensor is that is not dense: sparse, quantized or nested; None for a dense one."""
+    if tensor.is_nested:
+        return "nested"
+    if tensor.is_quantized:
+        return "quantized"
+    # By name: of other layouts (mkldnn) there is no constant.
+    layout = str(tensor.layout).removeprefix("torch.")
+    return None if layout == "strided" else layout.replace("_", " ")
