@@ -117,19 +117,6 @@ def test_before_the_first_completed_round_there_is_nothing_to_compare(tmp_path: 
     assert json.loads((tmp_path / "partition.json").read_text()) == partition(1, 2)
 
 
-def test_a_run_is_not_resumed_on_samples_that_it_has_held_out_nor_the_other_way_round(tmp_path: Path) -> None:
-    own = {**partition(1), "partition": None}  # a task of one's own, with some held out
-    save_data_files(tmp_path, own, None, resume=True)  # nothing was completed: a beginning
-    (tmp_path / "checkpoint" / "round-00000000").mkdir(parents=True)
-    with pytest.raises(CheckpointError, match=r"trains on samples for validation that the run it resumes held out: "):
-        save_data_files(tmp_path, None, None, resume=True)
-    assert json.loads((tmp_path / "partition.json").read_text()) == own
-    (tmp_path / "partition.json").unlink()
-    with pytest.raises(CheckpointError, match=r"that the run it resumes trained on: use --keep last, or start over"):
-        save_data_files(tmp_path, own, None, resume=True)
-    assert save_data_files(tmp_path, None, None, resume=True) == []
-
-
 def test_what_was_held_out_is_known_from_the_checkpoint_where_the_file_is_lost(tmp_path: Path) -> None:
     resumed = begun(tmp_path)
     (tmp_path / "partition.json").unlink()
