@@ -115,3 +115,10 @@ def test_before_the_first_completed_round_there_is_nothing_to_compare(tmp_path: 
     (tmp_path / "partition.json").write_text("[")
     assert len(resumed(partition(1, 2), PREPARATION)) == 1
     assert json.loads((tmp_path / "partition.json").read_text()) == partition(1, 2)
+
+
+def test_what_was_held_out_is_known_from_the_checkpoint_where_the_file_is_lost(tmp_path: Path) -> None:
+    resumed = begun(tmp_path)
+    (tmp_path / "partition.json").unlink()
+    with pytest.raises(CheckpointError, match=r"trains on samples for validation that the run it resumes held out: "):
+        resumed(None, PREPARATION)

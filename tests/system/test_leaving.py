@@ -104,7 +104,7 @@ def test_killed_and_alone_its_model_is_made_from_the_checkpoint(
     assert made.splitlines()[-1:] == ["run/rank-1/model.safetensors: the model of 3 of 6 rounds (killed)"]
     found = summary(folder)
     assert (found["status"], found["completed_rounds"], found["kept_point"]) == ("killed", 3, "mixed")
-    assert found["accuracy_kept"] == json.loads(lines.splitlines()[2])["accuracy"]
+    assert found["accuracy"] == json.loads(lines.splitlines()[2])["accuracy"]
     assert found["privacy"] is None
     assert (folder / "model.safetensors").read_bytes() == other.read_bytes()
     assert {path: path.read_bytes() for path in kept} == kept
