@@ -72,7 +72,7 @@ def draw_gains(groups: tuple[Group, ...]) -> Section | None:
     figure.legend(loc="outside lower center", ncols=len(labelled), frameon=False)
     caption = (
         "How much better a peer's model does on its own rows than the model that it would have alone: right of the "
-        "line joining is better. Bars are 95 % intervals (paired bootstrap over the peer's rows). "
+        "line joining is better. Bars are 95 % intervals over the peer's rows. "
         + (f"The {_ROWS} lowest of {len(rows)}. " if len(rows) > _ROWS else "")
         + "It is inconclusive where the interval holds zero, where the peer has fewer than ten rows, or where too few "
         "of them differ."

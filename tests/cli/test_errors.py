@@ -318,7 +318,7 @@ def test_a_run_of_other_settings_is_not_resumed(finished: tuple[object, ...], re
     refused(2, ("has completed 2 rounds", "--rounds 1"), *finished, "--resume", "--rounds", 1)
 
 
-@pytest.mark.parametrize("damage", ["changed", "cut", "removed", "state", "metrics"])
+@pytest.mark.parametrize("damage", ["changed", "cut", "removed", "state"])
 def test_a_damaged_checkpoint_is_named(
     damage: str, finished: tuple[object, ...], refused: Command, tmp_path: Path
 ) -> None:
@@ -334,10 +334,7 @@ def test_a_damaged_checkpoint_is_named(
             shutil.rmtree(checkpoint / "learner")
         case "state":
             (checkpoint / "state.json").write_text("{")
-        case "metrics":
-            (folder / "metrics.jsonl").write_text("")
-    named = str(folder.relative_to(tmp_path)) if damage == "metrics" else checkpoint.name
-    refused(2, (named, "damaged"), *finished, "--resume")
+    refused(2, (checkpoint.name, "damaged"), *finished, "--resume")
 
 
 # -- tracebacks ------------------------------------------------------------------------------------------------------
