@@ -110,7 +110,7 @@ def simulated(run: Run, workers: int) -> tuple[float, str]:
         settings = Settings(
             size=run.size, topology="ring", task=f"{__file__}:task", algorithm="dfedmdc", rounds=run.rounds,
             task_options={"model": run.model, "samples": run.samples}, batch_size=BATCH, body_epochs=BODY_EPOCHS,
-            workers=workers, out=out, finish="none", alone="never",
+            workers=workers, out=out, finish="none", alone="never", grad_clip=0.0,
         )  # fmt: skip
         run_federation(settings, "simulate")
         peers = [read_peer_summary(rank_folder(out, rank)) for rank in range(run.size)]
