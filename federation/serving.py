@@ -172,7 +172,7 @@ async def _serve(
     for note in parts.notes:
         log.info("note", message=note)
     report({"kind": "notes", "notes": parts.notes})
-    registry = await worker.write(leaving.enter_context, registered(parts.fingerprint, rank, parts.held))
+    registry = await worker.run(leaving.enter_context, registered(parts.fingerprint, rank, parts.held))
     looking: list[asyncio.Task[None]] = []
 
     def connected() -> None:
