@@ -57,7 +57,8 @@ def run(flags: list[str], size: int, seed: int, folder: Path) -> list[Mapping[st
     if str(EXAMPLES / "sites.py") in flags[1]:
         from verdicts import table
 
-        np.savez(folder / "sites.npz", **table(size, seed, 1.0)[0])
+        arrays: Any = table(size, seed, 1.0)[0]
+        np.savez(folder / "sites.npz", **arrays)
         flags = [*flags, "--task-option", f"path={folder / 'sites.npz'}"]
     subprocess.run(
         [sys.executable, "-m", "dpeer", "simulate", "--size", str(size), "--seed", str(seed), "--alone", "always",
