@@ -124,7 +124,7 @@ def _kept(summary: Mapping[str, Any]) -> str:
     points, rounds = summary["kept_point"], [one + 1 for one in summary["kept_round"] if one is not None]
     counts = [f"{points.count(point)} {words}" for point, words in _POINTS.items() if point in points]
     if alone := [str(rank) for rank, point in enumerate(points) if point == "alone"]:
-        counts[-1] += f" (rank {', '.join(alone[:_MANY])})"
+        counts[-1] += f" (rank {', '.join(alone[:_MANY])}; gains are of joined models all the same)"
     between = "" if not rounds else f", of round {min(rounds)}" + (f" to {max(rounds)}" if len({*rounds}) > 1 else "")
     return f"kept by validation loss: {', '.join(counts)}{between}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from statistics import fmean
+from statistics import NormalDist, fmean
 
 from dpeer.results.worth import Verdict, Worth, gain_text
 
@@ -14,8 +14,10 @@ _LEVEL = 0.05
 def together(found: Sequence[Worth | None], *, by_rows: bool = False) -> Worth | None:
     """The mean of the peers' gains with its 95 % interval, and what can be told of it.
 
-    The interval is normal, from the peers' own intervals: their rows are different ones, so the squares of their
-    deviations add up. Of right and wrong answers, an exact sign test of all rows on which two models differ must agree.
+    The interval is normal: the peers' rows are different ones, so their variances add up. Of right and wrong answers
+    these follow from the rows on which two models differ, to which half a row of each of the four kinds is added once
+    for all peers, as Agresti and Min (2005) do; and an exact sign test of all these rows must agree. Of losses they
+    follow from the peers' own intervals.
 
     Args:
         found: What each peer has found.
@@ -34,9 +36,13 @@ def together(found: Sequence[Worth | None], *, by_rows: bool = False) -> Worth |
         return None
     weights = [float(one.rows or 0) if by_rows else 1.0 for one in told]
     gain = fmean(gains, weights)
-    half = math.hypot(*(weight * width / 2 for weight, width in zip(weights, widths, strict=True))) / sum(weights)
+    center, halves = gain, [width / 2 for width in widths]
+    if told[0].of_accuracy:
+        parts = [_matched(one, 1 / len(told)) for one in told]
+        center, halves = fmean([mean for mean, _ in parts], weights), [half for _, half in parts]
+    half = math.hypot(*(weight * one for weight, one in zip(weights, halves, strict=True))) / sum(weights)
     rows, differ = sum(one.rows or 0 for one in told), sum(one.differ or 0 for one in told)
-    low, high = gain - half, gain + half
+    low, high = center - half, center + half
     clear = low > 0 or high < 0
     if clear and told[0].of_accuracy:
         better = sum(((one.differ or 0) + round((one.gain or 0.0) * (one.rows or 0))) // 2 for one in told)
@@ -46,6 +52,14 @@ def together(found: Sequence[Worth | None], *, by_rows: bool = False) -> Worth |
         measure=told[0].measure, on=told[0].on, algorithm=told[0].algorithm, rows=rows, differ=differ,
         gain=gain, low=low, high=high, verdict=verdict,
     )  # fmt: skip
+
+
+def _matched(one: Worth, part: float) -> tuple[float, float]:
+    """A peer's gain, and half of its interval, with this part of two rows more, on one of which the models differ."""
+    rows, differ, gain = one.rows or 0, one.differ or 0, one.gain or 0.0
+    total = rows + 2 * part
+    mean = gain * rows / total
+    return mean, NormalDist().inv_cdf(1 - _LEVEL / 2) * math.sqrt(((differ + part) / total - mean**2) / total)
 
 
 def sentence(found: Sequence[Worth | None]) -> str:

@@ -49,6 +49,16 @@ def test_the_interval_is_that_of_resampling_within_every_peer() -> None:
     assert (one.low, one.high) == pytest.approx(np.percentile(means, (2.5, 97.5)), abs=0.012)
 
 
+def test_of_peers_with_as_many_rows_it_is_that_of_all_rows_in_one() -> None:
+    generator = np.random.default_rng(3)
+    joined, alone = right(generator, 0.8, [30] * 6), right(generator, 0.8, [30] * 6)
+    one = together(peers([part[:30] for part in joined], alone))
+    (all_rows,) = peers([np.concatenate(joined)], [np.concatenate(alone)])
+    assert one is not None
+    # Not to the bit: within a peer the differences' mean is taken away, here that of all.
+    assert (one.low, one.high) == pytest.approx((all_rows.low, all_rows.high), abs=0.004)
+
+
 def test_of_losses_a_gain_is_how_much_lower_they_are() -> None:
     generator = np.random.default_rng(1)
     alone = [generator.gamma(2.0, 1.0, 12) for _ in range(6)]
