@@ -39,6 +39,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from dpeer.results.worth import ending, worth_of
+
 TASK = Path(__file__).parent / "examples" / "sites.py"
 COLUMNS, TRAINED, TESTED, KEPT = 12, 160, 80, 4000
 PERSONS = 3
@@ -164,10 +166,16 @@ def figures(found: Sequence[Site], *, widened: bool) -> dict[str, Any]:
         "sign": [sum(site.worth["gain"] * site.truth > 0 for site in signed), len(signed)],
         "improved": [sum(site.truth > 0 for site in verdicts["improved"]), len(verdicts["improved"])],
         "alone": [sum(site.truth < 0 for site in verdicts["alone"]), len(verdicts["alone"])],
-        "below": [sum(site.worth["verdict"] != "unclear" for site in below), len(below)],
+        "below": [sum(_is_told(site.worth) for site in below), len(below)],
         "gain": round(float(np.mean([site.worth["gain"] for site in told])), 4) if told else None,
         "true": round(float(np.mean([site.truth for site in found])), 4),
     }
+
+
+def _is_told(worth: Mapping[str, Any]) -> bool:
+    """Whether the peer's last lines say that it would be better off alone, be it probably."""
+    found = worth_of(worth)
+    return found is not None and any("better off alone" in line for line in ending(found))
 
 
 def main() -> None:
