@@ -11,6 +11,9 @@ from dpeer.cli.terminal import one_line
 from dpeer.results.sites import Combined
 from dpeer.results.worth import gain_text, headline, interval_text, verdict_text, verdict_word
 
+_SHOWN = 20
+"""Of the ranks of which there is no file."""
+
 
 def show(found: Combined, console: Console | None = None) -> None:
     """Print a line for each site, the means over sites and over rows, and of whom there is no file."""
@@ -50,7 +53,8 @@ def _lines(found: Combined) -> list[str]:
     elif len(sites) > 1:
         lines.append("no mean over rows: with --test-split shared sites have measured on the same rows")
     if found.missing:
-        lines.append(f"no file of rank {', '.join(map(str, found.missing))}")
+        more = f" and {len(found.missing) - _SHOWN} more" if len(found.missing) > _SHOWN else ""
+        lines.append(f"no file of rank {', '.join(map(str, found.missing[:_SHOWN]))}{more}")
     if len(versions := {site.version for site in sites}) > 1:
         lines.append(f"the files are of different versions of dpeer: {', '.join(sorted(versions))}")
     return lines

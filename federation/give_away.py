@@ -12,6 +12,7 @@ from dpeer.peer.wire import federation_id
 from dpeer.results.files import SUMMARY, write_json
 from dpeer.results.reading import read_object, read_peer_summary
 from dpeer.results.sites import Site
+from dpeer.results.worth import FEWEST_ROWS
 
 if TYPE_CHECKING:
     from dpeer.results.summaries import PeerSummary
@@ -45,12 +46,18 @@ def give_away(folder: Path, file: Path) -> None:
 
     Raises:
         CheckpointError: The folder has no checkpoint, which tells of which federation it is.
+        ConfigurationError: It was compared on so few rows that the gain tells of single ones.
         OutputError: The file cannot be written.
     """
     summary = read_peer_summary(folder)
     assert summary is not None, "compared"
     worth = summary.worth
     assert worth is not None, "compared"
+    if (worth.rows or 0) < FEWEST_ROWS:
+        raise ConfigurationError(
+            f"--give-away: {str(folder)!r} was compared on {worth.rows} rows: below {FEWEST_ROWS} a gain tells of "
+            "single rows, and stays at home"
+        )
     site = Site(
         str(file), dpeer.__version__, _federation(folder), summary.size or 0, _rank(folder),
         summary.completed_rounds or 0, _shares_rows(summary), worth,

@@ -21,7 +21,7 @@ class Mount:
 def mount_of(path: Path) -> Mount | None:
     """The mount that a file lies on, links followed; None where it cannot be told (not on Linux)."""
     try:
-        lines = MOUNTINFO.read_text(errors="surrogateescape").splitlines()
+        lines = MOUNTINFO.read_text(errors="surrogateescape").split("\n")
     except OSError:
         return None
     file = path.resolve()
@@ -36,7 +36,7 @@ def mount_of(path: Path) -> Mount | None:
 def _mount(line: str) -> Mount | None:
     """The mount of a line: its fifth word is the place, the sixth its options; after ` - ` follow type and device."""
     here, dash, system = line.partition(" - ")
-    words, kinds = here.split(), system.split()
+    words, kinds = here.split(" "), system.split(" ")
     if not dash or len(words) < 6 or not kinds:
         return None
     place = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), words[4])

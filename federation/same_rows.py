@@ -89,10 +89,12 @@ class Registry:
         """Leave this peer's digests in the folder while the block runs."""
         path = self._folder / f"{self._federation}-{self._rank}-{os.getpid()}.rows"
         made = path.with_suffix(".new")
-        made.unlink(missing_ok=True)
-        with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with _one_at_a_time(self._folder):  # between opening and locking nobody may take it for a killed peer's
+            made.unlink(missing_ok=True)
+            file = os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with file:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 head = {"rank": self._rank, "trained": len(self._held.trained), "tested": len(self._held.tested)}
                 file.write(json.dumps(head).encode() + b"\n" + b"".join(part for two in self._held for part in two))
                 file.flush()
@@ -128,7 +130,10 @@ def registered(fingerprint: Mapping[str, Any], rank: int, held: Held | None) -> 
     with ExitStack() as stack:
         registry = None
         with suppress(OSError):  # no room, or a folder without locks: then nothing can be found
-            if held is not None and (folder := private_folder()) is not None:
+            folder = private_folder(make=held is not None)
+            if folder is not None:
+                _sweep(folder)
+            if held is not None and folder is not None:
                 registry = Registry(folder, fingerprint, rank, held)
                 stack.enter_context(registry.published())
         yield registry
@@ -153,19 +158,47 @@ def held_rows(task: Task) -> Held | None:
     return None
 
 
-def private_folder() -> Path | None:
-    """The folder of this user's peers on this host, which nobody else can read; None where it cannot be had."""
+def private_folder(*, make: bool = True) -> Path | None:
+    """The folder of this user's peers on this host, which nobody else can read; None where it cannot be had.
+
+    Args:
+        make: Whether it is made where there is none.
+    """
     usual = os.environ.get("XDG_RUNTIME_DIR")
     for place in (usual, tempfile.gettempdir()):
-        if place is None:
+        if not place or not Path(place).is_absolute():
             continue
         folder = Path(place) / f"dpeer-rows-{os.getuid()}"
         with suppress(OSError):
-            folder.mkdir(mode=0o700, exist_ok=True)
+            if make:
+                folder.mkdir(mode=0o700, exist_ok=True)
             found = folder.lstat()  # anybody may have made it, where all may write
             if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077:
                 return folder
     return None
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    """Within it no other peer makes or removes files of the folder.
+
+    Raises:
+        OSError: The folder has no key, or cannot be locked.
+    """
+    with (folder / "key").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what killed peers have left: files that nobody holds a lock on."""
+    if not (folder / "key").exists():
+        return
+    with _one_at_a_time(folder):
+        for path in [*folder.glob("*.rows"), *folder.glob("*.new")]:
+            with suppress(OSError), path.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                path.unlink(missing_ok=True)
 
 
 def _key_of(folder: Path) -> bytes:

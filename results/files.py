@@ -123,7 +123,7 @@ def parse(text: str) -> dict[str, Any] | None:
     """The JSON object in a text; None if there is none."""
     try:
         content = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # RecursionError: brackets within brackets, thousands deep
         return None
     return content if isinstance(content, dict) else None
 

@@ -19,7 +19,10 @@ FORMAT = 1
 KIND = "what joining was worth to a site"
 """What a file says that it is."""
 
-_MOST_BYTES = 100_000
+_MOST_BYTES = 10_000
+_MOST_PEERS = 100_000
+_LONGEST = 80
+"""Characters of a value that is shown."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +109,12 @@ def read_site(path: Path) -> Site:
     if content is None or content.get("kind") != KIND:
         raise ConfigurationError(f"{str(path)!r} is no file of dpeer worth --give-away, or is damaged")
     if content.get("format") != FORMAT:
-        raise ConfigurationError(f"{str(path)!r} has format {content.get('format')!r}, this dpeer reads {FORMAT}")
+        raise ConfigurationError(f"{str(path)!r} has format {_short(content.get('format'))}, this dpeer reads {FORMAT}")
     worth = worth_of({name: content.get(name) for name in _OF_WORTH})
     assert worth is not None, "an object"
     for key, right in _checks(content, worth).items():
         if not right:
-            raise ConfigurationError(f"{str(path)!r} is damaged: {key} = {content.get(key)!r}")
+            raise ConfigurationError(f"{str(path)!r} is damaged: {key} = {_short(content.get(key))}")
     return Site(str(path), worth=worth, **{name: content[name] for name in _KEYS})
 
 
@@ -120,22 +123,28 @@ def _checks(content: Mapping[str, Any], worth: Worth) -> dict[str, bool]:
     size, rank = whole(content.get("size")), whole(content.get("rank"))
     rows, gain, federation = worth.rows or 0, worth.gain, text(content.get("federation")) or ""
     return {
-        "version": text(content.get("version")) is not None,
+        "version": len(text(content.get("version")) or "x" * _LONGEST) < _LONGEST,
         "federation": len(federation) == 32 and all(one in "0123456789abcdef" for one in federation),
-        "size": bool(size),
+        "size": 0 < (size or 0) <= _MOST_PEERS,
         "rank": rank is not None and rank < (size or 0),
-        "rounds": bool(whole(content.get("rounds"))),
+        "rounds": 0 < (whole(content.get("rounds")) or 0) < 10**9,
         "shares_rows": flag(content.get("shares_rows")) is not None,
         "measure": worth.measure in ("accuracy", "test_loss"),
         "on": worth.on in ("test", "validation"),
         "algorithm": worth.algorithm == "local",
-        "rows": rows > 0,
+        "rows": 0 < rows < 10**12,
         "differ": worth.differ is not None and worth.differ <= rows,
-        "gain": gain is not None and (not worth.of_accuracy or abs(gain) <= 1),
+        "gain": gain is not None and (not worth.of_accuracy or abs(gain) * rows <= (worth.differ or 0) + 1e-6),
         "low": number(content.get("low")) is not None,
         "high": worth.high is not None and worth.low is not None and worth.low <= worth.high,
         "verdict": worth.verdict is not None,
     }
+
+
+def _short(value: Any) -> str:
+    """A value as a message shows it."""
+    shown = repr(value) if not isinstance(value, int) or abs(value) < 10**_LONGEST else "a number of many digits"
+    return shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
 
 
 def combine(sites: Sequence[Site]) -> Combined:

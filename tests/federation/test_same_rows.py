@@ -104,6 +104,25 @@ def test_what_a_killed_peer_has_left_is_ignored_and_removed(peers: Any, runtime:
     assert first.compare() == []
 
 
+@pytest.mark.parametrize("suffix", [".rows", ".new"])
+def test_what_a_killed_peer_has_left_goes_when_the_next_one_starts(suffix: str, peers: Any) -> None:
+    folder = private_folder()
+    assert folder is not None
+    peers(0, range(4), range(4, 6))
+    left = folder / f"killed-7-1{suffix}"
+    left.write_bytes(b'{"rank": 7}')
+    with registered(OURS, 2, None):  # also one that compares nothing, as with --privacy
+        assert not left.exists()
+        assert len([*folder.glob("*.rows")]) == 1, "that of the peer that runs stays"
+
+
+def test_a_place_that_is_no_absolute_path_is_not_taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", "")
+    private_folder()
+    assert not [*tmp_path.glob("dpeer-rows-*")]
+
+
 def test_what_is_damaged_is_ignored(peers: Any, runtime: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, _ = peers(0, range(40), range(40, 50)), peers(1, range(40), range(40, 50))
     (folder,) = runtime.iterdir()
