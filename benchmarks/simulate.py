@@ -35,7 +35,7 @@ from typing import Any
 import torch
 
 from dpeer.cores import own_cores
-from dpeer.federation.heap import keep_heap
+from dpeer.federation.malloc import keep_heap
 from dpeer.federation.running import run_federation
 from dpeer.federation.settings import Settings
 from dpeer.peer.checkpoint import learner_folder

@@ -6,7 +6,7 @@ import asyncio
 import time
 
 from dpeer.peer import Limits, ZeroMQTransport, wire
-from dpeer.peer.pieces import cut
+from dpeer.peer.chunking import cut
 from dpeer.peer.transports import Arrival, Link, Sent
 
 

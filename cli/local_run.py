@@ -12,12 +12,12 @@ from rich.console import Console
 
 from dpeer.cli.interrupts import ended_at_once
 from dpeer.cli.live import LiveTable, open_view
+from dpeer.cli.plain_view import PlainLines
 from dpeer.cli.summary_table import show
 from dpeer.cli.terminal import Terminal
-from dpeer.cli.view import PlainLines
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
-from dpeer.federation.own_data import check_own_data
+from dpeer.federation.distinct_data import check_own_data
 from dpeer.federation.running import Mode, OpenView, check_converged, run_federation
 from dpeer.federation.settings import Settings, as_run
 from dpeer.federation.summary import add_comparison
@@ -121,7 +121,7 @@ def _run(
 def _baseline(settings: Settings, algorithm: str) -> Settings:
     """The settings of the run to compare with: `local` is what each peer would have alone, as `dpeer start` has it."""
     if algorithm == "local":
-        from dpeer.federation.alone import as_alone  # torch, which a launcher does without
+        from dpeer.federation.local_baseline import as_alone  # torch, which a launcher does without
 
         settings = as_alone(settings)
     out = settings.out / f"baseline-{algorithm}"

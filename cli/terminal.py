@@ -15,8 +15,8 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from dpeer.peer.async_writer import Outlet
 from dpeer.peer.logs import Entry
-from dpeer.peer.outlet import Outlet
 from dpeer.peer.wire import printable
 
 PATIENCE = 5.0

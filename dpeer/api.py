@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Any
 
 from dpeer.exceptions import ConfigurationError, PeerFailed
 from dpeer.extras import check_libraries
-from dpeer.federation.beside import Beside
-from dpeer.federation.child import check_not_a_peer
-from dpeer.federation.handed_over import check_flags, checked
-from dpeer.federation.own_data import check_own_data
+from dpeer.federation.background_loop import Beside
+from dpeer.federation.cluster_child import check_not_a_peer
+from dpeer.federation.distinct_data import check_own_data
+from dpeer.federation.revalidate import check_flags, checked
 from dpeer.federation.running import Mode, check_converged, run_federation
 from dpeer.federation.settings import Settings, as_run
 from dpeer.federation.view import Silent
 from dpeer.results.files import MODEL, SUMMARY, rank_folder
 from dpeer.results.reading import read_entries, read_object, read_run
-from dpeer.training.given import can_be_imported
+from dpeer.training.registry import can_be_imported
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,7 +98,7 @@ class Run:
         _check_path("path", path)
         check_libraries("Run.report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
         from dpeer.report.write import check_out, write_report
-        from dpeer.results.finding import find_runs
+        from dpeer.results.discover import find_runs
 
         out = Path(path)
         check_out(out)

@@ -21,7 +21,7 @@ from dpeer.cores import own_cores
 from dpeer.exceptions import CellFailed, CheckpointError, DpeerError
 from dpeer.experiments.cells import Cell
 from dpeer.federation import forking
-from dpeer.federation.child import STOP_SIGNALS, stop_signals
+from dpeer.federation.cluster_child import STOP_SIGNALS, stop_signals
 from dpeer.federation.settings import Settings
 
 if TYPE_CHECKING:

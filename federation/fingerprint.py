@@ -12,9 +12,9 @@ from dpeer.privacy import Guarantee
 from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
 from dpeer.topology import AnyTopology
 from dpeer.training import MODELS, Algorithm, Task, find_algorithm, shared_options, source_hash
-from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.algorithms.contract import facts_of
 from dpeer.training.algorithms.options import flagged_options
-from dpeer.training.algorithms.own import is_built_in
+from dpeer.training.algorithms.plugins import is_built_in
 from dpeer.training.settings import OptionSettings
 
 _FIRST = ("size", "algorithm", "rounds", "seed")

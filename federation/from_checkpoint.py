@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError
+from dpeer.federation.disk_errors import naming
 from dpeer.federation.folders import held
-from dpeer.federation.full import naming
 from dpeer.federation.settings import Settings
 from dpeer.peer import checkpoint
 from dpeer.results.files import MODEL, SUMMARY, card_of

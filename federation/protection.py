@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
-from dpeer.federation.sent import check_ledger, sent_unrecorded
+from dpeer.federation.ledger_crosscheck import check_ledger, sent_unrecorded
 from dpeer.federation.settings import Settings, default_of
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
 from dpeer.privacy.guarantee import check_delta, default_delta

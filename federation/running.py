@@ -11,14 +11,14 @@ from typing import Any, Literal, Protocol
 
 from dpeer.exceptions import Diverged, PeerFailed
 from dpeer.federation import folders, summary
-from dpeer.federation.child import stop_signals
+from dpeer.federation.cluster_child import stop_signals
+from dpeer.federation.disk_errors import naming
 from dpeer.federation.faults import check_faults
-from dpeer.federation.full import naming
 from dpeer.federation.graph import build_graph, take_part
-from dpeer.federation.home import home_kept
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent, View
+from dpeer.federation.working_directory import home_kept
 from dpeer.results.files import DISAGREEMENT
 
 Mode = Literal["cluster", "simulate"]
@@ -164,7 +164,7 @@ def _runner(settings: Settings, mode: Mode, view: View, *, resume: bool, new_dat
     if mode == "cluster":
         return Launcher(settings, view, resume=resume, new_data=new_data)
     if settings.faults is not None:
-        from dpeer.federation.faulty import FaultySimulation
+        from dpeer.federation.simulation_with_faults import FaultySimulation
 
         return FaultySimulation(settings, view, new_data=new_data)
     from dpeer.federation.simulation import Simulation  # imports torch, which a launcher does not need

@@ -16,16 +16,16 @@ from torch import Tensor
 from dpeer.cores import own_cores
 from dpeer.exceptions import TaskError
 from dpeer.federation.assemble import PeerParts, assemble
+from dpeer.federation.baseline_comparison import conclude_worth
+from dpeer.federation.consensus_distance import Disagreement
 from dpeer.federation.data_files import save_data_files
-from dpeer.federation.disagreement import Disagreement
+from dpeer.federation.disk_errors import naming
 from dpeer.federation.fingerprint import FORMERLY
 from dpeer.federation.folders import held
-from dpeer.federation.full import naming
-from dpeer.federation.heap import keep_heap
-from dpeer.federation.home import current_folder
+from dpeer.federation.malloc import keep_heap
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
-from dpeer.federation.worth import conclude_worth
+from dpeer.federation.working_directory import current_folder
 from dpeer.peer import LivenessConfig, Network, Outcome, Peer, PeerConfig, Transport, Worker
 from dpeer.peer.logs import PeerLog, peer_logger
 from dpeer.results.files import DISAGREEMENT, LOG, rank_folder

@@ -1,7 +1,7 @@
 """The daemon: wire, transports, inbox, liveness, the round loop, checkpoints, metrics. Knows no tensors."""
 
+from dpeer.peer.background_work import IdleWork
 from dpeer.peer.config import LivenessConfig, PeerConfig
-from dpeer.peer.idle import IdleWork
 from dpeer.peer.learner import Evaluation, Learner, Payload
 from dpeer.peer.limits import Limits
 from dpeer.peer.peer import Outcome, Peer

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable
 
 from dpeer.peer import wire
 from dpeer.peer.inbox import Inbox
-from dpeer.peer.lanes import Lanes
 from dpeer.peer.learner import Payload
 from dpeer.peer.membership import Membership, Neighbor
 from dpeer.peer.outbox import Outbox
-from dpeer.peer.presence import Presence
+from dpeer.peer.round_clock import Presence
 from dpeer.peer.schedule import Schedule
+from dpeer.peer.send_queue import Lanes
 from dpeer.peer.transports import Link
 from dpeer.topology import Neighborhood
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from dpeer.peer.naming import ABSENT, difference, first_difference, short
+from dpeer.peer.fingerprint_diff import ABSENT, difference, first_difference, short
 from dpeer.peer.wire import Hello
 
 Names = Mapping[str, Mapping[str, str]]

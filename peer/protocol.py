@@ -20,22 +20,22 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer import limits, pieces, wire
+from dpeer.peer import chunking, limits, wire
 from dpeer.peer.admission import Admission
-from dpeer.peer.allowance import Allowance
-from dpeer.peer.assembly import Assembly
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.connection_setup import Greetings
+from dpeer.peer.drop_counter import Rejections
 from dpeer.peer.effects import Dial, Effect, Rest, Say, Write
 from dpeer.peer.exchange import Exchange
-from dpeer.peer.flow import Flows
-from dpeer.peer.greetings import Greetings
 from dpeer.peer.inbox import Received
-from dpeer.peer.lanes import Lanes
 from dpeer.peer.learner import Learner, Payload
 from dpeer.peer.membership import Membership, Neighbor, Status
-from dpeer.peer.presence import Presence
-from dpeer.peer.rejections import Rejections
+from dpeer.peer.rate_limiter import Allowance
+from dpeer.peer.reassembly import Assembly
+from dpeer.peer.round_clock import Presence
 from dpeer.peer.schedule import Schedule
+from dpeer.peer.send_queue import Lanes
+from dpeer.peer.transfer_progress import Flows
 from dpeer.peer.transports import Link
 from dpeer.peer.waiting import Pauses, Waiting
 from dpeer.peer.wire import Frames
@@ -421,7 +421,7 @@ class Core:
         """Tell the sender how long its pieces may be, if that has changed much."""
         if self._most is None:
             return
-        found, lane = pieces.pace(nbytes, seconds, self._config.liveness.dead_after, self._most), self.lanes[link]
+        found, lane = chunking.pace(nbytes, seconds, self._config.liveness.dead_after, self._most), self.lanes[link]
         told, lane.measured = lane.measured, found
         if max(found, told) >= 2 * min(found, told):
             self.exchange.beat(link)

@@ -17,8 +17,8 @@ from typing import Any
 from dpeer.exceptions import CheckpointError, Interrupted
 from dpeer.peer import checkpoint, headers, wire
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.fingerprint_diff import difference
 from dpeer.peer.learner import Learner, SaveCopy
-from dpeer.peer.naming import difference
 from dpeer.peer.outbox import Outbox
 from dpeer.peer.waiting import Pauses
 from dpeer.peer.wire import Frames

@@ -12,10 +12,10 @@ from dpeer.peer.admission import Admission
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.exchange import Exchange
-from dpeer.peer.flow import LONGEST, Flow, Flows
 from dpeer.peer.membership import Membership
 from dpeer.peer.patience import Patience
-from dpeer.peer.presence import Presence
+from dpeer.peer.round_clock import Presence
+from dpeer.peer.transfer_progress import LONGEST, Flow, Flows
 
 _SOON = 0.001
 """Seconds after a time at which something ends, so that it has ended whatever the rounding."""

@@ -5,7 +5,7 @@ A message is one msgpack header frame followed by the raw buffers of a body, and
     [header] [buffer 0] [buffer 1] ...
 
 A large body travels as several messages: its header alone, then its buffers' bytes in order, cut into pieces
-(`dpeer.peer.pieces`):
+(`dpeer.peer.chunking`):
 
     [header]    [0xc1, tag, offset] [bytes] ...    [0xc1, tag, offset] [bytes] ...
 

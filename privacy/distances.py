@@ -1,4 +1,4 @@
-"""Who can learn how much of whom, by how far apart they are in the graph: epsilons of `dpeer.privacy.views`."""
+"""Epsilon between pairs of peers, by distance in the graph, from `dpeer.privacy.pairwise_leakage`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from dpeer.privacy import accounting
 from dpeer.privacy.accounting import Accountant
+from dpeer.privacy.pairwise_leakage import Views
 from dpeer.privacy.planning import finite
-from dpeer.privacy.views import Views
 
 Row = dict[str, Any]
 

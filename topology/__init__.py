@@ -9,7 +9,6 @@
 """
 
 from dpeer.topology.building import TOPOLOGIES, WEIGHTS, build
-from dpeer.topology.changing import ChangingTopology
 from dpeer.topology.files import size_of
 from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row
 from dpeer.topology.papers import PaperFormula, paper_formula
@@ -19,6 +18,7 @@ from dpeer.topology.server import ServerSampling
 from dpeer.topology.spectrum import Analysis, analyse, disagreement, spectral_gap, spectrum
 from dpeer.topology.spreading import rounds_to_everybody
 from dpeer.topology.static import Topology
+from dpeer.topology.time_varying import ChangingTopology
 
 AnyTopology = Topology | ChangingTopology
 """What `build` makes."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from dpeer.exceptions import TopologyError, UnknownName
-from dpeer.topology.changing import ChangingTopology
 from dpeer.topology.checks import check
 from dpeer.topology.circulant import Circulant
 from dpeer.topology.edges import Request
@@ -13,6 +12,7 @@ from dpeer.topology.files import PREFIX, file_graph
 from dpeer.topology.graphs import GRAPHS
 from dpeer.topology.schedules import CHANGING
 from dpeer.topology.static import Topology
+from dpeer.topology.time_varying import ChangingTopology
 from dpeer.topology.weights import WEIGHT_RULES, mix
 
 TOPOLOGIES: tuple[str, ...] = (*GRAPHS, *CHANGING)

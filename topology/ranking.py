@@ -13,7 +13,7 @@ from dpeer.topology import TOPOLOGIES, AnyTopology, ChangingTopology, analyse, b
 from dpeer.topology.candidates import CHOOSING, DEFAULT_WEIGHTS, LeftOut, Terms, choices, impossible, too_many
 from dpeer.topology.circulant import Circulant
 from dpeer.topology.exchange import messages
-from dpeer.topology.survival import survives
+from dpeer.topology.vertex_connectivity import survives
 
 LIMIT = 2000
 """The largest size: it takes about ten seconds."""

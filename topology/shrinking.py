@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.changing import ChangingTopology
 from dpeer.topology.checks import Matrix
 from dpeer.topology.circulant import Circulant
 from dpeer.topology.eigen import largest_singular_value
+from dpeer.topology.time_varying import ChangingTopology
 from dpeer.topology.weights import matrix_of
 
 _ROUNDING = 1e-12

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.changing import ChangingTopology
 from dpeer.topology.checks import Matrix
 from dpeer.topology.circulant import Circulant
 from dpeer.topology.eigen import smallest
@@ -25,6 +24,7 @@ from dpeer.topology.exchange import messages
 from dpeer.topology.papers import PaperFormula, paper_formula
 from dpeer.topology.shrinking import shrinking
 from dpeer.topology.static import Topology
+from dpeer.topology.time_varying import ChangingTopology
 from dpeer.topology.weights import matrix_of
 
 SPECTRUM_LIMIT = 2000

@@ -11,17 +11,17 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError, DpeerError, TaskError, UnknownName
 from dpeer.training.errors import describe
-from dpeer.training.given import given as handed_over
 from dpeer.training.importing import imported
 from dpeer.training.initial import begin_from
-from dpeer.training.leftovers import defaults_kept
 from dpeer.training.lora.adapting import adapted
 from dpeer.training.models import drops, last_layer
 from dpeer.training.partitions import check_spec
 from dpeer.training.randomness import LOCK, seed_globals
+from dpeer.training.registry import given as handed_over
 from dpeer.training.settings import DataSettings
 from dpeer.training.task import Task
 from dpeer.training.tasks import BUILTIN_TASKS, Choices
+from dpeer.training.torch_defaults import defaults_kept
 from dpeer.training.validation import with_validation
 
 

@@ -16,7 +16,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import distances
 from dpeer.privacy.client_plan import ClientPlan
 from dpeer.privacy.guarantee import Guarantee
-from dpeer.privacy.views import views, work
+from dpeer.privacy.pairwise_leakage import views, work
 from dpeer.topology import ChangingTopology, Topology
 
 MULTIPLICATIONS = 4e12

@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.training.equal import in_words
+from dpeer.training.duplicate_rows import in_words
 from dpeer.training.schema.checking import Checked, Problem
 from dpeer.training.schema.checking import check as compare
 from dpeer.training.schema.schema import read_schema

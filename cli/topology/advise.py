@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from dpeer.cli.stated import stated
+from dpeer.cli.click_from_setting import stated
 from dpeer.cli.topology.options import DEFAULT_SIZE, json_option, one_size
 from dpeer.exceptions import ConfigurationError
 from dpeer.results import units

@@ -19,7 +19,7 @@ from dpeer.cli.topology.options import (
     topologies_option,
 )
 from dpeer.topology import CHANGING, Analysis, analyse
-from dpeer.topology.survival import survives
+from dpeer.topology.vertex_connectivity import survives
 
 ROUNDS = 20
 """Of a run, for what the edges of a graph that changes join together."""

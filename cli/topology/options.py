@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from dpeer.cli.stated import F, stated
+from dpeer.cli.click_from_setting import F, stated
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.fresh import fresh_topology
 from dpeer.topology import TOPOLOGIES, AnyTopology, build, size_of

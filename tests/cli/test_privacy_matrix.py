@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from dpeer.cli.privacy import privacy
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.privacy.gaussian import epsilon
-from dpeer.privacy.views import views
+from dpeer.privacy.pairwise_leakage import views
 from dpeer.topology import CHANGING, Topology, build
 
 

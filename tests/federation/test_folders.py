@@ -8,8 +8,8 @@ import pytest
 
 from dpeer.exceptions import CheckpointError, OutputError
 from dpeer.federation.folders import behind, check
+from dpeer.federation.ledger_crosscheck import sent_unrecorded
 from dpeer.federation.running import run_federation
-from dpeer.federation.sent import sent_unrecorded
 from dpeer.federation.settings import Settings
 from dpeer.results.files import rank_folder
 from dpeer.topology import Isolated, build

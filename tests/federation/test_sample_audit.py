@@ -24,14 +24,14 @@ from dpeer.privacy.sampling import Poisson
 from dpeer.privacy.step_audit import audit_steps, planned
 from dpeer.privacy.steps import Mechanism
 from dpeer.privacy.tradeoff import statistic
+from dpeer.training.dpsgd.gradient import PrivateGradient
+from dpeer.training.dpsgd.gradient_factors import Computed
+from dpeer.training.dpsgd.groups import Groups
+from dpeer.training.dpsgd_trainer import PrivateTrainer
 from dpeer.training.gradients import plain
 from dpeer.training.models.echo import BODY
-from dpeer.training.per_example.gradient import PrivateGradient
-from dpeer.training.per_example.groups import Groups
-from dpeer.training.per_example.parts import Computed
-from dpeer.training.private_trainer import PrivateTrainer
+from dpeer.training.poisson_batches import Sampled
 from dpeer.training.sample_level import SampledReleases
-from dpeer.training.sampled import Sampled
 from dpeer.training.trainer import Trainer
 from tests.federation.defects import Constant, EightBits, Remembering, noise_changed, scaled, spared
 

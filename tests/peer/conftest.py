@@ -14,7 +14,7 @@ import pytest
 from dpeer.exceptions import Interrupted
 from dpeer.peer import Limits, LivenessConfig, Network, Peer, PeerConfig, Worker, ZeroMQTransport
 from dpeer.peer.logs import peer_logger
-from dpeer.peer.transports.meeting import Meeting
+from dpeer.peer.transports.bulk_handshake import Meeting
 from dpeer.topology import Neighborhood, Row
 from tests.peer.keys import keyrings
 

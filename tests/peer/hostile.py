@@ -17,7 +17,7 @@ import numpy as np
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer import ZeroMQTransport, wire
-from dpeer.peer.pieces import cut
+from dpeer.peer.chunking import cut
 from dpeer.peer.transports import Arrival, Broken, Opened, Room, Sent
 
 ROUNDS = 4

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from dpeer.peer import wire
-from dpeer.peer.pieces import cut
+from dpeer.peer.chunking import cut
 from tests.peer.table import ring
 
 FINGERPRINTS = [{}, {"size": [[[1]]]}, {"size": {"a": {}}}, {"size": None}, {"size": float("nan")}]

@@ -8,8 +8,8 @@ import zmq
 import zmq.asyncio
 
 from dpeer.peer import wire
+from dpeer.peer.chunking import cut
 from dpeer.peer.effects import Fail
-from dpeer.peer.pieces import cut
 from dpeer.topology import build
 from tests.peer.table import Table, payload, ring
 

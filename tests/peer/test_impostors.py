@@ -7,7 +7,7 @@ import pytest
 import zmq
 
 from dpeer.peer import LivenessConfig, wire
-from dpeer.peer.pieces import cut
+from dpeer.peer.chunking import cut
 from dpeer.topology import build
 from tests.peer.proxy import Proxy
 from tests.peer.table import Table, payload, ring

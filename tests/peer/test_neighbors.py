@@ -4,8 +4,8 @@ import pytest
 
 from dpeer.exceptions import Refused
 from dpeer.peer import wire
+from dpeer.peer.chunking import cut
 from dpeer.peer.effects import Deliver, Fail
-from dpeer.peer.pieces import cut
 from dpeer.topology import build
 from tests.peer.table import Table, payload, ring
 

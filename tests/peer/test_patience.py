@@ -5,9 +5,9 @@ import math
 import pytest
 
 from dpeer.peer import wire
+from dpeer.peer.chunking import cut
 from dpeer.peer.effects import Deliver
 from dpeer.peer.patience import Patience
-from dpeer.peer.pieces import cut
 from tests.peer.table import PIECE, payload, ring
 
 # -- what the deadline is ----------------------------------------------------------------------------------------------

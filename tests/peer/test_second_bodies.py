@@ -10,7 +10,7 @@ import pytest
 
 from dpeer.exceptions import Interrupted
 from dpeer.peer import InProcessTransport, LivenessConfig, ZeroMQTransport, wire
-from dpeer.peer.pieces import cut
+from dpeer.peer.chunking import cut
 from dpeer.peer.transports import Opened, Sent
 from dpeer.topology import build
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer import wire
-from dpeer.peer.pieces import cut
+from dpeer.peer.chunking import cut
 
 FEDERATION = b"f" * 16
 LIMITS = wire.Limits(header_bytes=10_000, payload_bytes=100, buffers=3)

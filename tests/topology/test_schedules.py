@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpeer.exceptions import TopologyError
 from dpeer.topology import CHANGING, ChangingTopology, Topology, analyse, build
-from dpeer.topology import changing as changing_graphs
+from dpeer.topology import time_varying as changing_graphs
 
 
 def changing(name: str, size: int, fresh_neighbors: int = 4, graph_seed: int = 0) -> ChangingTopology:

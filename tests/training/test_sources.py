@@ -10,7 +10,7 @@ import pytest
 
 from dpeer.exceptions import AlgorithmError
 from dpeer.training import find_algorithm, source_hash
-from dpeer.training.algorithms.own import check_source
+from dpeer.training.algorithms.plugins import check_source
 
 TRAIN = "def train(self, peer): peer.fit(peer.body, epochs=1, lr=RATE)\n"
 MIXIN = "class Mix:\n    " + TRAIN

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from dpeer.peer.transports.faulty import FaultyNetwork
-from dpeer.peer.transports.lines import later
+from dpeer.peer.transports.simulated_links import later
+from dpeer.peer.transports.simulated_network import FaultyNetwork
 from dpeer.peer.virtual import Process
 from tests.world.faults import Fault
 

@@ -4,7 +4,7 @@ import asyncio
 import math
 import random
 
-from dpeer.peer.transports.faulty import FaultyNetwork
+from dpeer.peer.transports.simulated_network import FaultyNetwork
 from dpeer.peer.virtual import Process, VirtualLoop
 from tests.world.director import Director
 from tests.world.faults import KINDS, Fault, draw

@@ -8,8 +8,8 @@ import pytest
 from dpeer.peer import waiting
 from dpeer.peer.exchange import Exchange
 from dpeer.peer.membership import Membership
-from dpeer.peer.presence import Presence
 from dpeer.peer.protocol import Core
+from dpeer.peer.round_clock import Presence
 from dpeer.peer.waiting import Waiting
 from tests.thinning import every
 from tests.world.faults import Fault

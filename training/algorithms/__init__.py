@@ -26,10 +26,10 @@ from dpeer.training.algorithms.fedsam import FedSAM
 from dpeer.training.algorithms.local import Local
 from dpeer.training.algorithms.localadamw import LocalAdamW
 from dpeer.training.algorithms.options import make_options, option, options_among, shared_options
-from dpeer.training.algorithms.own import check_algorithm, load_algorithm
+from dpeer.training.algorithms.plugin_source import source_hash
+from dpeer.training.algorithms.plugins import check_algorithm, load_algorithm
 from dpeer.training.algorithms.scaffold import Scaffold
-from dpeer.training.algorithms.sources import source_hash
-from dpeer.training.given import given
+from dpeer.training.registry import given
 
 _ALL: tuple[type[Algorithm], ...] = (
     Local,

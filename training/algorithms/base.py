@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from dpeer.training.algorithms.facts import note_promise
+from dpeer.training.algorithms.contract import note_promise
 from dpeer.training.algorithms.options import flagged_options
-from dpeer.training.algorithms.sources import note_source
+from dpeer.training.algorithms.plugin_source import note_source
 from dpeer.training.codecs import Codec
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.split import Shares, Split

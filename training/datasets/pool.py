@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpeer.training.equal import digests
+from dpeer.training.duplicate_rows import digests
 from dpeer.training.inputs import Unfitted
 from dpeer.training.text import Tokens
 from dpeer.training.text.sheet import TextColumns

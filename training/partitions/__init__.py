@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dpeer.training.partitions.alike import hold_out_alike
-from dpeer.training.partitions.apart import hold_out_apart
-from dpeer.training.partitions.dealing import Indices
+from dpeer.training.partitions.assign import Indices
 from dpeer.training.partitions.division import partition, partition_pools
-from dpeer.training.partitions.holding import FEWEST, enough, hold_out
+from dpeer.training.partitions.duplicate_split import hold_out_alike
+from dpeer.training.partitions.holdout import FEWEST, enough, hold_out
 from dpeer.training.partitions.natural import deal_groups
+from dpeer.training.partitions.record_split import hold_out_apart
 from dpeer.training.partitions.remarks import remarks
 from dpeer.training.partitions.schemes import NATURAL, OWN, check_spec, parse
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpeer.exceptions import PartitionError
-from dpeer.training.partitions.dealing import Indices, deal, owners
+from dpeer.training.partitions.assign import Indices, deal, owners
 from dpeer.training.partitions.schemes import parse
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.settings import TestSplit

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dpeer.exceptions import PartitionError
-from dpeer.training.partitions.dealing import Indices
+from dpeer.training.partitions.assign import Indices
 from dpeer.training.randomness import Purpose, stream
 
 

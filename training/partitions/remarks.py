@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpeer.training.partitions.dealing import Indices
+from dpeer.training.partitions.assign import Indices
 from dpeer.training.partitions.schemes import NATURAL, OWN, parse
 
 _LISTED = 8

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dpeer.training.equal import count_equal, digests
+from dpeer.training.duplicate_rows import count_equal, digests
 from dpeer.training.schema.decoding import Decoded, Verdict, decode
 from dpeer.training.schema.kinds import Category, Column, Date, Number, Target, YesNo
 from dpeer.training.schema.numerals import ambiguous

@@ -14,7 +14,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import PartitionError, TaskError
 from dpeer.training.datasets import Data, Pool
-from dpeer.training.equal import count_equal, in_words, numbered
+from dpeer.training.duplicate_rows import count_equal, in_words, numbered
 from dpeer.training.metrics import regression_metrics
 from dpeer.training.models import build_model, last_linear, model_options
 from dpeer.training.models.scaling import ScaledLoss, scale_outputs, standardize, target_scale

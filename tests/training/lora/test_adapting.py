@@ -12,9 +12,9 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
 from dpeer.training import Choices, Hyperparameters, Task, TorchLearner, load_task
-from dpeer.training.given import reference
 from dpeer.training.lora.adapting import adapted
 from dpeer.training.lora.targets import chosen
+from dpeer.training.registry import reference
 
 from .conftest import Words, words
 
