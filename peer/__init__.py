@@ -2,8 +2,8 @@
 
 from dpeer.peer.background_work import IdleWork
 from dpeer.peer.config import LivenessConfig, PeerConfig
+from dpeer.peer.core.limits import Limits
 from dpeer.peer.learner import Evaluation, Learner, Payload
-from dpeer.peer.limits import Limits
 from dpeer.peer.peer import Outcome, Peer
 from dpeer.peer.transports import InProcessTransport, Network, Transport, ZeroMQTransport
 from dpeer.peer.worker import Worker

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from dpeer.peer.round_clock import Quorum
+from dpeer.peer.core.round_clock import Quorum
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from dpeer.peer.effects import Close, Deliver, Dial, Effect, Fail, Rest, Say, Wake, Write
-from dpeer.peer.inbox import Received
+from dpeer.peer.core.effects import Close, Deliver, Dial, Effect, Fail, Rest, Say, Wake, Write
+from dpeer.peer.core.inbox import Received
+from dpeer.peer.core.limits import REST, REST_AFTER
+from dpeer.peer.core.protocol import Core, Goodbyes
 from dpeer.peer.learner import Payload
-from dpeer.peer.limits import REST, REST_AFTER
-from dpeer.peer.protocol import Core, Goodbyes
 from dpeer.peer.transports import (
     Arrival,
     Broken,

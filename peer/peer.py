@@ -10,11 +10,11 @@ from typing import Any, Literal
 from dpeer.exceptions import AddressError, Interrupted, Isolated, PeersMissing
 from dpeer.peer.background_work import Idle, IdleWork
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.core.effects import Say
+from dpeer.peer.core.protocol import Core, Goodbyes
 from dpeer.peer.driver import Pump
-from dpeer.peer.effects import Say
 from dpeer.peer.learner import Learner
 from dpeer.peer.logs import PeerLog
-from dpeer.peer.protocol import Core, Goodbyes
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.rounds import run_rounds
 from dpeer.peer.saver import Saver

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from functools import partial
 
 from dpeer.peer.background_work import Idle
+from dpeer.peer.core.inbox import Received
 from dpeer.peer.driver import Pump
-from dpeer.peer.inbox import Received
 from dpeer.peer.learner import Learner, Payload
 from dpeer.peer.saver import Saver
 from dpeer.peer.stopwatch import Stopwatch

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dpeer.exceptions import AddressError, ProtocolError
-from dpeer.peer.limits import KEEPALIVE_IDLE, MOST_UNPROVED, PROVE_WITHIN
+from dpeer.peer.core.limits import KEEPALIVE_IDLE, MOST_UNPROVED, PROVE_WITHIN
 from dpeer.peer.transports.aead_records import SEAL, Opening, Sealing, new_key
 from dpeer.peer.transports.base import Link
 from dpeer.peer.transports.keys import Identity

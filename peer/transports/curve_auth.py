@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from dpeer.peer.limits import HANDSHAKE, PROVE_WITHIN, UNSAID
+from dpeer.peer.core.limits import HANDSHAKE, PROVE_WITHIN, UNSAID
 from dpeer.peer.transports import tcp
 from dpeer.peer.transports.base import TurnedAway
 from dpeer.peer.transports.connections import Connections

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import zmq
 from zmq.utils.monitor import parse_monitor_message
 
-from dpeer.peer.limits import LOOK
+from dpeer.peer.core.limits import LOOK
 from dpeer.peer.transports import tcp
 from dpeer.peer.transports.base import Endless, Link
 from dpeer.peer.transports.undelivered import Undelivered, longest_message, on_the_wire
 
 if TYPE_CHECKING:
-    from dpeer.peer.limits import Limits
+    from dpeer.peer.core.limits import Limits
     from dpeer.peer.transports.zeromq import ZeroMQTransport
 
 _OPENED = zmq.EVENT_ACCEPTED | zmq.EVENT_CONNECTED

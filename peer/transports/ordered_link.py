@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer import wire
-from dpeer.peer.limits import HELD, HELD_BYTES
+from dpeer.peer.core import wire
+from dpeer.peer.core.limits import HELD, HELD_BYTES
 from dpeer.peer.transports.base import Arrival, Link
 from dpeer.peer.transports.channel import Channel, Incoming
 

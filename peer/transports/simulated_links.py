@@ -14,9 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from dpeer.peer.core.wire import Frames, size
 from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Room, Sent
 from dpeer.peer.virtual import Process
-from dpeer.peer.wire import Frames, size
 
 _CLOCK = 1e-9
 """By how much a timer may go off early: virtual times are sums of floating-point numbers."""

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dpeer.exceptions import AddressError
+from dpeer.peer.core.wire import Frames
 from dpeer.peer.transports.base import Broken, Event, Link, Opened, Sent
 from dpeer.peer.transports.keys import Identity
 from dpeer.peer.transports.simulated_links import Conditions, Connection, Way, later
 from dpeer.peer.virtual import Process
-from dpeer.peer.wire import Frames
 
 
 class FaultyNetwork:

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from dpeer.peer.core.wire import Limits
 from dpeer.peer.transports import Arrival, Opened, Unreachable, ZeroMQTransport
 from dpeer.peer.transports import dealer_link as lines
-from dpeer.peer.wire import Limits
 from dpeer.topology import build
 
 

@@ -133,7 +133,7 @@ def _reached(world, life, number):
 
 
 def _quorum(completed):
-    """Independent of dpeer.peer.round_clock: by counting, for each number of rounds."""
+    """Independent of dpeer.peer.core.round_clock: by counting, for each number of rounds."""
     most = 0
     for rounds in range(max(completed) + 1):
         there = [rank for rank, one in enumerate(completed) if one >= rounds]

@@ -5,14 +5,14 @@ import asyncio
 import pytest
 
 from dpeer.peer import driver
-from dpeer.peer.connection_setup import Greetings
-from dpeer.peer.dialling import Dialling
-from dpeer.peer.exchange import Exchange
-from dpeer.peer.inbox import Inbox
-from dpeer.peer.membership import Membership, Status
-from dpeer.peer.outbox import Outbox
+from dpeer.peer.core.connection_setup import Greetings
+from dpeer.peer.core.dialling import Dialling
+from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.inbox import Inbox
+from dpeer.peer.core.membership import Membership, Status
+from dpeer.peer.core.outbox import Outbox
+from dpeer.peer.core.send_queue import Lane
 from dpeer.peer.saver import Saver
-from dpeer.peer.send_queue import Lane
 from dpeer.topology import Row
 from tests.world.disk import Files
 from tests.world.learner import WorldLearner

@@ -8,7 +8,7 @@ import pytest
 import zmq
 
 from dpeer.peer import Limits, ZeroMQTransport
-from dpeer.peer.limits import KEEPALIVE_IDLE
+from dpeer.peer.core.limits import KEEPALIVE_IDLE
 from dpeer.peer.transports import Arrival, Broken, Opened, Room, Sent, Slower, bulk_handshake
 from dpeer.peer.transports.aead_records import SEAL, Opening, Sealing, new_key
 from tests.peer.keys import keyrings

@@ -11,7 +11,7 @@ import pytest
 import zmq
 
 from dpeer.peer import Limits, ZeroMQTransport
-from dpeer.peer.limits import PIECE
+from dpeer.peer.core.limits import PIECE
 from dpeer.peer.transports import Arrival, Broken, Endless, Opened, memory_guard, tcp
 from dpeer.peer.transports.undelivered import on_the_wire
 from tests.peer.keys import keyrings

@@ -5,8 +5,8 @@ import pytest
 
 from dpeer.exceptions import Isolated as EndsIsolated
 from dpeer.exceptions import ProtocolError
-from dpeer.peer.effects import Fail, Wake
-from dpeer.peer.round_clock import Presence
+from dpeer.peer.core.effects import Fail, Wake
+from dpeer.peer.core.round_clock import Presence
 from dpeer.topology import Isolated, build
 from tests.peer.table import Table, ring
 

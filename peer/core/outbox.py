@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from dpeer.peer import wire
-from dpeer.peer.wire import Frames
+from dpeer.peer.core import wire
+from dpeer.peer.core.wire import Frames
 
 _KEEP = 2
 

@@ -1,4 +1,4 @@
-"""Cutting bodies into pieces. The format is that of `dpeer.peer.wire`; no I/O.
+"""Cutting bodies into pieces. The format is that of `dpeer.peer.core.wire`; no I/O.
 
 How long a piece may be is for the line to say: between two pieces other messages have their turn, and a neighbor whose
 piece is on its way cannot be heard. So a peer that sends begins with the shortest ones. The receiver measures how fast
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dpeer.peer import wire
-from dpeer.peer.limits import LEAST_PIECE
-from dpeer.peer.wire import Frames
+from dpeer.peer.core import wire
+from dpeer.peer.core.limits import LEAST_PIECE
+from dpeer.peer.core.wire import Frames
 
 _PARTS = 200
 """In how many parts the time after which silence is death is divided."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dpeer.peer.chunking import Cut
-from dpeer.peer.limits import LANES, LEAST_PIECE
+from dpeer.peer.core.chunking import Cut
+from dpeer.peer.core.limits import LANES, LEAST_PIECE
+from dpeer.peer.core.wire import Frames
 from dpeer.peer.transports import Link
-from dpeer.peer.wire import Frames
 
 
 class Lane:

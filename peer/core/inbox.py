@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from dpeer.peer.core.limits import IMPRINTS
+from dpeer.peer.core.payload_fingerprint import imprint
 from dpeer.peer.learner import Payload
-from dpeer.peer.limits import IMPRINTS
-from dpeer.peer.payload_fingerprint import imprint
 
 
 @dataclass(frozen=True)

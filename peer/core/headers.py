@@ -13,8 +13,8 @@ from typing import Any
 import msgpack
 
 from dpeer.exceptions import ProtocolError
+from dpeer.peer.core.limits import HEADER_CONTAINERS, HEADER_DEPTH, HEADER_FIELDS
 from dpeer.peer.learner import Buffer
-from dpeer.peer.limits import HEADER_CONTAINERS, HEADER_DEPTH, HEADER_FIELDS
 
 
 def unpack(header: Buffer) -> dict[str, Any]:

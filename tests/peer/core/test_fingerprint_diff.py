@@ -2,9 +2,9 @@
 
 import pytest
 
-from dpeer.peer.fingerprint_diff import difference
-from dpeer.peer.handshake import mismatch
-from dpeer.peer.wire import Hello
+from dpeer.peer.core.fingerprint_diff import difference
+from dpeer.peer.core.handshake import mismatch
+from dpeer.peer.core.wire import Hello
 
 NAMES = {"h1": "age", "h2": "blood group", "h3": "weight"}
 HERE = {"h1": "a", "h2": "b", "h3": "c"}

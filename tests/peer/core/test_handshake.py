@@ -1,7 +1,7 @@
 import pytest
 
-from dpeer.peer.handshake import in_short, mismatch
-from dpeer.peer.wire import Hello
+from dpeer.peer.core.handshake import in_short, mismatch
+from dpeer.peer.core.wire import Hello
 
 MANIFEST = {
     "dtype": "float32",

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpeer.peer.membership import Membership
-from dpeer.peer.reassembly import Assembly
-from dpeer.peer.send_queue import Lanes
+from dpeer.peer.core.membership import Membership
+from dpeer.peer.core.reassembly import Assembly
+from dpeer.peer.core.send_queue import Lanes
 from dpeer.results.units import duration, size
 
 LONGEST = 10

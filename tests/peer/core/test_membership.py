@@ -1,7 +1,7 @@
 import pytest
 
 from dpeer.peer.config import LivenessConfig
-from dpeer.peer.membership import Membership, Status
+from dpeer.peer.core.membership import Membership, Status
 
 CONFIG = LivenessConfig(heartbeat=1, suspect_after=3, dead_after=9, stop_grace=2)
 

@@ -3,10 +3,11 @@
 import pytest
 
 from dpeer.exceptions import PeersMissing
-from dpeer.peer import LivenessConfig, PeerConfig, wire
-from dpeer.peer.effects import Close, Deliver, Dial, Fail, Say, Wake, Write
-from dpeer.peer.membership import Status
-from dpeer.peer.protocol import Core
+from dpeer.peer import LivenessConfig, PeerConfig
+from dpeer.peer.core import wire
+from dpeer.peer.core.effects import Close, Deliver, Dial, Fail, Say, Wake, Write
+from dpeer.peer.core.membership import Status
+from dpeer.peer.core.protocol import Core
 from dpeer.topology import build
 
 FINGERPRINT = {"size": 3, "body_lr": 0.05}

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer import wire
-from dpeer.peer.chunking import cut
+from dpeer.peer.core import wire
+from dpeer.peer.core.chunking import cut
 
 FEDERATION = b"f" * 16
 LIMITS = wire.Limits(header_bytes=10_000, payload_bytes=100, buffers=3)

@@ -13,11 +13,12 @@ import zmq
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from dpeer.peer import LivenessConfig, PeerConfig, ZeroMQTransport, wire
-from dpeer.peer.chunking import cut
-from dpeer.peer.limits import LEAST_PIECE
-from dpeer.peer.membership import Status
-from dpeer.peer.protocol import Core
+from dpeer.peer import LivenessConfig, PeerConfig, ZeroMQTransport
+from dpeer.peer.core import wire
+from dpeer.peer.core.chunking import cut
+from dpeer.peer.core.limits import LEAST_PIECE
+from dpeer.peer.core.membership import Status
+from dpeer.peer.core.protocol import Core
 from dpeer.topology import build
 from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.evaluation import Evaluation

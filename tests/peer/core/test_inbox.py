@@ -1,7 +1,7 @@
 import pytest
 
-from dpeer.peer.inbox import Inbox, Received
-from dpeer.peer.payload_fingerprint import imprint
+from dpeer.peer.core.inbox import Inbox, Received
+from dpeer.peer.core.payload_fingerprint import imprint
 
 
 def body(text):

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dpeer.exceptions import Isolated, PeersMissing, Refused
-from dpeer.peer.admission import Admission
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.effects import Deliver, Effect, Fail, Wake
-from dpeer.peer.exchange import Exchange
-from dpeer.peer.membership import Membership
-from dpeer.peer.patience import Patience
-from dpeer.peer.round_clock import Presence
-from dpeer.peer.transfer_progress import LONGEST, Flow, Flows
+from dpeer.peer.core.admission import Admission
+from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
+from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.membership import Membership
+from dpeer.peer.core.patience import Patience
+from dpeer.peer.core.round_clock import Presence
+from dpeer.peer.core.transfer_progress import LONGEST, Flow, Flows
 
 _SOON = 0.001
 """Seconds after a time at which something ends, so that it has ended whatever the rounding."""

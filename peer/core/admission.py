@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dpeer.exceptions import ProtocolError, Refused
-from dpeer.peer import handshake
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.core import handshake
+from dpeer.peer.core.membership import Membership, Status
+from dpeer.peer.core.wire import Hello, printable
 from dpeer.peer.learner import Learner
-from dpeer.peer.membership import Membership, Status
-from dpeer.peer.wire import Hello, printable
 
 
 class Admission:

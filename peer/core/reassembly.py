@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from dpeer.exceptions import ProtocolError
+from dpeer.peer.core.payload_fingerprint import Imprint
+from dpeer.peer.core.wire import Body, Piece
 from dpeer.peer.learner import Buffer, Payload
-from dpeer.peer.payload_fingerprint import Imprint
 from dpeer.peer.transports import Link
-from dpeer.peer.wire import Body, Piece
 
 
 @dataclass

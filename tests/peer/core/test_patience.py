@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from dpeer.peer import wire
-from dpeer.peer.chunking import cut
-from dpeer.peer.effects import Deliver
-from dpeer.peer.patience import Patience
+from dpeer.peer.core import wire
+from dpeer.peer.core.chunking import cut
+from dpeer.peer.core.effects import Deliver
+from dpeer.peer.core.patience import Patience
 from tests.peer.table import PIECE, payload, ring
 
 # -- what the deadline is ----------------------------------------------------------------------------------------------

@@ -6,20 +6,20 @@ import math
 from collections.abc import Callable
 
 from dpeer.exceptions import ProtocolError, Refused
-from dpeer.peer import wire
-from dpeer.peer.admission import Admission
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.dialling import Dialling
-from dpeer.peer.effects import Close, Dial, Effect
-from dpeer.peer.exchange import Exchange
-from dpeer.peer.limits import ASK_AGAIN, ASKED
-from dpeer.peer.membership import Membership, Neighbor, Status
-from dpeer.peer.reassembly import Assembly
-from dpeer.peer.round_clock import Presence
-from dpeer.peer.schedule import Schedule
-from dpeer.peer.send_queue import Lanes
+from dpeer.peer.core import wire
+from dpeer.peer.core.admission import Admission
+from dpeer.peer.core.dialling import Dialling
+from dpeer.peer.core.effects import Close, Dial, Effect
+from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.limits import ASK_AGAIN, ASKED
+from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.reassembly import Assembly
+from dpeer.peer.core.round_clock import Presence
+from dpeer.peer.core.schedule import Schedule
+from dpeer.peer.core.send_queue import Lanes
+from dpeer.peer.core.waiting import Waiting
 from dpeer.peer.transports import Link
-from dpeer.peer.waiting import Waiting
 
 _PROBE = 0.5
 """Seconds in which it shows whether the connection of a process, whose rank another one wants, is broken."""

@@ -5,7 +5,7 @@ A message is one msgpack header frame followed by the raw buffers of a body, and
     [header] [buffer 0] [buffer 1] ...
 
 A large body travels as several messages: its header alone, then its buffers' bytes in order, cut into pieces
-(`dpeer.peer.chunking`):
+(`dpeer.peer.core.chunking`):
 
     [header]    [0xc1, tag, offset] [bytes] ...    [0xc1, tag, offset] [bytes] ...
 
@@ -30,10 +30,10 @@ import msgpack
 from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer import headers
+from dpeer.peer.core import headers
+from dpeer.peer.core.limits import FRAMES_UNIT, HEADER_UNIT
+from dpeer.peer.core.limits import Limits as Limits
 from dpeer.peer.learner import Buffer
-from dpeer.peer.limits import FRAMES_UNIT, HEADER_UNIT
-from dpeer.peer.limits import Limits as Limits
 
 PROTOCOL = 4
 """Version of everything in this module; peers of different versions refuse each other."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dpeer.peer.inbox import Received
+from dpeer.peer.core.inbox import Received
 from dpeer.peer.transports import Link
 
 

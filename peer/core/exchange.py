@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from dpeer.peer import wire
-from dpeer.peer.inbox import Inbox
+from dpeer.peer.core import wire
+from dpeer.peer.core.inbox import Inbox
+from dpeer.peer.core.membership import Membership, Neighbor
+from dpeer.peer.core.outbox import Outbox
+from dpeer.peer.core.round_clock import Presence
+from dpeer.peer.core.schedule import Schedule
+from dpeer.peer.core.send_queue import Lanes
 from dpeer.peer.learner import Payload
-from dpeer.peer.membership import Membership, Neighbor
-from dpeer.peer.outbox import Outbox
-from dpeer.peer.round_clock import Presence
-from dpeer.peer.schedule import Schedule
-from dpeer.peer.send_queue import Lanes
 from dpeer.peer.transports import Link
 from dpeer.topology import Neighborhood
 

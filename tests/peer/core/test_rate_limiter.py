@@ -2,10 +2,10 @@
 
 import pytest
 
-from dpeer.peer import limits, wire
-from dpeer.peer.chunking import cut
-from dpeer.peer.effects import Rest
-from dpeer.peer.rate_limiter import Allowance
+from dpeer.peer.core import limits, wire
+from dpeer.peer.core.chunking import cut
+from dpeer.peer.core.effects import Rest
+from dpeer.peer.core.rate_limiter import Allowance
 from tests.peer.table import payload, ring
 
 

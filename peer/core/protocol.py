@@ -20,25 +20,25 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer import chunking, limits, wire
-from dpeer.peer.admission import Admission
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.connection_setup import Greetings
-from dpeer.peer.drop_counter import Rejections
-from dpeer.peer.effects import Dial, Effect, Rest, Say, Write
-from dpeer.peer.exchange import Exchange
-from dpeer.peer.inbox import Received
+from dpeer.peer.core import chunking, limits, wire
+from dpeer.peer.core.admission import Admission
+from dpeer.peer.core.connection_setup import Greetings
+from dpeer.peer.core.drop_counter import Rejections
+from dpeer.peer.core.effects import Dial, Effect, Rest, Say, Write
+from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.inbox import Received
+from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.rate_limiter import Allowance
+from dpeer.peer.core.reassembly import Assembly
+from dpeer.peer.core.round_clock import Presence
+from dpeer.peer.core.schedule import Schedule
+from dpeer.peer.core.send_queue import Lanes
+from dpeer.peer.core.transfer_progress import Flows
+from dpeer.peer.core.waiting import Pauses, Waiting
+from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, Payload
-from dpeer.peer.membership import Membership, Neighbor, Status
-from dpeer.peer.rate_limiter import Allowance
-from dpeer.peer.reassembly import Assembly
-from dpeer.peer.round_clock import Presence
-from dpeer.peer.schedule import Schedule
-from dpeer.peer.send_queue import Lanes
-from dpeer.peer.transfer_progress import Flows
 from dpeer.peer.transports import Link
-from dpeer.peer.waiting import Pauses, Waiting
-from dpeer.peer.wire import Frames
 from dpeer.topology import Graphs, Neighborhood, rounds_to_everybody
 
 _LATE = 3

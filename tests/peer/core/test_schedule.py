@@ -2,8 +2,8 @@
 
 import pytest
 
-from dpeer.peer.outbox import Outbox
-from dpeer.peer.schedule import Schedule, cut_off
+from dpeer.peer.core.outbox import Outbox
+from dpeer.peer.core.schedule import Schedule, cut_off
 from dpeer.topology import build
 
 

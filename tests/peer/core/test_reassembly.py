@@ -5,11 +5,11 @@ import random
 import pytest
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer import wire
-from dpeer.peer.chunking import cut as pieces_of
-from dpeer.peer.payload_fingerprint import imprint
-from dpeer.peer.reassembly import Assembly
-from dpeer.peer.wire import Piece
+from dpeer.peer.core import wire
+from dpeer.peer.core.chunking import cut as pieces_of
+from dpeer.peer.core.payload_fingerprint import imprint
+from dpeer.peer.core.reassembly import Assembly
+from dpeer.peer.core.wire import Piece
 
 SIZES = [10, 0, 23]
 LIMITS = wire.Limits(payload_bytes=1000)

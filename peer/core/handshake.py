@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from dpeer.peer.fingerprint_diff import ABSENT, difference, first_difference, short
-from dpeer.peer.wire import Hello
+from dpeer.peer.core.fingerprint_diff import ABSENT, difference, first_difference, short
+from dpeer.peer.core.wire import Hello
 
 Names = Mapping[str, Mapping[str, str]]
 
