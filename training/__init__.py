@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         source_hash,
     )
     from dpeer.training.counts import class_counts
+    from dpeer.training.dpsgd.validation import replace_batch_norm
     from dpeer.training.evaluation import Evaluation
     from dpeer.training.gradients import plain, proximal, sam
     from dpeer.training.hyperparameters import Hyperparameters
@@ -49,6 +50,7 @@ _PLACES = {
     "sam": "dpeer.training.gradients",
     "Trainer": "dpeer.training.trainer",
     "class_counts": "dpeer.training.counts",
+    "replace_batch_norm": "dpeer.training.dpsgd.validation",
     "Evaluation": "dpeer.training.evaluation",
     "Hyperparameters": "dpeer.training.hyperparameters",
     "TorchLearner": "dpeer.training.learner",
@@ -93,6 +95,7 @@ __all__ = [
     "plain",
     "projected",
     "proximal",
+    "replace_batch_norm",
     "sam",
     "shared_options",
     "source_hash",

@@ -32,7 +32,7 @@ from dpeer.privacy.step_protection import StepProtection
 from dpeer.privacy.steps import Ascent, Phase
 from dpeer.training.device import HOST, Compute
 from dpeer.training.dpsgd.gradient import PrivateGradient
-from dpeer.training.dpsgd.validation import check_collate, check_first_read
+from dpeer.training.dpsgd.validation import check_collate
 from dpeer.training.figures import Figures, Met
 from dpeer.training.flat import Flat
 from dpeer.training.gradients import Gradient, looks, plain
@@ -182,7 +182,6 @@ class PrivateTrainer(Trainer):
         """
         parts = {"body": self.body, "head": self.head, "model": self.model}
         check_collate(self)
-        check_first_read(self)
         self.protection = self._sampling.protect(planned)
         m = self.protection.mechanism
         mechanism = ClippedSum(m.clip_norm, m.noise_multiplier, m.sampling_rate, m.units)

@@ -16,7 +16,7 @@ from dpeer.privacy.randomness import Keystream
 from dpeer.privacy.sampling import Poisson
 from dpeer.training.augmentation import augmented
 from dpeer.training.batches import Batches
-from dpeer.training.dpsgd.examples import check_examples, copied, examples_of, joined
+from dpeer.training.dpsgd.examples import check_examples, copied, joined, take
 from dpeer.training.flat import Phase
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch, Minibatches
@@ -141,5 +141,5 @@ def _each_augmented(augment: Augment, inputs: Any, count: int) -> Any:
     stream.forget()
     rows = torch.arange(count)[:, None]
     # A function may give back the same memory each time, with the next example's values.
-    changed = [copied(augmented(augment, examples_of(inputs, row), generator)) for row in rows]
+    changed = [copied(augmented(augment, take(inputs, row), generator)) for row in rows]
     return joined(changed, "augmented inputs")

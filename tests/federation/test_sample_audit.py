@@ -24,9 +24,8 @@ from dpeer.privacy.sampling import Poisson
 from dpeer.privacy.step_audit import audit_steps, planned
 from dpeer.privacy.steps import Mechanism
 from dpeer.privacy.tradeoff import statistic
-from dpeer.training.dpsgd.gradient import PrivateGradient
-from dpeer.training.dpsgd.gradient_factors import Computed
-from dpeer.training.dpsgd.groups import Groups
+from dpeer.training.dpsgd.gradient import GroupSums, PrivateGradient
+from dpeer.training.dpsgd.gradient_factors import ExampleGradients
 from dpeer.training.dpsgd_trainer import PrivateTrainer
 from dpeer.training.gradients import plain
 from dpeer.training.models.echo import BODY
@@ -185,7 +184,7 @@ def clipped_as_a_mean(rule: PrivateGradient, found: Any, count: int, total: Any)
     total += count * mean * rule._factors(mean.norm()[None])
 
 
-def records_of_groups_by_themselves(groups: Groups, found: Any, count: int, factors: Any) -> None:
+def records_of_groups_by_themselves(groups: GroupSums, found: Any, count: int, factors: Any) -> None:
     weights = torch.zeros(1, found.examples, dtype=torch.float64)
     weights[0, :count] = factors(found.norms()[:count])
     groups._total += found.sums(weights)[0]
@@ -256,7 +255,7 @@ DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
         (ClippedSum, "factors", lambda self, norms: FACTORS(self, norms / 1.1)), "clipping, without noise",
     ),
     "clipping of records where groups are protected": (
-        (Groups, "add", records_of_groups_by_themselves), "by hand, groups",
+        (GroupSums, "add", records_of_groups_by_themselves), "by hand, groups",
     ),
     "a head trained without noise before the body": ((PrivateTrainer, "fit", trained_before), "by hand, joint"),
     "a frozen head that is trained": ((PrivateTrainer, "_fit_head_at_home", trained_though_frozen), "by hand, frozen"),
@@ -284,7 +283,7 @@ def test_steps_with_a_defect_are_refuted(defect: str, monkeypatch: pytest.Monkey
 @pytest.mark.usefixtures("few")
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_what_is_not_finite_cannot_be_released_even_by_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Computed, "drop", lambda self, examples: None)
+    monkeypatch.setattr(ExampleGradients, "drop", lambda self, examples: None)
     with pytest.raises(TaskError, match="not finite, which no noise would hide"):
         examine(CLAIMED, ROUNDS, 12)
 
