@@ -1,6 +1,6 @@
 """A simulated network in one process, on which every accident can be had that a real one has.
 
-All is drawn from one seed, so on a virtual clock (`dpeer.peer.virtual`) the same accidents happen each time.
+All is drawn from one seed, so on a virtual clock (`dpeer.simulation.virtual_time`) the same accidents happen each time.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dpeer.exceptions import AddressError
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.transports.base import Broken, Event, Link, Opened, Sent
 from dpeer.peer.transports.keys import Identity
-from dpeer.peer.transports.simulated_links import Conditions, Connection, Way, later
-from dpeer.peer.virtual import Process
+from dpeer.simulation.links import Conditions, Connection, Way, later
+from dpeer.simulation.virtual_time import Process
 
 
 class FaultyNetwork:

@@ -1,5 +1,6 @@
 """The file of `--faults`: what it may say, and what is drawn from it."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.faults import Faults, check_faults, expand, read_faults
+from dpeer.federation.running import refuse_faults
 from dpeer.federation.settings import Settings
+from dpeer.simulation.faults import Faults, check_faults, expand, read_faults
 
 CRASH = '[[fault]]\nwhat = "crash"\n'
 
@@ -75,29 +77,23 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         read_faults(tmp_path / "none.toml", 8, 40)
 
 
-@pytest.mark.parametrize(
-    ("mode", "resume", "changes", "said"),
-    [
-        ("cluster", False, {}, "only dpeer simulate has a clock"),
-        ("simulate", True, {}, "a run with faults cannot be resumed, because"),
-    ],
-)
-def test_what_does_not_go_with_faults_is_refused(
-    mode: str, resume: bool, changes: dict[str, Any], said: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigurationError, match=said):
-        check_faults(Settings(size=4, faults=written(tmp_path, ""), **changes), mode, resume=resume)
+def test_planned_faults_are_refused_outside_of_a_simulation_and_on_resume(tmp_path: Path) -> None:
+    settings = Settings(size=4, faults=written(tmp_path, ""))
+    with pytest.raises(ConfigurationError, match="only dpeer simulate has a clock"):
+        refuse_faults(settings, resume=False)
+    with pytest.raises(ConfigurationError, match="a run with faults cannot be resumed, because"):
+        check_faults(settings, resume=True)
 
 
-@pytest.mark.parametrize("mode", ["simulate", "cluster"])
-def test_a_run_that_had_faults_is_not_resumed_without_them(mode: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("check", [check_faults, refuse_faults])
+def test_a_run_that_had_faults_is_not_resumed_without_them(check: Callable[..., None], tmp_path: Path) -> None:
     settings = Settings(size=4, out=tmp_path)
     (tmp_path / "summary.json").write_text('{"algorithm": "fedavg", "size": 4}')
-    check_faults(settings, mode, resume=True)
+    check(settings, resume=True)
     (tmp_path / "summary.json").write_text('{"algorithm": "fedavg", "size": 4, "faults": {}}')
     with pytest.raises(ConfigurationError, match="holds a run with --faults, which cannot be resumed"):
-        check_faults(settings, mode, resume=True)
-    check_faults(settings, mode, resume=False)
+        check(settings, resume=True)
+    check(settings, resume=False)
 
 
 def test_a_table_happens_when_it_says(tmp_path: Path) -> None:

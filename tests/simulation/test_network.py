@@ -7,9 +7,9 @@ import pytest
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.transports.base import Arrival, Broken, Opened, Room, Sent
-from dpeer.peer.transports.simulated_links import Conditions
-from dpeer.peer.transports.simulated_network import FaultyNetwork
-from dpeer.peer.virtual import Process, VirtualLoop
+from dpeer.simulation.links import Conditions
+from dpeer.simulation.network import FaultyNetwork
+from dpeer.simulation.virtual_time import Process, VirtualLoop
 
 PLAIN = Conditions(latency=(0.1, 0.1), redial=(1, 4), notice=(0.2, 0.2), listener_told=1, flushed=0)
 

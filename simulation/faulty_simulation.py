@@ -14,19 +14,19 @@ from functools import partial
 from typing import Any, Literal
 
 from dpeer.exceptions import PeersMissing, Refused
-from dpeer.federation.fault_costs import suffered
-from dpeer.federation.fault_injection import Accidents
-from dpeer.federation.faults import expand, read_faults
 from dpeer.federation.graph import build_graph, take_part
 from dpeer.federation.settings import Settings
-from dpeer.federation.simulation import Simulation, blaming
 from dpeer.federation.view import View
 from dpeer.peer import LivenessConfig, Outcome, Peer, Worker
 from dpeer.peer.logs import PeerLog
-from dpeer.peer.pace import RoundCosts
-from dpeer.peer.transports.simulated_links import Conditions
-from dpeer.peer.transports.simulated_network import FaultyNetwork, FaultyTransport
-from dpeer.peer.virtual import Process, VirtualLoop, VirtualWorker
+from dpeer.simulation.fault_costs import suffered
+from dpeer.simulation.fault_injection import Accidents
+from dpeer.simulation.faults import expand, read_faults
+from dpeer.simulation.links import Conditions
+from dpeer.simulation.network import FaultyNetwork, FaultyTransport
+from dpeer.simulation.round_durations import RoundCosts
+from dpeer.simulation.simulation import Simulation, blaming
+from dpeer.simulation.virtual_time import Process, VirtualLoop, VirtualWorker
 from dpeer.topology import Graphs
 
 _LATENCY = 0.01

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from dpeer.peer.core.wire import Frames, size
 from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Room, Sent
-from dpeer.peer.virtual import Process
+from dpeer.simulation.virtual_time import Process
 
 _CLOCK = 1e-9
 """By how much a timer may go off early: virtual times are sums of floating-point numbers."""

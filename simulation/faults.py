@@ -15,8 +15,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.config import read_toml
+from dpeer.federation.running import refuse_faults
 from dpeer.federation.settings import Settings
-from dpeer.results.reading import read_run_summary
 from dpeer.sections import Section
 
 What = Literal["crash", "restart", "freeze", "slow", "partition", "leave"]
@@ -101,27 +101,19 @@ class Accident:
     times: float
 
 
-def check_faults(settings: Settings, mode: str, *, resume: bool) -> None:
+def check_faults(settings: Settings, *, resume: bool) -> None:
     """Refuse what does not go with `faults`, be they planned or those of a run that is resumed, and a file of no use.
 
     Raises:
         ConfigurationError: Says why.
     """
     if settings.faults is None:
-        before = read_run_summary(settings.out) if resume else None
-        if before is not None and before.faults is not None:
-            raise ConfigurationError(
-                f"--resume: {str(settings.out)!r} holds a run with --faults, which cannot be resumed: start over with "
-                "--overwrite, or give another --out"
-            )
+        refuse_faults(settings, resume=resume)
         return
-    named = f"--faults {settings.faults}"
-    if mode != "simulate":
-        raise ConfigurationError(f"{named}: only dpeer simulate has a clock and a network of its own: use that")
     if resume:
         raise ConfigurationError(
-            f"{named}: a run with faults cannot be resumed, because what was under way between its peers when it was "
-            "stopped is in no file: start over with --overwrite"
+            f"--faults {settings.faults}: a run with faults cannot be resumed, because what was under way between its "
+            "peers when it was stopped is in no file: start over with --overwrite"
         )
     read_faults(settings.faults, settings.size, settings.rounds)
 

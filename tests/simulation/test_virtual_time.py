@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from dpeer.peer.virtual import Process, VirtualLoop, VirtualWorker
+from dpeer.simulation.virtual_time import Process, VirtualLoop, VirtualWorker
 
 
 def virtually(main):

@@ -1,10 +1,10 @@
-"""How long a round lasts on a virtual clock, and what of it each of its jobs takes."""
+"""How long training, mixing and saving of a round last in virtual time."""
 
 from __future__ import annotations
 
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.rounds import mix_received, sit_out, train_and_release
-from dpeer.peer.virtual import Job
+from dpeer.simulation.virtual_time import Job
 
 _TRAINING, _MIXING, _SAVING = 0.9, 0.1, 0.05
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-from dpeer.federation.faults import Accident
-from dpeer.peer.transports.simulated_links import later
-from dpeer.peer.transports.simulated_network import FaultyNetwork
-from dpeer.peer.virtual import Process
+from dpeer.simulation.faults import Accident
+from dpeer.simulation.links import later
+from dpeer.simulation.network import FaultyNetwork
+from dpeer.simulation.virtual_time import Process
 
 
 class Stage(Protocol):
