@@ -66,7 +66,7 @@ def test_a_mistake_is_one_line_that_names_it(tmp_path: Path, old: str, new: str,
 
 
 def test_the_example_of_the_documents_can_be_read(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "tasks.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[4] / "docs" / "tasks.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```toml\n(# schema.toml\n.*?)```", page, flags=re.DOTALL)
     (tmp_path / "s.toml").write_text(example)
     schema = read_schema(tmp_path / "s.toml")
