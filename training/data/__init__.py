@@ -1,7 +1,1 @@
-"""Reading data sets from the files that people download."""
-
-from __future__ import annotations
-
-from dpeer.training.data.pool import Data, Pool
-
-__all__ = ["Data", "Pool"]
+"""Data of a peer: readers of tables, images and text, and their division among peers."""

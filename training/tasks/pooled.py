@@ -13,7 +13,6 @@ from torch.nn.functional import mse_loss
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import PartitionError, TaskError
-from dpeer.training.data import Data, Pool
 from dpeer.training.data.duplicate_rows import count_equal, in_words, numbered
 from dpeer.training.data.partitions import (
     NATURAL,
@@ -30,6 +29,7 @@ from dpeer.training.data.partitions import (
 )
 from dpeer.training.data.partitions import partition as divide_pool
 from dpeer.training.data.partitions.division import MINIMUM_TEST, MINIMUM_TRAIN
+from dpeer.training.data.pool import Data, Pool
 from dpeer.training.metrics import regression_metrics
 from dpeer.training.models import build_model, last_linear, model_options
 from dpeer.training.models.scaling import ScaledLoss, scale_outputs, standardize, target_scale

@@ -11,7 +11,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training import Choices, Hyperparameters, Task, Trainer
-from dpeer.training.data import Data, Pool
+from dpeer.training.data.pool import Data, Pool
 from dpeer.training.data.text import BYTES
 from dpeer.training.dpsgd.backends import one_by_one
 from dpeer.training.dpsgd.choosing import choose
