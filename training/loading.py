@@ -10,12 +10,12 @@ from types import ModuleType
 from typing import Any
 
 from dpeer.exceptions import ConfigurationError, DpeerError, TaskError, UnknownName
+from dpeer.training.data.partitions import check_spec
 from dpeer.training.errors import describe
 from dpeer.training.importing import imported
 from dpeer.training.initial import begin_from
 from dpeer.training.lora.adapting import adapted
 from dpeer.training.models import drops, last_layer
-from dpeer.training.partitions import check_spec
 from dpeer.training.randomness import LOCK, seed_globals
 from dpeer.training.registry import given as handed_over
 from dpeer.training.settings import DataSettings
