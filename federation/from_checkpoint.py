@@ -136,7 +136,7 @@ def _write(
     from dpeer.federation.assemble import assemble
     from dpeer.federation.fingerprint import FORMERLY
     from dpeer.peer import PeerConfig
-    from dpeer.peer.core.outbox import Outbox
+    from dpeer.peer.core.bodies import Outbox
     from dpeer.peer.rank_folder import RankFolder
 
     if settings.threads is not None:

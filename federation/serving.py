@@ -217,7 +217,7 @@ async def _serve(
         on_waiting=lambda neighbors: report({"kind": "waiting", "neighbors": list(neighbors)}),
         on_sign=lambda sign: report({"kind": "sign", "sign": vars(sign)}),
         watch=parts.watch,
-        idle=parts.alone,
+        background=parts.alone,
         at_once=compare,
     )  # fmt: skip
     stopper.watch(peer)

@@ -32,7 +32,7 @@ class _Gap:
     lines: int = 0
 
 
-class Outlet:
+class AsyncWriter:
     """A bounded queue of lines to any number of targets, and the thread that empties it.
 
     A full queue takes no lines until half of it is written, so that what is missing is missing in one piece. The thread

@@ -74,12 +74,12 @@ class PeerConfig:
     learn it, too; longer than it takes them to dial again."""
 
     deadline: float | Literal["auto"] | None = None
-    """Seconds that a round waits for a neighbor that is there but does not send its body; "auto" for what `Patience`
-    finds; None to wait for as long as it takes. A deadline keeps a process that hangs from holding up everybody, and
-    costs the bodies of slow ones. It does not count while a body comes at a useful pace (`Flow`)."""
+    """Seconds that a round waits for a neighbor that is there but sends no body; "auto" to find it (`RoundDeadline`);
+    None to wait for as long as it takes. A deadline keeps a process that hangs from holding up everybody, and costs the
+    bodies of slow ones. It does not count while a body comes at a useful pace (`Transfer`)."""
 
     quorum: Quorum = "majority"
-    """Which peers are enough to go on: "majority" of all ranks (`Presence`), or "any": a group that is cut off runs
+    """Which peers are enough to go on: "majority" of all ranks (`RoundClock`), or "any": a group that is cut off runs
     ahead by itself, and loses what the others do meanwhile. Without heartbeats nobody can be cut off: "any"."""
 
     say_waiting: float = 30.0

@@ -20,7 +20,7 @@ from structlog import BoundLoggerBase
 from structlog.processors import ExceptionRenderer, TimeStamper, add_log_level
 from structlog.typing import EventDict, Processor
 
-from dpeer.peer.async_writer import Outlet
+from dpeer.peer.async_writer import AsyncWriter
 from dpeer.results.files import OLDER_LOG, finite
 
 Entry = Mapping[str, Any]
@@ -33,7 +33,7 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 _FIRST = ("time", "level", "event", "message", "rank")
 
-_FILES = Outlet("log files")
+_FILES = AsyncWriter("log files")
 """One thread writes the files of all the peers of this process."""
 
 

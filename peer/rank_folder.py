@@ -18,8 +18,8 @@ from dpeer.exceptions import CheckpointError, Interrupted
 from dpeer.peer import checkpoint
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import headers, wire
-from dpeer.peer.core.fingerprint_diff import difference
-from dpeer.peer.core.outbox import Outbox
+from dpeer.peer.core.bodies import Outbox
+from dpeer.peer.core.handshake import difference
 from dpeer.peer.core.waiting import Pauses
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, SaveCopy

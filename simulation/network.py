@@ -177,9 +177,9 @@ class FaultyTransport:
         process.on_thaw.append(self._look)
 
     @property
-    def piece_bytes(self) -> int | None:
+    def chunk_bytes(self) -> int | None:
         """The most bytes of buffers that a message should have."""
-        return self._network.conditions.piece_bytes
+        return self._network.conditions.chunk_bytes
 
     async def listen(self, address: str) -> str:
         """Take the address."""

@@ -8,16 +8,16 @@ from collections.abc import Callable
 from dpeer.exceptions import ProtocolError, Refused
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
-from dpeer.peer.core.admission import Admission
+from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.effects import Close, Dial, Effect
 from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.limits import ASK_AGAIN, ASKED
 from dpeer.peer.core.membership import Membership, Neighbor, Status
-from dpeer.peer.core.reassembly import Assembly
-from dpeer.peer.core.round_clock import Presence
+from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
-from dpeer.peer.core.send_queue import Lanes
+from dpeer.peer.core.send_queue import SendQueues
 from dpeer.peer.core.waiting import Waiting
 from dpeer.peer.transports import Link
 
@@ -25,21 +25,21 @@ _PROBE = 0.5
 """Seconds in which it shows whether the connection of a process, whose rank another one wants, is broken."""
 
 
-class Greetings:
+class ConnectionSetup:
     """Introduces this peer, and takes in its neighbors.
 
     Args:
         config: This peer's place in the federation.
         members: The neighbors.
         schedule: Which rounds join two peers.
-        lanes: What is to be written.
+        send_queues: What is to be written.
         exchange: The bodies.
-        assembly: Bodies that are under way.
+        reassembly: Bodies that are under way.
         waiting: What the round loop waits for.
-        admission: Judges hellos.
-        presence: How many rounds each rank has completed; travels in hellos.
+        handshake: Judges hellos.
+        round_clock: How many rounds each rank has completed; travels in hellos.
         note: Takes in a neighbor's round and table, at a clock time.
-        say: Logs something; arguments as those of `Say`, fields as keywords.
+        say: Logs something; arguments as those of `LogEvent`, fields as keywords.
         drop: Counts a message that came on a link and could not be used.
 
     Attributes:
@@ -51,12 +51,12 @@ class Greetings:
         config: PeerConfig,
         members: Membership,
         schedule: Schedule,
-        lanes: Lanes,
+        send_queues: SendQueues,
         exchange: Exchange,
-        assembly: Assembly,
+        reassembly: Reassembly,
         waiting: Waiting,
-        admission: Admission,
-        presence: Presence,
+        handshake: Handshake,
+        round_clock: RoundClock,
         note: Callable[[Neighbor, int, bytes, float], None],
         say: Callable[..., None],
         drop: Callable[[Link, ProtocolError], None],
@@ -65,12 +65,12 @@ class Greetings:
         self._config = config
         self._members = members
         self._schedule = schedule
-        self._lanes = lanes
+        self._send_queues = send_queues
         self._exchange = exchange
-        self._assembly = assembly
+        self._reassembly = reassembly
         self._waiting = waiting
-        self._admission = admission
-        self._presence = presence
+        self._handshake = handshake
+        self._round_clock = round_clock
         self._note = note
         self._say = say
         self._drop = drop
@@ -92,8 +92,8 @@ class Greetings:
         self._hello(link, reply=False)
 
     def _hello(self, link: Link, *, reply: bool) -> None:
-        hello = self._admission.hello(self._members.current_round, reply=reply, presence=self._presence.table)
-        self._lanes[link].say("answer" if reply else "hello", wire.encode(hello))
+        hello = self._handshake.hello(self._members.current_round, reply=reply, presence=self._round_clock.table)
+        self._send_queues[link].say("answer" if reply else "hello", wire.encode(hello))
 
     def take(self, link: Link, hello: wire.Hello, now: float, identity: int | None = None) -> None:
         """Take a hello.
@@ -115,11 +115,11 @@ class Greetings:
         dialled = self.dialling.get(link)
         expected = dialled.rank if dialled is not None else None
         try:
-            self._admission.judge(hello, self._members.current_round, expected)
+            self._handshake.judge(hello, self._members.current_round, expected)
         except Refused as refusal:
             if not self._waiting.refuse(refusal, now):
                 raise ProtocolError("mismatch", str(refusal)) from refusal
-            self._admission.part(hello, self._members.current_round, expected)
+            self._handshake.part(hello, self._members.current_round, expected)
             self._tell_parting()
             return
         neighbor = self._members[rank]
@@ -130,7 +130,7 @@ class Greetings:
         if hello.running:
             self._waiting.join(now)
         self._welcome(neighbor, link, hello.next_round, now)
-        if self._admission.apart and hello.reply:
+        if self._handshake.apart and hello.reply:
             # It took part before this peer met one that it cannot train with: it is told, and hears the goodbye.
             self._hello(link, reply=True)
 
@@ -148,7 +148,7 @@ class Greetings:
         neighbor.trouble_dialling = ""
         if number < here and not self._schedule.fits(here, neighbor.rank, number):
             neighbor.left_behind = True  # and is not waited for until it has caught up
-        self._lanes[link].known = True
+        self._send_queues[link].known = True
         self._exchange.outbox.ask(neighbor.rank, number)
         self._exchange.deliver()
         self._exchange.beat(link)
@@ -220,7 +220,7 @@ class Greetings:
         for rank in late:
             link, _, _ = self._contenders.pop(rank)
             reason = f"another process already takes part as rank {rank} (has it just crashed? try again in a while)"
-            self._lanes[link].say("refusal", wire.encode(wire.Refusal(rank=self._config.rank, reason=reason)))
+            self._send_queues[link].say("refusal", wire.encode(wire.Refusal(rank=self._config.rank, reason=reason)))
             self._drop(link, ProtocolError("rank-taken", f"a second rank {rank} shook hands"))
 
     def on_refusal(self, link: Link, refusal: wire.Refusal, now: float) -> None:
@@ -256,7 +256,7 @@ class Greetings:
         """Ask somebody for a hello, now and then: a neighbor's link may have been taken over for a while."""
         if now >= self._asked.get(link, now):
             self._note_asked(link, now)
-            self._lanes[link].say("unknown", wire.encode(wire.Unknown(rank=self._config.rank)))
+            self._send_queues[link].say("unknown", wire.encode(wire.Unknown(rank=self._config.rank)))
         return ProtocolError("stranger", f"{what} before the handshake")
 
     def on_unknown(self, link: Link, neighbor: Neighbor | None, unknown: wire.Unknown, now: float) -> None:
@@ -279,8 +279,8 @@ class Greetings:
 
     def part(self, link: Link) -> int | None:
         """Forget what depended on a link that is broken; returns the rank that spoke on it."""
-        self._assembly.forget(link)
-        unfinished = self._lanes.forget(link)
+        self._reassembly.forget(link)
+        unfinished = self._send_queues.forget(link)
         dialled = self.dialling.get(link)
         if dialled is not None:
             dialled.unanswered = float("inf")

@@ -42,11 +42,11 @@ _ADVICE: Mapping[str, str] = {
 """What to do, by reason; the other reasons are of bodies that arrived whole."""
 
 
-class Rejections:
+class DropCounter:
     """Counts the messages that were dropped.
 
     Args:
-        say: Logs something; arguments as those of `Say`, fields as keywords.
+        say: Logs something; arguments as those of `LogEvent`, fields as keywords.
 
     Attributes:
         counts: How many, by reason.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dpeer.peer.core.inbox import Received
+from dpeer.peer.core.bodies import Received
 from dpeer.peer.transports import Link
 
 
@@ -58,7 +58,7 @@ class Fail:
 
 
 @dataclass(frozen=True)
-class Say:
+class LogEvent:
     """Log something.
 
     Attributes:
@@ -75,8 +75,8 @@ class Say:
 
 
 @dataclass(frozen=True)
-class Rest:
+class Throttle:
     """Its sender had nothing left for a message: after several of these, nothing is to be read for a moment."""
 
 
-Effect = Dial | Close | Write | Deliver | Wake | Fail | Say | Rest
+Effect = Dial | Close | Write | Deliver | Wake | Fail | LogEvent | Throttle

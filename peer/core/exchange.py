@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from dpeer.peer.core import wire
-from dpeer.peer.core.inbox import Inbox
+from dpeer.peer.core.bodies import Inbox, Outbox
 from dpeer.peer.core.membership import Membership, Neighbor
-from dpeer.peer.core.outbox import Outbox
-from dpeer.peer.core.round_clock import Presence
+from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
-from dpeer.peer.core.send_queue import Lanes
+from dpeer.peer.core.send_queue import SendQueues
 from dpeer.peer.learner import Payload
 from dpeer.peer.transports import Link
 from dpeer.topology import Neighborhood
@@ -29,8 +28,8 @@ class Exchange:
         federation: The federation's id.
         schedule: With whom bodies are exchanged in each round.
         members: The neighbors: which are there, and in which round.
-        lanes: What is to be written on their links.
-        presence: How many rounds each rank has completed; travels in every message of its kind.
+        send_queues: What is to be written on their links.
+        round_clock: How many rounds each rank has completed; travels in every message of its kind.
         second: Called with rank and round when a second, different body of a round comes.
 
     Attributes:
@@ -47,8 +46,8 @@ class Exchange:
         federation: bytes,
         schedule: Schedule,
         members: Membership,
-        lanes: Lanes,
-        presence: Presence,
+        send_queues: SendQueues,
+        round_clock: RoundClock,
         second: Callable[[int, int], None],
     ) -> None:
         self.inbox = Inbox(second)
@@ -57,8 +56,8 @@ class Exchange:
         self._federation = federation
         self._schedule = schedule
         self._members = members
-        self._lanes = lanes
-        self._presence = presence
+        self._send_queues = send_queues
+        self._round_clock = round_clock
         self.paused = False
         self.hops = 0
 
@@ -67,7 +66,7 @@ class Exchange:
     def begin(self, number: int) -> None:
         """Make round `number` this peer's current round, and tell the neighbors that wait for that."""
         self._members.current_round = number
-        self._presence.reached(self._rank, number)
+        self._round_clock.reached(self._rank, number)
         self.inbox.open(number)
         listeners = self._schedule.listeners(number)
         if number - 1 not in self.outbox.frames:  # sat out: the out-neighbors of that round get no body that tells them
@@ -88,7 +87,7 @@ class Exchange:
         if payload is None:
             self.tell(receivers)
             return
-        body = wire.body(self._federation, self._rank, number, payload, self._presence.table)
+        body = wire.body(self._federation, self._rank, number, payload, self._round_clock.table)
         self.outbox.add(number, wire.encode(body), receivers)
         self.outbox.unsent[number].update(receivers)
         self.deliver()
@@ -108,7 +107,7 @@ class Exchange:
             elif self._members.reachable(rank) and there >= number - 1:
                 self.outbox.unsent[number].discard(rank)
                 self.outbox.sent[number].add(rank)
-                self._lanes.add_body(neighbor.link, number, self.outbox.frames[number])
+                self._send_queues.add_body(neighbor.link, number, self.outbox.frames[number])
 
     def tell(self, ranks: Iterable[int]) -> None:
         """Tell neighbors by a heartbeat that this peer is alive, and its current round.
@@ -122,7 +121,7 @@ class Exchange:
 
     def beat(self, link: Link) -> None:
         """Say on this link that this peer is alive, and its current round."""
-        self._lanes[link].beat(lambda: wire.encode(self._heartbeat(link)))
+        self._send_queues[link].beat(lambda: wire.encode(self._heartbeat(link)))
 
     def parted(self, rank: int, unfinished: Iterable[int]) -> None:
         """Send these rounds' bodies anew when the rank is back, because its link broke before they were written."""
@@ -134,10 +133,10 @@ class Exchange:
     def forget_useless(self, rank: int) -> None:
         """Drop bodies of rounds that the rank has long gone past: a neighbor that never reads holds a few, not all."""
         neighbor = self._members[rank]
-        lane = self._lanes.get(neighbor.link)
-        if lane is not None:
-            for number in [one for one in lane.bodies if one < neighbor.current_round - 1]:
-                del lane.bodies[number]
+        queue = self._send_queues.get(neighbor.link)
+        if queue is not None:
+            for number in [one for one in queue.bodies if one < neighbor.current_round - 1]:
+                del queue.bodies[number]
 
     # -- what a round waits for ----------------------------------------------------------------------------------
 
@@ -223,9 +222,9 @@ class Exchange:
             rank=self._rank,
             federation=self._federation,
             round=self._members.current_round,
-            presence=self._presence.table,
+            presence=self._round_clock.table,
             paused=self.paused,
             hops=self.hops,
-            got=self._lanes[link].got,
-            pace=self._lanes[link].measured,
+            got=self._send_queues[link].got,
+            pace=self._send_queues[link].measured,
         )

@@ -34,11 +34,11 @@ HEADER_DEPTH = 16
 HEADER_FIELDS = 32
 """Of a header: a hello has eleven, and later versions may add some. Each unknown one is an error by itself."""
 
-LEAST_PIECE = 2**16
+LEAST_CHUNK = 2**16
 """Bytes of the shortest piece; only the last one of a body may have fewer. Its header takes 17 more, and its
 way through the event loop as long as 64 KiB take on a line of 10 Gbit/s."""
 
-PIECE = 2**22
+CHUNK = 2**22
 """Bytes of the longest piece, over ZeroMQ. Shorter frames cost more calls (1 MiB: rounds of 20 % more), longer ones say
 less often that a neighbor is there."""
 
@@ -113,10 +113,10 @@ UNSAID = 8
 
 # -- what is kept ----------------------------------------------------------------------------------------------------
 
-IMPRINTS = 4
-"""How many imprints of each neighbor's bodies are kept when a round begins: 16 bytes each."""
+PAYLOAD_FINGERPRINTS = 4
+"""How many fingerprints of each neighbor's bodies are kept when a round begins: 16 bytes each."""
 
-LANES = 1024
+SEND_QUEUES = 1024
 """How many links may have something waiting. A neighbor has one; the others are strangers who do not read."""
 
 STRANGERS = 4096
@@ -147,7 +147,7 @@ UNREAD_IN_PROCESS = 16
 
 # -- the second connections of links with keys -------------------------------------------------------------------------
 
-LONG = LEAST_PIECE
+LONG = LEAST_CHUNK
 """Bytes of buffers from which on a message uses the second connection."""
 
 HELD = 1024

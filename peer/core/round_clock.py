@@ -18,7 +18,7 @@ Quorum = Literal["majority", "any"]
 _ENTRY = np.dtype("<u4")
 
 
-class Presence:
+class RoundClock:
     """The table of one peer.
 
     Args:

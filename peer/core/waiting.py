@@ -9,13 +9,13 @@ from typing import Literal
 
 from dpeer.exceptions import Isolated, PeersMissing, Refused
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.core.admission import Admission
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.membership import Membership
-from dpeer.peer.core.patience import Patience
-from dpeer.peer.core.round_clock import Presence
-from dpeer.peer.core.transfer_progress import LONGEST, Flow, Flows
+from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.core.round_deadline import RoundDeadline
+from dpeer.peer.core.transfer_progress import LONGEST, Transfer, TransferProgress
 
 _SOON = 0.001
 """Seconds after a time at which something ends, so that it has ended whatever the rounding."""
@@ -80,11 +80,11 @@ class Waiting:
         config: Says how long.
         members: The neighbors.
         exchange: The bodies.
-        admission: Knows whether this peer is about to leave.
-        presence: Knows what a quorum has completed.
+        handshake: Knows whether this peer is about to leave.
+        round_clock: Knows what a quorum has completed.
         slack: How many rounds more than a quorum this peer may have completed when it begins another one.
-        flows: Knows which bodies are on their way.
-        say: Logs something; arguments as those of `Say`, fields as keywords.
+        transfers: Knows which bodies are on their way.
+        say: Logs something; arguments as those of `LogEvent`, fields as keywords.
 
     Attributes:
         met: The neighbors that have said hello, whatever came of it.
@@ -98,10 +98,10 @@ class Waiting:
         config: PeerConfig,
         members: Membership,
         exchange: Exchange,
-        admission: Admission,
-        presence: Presence,
+        handshake: Handshake,
+        round_clock: RoundClock,
         slack: int,
-        flows: Flows,
+        transfers: TransferProgress,
         say: Callable[..., None],
     ) -> None:
         self.met: set[int] = set()
@@ -109,11 +109,11 @@ class Waiting:
         self._config = config
         self._members = members
         self._exchange = exchange
-        self._admission = admission
-        self._presence = presence
+        self._handshake = handshake
+        self._round_clock = round_clock
         self._slack = slack
-        self._flows = flows
-        self._patience = Patience(config.deadline)
+        self._transfers = transfers
+        self._round_deadline = RoundDeadline(config.deadline)
         self.pauses = Pauses()
         self._mixed_nothing = False
         self._news_at = 0.0
@@ -140,7 +140,7 @@ class Waiting:
             self._wait.say_at += self._config.liveness.suspect_after
         self._news_at = now
         self._exchange.paused = True
-        self._patience.paused()
+        self._round_deadline.paused()
         self._exchange.tell(one.rank for one in self._members.all())
 
     def news(self, now: float) -> None:
@@ -212,7 +212,7 @@ class Waiting:
         """
         if not self._members.all():
             return None
-        if number > self._presence.quorum + self._slack:
+        if number > self._round_clock.quorum + self._slack:
             return _QUORUM
         near = [one.rank for one in self._members.all()]
         there = any(self._members.is_there(rank) and not self._members[rank].overdue for rank in near)
@@ -231,7 +231,7 @@ class Waiting:
             return self._look_for_neighbors(wait, now)
         if wait.kind == "pause":
             return self._look_for_a_quorum(wait, now)
-        if now >= wait.since + self._patience.seconds:
+        if now >= wait.since + self._round_deadline.seconds:
             self._go_on_without(self._ranks(wait, now), wait, now)
         ranks = self._ranks(wait, now)
         if ranks:
@@ -239,7 +239,7 @@ class Waiting:
             return []
         self._wait = None
         if wait.kind == "collect":
-            self._patience.collected(wait.number, now - wait.since, now)
+            self._round_deadline.collected(wait.number, now - wait.since, now)
             return [self._deliver(wait.number)]
         return [Wake(self._exchange.outbox.bytes_sent(wait.number) if wait.kind == "settle" else 0)]
 
@@ -259,7 +259,7 @@ class Waiting:
             return min(*times, wait.since + self._config.wait, self._give_up_at)
         if wait.kind == "pause":
             return min(*times, self._news_at + self._config.wait)
-        due = wait.since + self._patience.seconds
+        due = wait.since + self._round_deadline.seconds
         times.append(due if now < due else now + _AGAIN)
         grace = self._config.liveness.stop_grace + _SOON
         times += [one.gone_at + grace for one in self._members.all() if now < one.gone_at + grace and one.away]
@@ -305,7 +305,7 @@ class Waiting:
     def _look_for_neighbors(self, wait: _Wait, now: float) -> list[Effect]:
         everybody = {neighbor.rank for neighbor in self._members.all()}
         if self._refusal is not None:
-            if self._admission.apart and not self.met >= everybody and now < self._leave_at:
+            if self._handshake.apart and not self.met >= everybody and now < self._leave_at:
                 return []
             self._wait = None
             return [Fail(self._refusal)]
@@ -369,13 +369,14 @@ class Waiting:
             return
         wait.pause *= 2
         wait.say_at = now + wait.pause
-        where = [f"rank {rank} (in round {min(self._members[rank].current_round, self._config.rounds - 1) + 1}"
-                 f"{f'; {flow}' if (flow := self._flow(wait, rank, now)) else ''})" for rank in ranks]  # fmt: skip
+        where = [self._where(wait, rank, now) for rank in ranks]
         quiet = now - self._config.say_waiting
-        still = [rank for rank in ranks if self._flow(wait, rank, now) is None and self._flows.moved(rank) <= quiet]
-        due = max(wait.since, *(self._flows.moved(rank) for rank in ranks)) + self._patience.seconds
+        still = [
+            rank for rank in ranks if self._transfer(wait, rank, now) is None and self._transfers.moved(rank) <= quiet
+        ]
+        due = max(wait.since, *(self._transfers.moved(rank) for rank in ranks)) + self._round_deadline.seconds
         one = "which is" if len(still) == len(ranks) else f"of which {', '.join(map(str, still))} is"
-        advice = f"it goes on without in {due - now:.0f} s, {self._patience}" if now < due < math.inf else (
+        advice = f"it goes on without in {due - now:.0f} s, {self._round_deadline}" if now < due < math.inf else (
             "--deadline SECONDS: go on without it")  # fmt: skip
         self._say(
             "info",
@@ -386,23 +387,27 @@ class Waiting:
             round=wait.number,
         )
 
-    def _flow(self, wait: _Wait, rank: int, now: float) -> Flow | None:
+    def _where(self, wait: _Wait, rank: int, now: float) -> str:
+        number, transfer = self._members[rank].current_round, self._transfer(wait, rank, now)
+        return f"rank {rank} (in round {min(number, self._config.rounds - 1) + 1}{f'; {transfer}' if transfer else ''})"
+
+    def _transfer(self, wait: _Wait, rank: int, now: float) -> Transfer | None:
         """The body for which a rank is waited for, if it is on its way: its own, or this peer's, which it lacks."""
-        coming = self._flows.coming(rank, wait.number, now) if wait.kind == "collect" else None
-        return coming or self._flows.going(rank, now)
+        coming = self._transfers.coming(rank, wait.number, now) if wait.kind == "collect" else None
+        return coming or self._transfers.going(rank, now)
 
     def _go_on_without(self, ranks: list[int], wait: _Wait, now: float) -> None:
         """Wait no longer for neighbors that are there: the deadline is over, and no body comes at a useful pace.
 
         Who has just got this peer's body has a deadline from then on, as long as a body might take.
         """
-        deadline = self._patience.seconds
+        deadline = self._round_deadline.seconds
         for rank in ranks:
-            neighbor, flow = self._members[rank], self._flow(wait, rank, now)
-            if neighbor.away or (flow is not None and flow.worth_waiting(now - wait.since, deadline)):
+            neighbor, transfer = self._members[rank], self._transfer(wait, rank, now)
+            if neighbor.away or (transfer is not None and transfer.worth_waiting(now - wait.since, deadline)):
                 continue
-            if flow is None and now < min(self._flows.moved(rank), wait.since + LONGEST * deadline) + deadline:
+            if transfer is None and now < min(self._transfers.moved(rank), wait.since + LONGEST * deadline) + deadline:
                 continue
-            what = "sent nothing within" if flow is None else "its body comes too slowly for"
-            neighbor.overdue = f"{what} {deadline:.{0 if deadline >= 10 else 2}f} s ({self._patience})"
+            what = "sent nothing within" if transfer is None else "its body comes too slowly for"
+            neighbor.overdue = f"{what} {deadline:.{0 if deadline >= 10 else 2}f} s ({self._round_deadline})"
             neighbor.overdue_in = neighbor.current_round

@@ -50,7 +50,7 @@ def printable(text: str) -> str:
 _Rank = Annotated[int, Field(ge=0, lt=2**31)]
 _Round = Annotated[int, Field(ge=0, lt=2**53)]
 _Presence = Annotated[bytes, Field(max_length=2**24)]
-"""The sender's table of `Presence`: how many rounds each rank has completed at least; empty where it tells none."""
+"""The sender's table of `RoundClock`: how many rounds each rank has completed at least; empty where it tells none."""
 _Words = Annotated[str, Field(max_length=300), AfterValidator(printable)]
 
 
@@ -145,7 +145,7 @@ class Unknown(_Message):
     kind: Literal["unknown"] = "unknown"
 
 
-class Piece(NamedTuple):
+class Chunk(NamedTuple):
     """Some bytes of the body that was announced last."""
 
     tag: bytes
@@ -162,7 +162,7 @@ class Piece(NamedTuple):
 
 Message = Hello | Body | Heartbeat | Goodbye | Refusal | Unknown
 _HEADER: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
-_PIECE = struct.Struct("<c8sQ")
+_CHUNK = struct.Struct("<c8sQ")
 _MARK = b"\xc1"
 
 
@@ -184,9 +184,9 @@ def body(federation: bytes, rank: int, number: int, buffers: Sequence[Buffer], p
     return Body(federation=federation, rank=rank, round=number, sizes=sizes, buffers=tuple(buffers), presence=presence)
 
 
-def piece(tag: bytes, offset: int, data: Frames) -> Frames:
-    """The message that carries these bytes of the body with this tag; arguments as in `Piece`."""
-    return [_PIECE.pack(_MARK, tag, offset), *data]
+def chunk(tag: bytes, offset: int, data: Frames) -> Frames:
+    """The message that carries these bytes of the body with this tag; arguments as in `Chunk`."""
+    return [_CHUNK.pack(_MARK, tag, offset), *data]
 
 
 def tag(header: Buffer) -> bytes:
@@ -194,7 +194,7 @@ def tag(header: Buffer) -> bytes:
     return hashlib.sha256(header).digest()[:8]
 
 
-def decode(frames: Frames, limits: Limits) -> Message | Piece:
+def decode(frames: Frames, limits: Limits) -> Message | Chunk:
     """The message that the frames hold. A body that comes in pieces has no buffers yet.
 
     Raises:
@@ -202,8 +202,8 @@ def decode(frames: Frames, limits: Limits) -> Message | Piece:
     """
     if not frames:
         raise ProtocolError("malformed", "no frames")
-    if is_piece(frames):
-        return _piece(frames[0], frames[1:], limits)
+    if is_chunk(frames):
+        return _chunk(frames[0], frames[1:], limits)
     lengths = [memoryview(frame).nbytes for frame in frames]
     if lengths[0] > limits.header_bytes:
         raise ProtocolError("oversized", f"header of {lengths[0]} bytes")
@@ -230,21 +230,21 @@ def decode(frames: Frames, limits: Limits) -> Message | Piece:
     return message.model_copy(update={"buffers": tuple(frames[1:])})
 
 
-def is_piece(frames: Frames) -> bool:
+def is_chunk(frames: Frames) -> bool:
     """Whether this is a piece, or a damaged one."""
     return len(frames) > 1 and bool(frames[0][:1] == _MARK)
 
 
-def _piece(header: Buffer, data: Frames, limits: Limits) -> Piece:
+def _chunk(header: Buffer, data: Frames, limits: Limits) -> Chunk:
     if len(data) > limits.buffers:
         raise ProtocolError("oversized", f"a piece of {len(data)} buffers")
     lengths = [memoryview(part).nbytes for part in data]
-    if len(header) != _PIECE.size or not all(lengths):
+    if len(header) != _CHUNK.size or not all(lengths):
         raise ProtocolError("malformed", f"a piece of {len(header)} and {sum(lengths)} bytes")
     if sum(lengths) > limits.payload_bytes:
         raise ProtocolError("oversized", f"a piece of {sum(lengths)} bytes, at most {limits.payload_bytes}")
-    _, mark, offset = _PIECE.unpack(header)
-    return Piece(mark, offset, tuple(data))
+    _, mark, offset = _CHUNK.unpack(header)
+    return Chunk(mark, offset, tuple(data))
 
 
 def size(frames: Frames) -> int:
@@ -254,7 +254,7 @@ def size(frames: Frames) -> int:
 
 def cost(frames: Frames) -> float:
     """How many small messages take as long to decode as this one may; a piece is small."""
-    if not frames or is_piece(frames):
+    if not frames or is_chunk(frames):
         return 1
     return 1 + memoryview(frames[0]).nbytes // HEADER_UNIT + len(frames) // FRAMES_UNIT
 

@@ -7,12 +7,12 @@ from dpeer.peer.transports.base import (
     Event,
     Link,
     Opened,
-    Room,
     Sent,
     Slower,
     Transport,
     TurnedAway,
     Unreachable,
+    Writable,
 )
 from dpeer.peer.transports.inprocess import InProcessTransport, Network
 from dpeer.peer.transports.keys import Identity, Keyring
@@ -29,11 +29,11 @@ __all__ = [
     "Link",
     "Network",
     "Opened",
-    "Room",
     "Sent",
     "Slower",
     "Transport",
     "TurnedAway",
     "Unreachable",
+    "Writable",
     "ZeroMQTransport",
 ]

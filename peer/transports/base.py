@@ -37,7 +37,7 @@ class Broken(NamedTuple):
     link: Link
 
 
-class Room(NamedTuple):
+class Writable(NamedTuple):
     """A link that was full may take messages again."""
 
     link: Link
@@ -78,14 +78,14 @@ class Endless(NamedTuple):
     place: str
 
 
-Event = Arrival | Opened | Broken | Room | Unreachable | Slower | TurnedAway | Endless
+Event = Arrival | Opened | Broken | Writable | Unreachable | Slower | TurnedAway | Endless
 
 
 class Sent(enum.Enum):
     """What became of a message."""
 
     TAKEN = "taken"  # it is on its way
-    FULL = "full"  # the other side does not keep up; to be tried again after a `Room`
+    FULL = "full"  # the other side does not keep up; to be tried again after a `Writable`
     GONE = "gone"  # the link is not there (any more)
 
 
@@ -96,7 +96,7 @@ class Transport(Protocol):
     """
 
     @property
-    def piece_bytes(self) -> int | None:
+    def chunk_bytes(self) -> int | None:
         """The most bytes of buffers that a message should have: a longer one is to be cut before; None for no bound."""
 
     async def listen(self, address: str) -> str:

@@ -27,7 +27,7 @@ from dpeer.peer.core.limits import LONG, UNREAD, Limits
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Buffer
 from dpeer.peer.transports.aead_records import KEY_BYTES, new_key
-from dpeer.peer.transports.base import Arrival, Link, Room, Sent, Slower
+from dpeer.peer.transports.base import Arrival, Link, Sent, Slower, Writable
 from dpeer.peer.transports.bulk_handshake import TOKEN_BYTES, Meeting, Met, Offer
 from dpeer.peer.transports.channel import Channel
 from dpeer.peer.transports.keys import Identity
@@ -118,7 +118,7 @@ class Bulk:
         return way is not None and way.channel is not None and sum(_sizes(frames[1:])) >= LONG
 
     def send(self, link: Link, frames: Frames) -> Sent:
-        """Announce a message, and send its buffers. If the link is FULL, there is a `Room` as soon as there is room."""
+        """Announce a message, and send its buffers. After FULL a `Writable` follows."""
         channel = self._ways[link].channel
         assert channel is not None, "`takes` has said so"
         if channel.busy:
@@ -224,7 +224,7 @@ class Bulk:
 
     def _drained(self, link: Link, way: Way) -> None:
         self._changed.set()
-        self._transport.push(way.queue, Room(link))
+        self._transport.push(way.queue, Writable(link))
 
     def _failed(self, link: Link, way: Way, reason: str) -> None:
         if self._ways.get(link) is way:

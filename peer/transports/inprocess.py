@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from dpeer.exceptions import AddressError
 from dpeer.peer.core.limits import UNREAD_IN_PROCESS
 from dpeer.peer.core.wire import Frames
-from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Opened, Room, Sent
+from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Opened, Sent, Writable
 from dpeer.peer.transports.keys import Identity
 
 
@@ -31,7 +31,7 @@ class Network:
 class InProcessTransport:
     """A `Transport` between event-loop tasks of one process. Addresses are `inproc://NAME`; port 0 picks a name."""
 
-    piece_bytes = None
+    chunk_bytes = None
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -108,7 +108,7 @@ class InProcessTransport:
             if event.link in self._full and event.link in self._far:
                 self._full.discard(event.link)
                 transport, far = self._far[event.link]
-                transport._events.put_nowait(Room(far))
+                transport._events.put_nowait(Writable(far))
         return event
 
     async def close(self, linger: float) -> None:

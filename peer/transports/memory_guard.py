@@ -43,7 +43,7 @@ class Gauge:
 
     def __init__(self, transport: ZeroMQTransport, limits: Limits) -> None:
         self._transport = transport
-        self._longest = longest_message(limits, transport.piece_bytes)
+        self._longest = longest_message(limits, transport.chunk_bytes)
         self._sealed = transport.keyring is not None
         self._sockets: dict[zmq.Socket[bytes], _Socket] = {}
         self._timer: asyncio.TimerHandle | None = None

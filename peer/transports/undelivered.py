@@ -29,9 +29,9 @@ def on_the_wire(lengths: Iterable[int], *, sealed: bool) -> int:
     return sum(length + seal + (2 if length + seal <= _SHORT else 9) for length in lengths)
 
 
-def longest_message(limits: Limits, piece_bytes: int) -> int:
+def longest_message(limits: Limits, chunk_bytes: int) -> int:
     """Bytes on the wire that an honest peer's longest message does not reach."""
-    return limits.header_bytes + min(piece_bytes, limits.payload_bytes) + AROUND
+    return limits.header_bytes + min(chunk_bytes, limits.payload_bytes) + AROUND
 
 
 @dataclass

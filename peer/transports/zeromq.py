@@ -16,9 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 import zmq
 
 from dpeer.exceptions import AddressError
-from dpeer.peer.core.limits import KEEPALIVE_IDLE, PIECE, UNREAD, Limits
+from dpeer.peer.core.limits import CHUNK, KEEPALIVE_IDLE, UNREAD, Limits
 from dpeer.peer.core.wire import Frames
-from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Room, Sent
+from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Sent, Writable
 from dpeer.peer.transports.bulk import Bulk
 from dpeer.peer.transports.curve_auth import Door
 from dpeer.peer.transports.dealer_link import Line
@@ -67,7 +67,7 @@ class ZeroMQTransport:
         gauge: Ends connections on which a message has no end.
     """
 
-    piece_bytes = PIECE
+    chunk_bytes = CHUNK
 
     def __init__(
         self, limits: Limits, give_up: float = 15.0, keyring: Keyring | None = None, bulk: int | None = None
@@ -75,7 +75,7 @@ class ZeroMQTransport:
         self.keyring = keyring
         self.bulk: Bulk | None = None
         self._limits = limits
-        self._longest = max(limits.header_bytes, min(self.piece_bytes, limits.payload_bytes))
+        self._longest = max(limits.header_bytes, min(self.chunk_bytes, limits.payload_bytes))
         self._bulk_port = bulk
         self._give_up = give_up
         self._door: Door | None = None
@@ -325,7 +325,7 @@ class ZeroMQTransport:
             self._retry = None
         full, self._full = list(self._full), {}
         for link in full:
-            self.push(self._router if isinstance(link, bytes) else link, Room(link))
+            self.push(self._router if isinstance(link, bytes) else link, Writable(link))
 
 
 def _buffers(parts: list[zmq.Frame]) -> Frames:

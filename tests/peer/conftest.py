@@ -363,10 +363,10 @@ def kind(request):
 
 def fall_silent(peer):
     """From now on the peer neither hears nor says anything, as after kill -9."""
-    peer._pump._reading.cancel()
+    peer._driver._reading.cancel()
     peer.core.next_tick = lambda now: float("inf")
     peer.core.outgoing = lambda link: None
-    peer._pump._set_timer()
+    peer._driver._set_timer()
 
 
 @pytest.fixture
@@ -379,7 +379,7 @@ def kill():
     """End a peer that is being served without a goodbye: (peer, its transport, its task)."""
 
     async def end(peer, transport, task):
-        peer._pump.close = lambda reason: transport.close(0)
+        peer._driver.close = lambda reason: transport.close(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

@@ -30,7 +30,7 @@ async def test_a_thousand_stalled_handshakes_and_a_hundred_floods_have_no_effect
         assert await attack.stdout.readline() == b"attacking\n"
         running = asyncio.create_task(ours.serve(addresses))
         await until(ours.learners[1].held.is_set)
-        counts = ours.peers[2].core.rejections.counts
+        counts = ours.peers[2].core.drops.counts
         await until(lambda: counts["unlisted-key"] and counts["no-key"])
         connections, most = attacked._door._connections._all, 0
         for _ in range(20):

@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from dpeer.peer import logs
-from dpeer.peer.async_writer import Outlet
+from dpeer.peer.async_writer import AsyncWriter
 from dpeer.peer.logs import peer_logger
 from dpeer.topology import build
 
@@ -177,7 +177,7 @@ def test_a_file_is_renamed_before_it_becomes_larger_than_its_limit(path):
 
 
 def test_a_disk_that_cannot_keep_up_is_not_waited_for_and_the_file_says_what_is_missing(path, monkeypatch):
-    monkeypatch.setattr(logs, "_FILES", Outlet("slow files", most=5))
+    monkeypatch.setattr(logs, "_FILES", AsyncWriter("slow files", most=5))
     log = peer_logger(4, path, "info")
     go_on, waits = threading.Event(), threading.Event()
 

@@ -11,7 +11,7 @@ import pytest
 from dpeer.exceptions import CheckpointError, TaskError
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
-from dpeer.peer.core.outbox import Outbox
+from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.learner import SaveCopy
 from dpeer.peer.rank_folder import RankFolder
 

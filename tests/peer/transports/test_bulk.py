@@ -9,7 +9,7 @@ import zmq
 
 from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.core.limits import KEEPALIVE_IDLE
-from dpeer.peer.transports import Arrival, Broken, Opened, Room, Sent, Slower, bulk_handshake
+from dpeer.peer.transports import Arrival, Broken, Opened, Sent, Slower, Writable, bulk_handshake
 from dpeer.peer.transports.aead_records import SEAL, Opening, Sealing, new_key
 from tests.peer.keys import keyrings
 from tests.peer.proxy import Tap
@@ -236,7 +236,7 @@ async def test_for_one_that_does_not_read_little_waits_and_nothing_is_lost(opene
     assert sent * LONG < 64_000_000, "the queue has eight messages, and the operating system some megabytes"
     heard = [bytes((await next_of(pair.listener, Arrival)).frames[0]) for _ in range(sent)]
     assert heard == [b"%d" % number for number in range(sent)]
-    assert await next_of(pair.dialler, Room) == Room(pair.there)
+    assert await next_of(pair.dialler, Writable) == Writable(pair.there)
 
 
 async def test_a_newer_connection_of_the_same_peer_takes_the_second_one_with_it(opened):

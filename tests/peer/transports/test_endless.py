@@ -11,7 +11,7 @@ import pytest
 import zmq
 
 from dpeer.peer import Limits, ZeroMQTransport
-from dpeer.peer.core.limits import PIECE
+from dpeer.peer.core.limits import CHUNK
 from dpeer.peer.transports import Arrival, Broken, Endless, Opened, memory_guard, tcp
 from dpeer.peer.transports.undelivered import on_the_wire
 from tests.peer.keys import keyrings
@@ -118,7 +118,7 @@ async def test_who_begins_with_a_message_without_end_is_ended_too(opened):
 
 # -- who is slow, but honest -------------------------------------------------------------------------------------------
 
-LONG = [bytes(2**16), bytes(PIECE)]
+LONG = [bytes(2**16), bytes(CHUNK)]
 
 
 class Sender:
@@ -169,7 +169,7 @@ async def test_who_does_not_read_for_a_while_loses_no_connection(rings, opened, 
             sender.stuck.wait()
         else:
             await asyncio.to_thread(sender.stuck.wait)
-    assert min(held(listener)) > 3 * PIECE
+    assert min(held(listener)) > 3 * CHUNK
     listener.gauge._look()
     following = {}
     for _ in range(sum(sender.sent for sender in senders)):
@@ -193,8 +193,8 @@ async def test_lengths_are_counted_as_they_are_on_the_wire(rings, opened):
     link = dialler.dial(await listener.listen(TCP), 0)
     await next_of(dialler, Opened)
     aside = set()
-    for size in [0, 1, 33, 34, 221, 222, 223, 254, 255, 256, 257, 65_535, 65_536, PIECE]:
-        dialler.send(link, [bytes(size)] * (3 if size < PIECE else 1))
+    for size in [0, 1, 33, 34, 221, 222, 223, 254, 255, 256, 257, 65_535, 65_536, CHUNK]:
+        dialler.send(link, [bytes(size)] * (3 if size < CHUNK else 1))
         back = (await next_of(listener, Arrival)).link
         listener.send(back, [bytes(size)])
         await next_of(dialler, Arrival)

@@ -1,7 +1,7 @@
 """Which connections are endless; no sockets."""
 
 from dpeer.peer import Limits
-from dpeer.peer.core.limits import PIECE, UNREAD
+from dpeer.peer.core.limits import CHUNK, UNREAD
 from dpeer.peer.transports.undelivered import Undelivered, longest_message, on_the_wire
 
 LONGEST = 1000
@@ -16,12 +16,12 @@ def opened(*numbers):
 
 
 def test_no_message_of_a_peer_reaches_the_longest():
-    body = Limits(payload_bytes=10 * PIECE)
+    body = Limits(payload_bytes=10 * CHUNK)
     for sealed in (False, True):
-        in_one = [body.small_header_bytes, PIECE - body.buffers + 1, *[1] * (body.buffers - 1)]
-        assert on_the_wire(in_one, sealed=sealed) < longest_message(body, PIECE)
+        in_one = [body.small_header_bytes, CHUNK - body.buffers + 1, *[1] * (body.buffers - 1)]
+        assert on_the_wire(in_one, sealed=sealed) < longest_message(body, CHUNK)
         hello = [body.header_bytes]
-        assert on_the_wire(hello, sealed=sealed) < longest_message(Limits(payload_bytes=1), PIECE)
+        assert on_the_wire(hello, sealed=sealed) < longest_message(Limits(payload_bytes=1), CHUNK)
 
 
 def test_more_than_may_wait_to_be_read_is_endless_at_once():
