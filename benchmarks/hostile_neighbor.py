@@ -14,8 +14,9 @@ from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.core import wire
 from dpeer.peer.core.limits import LEAST_CHUNK
 from dpeer.peer.core.wire import Frames
-from dpeer.peer.transports import Arrival, Event, Keyring, Link, Sent
-from dpeer.peer.transports.keys import Identity, new_secret, public_of
+from dpeer.peer.transport import Arrival, Event, Identity, Link, Sent
+from dpeer.peer.transports import Keyring
+from dpeer.peer.transports.keys import new_secret, public_of
 
 USELESS = 10
 """Messages of no use before each message that the neighbor has to send. With bodies in 11 pieces this is more than what

@@ -8,7 +8,7 @@ import time
 from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
-from dpeer.peer.transports import Arrival, Link, Sent
+from dpeer.peer.transport import Arrival, Link, Sent
 
 
 def chunks(nbytes: int) -> list[wire.Frames]:

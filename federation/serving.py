@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from dpeer.exceptions import DpeerError, Isolated
+from dpeer.federation.addresses import addresses as addresses_of
 from dpeer.federation.addresses import bulk_port
 from dpeer.federation.assemble import assemble
 from dpeer.federation.baseline_comparison import conclude_worth
@@ -27,9 +28,9 @@ from dpeer.federation.malloc import freeze_heap, keep_heap
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
 from dpeer.federation.working_directory import home_kept
-from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
+from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker
 from dpeer.peer.logs import PeerLog, Sink, peer_logger
-from dpeer.peer.transports import Keyring
+from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.results.files import LOG, rank_folder
 from dpeer.training import find_algorithm, forget
 from dpeer.training.algorithms.plugins import check_source
@@ -206,8 +207,11 @@ async def _serve(
         out=out,
         resume=resume,
     )
-    transport = ZeroMQTransport(
-        Limits(payload_bytes=parts.learner.payload_bytes), settings.dead_after, keyring, bulk_port(settings, rank)
+    transport = make_transport(
+        listen or next(iter(addresses_of(settings).values()), "tcp://"),
+        TransportOptions(
+            Limits(payload_bytes=parts.learner.payload_bytes), settings.dead_after, keyring, bulk_port(settings, rank)
+        ),
     )
     peer = Peer(
         config, parts.topology, parts.learner, transport, worker, log,

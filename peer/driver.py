@@ -14,7 +14,7 @@ from dpeer.peer.core.effects import Close, Deliver, Dial, Effect, Fail, LogEvent
 from dpeer.peer.core.limits import REST, REST_AFTER
 from dpeer.peer.core.protocol import Core, Goodbyes
 from dpeer.peer.learner import Payload
-from dpeer.peer.transports import (
+from dpeer.peer.transport import (
     Arrival,
     Broken,
     Endless,

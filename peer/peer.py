@@ -17,7 +17,7 @@ from dpeer.peer.logs import PeerLog
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.rounds import run_rounds
 from dpeer.peer.saver import Saver
-from dpeer.peer.transports import Transport
+from dpeer.peer.transport import Transport
 from dpeer.peer.worker import BackgroundRunner, BackgroundWork, Worker
 from dpeer.results.costs import cost
 from dpeer.results.training_alerts import Sign, Watch

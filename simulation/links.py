@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dpeer.peer.core.wire import Frames, size
-from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Sent, Writable
+from dpeer.peer.transport import Arrival, Broken, Event, Link, Sent, Writable
 from dpeer.simulation.virtual_time import Process
 
 _CLOCK = 1e-9

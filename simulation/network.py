@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.core.wire import Frames
-from dpeer.peer.transports.base import Broken, Event, Link, Opened, Sent
-from dpeer.peer.transports.keys import Identity
+from dpeer.peer.transport import Broken, Event, Identity, Link, Opened, Sent
 from dpeer.simulation.links import Conditions, Connection, Way, later
 from dpeer.simulation.virtual_time import Process
 

@@ -18,7 +18,7 @@ from dpeer.peer.core.limits import LEAST_CHUNK
 from dpeer.peer.core.payload_fingerprint import PayloadFingerprint
 from dpeer.peer.core.wire import Body, Chunk, Frames
 from dpeer.peer.learner import Buffer, Payload
-from dpeer.peer.transports import Link
+from dpeer.peer.transport import Link
 
 _PARTS = 200
 """In how many parts the time after which silence is death is divided."""

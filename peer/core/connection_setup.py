@@ -19,7 +19,7 @@ from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
 from dpeer.peer.core.waiting import Waiting
-from dpeer.peer.transports import Link
+from dpeer.peer.transport import Link
 
 _PROBE = 0.5
 """Seconds in which it shows whether the connection of a process, whose rank another one wants, is broken."""

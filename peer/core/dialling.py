@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from dpeer.peer.transports import Link
+from dpeer.peer.transport import Link
 
 _LONGEST = 60.0
 """Seconds between two attempts to dial a rank that stays silent, at most."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.limits import ENOUGH, LINES_OF_STRANGERS, PAUSE, STRANGERS
 from dpeer.peer.core.wire import printable
-from dpeer.peer.transports import Link
+from dpeer.peer.transport import Link
 
 
 @dataclass

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dpeer.peer.core.bodies import Received
-from dpeer.peer.transports import Link
+from dpeer.peer.transport import Link
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
 from dpeer.peer.core.send_queue import SendQueues
 from dpeer.peer.learner import Payload
-from dpeer.peer.transports import Link
+from dpeer.peer.transport import Link
 from dpeer.topology import Neighborhood
 
 

@@ -89,9 +89,9 @@ AROUND = 2**18
 seals, what was said before the first message, and what libzmq reads at once."""
 
 LOOK = 0.05
-"""Seconds between two looks at what libzmq holds of a message whose end has not come. A connection on which that is
-longer than any message of a peer is ended. Its sender can fill what its line carries in this time beside: 60 MB at 10
-Gbit/s. A look takes some microseconds."""
+"""Seconds between two looks at what libzmq holds of a message whose end has not come. A connection is ended on which
+that is more than all whole messages that may wait (`UNREAD`, and two more). Its sender can fill what its line carries in
+this time beside: 60 MB at 10 Gbit/s. A look takes some microseconds."""
 
 # -- connections, where keys are used ----------------------------------------------------------------------------------
 
@@ -108,8 +108,8 @@ PROVE_WITHIN = 10.0
 KEEPALIVE_IDLE = 30
 """Seconds without a word on a connection after which the operating system asks whether the other end is there."""
 
-UNSAID = 8
-"""How many words that somebody was turned away may wait to be read; what else happens is added to the next one."""
+UNREPORTED = 8
+"""How many events that somebody was turned away may wait to be read; what else happens is added to the next one."""
 
 # -- what is kept ----------------------------------------------------------------------------------------------------
 

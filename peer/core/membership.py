@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from dpeer.peer.config import LivenessConfig
-from dpeer.peer.transports import Link
+from dpeer.peer.transport import Link
 
 
 class Status(enum.Enum):

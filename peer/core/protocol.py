@@ -38,7 +38,7 @@ from dpeer.peer.core.transfer_progress import TransferProgress
 from dpeer.peer.core.waiting import Pauses, Waiting
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, Payload
-from dpeer.peer.transports import Link
+from dpeer.peer.transport import Link
 from dpeer.topology import Graphs, Neighborhood, rounds_to_everybody
 
 _LATE = 3

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dpeer.peer.core.chunking import ChunkedBody
 from dpeer.peer.core.limits import LEAST_CHUNK, SEND_QUEUES
 from dpeer.peer.core.wire import Frames
-from dpeer.peer.transports import Link
+from dpeer.peer.transport import Link
 
 
 class SendQueue:

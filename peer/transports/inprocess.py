@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from dpeer.exceptions import AddressError
 from dpeer.peer.core.limits import UNREAD_IN_PROCESS
 from dpeer.peer.core.wire import Frames
-from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Opened, Sent, Writable
-from dpeer.peer.transports.keys import Identity
+from dpeer.peer.transport import Arrival, Broken, Event, Identity, Link, Opened, Sent, Writable
 
 
 @dataclass

@@ -9,8 +9,7 @@ from functools import cached_property
 import zmq
 from zmq.utils import z85
 
-Identity = int
-"""Who has proved a key; above transports this is a rank."""
+from dpeer.peer.transport import Identity
 
 KEY_BYTES = 32
 

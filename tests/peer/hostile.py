@@ -19,7 +19,7 @@ from dpeer.exceptions import ProtocolError
 from dpeer.peer import ZeroMQTransport
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
-from dpeer.peer.transports import Arrival, Broken, Opened, Sent, Writable
+from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Writable
 
 ROUNDS = 4
 WIDTH = 20_000

@@ -14,7 +14,7 @@ import zmq
 from dpeer.exceptions import CheckpointError, PeersMissing, Refused
 from dpeer.peer import LivenessConfig
 from dpeer.peer.core import wire
-from dpeer.peer.transports import Sent
+from dpeer.peer.transport import Sent
 from dpeer.topology import build
 
 RING = build("ring", 4)

@@ -6,7 +6,7 @@ import pytest
 
 from dpeer.peer import Limits, LivenessConfig, Network, ZeroMQTransport
 from dpeer.peer.core import wire
-from dpeer.peer.transports import Arrival, Opened, Sent
+from dpeer.peer.transport import Arrival, Opened, Sent
 from dpeer.topology import build
 
 LATE = LivenessConfig(heartbeat=0.01, suspect_after=1000, dead_after=2000)

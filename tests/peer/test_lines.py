@@ -11,7 +11,7 @@ import pytest
 import zmq
 
 from dpeer.peer import Limits, LivenessConfig, ZeroMQTransport
-from dpeer.peer.transports import Opened, Unreachable
+from dpeer.peer.transport import Opened, Unreachable
 from dpeer.topology import build
 from tests.peer.proxy import Proxy
 

@@ -12,7 +12,7 @@ from dpeer.exceptions import Interrupted
 from dpeer.peer import InProcessTransport, LivenessConfig, ZeroMQTransport
 from dpeer.peer.core import wire
 from dpeer.peer.core.chunking import chunked
-from dpeer.peer.transports import Opened, Sent
+from dpeer.peer.transport import Opened, Sent
 from dpeer.topology import build
 
 PATIENT = LivenessConfig(heartbeat=0.05, suspect_after=60.0, dead_after=120.0, stop_grace=0.3)

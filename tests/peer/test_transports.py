@@ -8,7 +8,8 @@ import zmq
 
 from dpeer.exceptions import AddressError
 from dpeer.peer import Limits, Network, ZeroMQTransport
-from dpeer.peer.transports import Arrival, Broken, Opened, Sent, Writable, bulk
+from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Writable
+from dpeer.peer.transports import bulk
 from tests.peer.keys import keyrings
 
 TCP = "tcp://127.0.0.1:0"

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from dpeer.exceptions import AddressError
-from dpeer.peer.transports.base import Arrival, Broken, Opened, Sent, Writable
+from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Writable
 from dpeer.simulation.links import Conditions
 from dpeer.simulation.network import FaultyNetwork
 from dpeer.simulation.virtual_time import Process, VirtualLoop

@@ -1,4 +1,7 @@
-"""Transports carry frames between peers; they know nothing of rounds, ranks or gossip."""
+"""Transport: what carries messages between peers, as a protocol. It knows nothing of rounds, ranks or gossip.
+
+`dpeer.peer.transports` has the built-in ones, and takes others by address scheme.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from collections.abc import Hashable
 from typing import NamedTuple, Protocol
 
 from dpeer.peer.core.wire import Frames
-from dpeer.peer.transports.keys import Identity
+
+Identity = int
+"""The owner of a key that was proved; above transports this is a rank."""
 
 Link = Hashable
 """One direction-less connection to a peer. A dialled one stays the same when it is established again; for the listener
