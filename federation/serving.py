@@ -22,7 +22,6 @@ from dpeer.federation.baseline_comparison import conclude_worth
 from dpeer.federation.cluster_child import stop_signals
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.disk_errors import naming
-from dpeer.federation.fingerprint import FORMERLY
 from dpeer.federation.folders import held
 from dpeer.federation.malloc import freeze_heap, keep_heap
 from dpeer.federation.same_rows import Registry, registered
@@ -195,7 +194,6 @@ async def _serve(
         listen=listen,
         fingerprint=parts.fingerprint,
         names=parts.names,
-        formerly=FORMERLY,
         about=parts.about,
         authenticated=keyring is not None,
         evaluate_every=settings.evaluate_every,

@@ -14,7 +14,7 @@ from dpeer.peer.core.protocol import Core, Goodbyes
 from dpeer.peer.driver import Driver
 from dpeer.peer.learner import Learner
 from dpeer.peer.logs import PeerLog
-from dpeer.peer.rank_folder import RankFolder
+from dpeer.peer.rank_folder import RankFolder, RunCounts
 from dpeer.peer.rounds import run_rounds
 from dpeer.peer.saver import Saver
 from dpeer.peer.transport import Transport
@@ -292,13 +292,15 @@ class Peer:
         await self._worker.run(
             self._files.conclude,
             status,
-            dropped,
-            self._watch.given,
-            self._watch.ruined,
-            self.core.left_behind,
-            self.core.pauses,
-            self.core.late_bodies,
-            self._log.dropped,
+            RunCounts(
+                dropped,
+                self._watch.given,
+                self._watch.ruined,
+                self.core.left_behind,
+                self.core.pauses,
+                self.core.late_bodies,
+                self._log.dropped,
+            ),
         )
         return self._outcome(status)
 

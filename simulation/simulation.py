@@ -20,7 +20,6 @@ from dpeer.federation.baseline_comparison import conclude_worth
 from dpeer.federation.consensus_distance import Disagreement
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.disk_errors import naming
-from dpeer.federation.fingerprint import FORMERLY
 from dpeer.federation.folders import held
 from dpeer.federation.malloc import keep_heap
 from dpeer.federation.settings import Settings
@@ -191,7 +190,6 @@ class Simulation:
             listen=f"inproc://rank-{rank}",
             fingerprint=parts.fingerprint,
             names=parts.names,
-            formerly=FORMERLY,
             about=parts.about,
             evaluate_every=own.evaluate_every,
             checkpoint_every=own.checkpoint_every,

@@ -90,8 +90,8 @@ seals, what was said before the first message, and what libzmq reads at once."""
 
 LOOK = 0.05
 """Seconds between two looks at what libzmq holds of a message whose end has not come. A connection is ended on which
-that is more than all whole messages that may wait (`UNREAD`, and two more). Its sender can fill what its line carries in
-this time beside: 60 MB at 10 Gbit/s. A look takes some microseconds."""
+that is more than all whole messages that may wait (`UNREAD`) and two more. Beside these its sender can fill what its
+line carries in this time: 60 MB at 10 Gbit/s. A look takes some microseconds."""
 
 # -- connections, where keys are used ----------------------------------------------------------------------------------
 

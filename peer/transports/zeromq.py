@@ -73,7 +73,7 @@ class ZeroMQTransport:
         longest = max(limits.header_bytes, min(self.chunk_bytes, limits.payload_bytes))
         self.keyring = keyring
         self.failures: Counter[str] = Counter()
-        self._longest_message = limits.header_bytes + min(self.chunk_bytes, limits.payload_bytes)
+        self._longest_message = max(limits.header_bytes, limits.small_header_bytes + longest)
         self._bulk_port = bulk
         self._sockets = Sockets(
             longest + (0 if keyring is None else _CURVE_BYTES), limits.buffers + _MORE, give_up, self._try_again
