@@ -9,9 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dpeer.exceptions import TaskError
+from dpeer.exceptions import TaskError, describe
 from dpeer.extras import check_libraries
-from dpeer.training.errors import describe
 from dpeer.training.text.tokens import Ids, Tokens
 
 _PADDING = ("<pad>", "[PAD]", "<|pad|>")
