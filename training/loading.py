@@ -9,10 +9,10 @@ from typing import Any
 
 from dpeer import plugins
 from dpeer.exceptions import ConfigurationError, DpeerError, TaskError, UnknownName, describe
+from dpeer.training.data.partitions import check_spec
 from dpeer.training.initial import begin_from
 from dpeer.training.lora.adapting import adapted
 from dpeer.training.models import drops, last_layer
-from dpeer.training.partitions import check_spec
 from dpeer.training.randomness import LOCK, seed_globals
 from dpeer.training.settings import DataSettings
 from dpeer.training.task import Task

@@ -13,10 +13,9 @@ from dpeer.cli.privacy.options import EXAMPLES, privacy_options, require
 from dpeer.cli.privacy.printing import print_lines, short, upwards, which_is_which
 from dpeer.cli.topology.options import build_one, graph_options, json_option, one_size, print_table, topology_option
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy import distances
 from dpeer.privacy.client_plan import ClientPlan
 from dpeer.privacy.guarantee import Guarantee
-from dpeer.privacy.pairwise_leakage import views, work
+from dpeer.privacy.pairwise_leakage import by_distance, epsilon_of_pairs, views, work
 from dpeer.topology import TimeVaryingTopology, Topology
 
 MULTIPLICATIONS = 4e12
@@ -63,8 +62,8 @@ def matrix(name: str | None, size: int | None, pairs: bool, as_json: bool, **opt
     _check_work(topology, work(weights, rounds), rounds)
     # Whoever the guarantee is for: a peer of the graph receives messages, with the noise that is on each.
     found = views(weights, rounds, 1.0 / guarantee.ratio("neighbor"))
-    rows = distances.pairs(found, asked.chosen_delta, asked.accountant)
-    rows = rows if pairs else distances.by_distance(rows)
+    rows = epsilon_of_pairs(found, asked.chosen_delta, asked.accountant)
+    rows = rows if pairs else by_distance(rows)
     if as_json:
         click.echo(json.dumps(rows, allow_nan=False))
         return

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dpeer.exceptions import TopologyError
-from dpeer.peer.transports.simulated_links import Conditions
+from dpeer.simulation.links import Conditions
 from dpeer.topology import Graphs, Neighborhood, Participation, Row, ServerSampling, build
 from tests.world.faults import KINDS, Fault, draw
 

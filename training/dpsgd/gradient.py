@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import ConfigurationError, TaskError
-from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training.dpsgd.backends import Way, one_by_one
 from dpeer.training.dpsgd.choosing import choose
 from dpeer.training.dpsgd.examples import check_examples, chunks, examples_of, piece_of

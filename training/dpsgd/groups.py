@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from dpeer.privacy.clipped_sum import LONGEST
+from dpeer.privacy.mechanism import LONGEST
 from dpeer.training.dpsgd.gradient_factors import Computed, lengths_of
 
 _CANCELLING = 1e-3

@@ -11,7 +11,7 @@ from torch.func import grad, vmap
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training.dpsgd.choosing import WAYS, choose
 from dpeer.training.dpsgd.gradient import PrivateGradient
 from dpeer.training.dpsgd.operations import is_known

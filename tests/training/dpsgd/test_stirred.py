@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Trainer
 from dpeer.training.dpsgd import supported_layers
 from dpeer.training.dpsgd.choosing import WAYS
