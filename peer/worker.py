@@ -47,8 +47,6 @@ class Worker:
         return next((outcome for outcome in outcomes if isinstance(outcome, BaseException)), None)
 
 
-T = TypeVar("T")
-
 _SLICE = 0.25
 """Seconds after which work makes room for others at the latest: peers of a simulation share their threads."""
 

@@ -74,7 +74,8 @@ class ConnectionGuard:
         self._most = (UNREAD + 2) * (longest + AROUND)
         self._keys, self._endless = keys, endless
         self._all: dict[int, _Connection] = {}  # by the number of the descriptor
-        self._loop, self._timer = asyncio.get_running_loop(), None
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
         return len(self._all)
