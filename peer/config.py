@@ -48,7 +48,7 @@ class PeerConfig:
     """Everything that must be equal on all peers, by name; plain JSON values. Compared in the handshake."""
 
     authenticated: bool = False
-    """Whether the transport says who has proved to be at the other end of each link: then nobody else speaks for it."""
+    """Whether the transport knows the rank at the other end of each link by a proof: then nobody else speaks for it."""
 
     evaluate_every: int = 1
     """Evaluate in every n-th round; the last one always. Evaluation runs twice a round: before and after mixing."""
@@ -80,7 +80,7 @@ class PeerConfig:
     ahead by itself, and loses what the others do meanwhile. Without heartbeats nobody can be cut off: "any"."""
 
     say_waiting: float = 30.0
-    """Seconds of waiting in a round after which a line says for whom; said again after twice that time, and so on."""
+    """Seconds of waiting in a round until a line of the log names the ranks; then twice as many, and so on."""
 
     liveness: LivenessConfig = field(default_factory=LivenessConfig)
 

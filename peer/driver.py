@@ -31,21 +31,21 @@ from dpeer.peer.transport import (
 from dpeer.topology import Neighborhood
 
 Log = Callable[[LogEvent], None]
-"""Logs what a core says."""
+"""Writes an event of a core."""
 
 
 class Driver:
-    """Tells the core what happens, does what it wants done, and lets the round loop wait for it.
+    """Passes events to the core, carries out its effects, and lets the round loop wait for them.
 
     Args:
         core: The peer's decisions.
         transport: What carries the frames.
-        log: Takes what the core says.
-        linger: Seconds for which what is not written yet may be written when the peer leaves, and as many again for
-            the transport to deliver it.
+        log: Takes the core's events for the log.
+        linger: Seconds for which messages may still be written when the peer leaves, and as many again for the
+            transport to deliver them.
 
     Attributes:
-        broken: Done with the exception that ended the pump, if one did: then nothing that is waited for comes.
+        broken: Done with the exception that ended the driver, if one did: then nothing that is waited for comes.
     """
 
     def __init__(self, core: Core, transport: Transport, log: Log, linger: float) -> None:
@@ -94,7 +94,7 @@ class Driver:
             self._idle.clear()
             await self._idle.wait()
 
-    # -- what the round loop wants -----------------------------------------------------------------------------
+    # -- wishes of the round loop ------------------------------------------------------------------------------
 
     async def meet(self) -> None:
         """Wait until every neighbor has shaken hands.

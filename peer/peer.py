@@ -1,4 +1,4 @@
-"""One peer of a federation, from listening to goodbye. `Peer.serve` is the table of contents."""
+"""Peer: one member of a federation, from listening to goodbye. `Peer.serve` is the table of contents."""
 
 from __future__ import annotations
 
@@ -135,9 +135,9 @@ class Peer:
         self._start = 0
         self._why = ""
         self.core = Core(config, learner, topology, transport.chunk_bytes)
-        self._driver = Driver(self.core, transport, self._say, config.linger)
+        self._driver = Driver(self.core, transport, self._log_event, config.linger)
         outbox, lost = self.core.exchange.outbox, self.core.members.lost
-        self._files = files or RankFolder(config, learner, outbox, lost, facts or {}, self._say_of_metrics)
+        self._files = files or RankFolder(config, learner, outbox, lost, facts or {}, self._warn_of_metrics)
         self._saver = Saver(self._files, worker, on_completed, self._report)
         self._stopping = asyncio.Event()
 
@@ -200,14 +200,14 @@ class Peer:
         self._stopping.set()
         self._learner.interrupt()
 
-    def _say_of_metrics(self, message: str) -> None:
+    def _warn_of_metrics(self, message: str) -> None:
         self._log.warning("metrics-damaged", message=message)
 
-    def _say(self, said: LogEvent) -> None:
-        log = {"debug": self._log.debug, "info": self._log.info, "warning": self._log.warning}[said.level]
-        log(said.event, message=said.message, **said.fields)
-        if said.event in ("waiting", "paused") and "round" in said.fields:
-            self._on_waiting(said.fields["neighbors"])
+    def _log_event(self, event: LogEvent) -> None:
+        log = {"debug": self._log.debug, "info": self._log.info, "warning": self._log.warning}[event.level]
+        log(event.event, message=event.message, **event.fields)
+        if event.event in ("waiting", "paused") and "round" in event.fields:
+            self._on_waiting(event.fields["neighbors"])
 
     async def _run(self) -> None:
         await self._background.during(self._driver.meet())

@@ -22,7 +22,7 @@ that is a new link."""
 class Arrival(NamedTuple):
     """A whole message came on a link. A link that was not dialled is known from its first message on.
 
-    Where keys are used, `identity` is who has proved to be at the other end; else it is None.
+    Where keys are used, `identity` is the rank that the other end has proved; else it is None.
     """
 
     link: Link
@@ -63,7 +63,7 @@ class Slower(NamedTuple):
 
 
 class TurnedAway(NamedTuple):
-    """Somebody wanted to connect, and was not let in: "unlisted-key" or "no-key".
+    """A connection was refused: "unlisted-key" or "no-key".
 
     `place` is the last one's host, if it is known; `times` is how often it happened.
     """
@@ -102,7 +102,7 @@ class Transport(Protocol):
 
     @property
     def chunk_bytes(self) -> int | None:
-        """The most bytes of buffers that a message should have: a longer one is to be cut before; None for no bound."""
+        """The most bytes of buffers in a message: a longer body is sent in chunks; None for no bound."""
 
     async def listen(self, address: str) -> str:
         """Accept connections at the address; return it with the port that was really bound.
@@ -118,7 +118,7 @@ class Transport(Protocol):
 
         Args:
             address: Where it listens.
-            identity: Who it has to be. Where keys are used, nothing is said to anybody else.
+            identity: The rank that has to answer. Where keys are used, nobody else gets a message.
 
         Raises:
             AddressError: this is no address.
@@ -131,7 +131,7 @@ class Transport(Protocol):
         """Send a message without waiting. Buffers must not change."""
 
     async def receive(self) -> Event:
-        """What happens next on any link; links that have something have their turns."""
+        """The next event on any link; links take turns."""
 
     async def close(self, linger: float) -> None:
         """Deliver the messages that were taken, for at most `linger` seconds, and close every connection."""

@@ -27,7 +27,7 @@ class Received:
 
 @dataclass
 class _First:
-    """What is remembered of the first body that came of a rank for a round."""
+    """The first body of a rank for a round, in short."""
 
     fingerprint: bytes
     contradicted: bool = False

@@ -1,4 +1,4 @@
-"""A peer's part in the exchange of bodies, round by round: what goes out when, and for whom a round waits. No I/O.
+"""Exchange of bodies, round by round: which bodies go out when, and which ranks a round waits for. No I/O.
 
 Two rules keep the peers in step on every graph (docs/design.md). A round's body goes to an out-neighbor once that one
 has reached the round before. A round is completed once the out-neighbors of the round before have used that round's
@@ -28,7 +28,7 @@ class Exchange:
         federation: The federation's id.
         schedule: With whom bodies are exchanged in each round.
         members: The neighbors: which are there, and in which round.
-        send_queues: What is to be written on their links.
+        send_queues: Messages to be written on their links.
         round_clock: How many rounds each rank has completed; travels in every message of its kind.
         second: Called with rank and round when a second, different body of a round comes.
 
@@ -61,7 +61,7 @@ class Exchange:
         self.paused = False
         self.hops = 0
 
-    # -- what goes out -----------------------------------------------------------------------------------------
+    # -- bodies go out -----------------------------------------------------------------------------------------
 
     def begin(self, number: int) -> None:
         """Make round `number` this peer's current round, and tell the neighbors that wait for that."""
@@ -74,7 +74,7 @@ class Exchange:
         # Bodies wait for one that was left behind, and then say an earlier round: so it would think itself hardly
         # behind, and train and release rounds that are over for the others.
         listeners.update(one.rank for one in self._members.all() if one.left_behind)
-        self.tell(sorted(listeners))
+        self.send_heartbeats(sorted(listeners))
 
     def release(self, number: int, payload: Payload | None) -> None:
         """Send round `number`'s body to each out-neighbor once that one is known to have reached the round before.
@@ -85,7 +85,7 @@ class Exchange:
         """
         receivers = self._schedule.at(number).out_neighbors
         if payload is None:
-            self.tell(receivers)
+            self.send_heartbeats(receivers)
             return
         body = wire.body(self._federation, self._rank, number, payload, self._round_clock.table)
         self.outbox.add(number, wire.encode(body), receivers)
@@ -98,7 +98,7 @@ class Exchange:
         return bool(receivers) and all(self._members[rank].current_round > number for rank in receivers)
 
     def deliver(self) -> None:
-        """Put the bodies for all receivers that are ready in their lanes."""
+        """Put the bodies for all receivers that are ready in their send queues."""
         for number, rank in self.outbox.pending():
             neighbor = self._members[rank]
             there = neighbor.current_round
@@ -109,19 +109,19 @@ class Exchange:
                 self.outbox.sent[number].add(rank)
                 self._send_queues.add_body(neighbor.link, number, self.outbox.frames[number])
 
-    def tell(self, ranks: Iterable[int]) -> None:
+    def send_heartbeats(self, ranks: Iterable[int]) -> None:
         """Tell neighbors by a heartbeat that this peer is alive, and its current round.
 
-        A neighbor whose link is broken is told once a new hello has been answered with the bodies that it lacks: a
+        A neighbor whose link is broken gets it once a new hello has been answered with the bodies that it lacks: a
         heartbeat that came before them would mean that they cannot come.
         """
         for rank in ranks:
             if self._members.reachable(rank):
-                self.beat(self._members[rank].link)
+                self.send_heartbeat(self._members[rank].link)
 
-    def beat(self, link: Link) -> None:
+    def send_heartbeat(self, link: Link) -> None:
         """Say on this link that this peer is alive, and its current round."""
-        self._send_queues[link].beat(lambda: wire.encode(self._heartbeat(link)))
+        self._send_queues[link].add_heartbeat(lambda: wire.encode(self._heartbeat(link)))
 
     def parted(self, rank: int, unfinished: Iterable[int]) -> None:
         """Send these rounds' bodies anew when the rank is back, because its link broke before they were written."""
@@ -138,7 +138,7 @@ class Exchange:
             for number in [one for one in queue.bodies if one < neighbor.current_round - 1]:
                 del queue.bodies[number]
 
-    # -- what a round waits for ----------------------------------------------------------------------------------
+    # -- ranks a round waits for ---------------------------------------------------------------------------------
 
     def awaited(self, number: int, now: float) -> list[int]:
         """The ranks whose body of round `number` is not here and may still come."""

@@ -1,4 +1,4 @@
-"""Payload fingerprints: hashes that tell two different bodies of the same round apart. Arithmetic; no I/O."""
+"""Payload fingerprint: a hash that tells two different bodies of the same round apart. No I/O."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """The decisions of a peer: a state machine without sockets, clock, tasks or randomness.
 
-What happens outside is told to `Core`, with the time at which it did; each call returns what is to be done (`effects`).
-The pump does it over a `Transport`. So a peer's behavior is a function of what it was told, which tests can replay.
+Events from outside are calls of `Core`, with their clock time; each returns the effects to be done (`effects`). The
+driver does them over a `Transport`. So a peer's behavior is a function of its events, which tests can replay.
 
     core.open, dialled                              the start
-    core.connected, disconnected, receive           what a link does
+    core.connected, disconnected, receive           events of a link
     core.tick                                       time passes; `next_tick` says when it matters
-    core.meet, begin, pause, release, collect, settle, linger, leave     what the round loop wants
-    core.outgoing, taken                            what is to be written on a link
+    core.meet, begin, pause, release, collect, settle, linger, leave     wishes of the round loop
+    core.outgoing, taken                            messages to be written on a link
 
 docs/design.md has a picture of a neighbor's states and says what each message does.
 """
@@ -42,7 +42,7 @@ from dpeer.peer.transport import Link
 from dpeer.topology import Graphs, Neighborhood, temporal_diameter
 
 _LATE = 3
-"""After how many bodies in a row that were too late for everybody a peer is told."""
+"""Bodies in a row that were too late for everybody, before a line of the log warns of it."""
 
 Goodbyes = Literal["done", "stopped", "failed", "isolated"]
 """Why a peer says goodbye."""
@@ -51,19 +51,19 @@ Goodbyes = Literal["done", "stopped", "failed", "isolated"]
 class Core:
     """Everything that a peer decides between its sockets and its round loop.
 
-    Messages that do not belong here are dropped, counted by reason, and said once for each sender and reason.
+    Messages that do not belong here are dropped, counted by reason, and logged once for each sender and reason.
 
     Args:
         config: This peer's place in the federation.
         learner: Asked for manifest, digest, payload size and room for payloads only.
         topology: The graph of each round.
-        chunk_bytes: The most bytes of a piece; None where bodies are not cut.
+        chunk_bytes: The most bytes of a chunk; None where bodies are not cut.
 
     Attributes:
         members: The neighbors: which are there, and in which round.
         round_clock: How many rounds each rank of the federation has completed, as far as is known.
         exchange: The bodies.
-        connection_setup: Who speaks on which link.
+        connection_setup: The ranks at the ends of the links.
         drops: Counts the messages that were dropped.
         late_bodies: How many bodies this process has released after all neighbors had completed their round.
     """
@@ -75,7 +75,7 @@ class Core:
         self.members = Membership(
             topology.connections(config.rank, config.rounds), config.liveness, self.round_clock.passed
         )  # fmt: skip
-        self.drops = DropCounter(self._say)
+        self.drops = DropCounter(self._log)
         self._config = config
         self._schedule = Schedule(topology, config.rank, config.rounds)
         self.handshake = Handshake(config, learner, self.members, topology.size)
@@ -100,11 +100,11 @@ class Core:
         slack = 0 if alone or not self.members.all() else temporal_diameter(topology, config.rounds)
         self._transfers = TransferProgress(self.members, self.reassembly, self.send_queues, config.liveness.dead_after)
         self._waiting = Waiting(
-            config, self.members, self.exchange, self.handshake, self.round_clock, slack, self._transfers, self._say
+            config, self.members, self.exchange, self.handshake, self.round_clock, slack, self._transfers, self._log
         )  # fmt: skip
         self.connection_setup = ConnectionSetup(
             config, self.members, self._schedule, self.send_queues, self.exchange, self.reassembly, self._waiting,
-            self.handshake, self.round_clock, self.note, self._say, self._drop,
+            self.handshake, self.round_clock, self.note, self._log, self._drop,
         )  # fmt: skip
         self._beat_at: float | None = None
         self.late_bodies = self._late_at_once = 0
@@ -172,7 +172,7 @@ class Core:
         one = self.connection_setup.dialling.get(link)
         if one is not None and self.members[one.rank].trouble_dialling != reason:
             self.members[one.rank].trouble_dialling = reason
-            self._say(
+            self._log(
                 "warning", "neighbor-unreachable", f"rank {one.rank} cannot be dialled: {reason}; trying again",
                 neighbor=one.rank, reason=reason,
             )  # fmt: skip
@@ -182,7 +182,7 @@ class Core:
         """Bodies take the ordinary way on a dialled link, for this reason."""
         one = self.connection_setup.dialling.get(link)
         if one is not None:
-            self._say(
+            self._log(
                 "warning", "no-bulk",
                 f"bodies to and from rank {one.rank} take libzmq's encryption, which is slower: {reason}; see that its "
                 "firewall lets this port through, or leave its `bulk` out of the federation file",
@@ -190,7 +190,7 @@ class Core:
             )  # fmt: skip
         return self._after(now)
 
-    # -- what the round loop wants -----------------------------------------------------------------------------
+    # -- wishes of the round loop ------------------------------------------------------------------------------
 
     def meet(self, now: float) -> list[Effect]:
         """Wait until every neighbor has shaken hands: ends in a Wake, or a Fail with PeersMissing or Refused."""
@@ -230,7 +230,7 @@ class Core:
         return self._after(now)
 
     def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
-        """Send round `number`'s body; None if there is none."""
+        """Send round `number`'s body; None without one."""
         if payload is not None and number != self.handshake.start:  # which an earlier process may have released
             self._note_lateness(number)
         self.exchange.release(number, payload)
@@ -244,7 +244,7 @@ class Core:
         self.late_bodies += 1
         self._late_at_once += 1
         if self._late_at_once in (_LATE, 10 * _LATE, 100 * _LATE):
-            self._say(
+            self._log(
                 "warning", "too-slow",
                 f"the last {self._late_at_once} bodies that this peer has trained came after all its neighbors had "
                 "completed the round, so nobody mixes them: its rounds take longer than the neighbors wait (their "
@@ -267,7 +267,7 @@ class Core:
         """Wait, after the last round, until nobody needs this peer any more: ends in a Wake."""
         self.members.current_round = self._config.rounds
         self.round_clock.reached(self._config.rank, self._config.rounds)
-        self.exchange.tell(one.rank for one in self.members.all())
+        self.exchange.send_heartbeats(one.rank for one in self.members.all())
         self._waiting.linger(now)
         return self._after(now)
 
@@ -277,7 +277,7 @@ class Core:
         goodbye = wire.Goodbye(rank=self._config.rank, federation=self._federation, reason=reason)
         for neighbor in self.members.all():
             if neighbor.link is not None and neighbor.status is not Status.GONE:
-                self.send_queues[neighbor.link].leave(wire.encode(goodbye))
+                self.send_queues[neighbor.link].add_goodbye(wire.encode(goodbye))
         return self._after(now)
 
     def left_out(self, rank: int, reason: str, now: float) -> list[Effect]:
@@ -290,10 +290,10 @@ class Core:
         """The ranks that this peer waits for at present."""
         return self._waiting.ranks(now)
 
-    # -- what is to be written ---------------------------------------------------------------------------------
+    # -- messages to be written --------------------------------------------------------------------------------
 
     def outgoing(self, link: Link) -> Frames | None:
-        """The message that is to be written on the link next; None if there is none. The same until `taken`."""
+        """The next message for the link; None without one. The same until `taken`."""
         queue = self.send_queues.get(link)
         if queue is None:
             return None
@@ -387,20 +387,20 @@ class Core:
                     self._messages.earn(_who(neighbor), 1)
                 self.connection_setup.heard(neighbor, message.round, now)
                 self.send_queues.pace(link, message.pace)
-                self._transfers.told(neighbor.rank, message.got, now)
+                self._transfers.acknowledged(neighbor.rank, message.got, now)
                 neighbor.paused, neighbor.hops = message.paused, message.hops
                 if neighbor.paused and self.round_clock.adds_to(message.presence):
-                    self.exchange.beat(link)
+                    self.exchange.send_heartbeat(link)
             case wire.Goodbye():
                 self._on_goodbye(neighbor, message.reason, now)
 
     def note(self, neighbor: Neighbor, number: int, table: bytes, now: float) -> None:
-        """Take in which rounds a neighbor has completed, and which others have, as it knows; tell those who pause."""
+        """Take in the rounds that a neighbor and others have completed; pass news on to those who pause."""
         news = self.round_clock.merge(table)
         news |= self.round_clock.reached(neighbor.rank, number)
         if news:
             self._waiting.news(now)
-            self.exchange.tell(one.rank for one in self.members.all() if one.paused)
+            self.exchange.send_heartbeats(one.rank for one in self.members.all() if one.paused)
 
     def _on_chunk(self, link: Link, neighbor: Neighbor | None, chunk: wire.Chunk, now: float) -> None:
         if neighbor is None:
@@ -424,16 +424,16 @@ class Core:
         self._measure(link, body.payload_bytes, now - arriving.since)
 
     def _measure(self, link: Link, nbytes: int, seconds: float) -> None:
-        """Tell the sender how long its pieces may be, if that has changed much."""
+        """Tell the sender how long its chunks may be, if that has changed much."""
         if self._most is None:
             return
         found, queue = (
             chunking.chunk_length(nbytes, seconds, self._config.liveness.dead_after, self._most),
             self.send_queues[link],
         )
-        told, queue.measured = queue.measured, found
-        if max(found, told) >= 2 * min(found, told):
-            self.exchange.beat(link)
+        before, queue.measured = queue.measured, found
+        if max(found, before) >= 2 * min(found, before):
+            self.exchange.send_heartbeat(link)
 
     def _on_goodbye(self, neighbor: Neighbor, reason: Goodbyes, now: float) -> None:
         if neighbor.status is Status.GONE:
@@ -450,7 +450,7 @@ class Core:
             "isolated": "was cut off from a quorum, and has ended: rounds go on without it",
             "failed": "failed: its own log.jsonl says why; rounds that have begun go on without it",
         }[reason]
-        self._say(
+        self._log(
             "warning", "neighbor-gone", f"rank {neighbor.rank} {why}", neighbor=neighbor.rank, reason=reason
         )  # fmt: skip
 
@@ -462,7 +462,7 @@ class Core:
         except ProtocolError as error:
             self._drop(link, error, identity)
         except Exception as error:
-            self._say("debug", "message-unhandled", "a message could not be handled", traceback=traceback.format_exc())
+            self._log("debug", "message-unhandled", "a message could not be handled", traceback=traceback.format_exc())
             self._drop(link, ProtocolError("unhandled", type(error).__name__), identity)
 
     def _drop(self, link: Link, error: ProtocolError, identity: int | None = None) -> None:
@@ -473,7 +473,7 @@ class Core:
             self.drops.count(neighbor.rank, error)
 
     def _second_body(self, rank: int, number: int) -> None:
-        self._say(
+        self._log(
             "warning", "second-body",
             f"rank {rank} sent a second, different body for round {number} (the first is used): its folder was copied "
             "or rolled back to a backup, or two processes use it; with --privacy it has released that round twice, and "
@@ -496,7 +496,7 @@ class Core:
             for dead in self.members.tick(now):
                 self._on_death(dead)
             self._effects += self.connection_setup.tend(now)
-            self.exchange.tell(one.rank for one in self.members.all())
+            self.exchange.send_heartbeats(one.rank for one in self.members.all())
         return self._after(now)
 
     def next_tick(self, now: float) -> float:
@@ -505,7 +505,7 @@ class Core:
         return min(beat, self._waiting.next_look(now), self.connection_setup.next_refusal())
 
     def _on_death(self, dead: Neighbor) -> None:
-        self._say(
+        self._log(
             "warning", "neighbor-dead",
             f"rank {dead.rank} is {dead.why_away}: rounds go on without it; see whether its process, its host and the "
             "network are well (--dead-after says how long is too long)",
@@ -516,7 +516,7 @@ class Core:
 
     # -- effects -----------------------------------------------------------------------------------------------
 
-    def _say(self, level: Literal["debug", "info", "warning"], event: str, message: str, **fields: Any) -> None:
+    def _log(self, level: Literal["debug", "info", "warning"], event: str, message: str, **fields: Any) -> None:
         by = fields.get("neighbor")
         if by is not None and self._hearing is not None and not self._lines.spend(by, 1, self._hearing):
             return

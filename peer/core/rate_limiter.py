@@ -1,7 +1,7 @@
-"""How much others may ask of this peer: counted in messages, over time. Bookkeeping; no I/O.
+"""Rate limiter: a token bucket for each sender, in messages a second. No I/O.
 
-An honest neighbor's messages are few, or bodies that are used. One that sends what is of no use, without end, would
-have the event loop do nothing else.
+An honest neighbor's messages are few, or bodies that are used. Endless messages of no use would keep the event loop
+busy for ever.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class _Bucket:
 
 
 class RateLimiter:
-    """What each sender has left. It grows with time, up to a bound.
+    """The tokens that each sender has left. They grow with time, up to a bound.
 
     Args:
         a_second: What everybody gets a second.

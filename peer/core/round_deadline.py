@@ -1,4 +1,4 @@
-"""How long a round waits for a neighbor that is there and sends no body (`--deadline`). No I/O."""
+"""Round deadline: how long a round waits for a neighbor that is there and sends no body (`--deadline`). No I/O."""
 
 from __future__ import annotations
 

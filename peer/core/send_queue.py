@@ -1,7 +1,7 @@
-"""What waits to be written on each link. Bookkeeping; no I/O.
+"""Send queues: the messages that wait to be written on each link. No I/O.
 
-A link takes messages only as fast as the other side reads. What it does not take waits here, and this is bounded: one
-message of each small kind, where a new one takes the place of the old one, and the bodies that are still of use.
+A link takes messages only as fast as the other side reads. The others wait here, within bounds: one message of each
+small kind, where a new one takes the place of the old one, and the bodies that are still of use.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dpeer.peer.transport import Link
 
 
 class SendQueue:
-    """What waits to be written on one link.
+    """The messages that wait to be written on one link.
 
     Small messages go first, then the bodies, the oldest first, then a heartbeat: it would tell the neighbor that
     no body of an earlier round comes any more. A goodbye is the last word.
 
     Attributes:
-        chunk_bytes: How many bytes a piece may have on this link.
+        chunk_bytes: How many bytes a chunk may have on this link.
         bodies: The bodies that are not written whole yet, by round.
         known: Whether the link is a neighbor's.
-        measured: How long a piece from the other side may be, as fast as they came; 0 if none has come.
+        measured: How long a chunk from the other side may be, as fast as they came; 0 if none has come.
         got: How many bytes have come of the other side's body that is on its way; 0 if none is.
         total: How many bytes the body has whose writing has begun last.
     """
@@ -34,26 +34,26 @@ class SendQueue:
         self.bodies: dict[int, ChunkedBody] = {}
         self.known = False
         self.measured = self.got = self.total = 0
-        self._words: dict[str, Frames] = {}
+        self._small: dict[str, Frames] = {}
         self._beat: Callable[[], Frames] | None = None
         self._goodbye: Frames | None = None
         self._current: Frames | None = None
         self._writing: tuple[int, ChunkedBody] | None = None
 
-    def say(self, kind: str, frames: Frames) -> None:
+    def add(self, kind: str, frames: Frames) -> None:
         """Add a small message; an earlier one of the same kind is forgotten."""
-        self._words[kind] = frames
+        self._small[kind] = frames
 
-    def beat(self, heartbeat: Callable[[], Frames]) -> None:
+    def add_heartbeat(self, heartbeat: Callable[[], Frames]) -> None:
         """Add a heartbeat, which is made when it is written."""
         self._beat = heartbeat
 
-    def leave(self, goodbye: Frames) -> None:
+    def add_goodbye(self, goodbye: Frames) -> None:
         """Add a goodbye."""
         self._goodbye = goodbye
 
     def next(self) -> Frames | None:
-        """The message that is to be written; None if there is none. It stays the next one until `taken` is called."""
+        """The message that is to be written; None without one. It stays the next one until `taken` is called."""
         if self._current is None:
             self._current = self._choose()
         return self._current
@@ -70,11 +70,11 @@ class SendQueue:
     @property
     def empty(self) -> bool:
         """Whether nothing waits."""
-        return not (self._current or self._words or self.bodies or self._beat or self._goodbye)
+        return not (self._current or self._small or self.bodies or self._beat or self._goodbye)
 
     def _choose(self) -> Frames | None:
-        if self._words:
-            return self._words.pop(next(iter(self._words)))
+        if self._small:
+            return self._small.pop(next(iter(self._small)))
         if self.bodies:
             number = min(self.bodies)
             self._writing = number, self.bodies[number]
@@ -88,10 +88,10 @@ class SendQueue:
 
 
 class SendQueues:
-    """The lanes of all links.
+    """The send queues of all links.
 
     Args:
-        chunk_bytes: The most bytes of a piece; None where bodies are not cut.
+        chunk_bytes: The most bytes of a chunk; None where bodies are not cut.
 
     Attributes:
         fresh: Links that something has been added for since this was last emptied.
@@ -103,11 +103,11 @@ class SendQueues:
         self._send_queues: dict[Link, SendQueue] = {}
 
     def get(self, link: Link) -> SendQueue | None:
-        """The link's lane; None if nothing has been added since it was forgotten."""
+        """The link's queue; None if nothing has been added since it was forgotten."""
         return self._send_queues.get(link)
 
     def __getitem__(self, link: Link) -> SendQueue:
-        """The link's lane, to add something."""
+        """The link's queue, to add something."""
         self.fresh[link] = None
         if link not in self._send_queues:
             if len(self._send_queues) >= SEND_QUEUES:
@@ -120,12 +120,12 @@ class SendQueues:
         self[link].bodies[number] = ChunkedBody(frames, whole=self._most is None)
 
     def pace(self, link: Link, chunk_bytes: int) -> None:
-        """Note how long a piece may be on this link, as its reader says."""
+        """Note how long a chunk may be on this link, as its reader measured."""
         if link in self._send_queues and self._most is not None and chunk_bytes > 0:
             self._send_queues[link].chunk_bytes = max(min(chunk_bytes, self._most), min(LEAST_CHUNK, self._most))
 
     def begin_anew(self, link: Link) -> list[int]:
-        """Cut short pieces again, and forget the bodies, because nothing came for long; returns their rounds."""
+        """Cut short chunks again, and forget the bodies, because nothing came for long; returns their rounds."""
         if link not in self._send_queues:
             return []
         queue = self._send_queues[link]
@@ -145,7 +145,7 @@ class SendQueues:
         return sum(len(queue.bodies) for queue in self._send_queues.values())
 
     def _forget_a_stranger(self) -> None:
-        """Forget the oldest lane that is not a neighbor's."""
+        """Forget the oldest queue that is not a neighbor's."""
         for link, queue in self._send_queues.items():
             if not queue.known:
                 self.forget(link)

@@ -1,7 +1,7 @@
-"""Bodies on their way: how far each has come, and how long it still takes at its pace. No I/O.
+"""Transfer progress: how far each body on its way has come, and how long the rest takes at its pace. No I/O.
 
-What this peer has written may wait in buffers of the operating system for as long as a slow line takes. So neighbors
-say in their heartbeats how much has come.
+Bytes that were written may wait in buffers of the operating system for as long as a slow line takes. So neighbors
+acknowledge in their heartbeats how much has come.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class TransferProgress:
 
     Args:
         members: The neighbors, and their links.
-        reassembly: What comes in pieces.
-        send_queues: What goes in pieces.
+        reassembly: Bodies that come.
+        send_queues: Bodies that go.
         dead_after: Seconds without bytes after which a body is not on its way any more.
     """
 
@@ -86,7 +86,7 @@ class TransferProgress:
         )
         return found if found.silent < self._dead_after else None
 
-    def told(self, rank: int, got: int, now: float) -> None:
+    def acknowledged(self, rank: int, got: int, now: float) -> None:
         """Note how many bytes a neighbor has of this peer's body on its way to it, as it says; 0 if none is."""
         queue = self._send_queues.get(self._members[rank].link)
         sent = self._sent.get(rank)
@@ -110,13 +110,13 @@ class TransferProgress:
         return Transfer(sent.done, sent.total, seconds, now - sent.last, incoming=False)
 
     def moved(self, rank: int) -> float:
-        """When the rank last said that more of this peer's body has come; minus infinity if it never did."""
+        """When the rank last acknowledged more of this peer's body; minus infinity if it never did."""
         return self._moved.get(rank, -math.inf)
 
 
 @dataclass
 class _Sent:
-    """How much of a body has come at a neighbor: at first, and by now; out of how much; and when that was said."""
+    """Bytes of a body that a neighbor acknowledged, first and last, of how many, and when."""
 
     first: int
     done: int

@@ -1,4 +1,4 @@
-"""Peers of one process: messages pass from queue to queue, through the same codec as on a socket."""
+"""In-process transport: messages pass from queue to queue, through the same codec as on a socket."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class InProcessTransport:
         return Sent.TAKEN
 
     async def receive(self) -> Event:
-        """What happens next, in the order in which it happened."""
+        """The next event, in the order in which they happened."""
         event = await self._events.get()
         if isinstance(event, Broken):
             self._breaking.discard(event.link)

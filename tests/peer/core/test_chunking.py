@@ -296,7 +296,7 @@ def cores(ours):
 
 def got(core):
     """How many bytes of rank 2's body have come."""
-    arriving = core.reassembly._partial.get(core.members[2].link)
+    arriving = core.reassembly.get(core.members[2].link)
     return 0 if arriving is None else arriving.got
 
 
@@ -354,7 +354,7 @@ async def test_who_comes_back_with_another_round_is_mixed_with_that_alone(two_of
     for rank in (0, 1):
         assert found[rank].completed_rounds == 2
         np.testing.assert_allclose(ours.learners[rank].body, np.full(WIDTH, trained.mean()), rtol=1e-12)
-        assert not ours.peers[rank].core.reassembly._partial
+        assert not len(ours.peers[rank].core.reassembly)
 
 
 @pytest.mark.parametrize("chunks", [0, 1, 4])
@@ -400,7 +400,7 @@ async def test_a_goodbye_in_the_middle_of_a_body_ends_it(two_of_three, stand_in)
     await ours.serve(addresses, [0, 1])
     for rank in (0, 1):
         np.testing.assert_allclose(ours.learners[rank].body, np.full(WIDTH, SURVIVED[rank]), rtol=1e-12)
-        assert not ours.peers[rank].core.reassembly._partial
+        assert not len(ours.peers[rank].core.reassembly)
 
 
 class Line:
@@ -467,7 +467,7 @@ async def test_a_body_that_is_sent_again_on_a_new_connection_is_mixed_once(
         )
         done(dict(enumerate(found)), rounds)
         assert line.broken
-        assert line.connections == 2
+        assert line.connections > 1, "libzmq may try one more time itself before the transport does"
     for rank in range(2):
         learner = ours.learners[rank]
         assert learner.got == {
@@ -476,7 +476,7 @@ async def test_a_body_that_is_sent_again_on_a_new_connection_is_mixed_once(
         }  # fmt: skip
         last = np.stack([drawn(other, rounds - 1, count) for other in range(2)]).astype(np.float64)
         np.testing.assert_allclose(learner.body, topology.weights[rank] @ last, rtol=1e-6, atol=1e-6)
-        assert not ours.peers[rank].core.reassembly._partial
+        assert not len(ours.peers[rank].core.reassembly)
 
 
 # -- a slow line, without waiting --------------------------------------------------------------------------------------
