@@ -31,7 +31,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from dpeer.federation.malloc import keep_heap
-from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer, build_model
 from dpeer.training.dpsgd.choosing import BACKENDS
 from dpeer.training.dpsgd.gradient import PrivateGradient

@@ -18,8 +18,8 @@ from dpeer.cli.terminal import Terminal
 from dpeer.cores import own_cores
 from dpeer.exceptions import Diverged
 from dpeer.federation import addresses, config, folders, keys
-from dpeer.federation.faults import check_faults
 from dpeer.federation.graph import build_graph
+from dpeer.federation.running import refuse_faults
 from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.sections import FaultSettings, LauncherSettings, SimulationSettings
 from dpeer.federation.settings import Settings, as_run, option_names
@@ -59,7 +59,7 @@ def start(
     """
     number = own_rank(rank)
     settings = as_run(config.load(federation, flags))
-    check_faults(settings, "start", resume=resume)
+    refuse_faults(settings, resume=resume)
     own = settings.of_rank(number)
     if own.deadline is None:
         own = own.model_copy(update={"deadline": "auto"})

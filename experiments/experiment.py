@@ -19,7 +19,7 @@ from dpeer.federation.config_errors import InvalidSettings
 from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import Settings
 from dpeer.training import BUILTIN_TASKS
-from dpeer.training.partitions import check_spec
+from dpeer.training.data.partitions import check_spec
 
 
 @dataclass(frozen=True)

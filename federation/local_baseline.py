@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.cores import own_cores
-from dpeer.exceptions import CheckpointError, DpeerError, TaskError
+from dpeer.exceptions import CheckpointError, DpeerError, TaskError, describe
 from dpeer.federation.addresses import all_on_this_host
 from dpeer.federation.defaults import kept, with_defaults
 from dpeer.federation.options import options_of, with_options
@@ -17,7 +17,6 @@ from dpeer.federation.settings import Settings
 from dpeer.results.units import duration
 from dpeer.training import Hyperparameters, Task, TorchLearner, find_algorithm
 from dpeer.training.algorithms.plugins import new_algorithm
-from dpeer.training.errors import describe
 from dpeer.training.fine_tuning import finish_rate
 from dpeer.training.local_baseline import Alone, alone_budget, own_copy
 
@@ -38,7 +37,7 @@ _TRIED = 0.5
 
 
 class AloneBeside:
-    """The work of training a peer's own copy alone; `IdleWork` of dpeer.peer. It never raises and sends nothing.
+    """The work of training a peer's own copy alone; `BackgroundWork` of dpeer.peer. It never raises and sends nothing.
 
     The rule: a run ends later for it by `FREE_SECONDS` and `share` of the run's time at most. Time in which the peer
     waits and has a core to itself delays nothing and does not count; elsewhere nothing is trained before the end.
@@ -96,7 +95,7 @@ class AloneBeside:
 
     @property
     def left(self) -> bool:
-        """See `IdleWork`."""
+        """See `BackgroundWork`."""
         return self._free and self._ended is None and self._unfinished
 
     @property
@@ -104,7 +103,7 @@ class AloneBeside:
         return self.alone is not None and self.why is None and not self.alone.done
 
     def work(self, enough: Callable[[], bool]) -> None:
-        """See `IdleWork`."""
+        """See `BackgroundWork`."""
         self._train(enough)
 
     def estimate(self) -> float | None:

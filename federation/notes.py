@@ -11,9 +11,9 @@ from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import Settings
 from dpeer.topology import Isolated, Participation
 from dpeer.training import ALGORITHMS, Task, TorchLearner, find_algorithm
-from dpeer.training.algorithms.contract import facts_of
+from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import about_options
-from dpeer.training.partitions import FEWEST
+from dpeer.training.data.partitions import FEWEST
 
 _ALWAYS = ("body_lr", "lr_decay", "momentum", "grad_clip", "body_epochs", "batch_size")
 _LARGE = 20.0

@@ -3,17 +3,30 @@
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("cli", "experiments", "federation", "peer", "privacy", "report", "results", "topology", "training")
+ROOMS = (
+    "cli",
+    "experiments",
+    "federation",
+    "peer",
+    "privacy",
+    "report",
+    "results",
+    "simulation",
+    "topology",
+    "training",
+)
 
 MAY_IMPORT = {
     "cli": {*ROOMS},
     "report": {"federation", "results", "topology"},
-    "experiments": {"federation", "results", "topology", "training"},
+    "experiments": {"federation", "results", "simulation", "topology", "training"},
+    "simulation": {"federation", "peer", "results", "topology", "training"},
     "federation": {"peer", "privacy", "results", "topology", "training"},
     "peer": {"results", "topology"},
     "training": {"privacy"},
@@ -26,6 +39,7 @@ MUST_NOT_IMPORT = {
     "report": {"torch", "click", "rich", "zmq"},
     "experiments": {"click", "zmq"},
     "federation": {"click", "rich", "networkx"},
+    "simulation": {"click", "rich", "zmq", "networkx"},
     "peer": {"torch", "click", "rich", "sklearn", "networkx"},
     "privacy": {"torch", "zmq", "click", "rich"},
     "results": {"torch", "zmq", "click", "rich", "networkx", "pydantic"},
@@ -97,6 +111,8 @@ def test_programs_use_dpeer_as_a_script_would():
         ("report", "from dpeer.api import Run"),
         ("federation", "from dpeer.cli.main import main"),
         ("federation", "import click"),
+        ("federation", "from dpeer.simulation.run import simulate"),
+        ("peer", "import dpeer.simulation"),
         ("report", "from dpeer.experiments import tables"),
         ("experiments", "import dpeer.report.write"),
         ("peer", "from dpeer.federation.settings import Settings"),
@@ -150,3 +166,21 @@ def test_a_checkout_that_lost_its_links_still_works(tmp_path):
     code = "import dpeer.topology; print(dpeer.topology.__file__)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert found.stdout.strip() == str(tmp_path / "topology" / "__init__.py")
+
+
+def test_the_core_of_a_peer_knows_no_sockets():
+    files = [*(ROOT / "peer" / "core").glob("*.py"), ROOT / "peer" / "transport.py"]
+    names = {name for path in files for name in imported(path.read_text())}
+    assert not {name for name in names if name.startswith(("zmq", "asyncio", "socket", "dpeer.peer.transports"))}
+
+
+def test_no_modules_of_a_peer_import_each_other():
+    modules = {}
+    for path in (ROOT / "peer").rglob("[!_]*.py"):
+        modules["dpeer." + ".".join(path.relative_to(ROOT).with_suffix("").parts)] = path
+    imports = {}
+    for module, path in modules.items():
+        froms = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        names = {node.module for node in froms} | {f"{node.module}.{one.name}" for node in froms for one in node.names}
+        imports[module] = names & modules.keys()
+    assert tuple(TopologicalSorter(imports).static_order())

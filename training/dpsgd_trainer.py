@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpeer.exceptions import AlgorithmError
-from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.sample import Head
 from dpeer.privacy.step_protection import StepProtection
 from dpeer.privacy.steps import Ascent, Phase

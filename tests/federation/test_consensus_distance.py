@@ -12,9 +12,9 @@ import torch
 
 import dpeer
 from dpeer.federation.consensus_distance import Disagreement
-from dpeer.federation.running import run_federation
 from dpeer.federation.settings import Settings
 from dpeer.peer import Worker
+from dpeer.simulation.run import simulate
 
 
 def lines(path: Path) -> dict[int, float]:
@@ -64,25 +64,25 @@ async def test_a_peer_that_is_away_is_not_waited_for_until_it_completes_a_round_
     assert lines(path)[5] == pytest.approx(np.sqrt(4 / 3))
 
 
-def simulate(out: Path, **changes: object) -> dict[str, object]:
+def summary_of(out: Path, **changes: object) -> dict[str, object]:
     settings = Settings.model_validate({"size": 3, "rounds": 3, "body_epochs": 1, "out": out, **changes})
     resume = "resume" in settings.out.name
-    return dict(run_federation(settings, "simulate", resume=resume).summary)
+    return dict(simulate(settings, resume=resume).summary)
 
 
 @pytest.mark.slow
 def test_the_last_line_is_the_summarys_and_a_new_run_begins_anew(tmp_path: Path) -> None:
-    summary = simulate(tmp_path / "run", algorithm="dfedmdc")
+    summary = summary_of(tmp_path / "run", algorithm="dfedmdc")
     found = lines(tmp_path / "run" / "disagreement.jsonl")
     assert found.keys() == {0, 1, 2}
     assert found[2] == pytest.approx(summary["consensus_distance"], rel=1e-9)
     (tmp_path / "run").rename(tmp_path / "resume")
-    simulate(tmp_path / "resume", algorithm="dfedmdc", rounds=4)
+    summary_of(tmp_path / "resume", algorithm="dfedmdc", rounds=4)
     again = lines(tmp_path / "resume" / "disagreement.jsonl")
     assert again.keys() == {0, 1, 2, 3}
     assert {number: again[number] for number in found} == found
     settings = Settings(size=3, rounds=1, algorithm="local", out=tmp_path / "resume")
-    run_federation(settings, "simulate", overwrite=True)
+    simulate(settings, overwrite=True)
     assert not (tmp_path / "resume" / "disagreement.jsonl").exists(), "nothing is shared"
 
 

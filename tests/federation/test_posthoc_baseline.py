@@ -10,9 +10,10 @@ import pytest
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError
 from dpeer.federation.folders import held
 from dpeer.federation.posthoc_baseline import compare_later, rank_folders
-from dpeer.federation.running import Runner, drive_by_signals, run_federation
+from dpeer.federation.running import Runner, drive_by_signals
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent
+from dpeer.simulation.run import simulate
 from dpeer.training.local_baseline import Alone
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -64,13 +65,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(TASK)
 
-    def simulate(out: str, drive: Callable[[Runner], None] = drive_by_signals, view: Any = None, **values: Any) -> Path:
+    def ran(out: str, drive: Callable[[Runner], None] = drive_by_signals, view: Any = None, **values: Any) -> Path:
         settings = {"size": 2, "task": "mine.py:task", "rounds": 4, "batch_size": 8, "alone": "never"} | values
         made = Settings(out=tmp_path / out, **settings)
-        run_federation(made, "simulate", drive=drive, open_view=lambda settings, mode: view or Silent())
+        simulate(made, drive=drive, open_view=lambda settings: view or Silent())
         return tmp_path / out
 
-    return simulate
+    return ran
 
 
 def summary(folder: Path) -> dict[str, Any]:

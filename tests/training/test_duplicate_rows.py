@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from dpeer.training import Choices, forget, load_task
-from dpeer.training.datasets import Data, Pool
-from dpeer.training.duplicate_rows import count_equal, digests, numbered
-from dpeer.training.partitions import hold_out, hold_out_alike
+from dpeer.training.data.duplicate_rows import count_equal, digests, numbered
+from dpeer.training.data.partitions import hold_out, hold_out_alike
+from dpeer.training.data.pool import Data, Pool
 from dpeer.training.tasks.pooled import pooled_task
 
 

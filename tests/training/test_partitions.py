@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpeer.exceptions import PartitionError, UnknownName
 from dpeer.training import Choices, load_task, partition, partition_pools
-from dpeer.training.partitions import NATURAL, assign, check_spec
+from dpeer.training.data.partitions import NATURAL, assign, check_spec
 from dpeer.training.settings import TestSplit
 
 LABELS = np.repeat(np.arange(10), 150)

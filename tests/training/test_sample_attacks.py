@@ -19,7 +19,7 @@ from torch.nn.functional import silu
 from torch.utils.data import Dataset, TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer
 from dpeer.training.dpsgd.backends import vectorized
 from dpeer.training.dpsgd.by_layers import by_layers

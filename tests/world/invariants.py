@@ -5,9 +5,9 @@ import itertools
 import math
 
 from dpeer.exceptions import PeersMissing
-from dpeer.topology import rounds_to_everybody
+from dpeer.topology import temporal_diameter
 from tests.world.learner import mixed, trained
-from tests.world.scenario import CHANGING
+from tests.world.scenario import TIME_VARYING
 
 _OVERHEAD = 5.0
 """Seconds of silence that a broken connection costs besides: a notice, dialling, and a hello with its answer."""
@@ -91,7 +91,7 @@ def undisturbed(scenario, one, other, start, end):
 def no_island(world, life, number):
     """No peer is more than the graph's diameter, and a round, past what a quorum has really completed."""
     reached, completed = _reached(world, life, number)
-    slack = rounds_to_everybody(world.graphs, world.scenario.rounds)
+    slack = temporal_diameter(world.graphs, world.scenario.rounds)
     world.check(
         number <= reached + slack + 1,
         f"rank {life.rank} begins round {number}, and a quorum has begun {reached} at most: {completed}",
@@ -147,13 +147,13 @@ def in_vain(world, life, number):
 
     Where graphs change somebody may be far ahead because it needed nothing in between.
     """
-    if world.scenario.topology in CHANGING or world.scenario.participation < 1:
+    if world.scenario.topology in TIME_VARYING or world.scenario.participation < 1:
         return False
     graph, core = world.graphs.at(number, life.rank), life.peer.core
     near = {*graph.in_neighbors, *graph.out_neighbors}
     return (
         near
-        and core.presence.passed(number)  # else whoever is ahead waits
+        and core.round_clock.passed(number)  # else whoever is ahead waits
         and all(core.members[rank].current_round > number + 1 for rank in near)
         and not any(core.exchange.inbox.has(rank, number) for rank in near)
     )
@@ -171,7 +171,7 @@ def memory(world, life):
     for name, count, most in (
         ("bodies of its own", len(exchange.outbox.frames), 2),
         ("bodies of neighbors", len(exchange.inbox), 2 * neighbors),
-        ("bodies to be written", len(core.lanes), 3 * neighbors),
+        ("bodies to be written", len(core.send_queues), 3 * neighbors),
     ):
         if count > most:
             world.fail(f"rank {life.rank} keeps {count} {name}, more than {most}")
@@ -197,7 +197,7 @@ def at_the_end(world):
             same = found is not None and found.learner["body"] == bodies[life.rank]
             world.check(same, f"rank {life.rank} has not the bits of a run without faults")
     for life in (life for lives in world.lives for life in lives if life.peer is not None):
-        dropped = life.peer.core.rejections.counts + life.peer.core.exchange.inbox.dropped
+        dropped = life.peer.core.drops.counts + life.peer.core.exchange.inbox.dropped
         for reason in ("unhandled", "malformed", "early", "wrong-rank", "mismatch", "oversized"):
             world.check(not dropped[reason], f"rank {life.rank} dropped {dropped[reason]} messages: {reason}")
 

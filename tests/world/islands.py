@@ -4,9 +4,9 @@ import math
 import random
 
 from dpeer.exceptions import TopologyError
-from dpeer.peer.transports.simulated_links import Conditions
+from dpeer.simulation.links import Conditions
 from tests.world.faults import Fault
-from tests.world.scenario import CHANGING, STATIC, Scenario, graphs
+from tests.world.scenario import STATIC, TIME_VARYING, Scenario, graphs
 
 ISLANDS = 240
 """So many are played by the test suite, those of the first seeds."""
@@ -16,7 +16,7 @@ def generate_islands(seed: int) -> Scenario:
     """The scenario of a seed."""
     rng = random.Random(f"islands {seed}")
     size, rounds, pace = rng.randint(2, 8), rng.randint(20, 60), rng.choice((0.5, 1.0, 2.0))
-    topology = rng.choice(STATIC if rng.random() < 0.8 else CHANGING)
+    topology = rng.choice(STATIC if rng.random() < 0.8 else TIME_VARYING)
     try:
         graphs(topology, size, 1.0)
     except TopologyError:  # not of this size
@@ -24,7 +24,7 @@ def generate_islands(seed: int) -> Scenario:
     conditions = Conditions(
         latency=(0.001, rng.choice((0.002, 0.3))),
         capacity=rng.choice((2, 16)),
-        piece_bytes=rng.choice((None, 16)),
+        chunk_bytes=rng.choice((None, 16)),
         redial=(0.1, 1.0),
         notice=(0.0, 0.5),
         listener_told=0.5,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from dpeer.exceptions import TopologyError
-from dpeer.peer.transports.simulated_links import Conditions
+from dpeer.simulation.links import Conditions
 from dpeer.topology import Graphs, Neighborhood, Participation, Row, ServerSampling, build
 from tests.world.faults import KINDS, Fault, draw
 
@@ -15,7 +15,7 @@ SCHEDULES = 1000
 """So many are played by the test suite, those of the first seeds."""
 
 STATIC = ("ring", "star", "full", "grid", "exponential-directed", "one-way")
-CHANGING = ("one-peer-exponential", "random-matching")
+TIME_VARYING = ("one-peer-exponential", "random-matching")
 MILD = ("cut", "stall", "freeze", "slow", "crash", "part")
 """What nothing is lost by, if it is over before anybody is taken for dead."""
 
@@ -91,7 +91,7 @@ def generate(seed: int) -> Scenario:
     """The scenario of a seed."""
     rng = random.Random(seed)
     size, rounds = min(rng.randint(3, 12), rng.randint(3, 12)), rng.randint(4, 8)
-    topology = rng.choice(STATIC if rng.random() < 0.75 else CHANGING)
+    topology = rng.choice(STATIC if rng.random() < 0.75 else TIME_VARYING)
     participation = 1.0 if rng.random() < 0.9 else 0.6
     try:
         found = graphs(topology, size, participation)
@@ -100,7 +100,7 @@ def generate(seed: int) -> Scenario:
     conditions = Conditions(
         latency=(0.001, rng.choice((0.002, 0.05, 0.8))),
         capacity=rng.choice((2, 4, 16)),
-        piece_bytes=rng.choice((None, 16)),
+        chunk_bytes=rng.choice((None, 16)),
         redial=(0.1, rng.choice((0.5, 2.0))),
         notice=(0.0, rng.choice((0.0, 1.0))),
         listener_told=rng.choice((0.0, 0.5, 1.0)),

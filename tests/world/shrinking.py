@@ -6,7 +6,7 @@ What a seed draws after a fault changes when the fault is left out, so this trie
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from dpeer.peer.transports.simulated_links import Conditions
+from dpeer.simulation.links import Conditions
 from tests.world.scenario import Scenario
 from tests.world.world import World
 
@@ -52,7 +52,7 @@ def _simpler(scenario: Scenario) -> Iterator[Scenario]:
     yield replace(scenario, hidden=())
     yield replace(scenario, participation=1.0)
     plain = Conditions()
-    for name in ("latency", "capacity", "piece_bytes", "redial", "notice", "listener_told", "flushed"):
+    for name in ("latency", "capacity", "chunk_bytes", "redial", "notice", "listener_told", "flushed"):
         yield replace(scenario, conditions=replace(scenario.conditions, **{name: getattr(plain, name)}))
     highest = max((rank for fault in faults for rank in fault.ranks), default=0)
     if scenario.topology in ("ring", "full", "star", "one-way") and scenario.size > max(3, highest + 1):
@@ -75,7 +75,7 @@ def report(seed: int, problem: str, scenario: Scenario) -> str:
         f"{why(small)}\n\nto play it again:\n\n"
         "from math import inf\n"
         "from tests.world.faults import Fault\n"
-        "from dpeer.peer.transports.simulated_links import Conditions\n"
+        "from dpeer.simulation.links import Conditions\n"
         "from tests.world.scenario import Scenario\n"
         "from tests.world.world import World\n\n"
         f"World({small!r}, talk=True).tell()\n"

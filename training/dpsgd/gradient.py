@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import ConfigurationError, TaskError
-from dpeer.privacy.clipped_sum import LONGEST, ClippedSum
+from dpeer.privacy.mechanism import LONGEST, ClippedSum
 from dpeer.training.dpsgd.backends import Backend, UnsupportedModel, one_by_one
 from dpeer.training.dpsgd.choosing import choose
 from dpeer.training.dpsgd.examples import check_examples, chunks, take, take_pair

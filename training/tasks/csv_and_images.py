@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from dpeer.exceptions import TaskError
-from dpeer.training.datasets.image_folder import ImageFolder
-from dpeer.training.datasets.image_folder import image_folder as read_image_folder
-from dpeer.training.datasets.table import SchemaTable, Table, table_by_schema
-from dpeer.training.datasets.table import table as read_table
+from dpeer.training.data.images.image_folder import ImageFolder
+from dpeer.training.data.images.image_folder import image_folder as read_image_folder
+from dpeer.training.data.tables.table import SchemaTable, Table, table_by_schema
+from dpeer.training.data.tables.table import table as read_table
 from dpeer.training.task import Task
 from dpeer.training.tasks.choices import Choices
 from dpeer.training.tasks.options import names, one_of, place, text, whole

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer
 from dpeer.training.device import HOST, Compute, find_device
 from dpeer.training.dpsgd.gradient import PrivateGradient

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from dpeer.privacy.clipped_sum import _MARGIN, ClippedSum
+from dpeer.privacy.mechanism import GRADIENT_MARGIN, ClippedSum
 from dpeer.training.dpsgd.choosing import BACKENDS
 from dpeer.training.dpsgd.gradient import GroupSums, PrivateGradient
 from dpeer.training.dpsgd.gradient_factors import DenseGradients, ExampleGradients, OuterProducts
@@ -72,7 +72,7 @@ def test_clipped_sums_are_those_of_numpy(name: str, microbatch: int, make_traine
     gradients = by_a_loop(peer.module, x, y).numpy().astype(np.float64)
     norms = np.sqrt((gradients**2).sum(1))
     assert 0.2 < (norms > clip).mean() < 0.8
-    limit = clip * _MARGIN
+    limit = clip * GRADIENT_MARGIN
     expected = (gradients * np.minimum(1.0, limit / norms)[:, None]).sum(0) / (rate * nominal)
     found, loss = made(peer, rule, Batch(x, y, N))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
@@ -91,7 +91,7 @@ def test_groups_are_clipped_as_wholes(microbatch: int, make_trainer: Make) -> No
     means = np.stack([gradients[units.numpy() == unit].mean(0) for unit in range(5)])
     norms = np.sqrt((means**2).sum(1))
     assert 0 < (norms > clip).sum() < 5
-    expected = (means * np.minimum(1.0, clip * _MARGIN / norms)[:, None]).sum(0) / 4
+    expected = (means * np.minimum(1.0, clip * GRADIENT_MARGIN / norms)[:, None]).sum(0) / 4
     found, _ = made(peer, rule, Batch(x, y, N, units))
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
     assert (rule.met.units, rule.met.clipped) == (5, (norms > clip).sum())
@@ -113,7 +113,7 @@ def test_an_example_that_is_not_finite_changes_nothing_else(
     if units is not None:
         gradients = np.stack([gradients[units.numpy() == unit].mean(0) for unit in range(8)])
     norms = np.maximum(np.sqrt((gradients**2).sum(1)), 1e-30)
-    expected = (gradients * np.minimum(1.0, _MARGIN / norms)[:, None]).sum(0) / (0.5 * N)
+    expected = (gradients * np.minimum(1.0, GRADIENT_MARGIN / norms)[:, None]).sum(0) / (0.5 * N)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
     assert np.isfinite(found).all()
 
@@ -127,7 +127,7 @@ def test_a_group_that_cancels_is_clipped_by_the_length_of_its_examples(size: flo
     groups = GroupSums(torch.tensor([0, 0]), total)
     found = ExampleGradients(torch.zeros(2), [(slice(0, 2), there_and_back)], 2, 2)
     groups.add(found, 2, lambda lengths: torch.from_numpy(mechanism.factors(lengths.numpy())))
-    assert total.tolist() == pytest.approx([0.0, shorter * _MARGIN], rel=1e-6)
+    assert total.tolist() == pytest.approx([0.0, shorter * GRADIENT_MARGIN], rel=1e-6)
 
 
 def test_sums_are_added_up_in_float64() -> None:
@@ -170,7 +170,7 @@ def test_one_example_moves_the_sum_by_at_most_the_clip_norm(make_trainer: Make) 
 
 @pytest.mark.parametrize("name", ["layers", "vectorized"])
 def test_company_changes_the_last_bits_alone(name: str, make_trainer: Make) -> None:
-    """What `_MARGIN` rests on: by how much a gradient depends on how many others are computed beside it."""
+    """What `GRADIENT_MARGIN` rests on: by how much a gradient depends on how many others are computed beside it."""
     peer, x, y = digits(make_trainer)
     with peer.training(peer.model):
         whole = BACKENDS[name](peer, peer.model, x, y, N).sums(torch.eye(N))

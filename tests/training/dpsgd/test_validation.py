@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pack_sequence
 
 from dpeer.exceptions import ConfigurationError, TaskError
-from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import replace_batch_norm
 from dpeer.training.device import Compute
 from dpeer.training.dpsgd.gradient import PrivateGradient

@@ -1,0 +1,168 @@
+"""Inbox and outbox: the bodies that were received and released, by round. No I/O.
+
+Two rounds are enough in each. A peer completes a round only once everybody who needs the body of the round before has
+used it. So after a stop nobody can need any body but the last completed round's, and the checkpoint keeps that one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from dpeer.peer.core import wire
+from dpeer.peer.core.limits import PAYLOAD_FINGERPRINTS
+from dpeer.peer.core.payload_fingerprint import fingerprint_of
+from dpeer.peer.core.wire import Frames
+from dpeer.peer.learner import Payload
+
+
+@dataclass(frozen=True)
+class Received:
+    """A neighbor's body of one round."""
+
+    payload: Payload
+    wire_bytes: int
+
+
+@dataclass
+class _First:
+    """The first body of a rank for a round, in short."""
+
+    fingerprint: bytes
+    contradicted: bool = False
+    """Whether a second body came with other bytes."""
+
+
+class Inbox:
+    """Holds the neighbors' bodies until the round loop asks for them.
+
+    A neighbor sends a round's body only once it knows that this peer has reached the round before. Memory is bounded
+    by two bodies a neighbor, and the fingerprints of a few more: a second body for a round is never used, but one with
+    other bytes shows that the neighbor has released that round twice.
+
+    Args:
+        different: Called with rank and round when a second body differs from the first; once for that rank and round.
+
+    Attributes:
+        earliest: The earliest round whose bodies are still of use.
+        dropped: Bodies that came too late, too early, twice, or ("different") a second time and not with the same
+            bytes, counted by these words.
+    """
+
+    def __init__(self, different: Callable[[int, int], None] = lambda rank, number: None) -> None:
+        self.earliest = 0
+        self.dropped: Counter[str] = Counter()
+        self._different = different
+        self._rounds: dict[int, dict[int, Received]] = {}
+        self._firsts: dict[int, dict[int, _First]] = {}
+
+    def wants(self, rank: int, number: int) -> bool:
+        """Whether round `number`'s body of this rank is of use.
+
+        A body that is of no use is counted: here, or if it is a second one by `compare`, once its bytes have come.
+        """
+        if self._first(rank, number):
+            return False
+        if self.earliest <= number <= self.earliest + 1:
+            return True
+        self.dropped["late" if number < self.earliest else "early"] += 1
+        return False
+
+    def put(self, rank: int, number: int, received: Received) -> bool:
+        """Keep a body, or drop and count it when it is of no use; return whether it is kept."""
+        if self._first(rank, number):
+            self.compare(rank, number, fingerprint_of(received.payload))
+        elif self.wants(rank, number):
+            self._rounds.setdefault(number, {})[rank] = received
+            self._firsts.setdefault(rank, {})[number] = _First(fingerprint_of(received.payload))
+            return True
+        return False
+
+    def compare(self, rank: int, number: int, found: bytes) -> None:
+        """Count a body that `wants` had no use for, if it is a second one; `found` is its fingerprint."""
+        first = self._first(rank, number)
+        if first is None:
+            return
+        if found == first.fingerprint:
+            self.dropped["duplicate"] += 1
+            return
+        self.dropped["different"] += 1
+        if not first.contradicted:
+            first.contradicted = True
+            self._different(rank, number)
+
+    def open(self, number: int) -> None:
+        """Begin a round: bodies of earlier rounds are late from now on."""
+        self.earliest = number
+        for old in [kept for kept in self._rounds if kept < number]:
+            self.dropped["late"] += len(self._rounds.pop(old))
+        for firsts in self._firsts.values():
+            for old in sorted(firsts)[:-PAYLOAD_FINGERPRINTS]:
+                del firsts[old]
+
+    def has(self, rank: int, number: int) -> bool:
+        """Whether round `number`'s body of this rank is here."""
+        return rank in self._rounds.get(number, {})
+
+    def take(self, number: int, ranks: Iterable[int]) -> dict[int, Received]:
+        """Round `number`'s bodies of the ranks, as far as they are here, in rank order; from then on others are late.
+
+        Bodies of the next round stay.
+        """
+        here = self._rounds.pop(number, {})
+        self.earliest = number + 1
+        return {rank: here[rank] for rank in sorted(ranks) if rank in here}
+
+    def __len__(self) -> int:
+        """How many bodies are here."""
+        return sum(len(bodies) for bodies in self._rounds.values())
+
+    def _first(self, rank: int, number: int) -> _First | None:
+        return self._firsts.get(rank, {}).get(number)
+
+
+_KEEP = 2
+
+
+@dataclass
+class Outbox:
+    """Encoded bodies and their receivers, by round.
+
+    Attributes:
+        frames: The encoded body.
+        receivers: The ranks that the body is for.
+        unsent: Those of them that it is still to be sent to.
+        sent: Those that it was sent to.
+    """
+
+    frames: dict[int, Frames] = field(default_factory=dict)
+    receivers: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    unsent: dict[int, set[int]] = field(default_factory=dict)
+    sent: dict[int, set[int]] = field(default_factory=dict)
+
+    def add(self, number: int, frames: Frames, receivers: tuple[int, ...]) -> None:
+        """Keep round `number`'s body, for these ranks; forget bodies that nobody can need any more."""
+        self.frames[number] = frames
+        self.receivers[number] = receivers
+        self.unsent[number], self.sent[number] = set(), set()
+        for old in [kept for kept in self.frames if kept <= number - _KEEP]:
+            for table in (self.frames, self.receivers, self.unsent, self.sent):
+                del table[old]
+
+    def ask(self, rank: int, current_round: int) -> None:
+        """Plan to send (again) what is of use to a rank that has shaken hands and works on `current_round`."""
+        for number, receivers in self.receivers.items():
+            if number >= current_round and rank in receivers:
+                self.unsent[number].add(rank)
+
+    def pending(self) -> list[tuple[int, int]]:
+        """Round and receiver of every body that is still to be sent, oldest first."""
+        return [(number, rank) for number in sorted(self.unsent) for rank in sorted(self.unsent[number])]
+
+    def bytes_sent(self, number: int) -> int:
+        """The bytes of all copies of round `number`'s body: header and buffers, as they would travel in one message.
+
+        A copy that was sent again counts once.
+        """
+        return len(self.sent[number]) * wire.size(self.frames[number]) if number in self.frames else 0
