@@ -36,7 +36,7 @@ from dpeer.training import Hyperparameters, Task, Trainer, build_model
 from dpeer.training.dpsgd.choosing import BACKENDS
 from dpeer.training.dpsgd.gradient import PrivateGradient
 from dpeer.training.minibatches import Batch
-from dpeer.training.poisson_batches import Sampled
+from dpeer.training.poisson_batches import PoissonBatches
 from dpeer.training.split import split
 
 MODELS: Mapping[str, tuple[int, ...]] = {"digits": (1, 8, 8), "cnn": (3, 32, 32)}
@@ -92,7 +92,7 @@ def measure(name: str, batch_size: int, microbatch: int, repeats: int) -> dict[s
 
         return work
 
-    sampled = Sampled(peer.data, None, peer.hyperparameters, rank=0, seed=0, rate=1 / TIMES)
+    sampled = PoissonBatches(peer.data, None, peer.hyperparameters, rank=0, seed=0, rate=1 / TIMES)
     zeros = np.zeros(peer.model.count)
     works: dict[str, Callable[[], object]] = {
         "plain": step(lambda: peer.gradient(peer.model, batch)),

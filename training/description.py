@@ -11,7 +11,7 @@ from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.facts import Facts
 from dpeer.training.codecs import Codec, Private
 from dpeer.training.device import Compute, host
-from dpeer.training.dpsgd_trainer import PrivateTrainer
+from dpeer.training.dpsgd_trainer import DPSGDTrainer
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.model_export import Keeping
 from dpeer.training.payload import all_finite
@@ -127,7 +127,7 @@ class Description:
     @property
     def steps(self) -> StepProtection | None:
         """What charges the local steps; None without privacy at sample level."""
-        return self._trainer.protection if isinstance(self._trainer, PrivateTrainer) else None
+        return self._trainer.protection if isinstance(self._trainer, DPSGDTrainer) else None
 
     @property
     def units(self) -> int:
@@ -146,7 +146,7 @@ class Description:
     def computes_one_by_one(self) -> bool:
         """Whether privacy at sample level computes each record by itself because of the task's model or loss."""
         trainer = self._trainer
-        return isinstance(trainer, PrivateTrainer) and trainer.computes_one_by_one
+        return isinstance(trainer, DPSGDTrainer) and trainer.computes_one_by_one
 
     @property
     def num_samples(self) -> int:

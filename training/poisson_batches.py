@@ -1,4 +1,4 @@
-"""Sampled batches: what a step of privacy at sample level trains on."""
+"""Poisson-sampled batches, which DP-SGD trains on in place of shuffled minibatches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _nothing_to_pay(left: int) -> int:
     return left
 
 
-class Sampled(Minibatches):
+class PoissonBatches(Minibatches):
     """Poisson samples of the training data in place of shuffled passes; nobody can know or repeat what is drawn.
 
     Each unit is in a batch with probability `rate`, independently of all others and of earlier batches. So batches have

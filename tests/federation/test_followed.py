@@ -11,7 +11,7 @@ from dpeer.federation.audit import followed
 from dpeer.privacy import SampleGuarantee
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training.adam import SECOND, AdamW
-from dpeer.training.dpsgd_trainer import PrivateTrainer
+from dpeer.training.dpsgd_trainer import DPSGDTrainer
 from dpeer.training.gradients import plain
 from dpeer.training.models.echo import BODY
 from dpeer.training.sgd import Momentum
@@ -20,7 +20,7 @@ from dpeer.training.trainer import Trainer
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 GUARANTEE = SampleGuarantee(0.25, 1.0, 0.7, 1e-5, steps=4)
-FIT, RELEASED, ADAMW = PrivateTrainer.fit, ClippedSum.released, AdamW.step
+FIT, RELEASED, ADAMW = DPSGDTrainer.fit, ClippedSum.released, AdamW.step
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_what_is_right_holds() -> None:
     assert all(check.held for check in found), found
 
 
-def trained_after(trainer: PrivateTrainer, part: Any, **how: Any) -> None:
+def trained_after(trainer: DPSGDTrainer, part: Any, **how: Any) -> None:
     """The head is trained as it should be, and when the body is done once more, without privacy."""
     FIT(trainer, part, **how)
     if part is trainer.body and not trainer._free and trainer._planned is None:
@@ -55,7 +55,7 @@ def trained_after(trainer: PrivateTrainer, part: Any, **how: Any) -> None:
 
 
 def test_a_head_that_is_trained_without_noise_after_the_body(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PrivateTrainer, "fit", trained_after)
+    monkeypatch.setattr(DPSGDTrainer, "fit", trained_after)
     assert failed() >= {"joint", "alternate", "frozen", "post"}
 
 

@@ -15,7 +15,7 @@ from dpeer.training.dpsgd.gradient import GroupSums, PrivateGradient
 from dpeer.training.dpsgd.gradient_factors import DenseGradients, ExampleGradients, OuterProducts
 from dpeer.training.minibatches import Batch
 from dpeer.training.models.small import DigitsNet
-from dpeer.training.poisson_batches import Sampled
+from dpeer.training.poisson_batches import PoissonBatches
 from dpeer.training.trainer import Trainer
 
 from .conftest import by_a_loop
@@ -51,7 +51,7 @@ def test_without_noise_and_clipping_steps_are_those_of_plain_sgd(microbatch: int
     (plain, _, _), (private, _, _) = digits(make_trainer, hyperparameters=h), digits(make_trainer, hyperparameters=h)
     plain.fit(plain.model, epochs=4, lr=0.1)
     start = private.model.data.clone()
-    private._minibatches = Sampled(private.data, None, private.hyperparameters, rank=0, seed=0, rate=1.0)
+    private._minibatches = PoissonBatches(private.data, None, private.hyperparameters, rank=0, seed=0, rate=1.0)
     rule = PrivateGradient(ClippedSum(math.inf, 0.0, 1.0, N), microbatch)
     private.fit(private.model, epochs=4, lr=0.1, gradient=rule)
     assert (private.model.data - start).norm() > 0.05
