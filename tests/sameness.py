@@ -40,7 +40,7 @@ STATED = tomllib.loads((HERE / "sameness.toml").read_text())
 RUN = "simulate --size 4 --rounds 2 --local-steps 3 --alone never --workers 1 --out run"
 LIMIT = 300
 """Seconds that a command may take."""
-NOT_DETERMINED = re.compile(r"(^|_)seconds$|^(time|written|started|ended|version|dpeer|host|pid)$")
+NOT_DETERMINED = re.compile(r"(?<!^round)_seconds$|^(time|written|dpeer)$")
 LACKING = re.compile(r"no such option|unknown command", re.IGNORECASE)
 
 
@@ -64,7 +64,7 @@ def fix_private_bits(checkout: Path) -> list[int]:
         return real(size)
 
     os.urandom = urandom
-    random._urandom = urandom  # type: ignore[attr-defined]  # what `secrets` reads
+    random._urandom = urandom  # what `secrets` reads
     return reads
 
 
@@ -125,7 +125,7 @@ def drive(jobs: Path, checkout: Path) -> None:
                 os.killpg(child, signal.SIGKILL)
                 status = os.waitpid(child, 0)[1]
             codes.append(os.waitstatus_to_exitcode(status))
-        (folder / "done.json").write_text(json.dumps({"commands": job["commands"], "codes": codes}))
+        (folder / "done.json").write_text(json.dumps({**job, "codes": codes}))
         print(f"    ran {folder.name}: {codes}", file=sys.stderr, flush=True)
 
 
@@ -162,6 +162,8 @@ def facts(folder: Path) -> dict[str, str]:
         name = str(path.relative_to(folder))
         if path.suffix == ".safetensors":
             entries = tensors(path)
+        elif path == folder / "done.json":
+            continue
         elif (path.suffix == ".json" and "checkpoint" not in path.parts) or re.fullmatch(r"output-\d+\.txt", name):
             try:
                 entries = flat(json.loads(path.read_text()))
@@ -246,17 +248,27 @@ def settings(only: str | None) -> dict[str, list[str]]:
     }
 
 
+def folder_of(name: str) -> str:
+    return re.sub(r"\W+", "-", name)
+
+
 def run_side(checkout: Path, python: Path | None, folder: Path, wanted: dict[str, list[str]]) -> float:
     """Run what a side's folder lacks; returns the seconds that it took."""
     shutil.rmtree(folder / "data", ignore_errors=True)
     write_data(folder / "data")
+    digest = hashlib.sha256()
+    for path in sorted((folder / "data").rglob("*.*")):
+        digest.update(path.read_bytes())
     jobs = []
     for name, commands in wanted.items():
-        place = folder / re.sub(r"\W+", "-", name)
-        done = place / "done.json"
-        if not done.exists() or json.loads(done.read_text())["commands"] != commands:
+        place = folder / folder_of(name)
+        job = {"folder": str(place), "commands": commands, "data": digest.hexdigest()}
+        if (
+            not (place / "done.json").exists()
+            or not job.items() <= json.loads((place / "done.json").read_text()).items()
+        ):
             shutil.rmtree(place, ignore_errors=True)
-            jobs.append({"folder": str(place), "commands": commands})
+            jobs.append(job)
     begun = time.monotonic()
     if jobs:
         (folder / "jobs.json").write_text(json.dumps(jobs))
@@ -297,7 +309,7 @@ def main() -> int:
     ]
     counts = {"same": 0, "differs": 0, "not comparable": 0}
     for name in wanted:
-        kind, more = compare(*(side / re.sub(r"\W+", "-", name) for side in (old, new)), given.ignore)
+        kind, more = compare(old / folder_of(name), new / folder_of(name), given.ignore)
         counts[kind] += 1
         print(f"{name}: {kind}{'' if kind == 'same' and not more else ': ' + more}")
     print(", ".join(f"{count} {kind}" for kind, count in counts.items()), end="; ")
