@@ -185,17 +185,18 @@ def facts(folder: Path) -> dict[str, str]:
 
 
 def compare(old: Path, new: Path, ignored: str | None = None) -> tuple[str, str]:
-    """ "same", "differs" or "not comparable" of two folders of one setting, and more about it."""
+    """Whether two folders of one setting are "same", "differs" or "not comparable", and in what."""
     ends = [json.loads((side / "done.json").read_text()) for side in (old, new)]
-    for label, side, end in zip(("old", "new"), (old, new), ends, strict=True):
-        for number, code in enumerate(end["codes"]):
-            last = ((side / f"output-{number}.err").read_text().strip().splitlines() or [""])[-1]
-            if code and LACKING.search((side / f"output-{number}.err").read_text()):
-                return "not comparable", f"{label}: {last}"
-            if code and "SIGINT@" not in end["commands"][number] and ends[0]["codes"] == ends[1]["codes"]:
-                return "not comparable", f"both end with {code}: {last}"
-            if code and code != ends[0]["codes"][number]:
-                return "differs", f"{label} ends with {code} in place of {ends[0]['codes'][number]}: {last}"
+    for number, codes in enumerate(zip(*(end["codes"] for end in ends), strict=True)):
+        errors = [(side / f"output-{number}.err").read_text().strip() for side in (old, new)]
+        for label, code, text in zip(("old", "new"), codes, errors, strict=True):
+            if code and LACKING.search(text):
+                return "not comparable", f"{label}: {text.splitlines()[-1]}"
+        last = [text.splitlines()[-1] if text else "" for text in errors]
+        if codes[0] != codes[1]:
+            return "differs", f"command {number} ends with {codes[0]} -> {codes[1]}: {last[0]} -> {last[1]}"
+        if codes[0] and not ends[0]["commands"][number].startswith("SIGINT@"):
+            return "not comparable", f"both end with {codes[0]}: {last[0]}"
     before, after = facts(old), facts(new)
     if any("--privacy" in command and command.startswith("simulate") for command in ends[0]["commands"]):
         for label, side in (("old", before), ("new", after)):
@@ -231,9 +232,7 @@ def write_data(folder: Path) -> None:
     for label, low in (("dark", 0), ("bright", 128)):
         (folder / "images" / label).mkdir(parents=True)
         for number in range(48):  # bitmaps of 16 x 16 pixels with 24 bits
-            header = struct.pack(
-                "<2sIHHIIiiHHIIiiII", b"BM", 822, 0, 0, 54, 40, 16, 16, 1, 24, 0, 768, 2835, 2835, 0, 0
-            )
+            header = struct.pack("<2sIHHIIiiHHIIiiII", b"BM", 822, 0, 0, 54, 40, 16, 16, 1, 24, 0, 768, 0, 0, 0, 0)
             pixels = bytes(low + draw.randrange(128) for _ in range(768))
             (folder / "images" / label / f"{number:03}.bmp").write_bytes(header + pixels)
     turns = [{"speaker": f"ROLE {n % 4}", "text": f"{draw.choice(['Ay', 'Nay'])}, {n} times!"} for n in range(300)]

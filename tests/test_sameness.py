@@ -55,7 +55,7 @@ def changed(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], obj
         ),
         (changed("private-reads-0.json", lambda _: b"[32, 16]"), "differs", "private-reads-0.json.1: 32 -> 16"),
         (changed("private-reads-0.json", lambda _: b"[]"), "not comparable", "new: no private bits"),
-        (changed("done.json", lambda text: text.replace(b"[0]", b"[1]")), "differs", "new ends with 1 in place of 0"),
+        (changed("done.json", lambda text: text.replace(b"[0]", b"[1]")), "differs", "ends with 0 -> 1"),
     ],
 )
 def test_what_differs_is_named(
