@@ -49,8 +49,8 @@ from fleet import WARM_UP, Case, Figures, Introduce, Laps, Worker, ring, run, sa
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from dpeer.federation.heap import freeze_heap, keep_heap
 from dpeer.federation.keys import keyrings
+from dpeer.federation.malloc import freeze_heap, keep_heap
 from dpeer.peer import Limits, Peer, PeerConfig, ZeroMQTransport
 from dpeer.peer import Worker as Threads
 from dpeer.peer.logs import peer_logger

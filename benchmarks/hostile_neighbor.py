@@ -10,11 +10,12 @@ import zmq
 from strangers import sink
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer import Limits, ZeroMQTransport, wire
-from dpeer.peer.limits import LEAST_PIECE
+from dpeer.peer import Limits, ZeroMQTransport
+from dpeer.peer.core import wire
+from dpeer.peer.core.limits import LEAST_PIECE
+from dpeer.peer.core.wire import Frames
 from dpeer.peer.transports import Arrival, Event, Keyring, Link, Sent
 from dpeer.peer.transports.keys import Identity, new_secret, public_of
-from dpeer.peer.wire import Frames
 
 USELESS = 10
 """Messages of no use before each message that the neighbor has to send. With bodies in 11 pieces this is more than what

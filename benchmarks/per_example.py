@@ -30,13 +30,13 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
-from dpeer.federation.heap import keep_heap
-from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.federation.malloc import keep_heap
+from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer, build_model
+from dpeer.training.dpsgd.choosing import WAYS
+from dpeer.training.dpsgd.gradient import PrivateGradient
 from dpeer.training.minibatches import Batch
-from dpeer.training.per_example.choosing import WAYS
-from dpeer.training.per_example.gradient import PrivateGradient
-from dpeer.training.sampled import Sampled
+from dpeer.training.poisson_batches import Sampled
 from dpeer.training.split import split
 
 MODELS: Mapping[str, tuple[int, ...]] = {"digits": (1, 8, 8), "cnn": (3, 32, 32)}

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from dpeer.federation.heap import keep_heap
+from dpeer.federation.malloc import keep_heap
 from dpeer.privacy import Guarantee, Ledger, Protection
 from dpeer.privacy.noise import Values, noised
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_model

@@ -35,12 +35,12 @@ from typing import Any
 import torch
 
 from dpeer.cores import own_cores
-from dpeer.federation.heap import keep_heap
-from dpeer.federation.running import run_federation
+from dpeer.federation.malloc import keep_heap
 from dpeer.federation.settings import Settings
 from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.files import rank_folder
 from dpeer.results.reading import read_peer_summary
+from dpeer.simulation.run import simulate
 from dpeer.topology import build
 from dpeer.training import Hyperparameters, Task, TorchLearner, build_model
 from dpeer.training.saved import saved_body
@@ -112,7 +112,7 @@ def simulated(run: Run, workers: int) -> tuple[float, str]:
             task_options={"model": run.model, "samples": run.samples}, batch_size=BATCH, body_epochs=BODY_EPOCHS,
             workers=workers, out=out, finish="none", alone="never", grad_clip=0.0,
         )  # fmt: skip
-        run_federation(settings, "simulate")
+        simulate(settings)
         peers = [read_peer_summary(rank_folder(out, rank)) for rank in range(run.size)]
         seconds = max(peer.wall_seconds for peer in peers if peer is not None and peer.wall_seconds is not None)
         return seconds, _hash(_body(rank_folder(out, rank)) for rank in range(run.size))

@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from dpeer.federation.settings import Settings
-from dpeer.federation.simulation import Simulation
 from dpeer.federation.view import Silent
 from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.files import rank_folder
+from dpeer.simulation.simulation import Simulation
 from dpeer.training.saved import saved_body
 
 TOPOLOGIES = (

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 
-from dpeer.peer import Limits, ZeroMQTransport, wire
-from dpeer.peer.pieces import cut
+from dpeer.peer import Limits, ZeroMQTransport
+from dpeer.peer.core import wire
+from dpeer.peer.core.chunking import cut
 from dpeer.peer.transports import Arrival, Link, Sent
 
 

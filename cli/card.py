@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from dpeer.cli.using import run_option
+from dpeer.cli.model_options import run_option
 from dpeer.extras import check_libraries
-from dpeer.federation.trained import model_folder, read_card
+from dpeer.federation.load_model import model_folder, read_card
 from dpeer.results.files import CARD_PAGE
 
 

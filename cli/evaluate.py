@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
-from dpeer.cli.using import input_option, run_option, tokenizer_option
-from dpeer.federation.trained import load_model
+from dpeer.cli.model_options import input_option, run_option, tokenizer_option
+from dpeer.federation.load_model import load_model
 
 
 @click.command(short_help="Measure a trained model on labelled data.")
@@ -36,6 +36,6 @@ def evaluate(run: Path, data: Path, tokenizer: Path | None, as_json: bool) -> No
         return
     from rich.console import Console
 
-    from dpeer.cli.figures import show
+    from dpeer.cli.model_figures import show
 
     show(Console(), figures)

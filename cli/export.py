@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import click
 
-from dpeer.cli.using import run_option
+from dpeer.cli.model_options import run_option
 from dpeer.exceptions import OutputError
 from dpeer.extras import check_libraries
-from dpeer.federation.trained import load_model
+from dpeer.federation.load_model import load_model
 
 
 @click.command(short_help="Write a trained model as ONNX or TorchScript.")

@@ -22,8 +22,8 @@ from rich.progress import (
 )
 from rich.table import Table
 
+from dpeer.cli.plain_view import PlainLines, Printer
 from dpeer.cli.terminal import Terminal
-from dpeer.cli.view import PlainLines, Printer
 from dpeer.results.units import decimals, size
 
 _BAD = ("failed", "stopped")

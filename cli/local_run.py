@@ -5,23 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 from rich.console import Console
 
 from dpeer.cli.interrupts import ended_at_once
 from dpeer.cli.live import LiveTable, open_view
+from dpeer.cli.plain_view import PlainLines
 from dpeer.cli.summary_table import show
 from dpeer.cli.terminal import Terminal
-from dpeer.cli.view import PlainLines
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
-from dpeer.federation.own_data import check_own_data
-from dpeer.federation.running import Mode, OpenView, check_converged, run_federation
+from dpeer.federation.distinct_data import check_own_data
+from dpeer.federation.running import OpenView, check_converged, cluster
 from dpeer.federation.settings import Settings, as_run
 from dpeer.federation.summary import add_comparison
 from dpeer.results.files import finite
+from dpeer.simulation.run import simulate
+
+Mode = Literal["cluster", "simulate"]
 
 
 def local_run(
@@ -81,9 +84,10 @@ def _run(
     new_data: bool,
     as_json: bool,
 ) -> int:
-    view = _opened(terminal)
     with ended_at_once():
-        result = run_federation(settings, mode, resume=resume, overwrite=overwrite, new_data=new_data, open_view=view)
+        run_all = cluster if mode == "cluster" else simulate
+        view = _opened(terminal, mode)
+        result = run_all(settings, resume=resume, overwrite=overwrite, new_data=new_data, open_view=view)
     if result.failure is not None:
         terminal.say(f"dpeer: {result.failure}")
     if not result.summary:
@@ -100,7 +104,7 @@ def _run(
     if baseline is not None and result.exit_code == 0:
         other = _baseline(settings, baseline)
         try:
-            found = run_federation(other, "simulate", overwrite=True, new_data=new_data, open_view=view).summary
+            found = simulate(other, overwrite=True, new_data=new_data, open_view=_opened(terminal, "simulate")).summary
             compared = found if found.get("status") == "done" else None  # None if it was stopped, however early
             if compared is not None:
                 summary = add_comparison(settings.out, other.out, baseline, summary)
@@ -121,17 +125,17 @@ def _run(
 def _baseline(settings: Settings, algorithm: str) -> Settings:
     """The settings of the run to compare with: `local` is what each peer would have alone, as `dpeer start` has it."""
     if algorithm == "local":
-        from dpeer.federation.alone import as_alone  # torch, which a launcher does without
+        from dpeer.federation.local_baseline import as_alone  # torch, which a launcher does without
 
         settings = as_alone(settings)
     out = settings.out / f"baseline-{algorithm}"
     return settings.model_copy(update={"algorithm": algorithm, "out": out, "alone": "never"})
 
 
-def _opened(terminal: Terminal) -> OpenView:
+def _opened(terminal: Terminal, mode: Mode) -> OpenView:
     """Open the view of a run on the terminal, under a line that says what is run."""
 
-    def open_(settings: Settings, mode: Mode) -> LiveTable | PlainLines:
+    def open_(settings: Settings) -> LiveTable | PlainLines:
         title = f"{mode}: {settings.size} peers, {settings.topology}, {settings.algorithm} on {settings.task}"
         return open_view(terminal, settings.size, settings.rounds, title)
 

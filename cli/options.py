@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from dpeer.cli.click_from_setting import click_type, flag, in_words, without_none
 from dpeer.cli.grouping import GroupedOption
-from dpeer.cli.stated import click_type, flag, in_words, without_none
 from dpeer.federation.config import parse_option
 from dpeer.federation.settings import TABLES, Settings, option_names
 from dpeer.sections import meaning_of

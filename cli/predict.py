@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from dpeer.cli.using import input_option, run_option, tokenizer_option
+from dpeer.cli.model_options import input_option, run_option, tokenizer_option
 from dpeer.exceptions import OutputError
-from dpeer.federation.trained import load_model
+from dpeer.federation.load_model import load_model
 
 
 @click.command(short_help="Predict new rows with a trained model.")

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dpeer.cli.bar import Bar
 from dpeer.cli.grouping import GroupedCommand, GroupedOption
 from dpeer.cli.interrupts import ended_at_once
 from dpeer.cli.options import json_option, run_options
+from dpeer.cli.progress_bar import Bar
 from dpeer.cli.terminal import Terminal
 from dpeer.cores import own_cores
 from dpeer.exceptions import Diverged
 from dpeer.federation import addresses, config, folders, keys
-from dpeer.federation.faults import check_faults
 from dpeer.federation.graph import build_graph
-from dpeer.federation.own_rank import ENVIRONMENT, own_rank, source
+from dpeer.federation.running import refuse_faults
+from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.sections import FaultSettings, LauncherSettings, SimulationSettings
 from dpeer.federation.settings import Settings, as_run, option_names
 from dpeer.peer.peer import dialled
@@ -59,7 +59,7 @@ def start(
     """
     number = own_rank(rank)
     settings = as_run(config.load(federation, flags))
-    check_faults(settings, "start", resume=resume)
+    refuse_faults(settings, resume=resume)
     own = settings.of_rank(number)
     if own.deadline is None:
         own = own.model_copy(update={"deadline": "auto"})

@@ -16,8 +16,8 @@ from rich.table import Table
 from dpeer.cli import metric_table
 from dpeer.results.costs import privacy_line
 from dpeer.results.faults import faults_of, sentences
-from dpeer.results.signs import ranks_rows
-from dpeer.results.together import sentence, together
+from dpeer.results.pooled_gain import sentence, together
+from dpeer.results.training_alerts import ranks_rows
 from dpeer.results.units import decimals, size
 from dpeer.results.worth import NOTHING_RECEIVED, Worth, headline, interval_text, verdict_word, worth_by_rank
 

@@ -15,9 +15,9 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from dpeer.peer.async_writer import Outlet
+from dpeer.peer.core.wire import printable
 from dpeer.peer.logs import Entry
-from dpeer.peer.outlet import Outlet
-from dpeer.peer.wire import printable
 
 PATIENCE = 5.0
 """Seconds that a command waits at its end for somebody to read what it has printed."""

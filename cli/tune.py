@@ -19,7 +19,7 @@ from dpeer.cli.grouping import GroupedCommand, GroupedOption
 from dpeer.cli.options import setting_options
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
-from dpeer.federation.child import stop_signals
+from dpeer.federation.cluster_child import stop_signals
 from dpeer.federation.sections import (
     AloneSettings,
     FaultSettings,

@@ -12,8 +12,8 @@ from dpeer.cli import combined_table
 from dpeer.cli.interrupts import asked_to_stop, ended_at_once
 from dpeer.cli.terminal import Terminal
 from dpeer.exceptions import ConfigurationError
+from dpeer.results.pooled_gain import sentence
 from dpeer.results.sites import combine, read_site
-from dpeer.results.together import sentence
 from dpeer.results.worth import Worth, ending, headline
 
 
@@ -57,7 +57,7 @@ def _compare(folder: Path, device: str | None, file: Path | None) -> None:
     """Compare all ranks in a folder and print what was found; give away what one of them has found."""
     with ended_at_once():
         from dpeer.federation.give_away import check_may_give_away, give_away
-        from dpeer.federation.later import compare_later, has_shared_rows, rank_folders  # torch
+        from dpeer.federation.posthoc_baseline import compare_later, has_shared_rows, rank_folders  # torch
 
     folders = rank_folders(folder)
     if file is not None:

@@ -18,8 +18,8 @@ from dpeer.lazy import lazily
 
 if TYPE_CHECKING:
     from dpeer.api import Run, open_run, run
+    from dpeer.federation.load_model import load_model
     from dpeer.federation.settings import Settings
-    from dpeer.federation.trained import load_model
     from dpeer.training import Algorithm, Task
 
 _PLACES = {
@@ -27,7 +27,7 @@ _PLACES = {
     "Run": "dpeer.api",
     "Settings": "dpeer.federation.settings",
     "Task": "dpeer.training",
-    "load_model": "dpeer.federation.trained",
+    "load_model": "dpeer.federation.load_model",
     "open_run": "dpeer.api",
     "run": "dpeer.api",
 }

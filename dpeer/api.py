@@ -13,20 +13,21 @@ import threading
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from dpeer.exceptions import ConfigurationError, PeerFailed
 from dpeer.extras import check_libraries
-from dpeer.federation.beside import Beside
-from dpeer.federation.child import check_not_a_peer
-from dpeer.federation.handed_over import check_flags, checked
-from dpeer.federation.own_data import check_own_data
-from dpeer.federation.running import Mode, check_converged, run_federation
+from dpeer.federation.background_loop import Beside
+from dpeer.federation.cluster_child import check_not_a_peer
+from dpeer.federation.distinct_data import check_own_data
+from dpeer.federation.revalidate import check_flags, checked
+from dpeer.federation.running import check_converged, cluster
 from dpeer.federation.settings import Settings, as_run
 from dpeer.federation.view import Silent
+from dpeer.plugins import is_importable
 from dpeer.results.files import MODEL, SUMMARY, rank_folder
 from dpeer.results.reading import read_entries, read_object, read_run
-from dpeer.training.given import can_be_imported
+from dpeer.simulation.run import simulate
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -98,7 +99,7 @@ class Run:
         _check_path("path", path)
         check_libraries("Run.report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
         from dpeer.report.write import check_out, write_report
-        from dpeer.results.finding import find_runs
+        from dpeer.results.discover import find_runs
 
         out = Path(path)
         check_out(out)
@@ -109,7 +110,7 @@ class Run:
 def run(
     settings: Settings | None = None,
     *,
-    mode: Mode = "simulate",
+    mode: Literal["cluster", "simulate"] = "simulate",
     resume: bool = False,
     overwrite: bool = False,
     new_data: bool = False,
@@ -153,10 +154,10 @@ def run(
         )
     view = _Told(on_record, mode) if on_record is not None else Silent()
     drive = Beside()
-    result = run_federation(
-        settings, mode, resume=resume, overwrite=overwrite, new_data=new_data,
-        open_view=lambda settings, mode: view, drive=drive,
-    )  # fmt: skip
+    run_all = cluster if mode == "cluster" else simulate
+    result = run_all(
+        settings, resume=resume, overwrite=overwrite, new_data=new_data, open_view=lambda settings: view, drive=drive
+    )
     if drive.interrupted:
         raise KeyboardInterrupt
     if result.failure is not None:
@@ -190,7 +191,7 @@ _telling = threading.local()
 class _Told(Silent):
     """Passes on each peer's lines; while it does, no peer of this process draws from the process's generators."""
 
-    def __init__(self, on_record: OnRecord, mode: Mode) -> None:
+    def __init__(self, on_record: OnRecord, mode: str) -> None:
         self._on_record, self._mode = on_record, mode
 
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
@@ -211,8 +212,8 @@ class _Told(Silent):
 
 
 def _check_importable(settings: Settings) -> None:
-    for what, name in (("task", settings.task), ("algorithm", settings.algorithm)):
-        if not can_be_imported(name):
+    for what, name in (("task", settings.task), ("algorithm", settings.algorithm), ("topology", settings.topology)):
+        if not is_importable(name):
             raise ConfigurationError(
                 f"{what} {name.rpartition(':')[2]!r} cannot be imported by the peers' processes: define it at the top "
                 "of a file, or use mode='simulate'"

@@ -13,14 +13,14 @@ from typing import Any
 from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.experiments.variants import Variant
 from dpeer.federation.config import read_toml
+from dpeer.federation.config_errors import InvalidSettings
 from dpeer.federation.defaults import with_defaults
-from dpeer.federation.faults import check_faults
-from dpeer.federation.mistakes import InvalidSettings
 from dpeer.federation.settings import Settings, aside, default_of
 from dpeer.results.files import SUMMARY, write_json
 from dpeer.results.reading import read_run_summary
+from dpeer.simulation.faults import check_faults
 from dpeer.training import find_algorithm, source_hash
-from dpeer.training.algorithms.own import is_built_in
+from dpeer.training.algorithms.plugins import is_built_in
 
 ASKED = "cell.json"
 """In a cell's folder: the settings it was asked to run with, so that other ones are noticed."""
@@ -171,7 +171,7 @@ def make_cell(
         settings = Settings.model_validate(values)
     except InvalidSettings as error:
         raise ConfigurationError(f"row {variant.label!r}, {condition.label}: {error.told_of(values, None)}") from error
-    check_faults(settings, "simulate", resume=False)  # here, not when the runs before it are done
+    check_faults(settings, resume=False)  # here, not when the runs before it are done
     return Cell(variant, condition, seed, settings)
 
 

@@ -15,11 +15,11 @@ from dpeer.experiments.plan import Plan, parse_seeds, read_plan
 from dpeer.experiments.statistics import WINDOW
 from dpeer.experiments.tuning import Axis, check_grid, parse_axis
 from dpeer.experiments.variants import RESERVED, Variant, parse_variant, setting_name
-from dpeer.federation.mistakes import InvalidSettings
+from dpeer.federation.config_errors import InvalidSettings
 from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import Settings
 from dpeer.training import BUILTIN_TASKS
-from dpeer.training.partitions import check_spec
+from dpeer.training.data.partitions import check_spec
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.experiments.statistics import first_reached
-from dpeer.experiments.whole import read_whole
+from dpeer.experiments.strict_reading import read_whole
 from dpeer.results.lines import Line
 
 Measure = Literal["accuracy", "accuracy_mixed", "accuracy_trained"]

@@ -21,7 +21,7 @@ from dpeer.cores import own_cores
 from dpeer.exceptions import CellFailed, CheckpointError, DpeerError
 from dpeer.experiments.cells import Cell
 from dpeer.federation import forking
-from dpeer.federation.child import STOP_SIGNALS, stop_signals
+from dpeer.federation.cluster_child import STOP_SIGNALS, stop_signals
 from dpeer.federation.settings import Settings
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ async def _stopped_by_signals(runner: Runner) -> None:
 
 def _simulated(settings: Settings) -> _Ended:
     from dpeer.federation.folders import forget_releases, has_checkpoint
-    from dpeer.federation.running import run_federation
+    from dpeer.simulation.run import simulate
 
     settings = settings.model_copy(update={"alone": "never"})  # `local` is a row of its own where it is asked for
     begun = has_checkpoint(settings.out) and settings.faults is None  # with faults it can only begin anew
@@ -238,13 +238,13 @@ def _simulated(settings: Settings) -> _Ended:
         try:
             if not begun:
                 forget_releases(settings.out)
-            result = run_federation(settings, "simulate", resume=begun, overwrite=not begun, drive=_drive)
+            result = simulate(settings, resume=begun, overwrite=not begun, drive=_drive)
         except CheckpointError:
             if not begun:
                 raise
             # Killed, not stopped: what it left does not go together.
             forget_releases(settings.out)
-            result = run_federation(settings, "simulate", overwrite=True, drive=_drive)
+            result = simulate(settings, overwrite=True, drive=_drive)
     except DpeerError as error:
         return _Ended("failed", str(error), error.exit_code, traceback.format_exc())
     except Exception as error:

@@ -13,29 +13,29 @@ import torch
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
-from dpeer.federation.alone import AloneBeside, alone_beside, copy_apart
 from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.defaults import holds_out_if_enough, kept, with_choice, with_defaults
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
-from dpeer.federation.first_weights import check_first_weights, first_weights_notes
 from dpeer.federation.graph import build_graph, take_part
-from dpeer.federation.hostile import check_hostile
+from dpeer.federation.init_from_check import check_first_weights, first_weights_notes
+from dpeer.federation.local_baseline import AloneBeside, alone_beside, copy_apart
 from dpeer.federation.notes import notes
 from dpeer.federation.options import options_of, with_options
 from dpeer.federation.privacy_notes import privacy_notes
 from dpeer.federation.protection import account, planned_releases, promise, protect
+from dpeer.federation.robust_checks import check_hostile
 from dpeer.federation.same_rows import Held, held_rows
 from dpeer.federation.sample_notes import sample_notes, way_notes
 from dpeer.federation.sampling import sampling_of
 from dpeer.federation.settings import Settings
-from dpeer.federation.watching import watch_of
+from dpeer.federation.training_monitor import watch_of
 from dpeer.peer.checkpoint import completed
 from dpeer.privacy import Unprotected
 from dpeer.privacy.history import FOLDER
 from dpeer.privacy.soundness import check_said
 from dpeer.results.files import rank_folder
-from dpeer.results.signs import Watch
-from dpeer.topology import ChangingTopology, Graphs, Isolated, ServerSampling, Topology, spectral_gap
+from dpeer.results.training_alerts import Watch
+from dpeer.topology import Graphs, Isolated, ServerSampling, TimeVaryingTopology, Topology, spectral_gap
 from dpeer.training import (
     BUILTIN_TASKS,
     Choices,
@@ -327,6 +327,6 @@ def content_of(task: Task, settings: Settings) -> str | None:
 
 
 @cache
-def _spectral_gap(graph: Topology | ChangingTopology) -> float:
+def _spectral_gap(graph: Topology | TimeVaryingTopology) -> float:
     """The graph's gap, computed once for all peers of a process."""
     return spectral_gap(graph)

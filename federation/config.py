@@ -9,7 +9,7 @@ from typing import Any
 
 from dpeer.encoding import read_text
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.mistakes import InvalidSettings
+from dpeer.federation.config_errors import InvalidSettings
 from dpeer.federation.settings import TABLES, Settings, check_ranks
 
 DEFAULT_FILE = Path("dpeer.toml")

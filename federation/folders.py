@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dpeer.exceptions import CheckpointError, OutputError
 from dpeer.peer import checkpoint
-from dpeer.peer.schedule import cut_off
+from dpeer.peer.core.schedule import cut_off
 from dpeer.privacy.history import FOLDER, releases_in, steps_in
 from dpeer.results.files import (
     CARD,

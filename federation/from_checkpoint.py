@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError
+from dpeer.federation.disk_errors import naming
 from dpeer.federation.folders import held
-from dpeer.federation.full import naming
 from dpeer.federation.settings import Settings
 from dpeer.peer import checkpoint
 from dpeer.results.files import MODEL, SUMMARY, card_of
@@ -136,7 +136,7 @@ def _write(
     from dpeer.federation.assemble import assemble
     from dpeer.federation.fingerprint import FORMERLY
     from dpeer.peer import PeerConfig
-    from dpeer.peer.outbox import Outbox
+    from dpeer.peer.core.outbox import Outbox
     from dpeer.peer.rank_folder import RankFolder
 
     if settings.threads is not None:

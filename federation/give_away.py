@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import dpeer
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError
 from dpeer.peer import checkpoint
-from dpeer.peer.wire import federation_id
+from dpeer.peer.core.wire import federation_id
 from dpeer.results.files import SUMMARY, write_json
 from dpeer.results.reading import read_object, read_peer_summary
 from dpeer.results.sites import Site

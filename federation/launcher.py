@@ -11,15 +11,15 @@ from multiprocessing.context import ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from dpeer.federation import child, forking
+from dpeer.federation import cluster_child, forking
 from dpeer.federation.channel import Channel
-from dpeer.federation.home import current_folder
 from dpeer.federation.keys import keyrings
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
+from dpeer.federation.working_directory import current_folder
 from dpeer.results.files import rank_folder
 from dpeer.results.reading import read_entries
-from dpeer.results.signs import Sign
+from dpeer.results.training_alerts import Sign
 from dpeer.training.models import LIBRARIES, MODELS, TEXT_TASKS
 
 PRIVATE = ("dp_accounting.pld", "torch.fx.experimental.symbolic_shapes")
@@ -115,7 +115,7 @@ class Launcher:
             own.model_dump(exclude_unset=True), rank, self._resume, self._new_data, theirs, dict(os.environ),
             str(current_folder()), self._keyrings[rank],
         )  # fmt: skip
-        process = context.Process(target=child.main, args=arguments, name=f"dpeer-rank-{rank}")
+        process = context.Process(target=cluster_child.main, args=arguments, name=f"dpeer-rank-{rank}")
         # The first start waits for the fork server to import torch: not on the event loop, which hears Ctrl-C.
         await asyncio.to_thread(forking.start, process)
         theirs.close()

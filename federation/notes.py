@@ -13,7 +13,7 @@ from dpeer.topology import Isolated, Participation
 from dpeer.training import ALGORITHMS, Task, TorchLearner, find_algorithm
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import about_options
-from dpeer.training.partitions import FEWEST
+from dpeer.training.data.partitions import FEWEST
 
 _ALWAYS = ("body_lr", "lr_decay", "momentum", "grad_clip", "body_epochs", "batch_size")
 _LARGE = 20.0
@@ -24,7 +24,7 @@ _IF_SET = (
     "robust", "max_norm",
 )  # fmt: skip
 _FEW_ROWS = 10
-"""With fewer rows to evaluate on a peer is told so: nothing can be told from them (`dpeer.federation.gain`)."""
+"""Below this number of evaluation rows, a note warns that no comparison can be significant (`paired_bootstrap`)."""
 
 
 def notes(

@@ -5,8 +5,8 @@ The garbage collector skips the objects that are imported here, so that their me
 
 import sklearn.datasets  # noqa: F401 - what the digits are read with
 
-import dpeer.federation.child
+import dpeer.federation.cluster_child
 import dpeer.federation.serving  # noqa: F401
-from dpeer.federation.heap import freeze_heap
+from dpeer.federation.malloc import freeze_heap
 
 freeze_heap()

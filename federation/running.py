@@ -7,25 +7,23 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
-from dpeer.exceptions import Diverged, PeerFailed
+from dpeer.exceptions import ConfigurationError, Diverged, PeerFailed
 from dpeer.federation import folders, summary
-from dpeer.federation.child import stop_signals
-from dpeer.federation.faults import check_faults
-from dpeer.federation.full import naming
+from dpeer.federation.cluster_child import stop_signals
+from dpeer.federation.disk_errors import naming
 from dpeer.federation.graph import build_graph, take_part
-from dpeer.federation.home import home_kept
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent, View
+from dpeer.federation.working_directory import home_kept
 from dpeer.results.files import DISAGREEMENT
+from dpeer.results.reading import read_run_summary
 
-Mode = Literal["cluster", "simulate"]
-"""A process for each peer, or all peers in this process. The results are the same to the bit."""
-
-OpenView = Callable[[Settings, Mode], AbstractContextManager[View]]
-"""Opens the view that is told what happens, once it is clear that the run can begin."""
+OpenView = Callable[[Settings], AbstractContextManager[View]]
+"""Opens the view of a run, once it is clear that the run can begin."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +79,13 @@ class Runner(Protocol):
         """End all peers at once."""
 
 
+class OpenRunner(Protocol):
+    """Makes a runner: processes (`cluster`), or peers in this process (`dpeer.simulation.simulate`)."""
+
+    def __call__(self, settings: Settings, view: View, *, resume: bool, new_data: bool) -> Runner:
+        """Make it; nothing runs yet."""
+
+
 Drive = Callable[[Runner], None]
 """Runs a runner on an event loop, to its end, and stops it when it is asked to."""
 
@@ -91,39 +96,44 @@ def drive_by_signals(runner: Runner) -> None:
         loop.run(_interruptible(runner))
 
 
-def run_federation(
+def cluster(
     settings: Settings,
-    mode: Mode = "cluster",
     *,
     resume: bool = False,
     overwrite: bool = False,
     new_data: bool = False,
-    open_view: OpenView = lambda settings, mode: Silent(),
+    open_view: OpenView = lambda settings: Silent(),
     drive: Drive = drive_by_signals,
 ) -> Result:
-    """Run all peers of a federation on this machine and sum up what they left in `settings.out`.
+    """Run all peers of a federation on this machine, each in a process of its own; see `run_federation`."""
+    refuse_faults(settings, resume=resume)
+    return run_federation(
+        settings, Launcher,
+        resume=resume, overwrite=overwrite, new_data=new_data, open_view=open_view, drive=drive,
+    )  # fmt: skip
 
-    Args:
-        settings: The federation's.
-        mode: A process for each peer, or all peers in this process.
-        resume: Continue a stopped run.
-        overwrite: Remove an earlier run.
-        new_data: The data are others than those of earlier runs in the folder: what these released does not count.
-        open_view: Opens the view that is told of progress.
-        drive: Runs the event loop, and decides what stops it.
+
+def refuse_faults(settings: Settings, *, resume: bool) -> None:
+    """Refuse planned faults where peers are real, and resuming a run that had any.
 
     Raises:
-        DpeerError: as documented in dpeer.exceptions; nothing of an earlier run has been removed.
+        ConfigurationError: Names the file or the folder.
     """
-    with home_kept():
-        return _run_federation(
-            settings, mode, resume=resume, overwrite=overwrite, new_data=new_data, open_view=open_view, drive=drive
+    if settings.faults is not None:
+        raise ConfigurationError(
+            f"--faults {settings.faults}: only dpeer simulate has a clock and a network of its own: use that"
+        )
+    before = read_run_summary(settings.out) if resume else None
+    if before is not None and before.faults is not None:
+        raise ConfigurationError(
+            f"--resume: {str(settings.out)!r} holds a run with --faults, which cannot be resumed: start over with "
+            "--overwrite, or give another --out"
         )
 
 
-def _run_federation(
+def run_federation(
     settings: Settings,
-    mode: Mode,
+    open_runner: OpenRunner,
     *,
     resume: bool,
     overwrite: bool,
@@ -131,21 +141,40 @@ def _run_federation(
     open_view: OpenView,
     drive: Drive,
 ) -> Result:
-    out = settings.out.absolute()  # now: a task may change to another folder
-    check_faults(settings, mode, resume=resume)
-    graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
-    folders.check(
-        settings.out, range(settings.size), size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data
-    )
-    if not resume:
-        (settings.out / DISAGREEMENT).unlink(missing_ok=True)
-    behind = folders.behind(settings.out, take_part(graph, settings), settings.rounds) if resume else []
-    began = time.monotonic() - (summary.wall_seconds(settings.out) if resume else 0.0)
-    with open_view(settings, mode) as view:
-        for line in behind:
-            view.say(line)
-        runner = _runner(settings, mode, view, resume=resume, new_data=new_data)
-        drive(runner)
+    """Run all peers of a federation on this machine and sum up what they left in `settings.out`.
+
+    Args:
+        settings: The federation's.
+        open_runner: Makes what runs the peers.
+        resume: Continue a stopped run.
+        overwrite: Remove an earlier run.
+        new_data: The data are others than those of earlier runs in the folder: what these released does not count.
+        open_view: Opens the view of the run's progress.
+        drive: Runs the event loop, and decides what stops it.
+
+    Raises:
+        DpeerError: as documented in dpeer.exceptions; nothing of an earlier run has been removed.
+    """
+    with home_kept():
+        out = settings.out.absolute()  # now: a task may change to another folder
+        graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
+        folders.check(
+            settings.out, range(settings.size),
+            size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data,
+        )  # fmt: skip
+        if not resume:
+            (settings.out / DISAGREEMENT).unlink(missing_ok=True)
+        behind = folders.behind(settings.out, take_part(graph, settings), settings.rounds) if resume else []
+        began = time.monotonic() - (summary.wall_seconds(settings.out) if resume else 0.0)
+        with open_view(settings) as view:
+            for line in behind:
+                view.say(line)
+            runner = open_runner(settings, view, resume=resume, new_data=new_data)
+            drive(runner)
+        return _result(settings, out, runner, time.monotonic() - began)
+
+
+def _result(settings: Settings, out: Path, runner: Runner, seconds: float) -> Result:
     failed = runner.first_failure if isinstance(runner, Launcher) else None
     if failed is not None and not runner.connected:
         error = PeerFailed(_failure(failed), failed.exit_code or 1)
@@ -154,22 +183,10 @@ def _run_federation(
     if not runner.connected:
         return Result({})
     with naming(out, settings.out):
-        found = summary.collect(out, settings.size, time.monotonic() - began, runner.faults)
+        found = summary.collect(out, settings.size, seconds, runner.faults)
     if runner.faults is not None and found["status"] == "failed":
         return Result(found, 1, f"no rank came to the end of the run: {settings.faults} left none")
     return Result(found) if failed is None else Result(found, failed.exit_code or 1, _failure(failed))
-
-
-def _runner(settings: Settings, mode: Mode, view: View, *, resume: bool, new_data: bool) -> Runner:
-    if mode == "cluster":
-        return Launcher(settings, view, resume=resume, new_data=new_data)
-    if settings.faults is not None:
-        from dpeer.federation.faulty import FaultySimulation
-
-        return FaultySimulation(settings, view, new_data=new_data)
-    from dpeer.federation.simulation import Simulation  # imports torch, which a launcher does not need
-
-    return Simulation(settings, view, resume=resume, new_data=new_data)
 
 
 async def _interruptible(runner: Runner) -> None:

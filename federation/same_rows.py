@@ -23,7 +23,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from dpeer.training import Task
-from dpeer.training.equal import WIDTH, digests
+from dpeer.training.data.duplicate_rows import WIDTH, digests
 
 _MOST = 1 << 28
 """Bytes of inputs of a task of one's own up to which they are compared: it takes a second or so."""

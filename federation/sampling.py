@@ -11,7 +11,7 @@ from dpeer.federation.sample_protection import check_groups, check_units, protec
 from dpeer.federation.settings import Settings
 from dpeer.privacy.soundness import check_records
 from dpeer.training import Task
-from dpeer.training.private_trainer import Sampling
+from dpeer.training.dpsgd_trainer import Sampling
 
 
 def sampling_of(

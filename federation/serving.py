@@ -17,26 +17,26 @@ import torch
 from dpeer.exceptions import DpeerError, Isolated
 from dpeer.federation.addresses import bulk_port
 from dpeer.federation.assemble import assemble
-from dpeer.federation.child import stop_signals
+from dpeer.federation.baseline_comparison import conclude_worth
+from dpeer.federation.cluster_child import stop_signals
 from dpeer.federation.data_files import save_data_files
+from dpeer.federation.disk_errors import naming
 from dpeer.federation.fingerprint import FORMERLY
 from dpeer.federation.folders import held
-from dpeer.federation.full import naming
-from dpeer.federation.heap import freeze_heap, keep_heap
-from dpeer.federation.home import home_kept
+from dpeer.federation.malloc import freeze_heap, keep_heap
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
-from dpeer.federation.worth import conclude_worth
+from dpeer.federation.working_directory import home_kept
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
 from dpeer.peer.logs import PeerLog, Sink, peer_logger
 from dpeer.peer.transports import Keyring
 from dpeer.results.files import LOG, rank_folder
 from dpeer.training import find_algorithm, forget
-from dpeer.training.algorithms.own import check_source
+from dpeer.training.algorithms.plugins import check_source
 
 Report = Callable[[dict[str, Any]], None]
 """Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}},
-{"kind": "sign", "sign": {...}} (`dpeer.results.signs.Sign`), {"kind": "waiting", "neighbors": [...]}."""
+{"kind": "sign", "sign": {...}} (`dpeer.results.training_alerts.Sign`), {"kind": "waiting", "neighbors": [...]}."""
 
 END_WITHIN = 60.0
 """Seconds within which one request to stop ends a peer's process, also where its disk hangs."""

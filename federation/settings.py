@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Self, get_origin
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, create_model, model_validator
 
 from dpeer.exceptions import ConfigurationError
+from dpeer.federation.config_errors import InvalidSettings
 from dpeer.federation.fresh import fresh_topology
-from dpeer.federation.mistakes import InvalidSettings
 from dpeer.federation.presets import find_preset
 from dpeer.federation.sections import (
     AloneSettings,

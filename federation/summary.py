@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeer.federation.worth import compare_folders
+from dpeer.federation.baseline_comparison import compare_folders
 from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.costs import worst
 from dpeer.results.figures import metrics_by_rank

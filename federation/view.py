@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Protocol
 
-from dpeer.results.signs import Sign
+from dpeer.results.training_alerts import Sign
 
 
 class View(Protocol):

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError
+from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import SaveCopy
-from dpeer.peer.wire import Frames
 from dpeer.results.files import flush, make_folder
 
 FOLDER = "checkpoint"

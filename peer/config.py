@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from dpeer.peer.presence import Quorum
+from dpeer.peer.core.round_clock import Quorum
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from structlog import BoundLoggerBase
 from structlog.processors import ExceptionRenderer, TimeStamper, add_log_level
 from structlog.typing import EventDict, Processor
 
-from dpeer.peer.outlet import Outlet
+from dpeer.peer.async_writer import Outlet
 from dpeer.results.files import OLDER_LOG, finite
 
 Entry = Mapping[str, Any]

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dpeer.exceptions import AddressError, Interrupted, Isolated, PeersMissing
+from dpeer.peer.background_work import Idle, IdleWork
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.effects import Say
-from dpeer.peer.idle import Idle, IdleWork
+from dpeer.peer.core.effects import Say
+from dpeer.peer.core.protocol import Core, Goodbyes
+from dpeer.peer.driver import Pump
 from dpeer.peer.learner import Learner
 from dpeer.peer.logs import PeerLog
-from dpeer.peer.protocol import Core, Goodbyes
-from dpeer.peer.pump import Pump
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.peer.rounds import run_rounds
 from dpeer.peer.saver import Saver
 from dpeer.peer.transports import Transport
 from dpeer.peer.worker import Worker
 from dpeer.results.costs import cost
-from dpeer.results.signs import Sign, Watch
+from dpeer.results.training_alerts import Sign, Watch
 from dpeer.topology import Graphs
 
 _EXPECTED_WHEN_STOPPED = (asyncio.CancelledError, Interrupted)

@@ -15,13 +15,14 @@ from types import MappingProxyType
 from typing import Any
 
 from dpeer.exceptions import CheckpointError, Interrupted
-from dpeer.peer import checkpoint, headers, wire
+from dpeer.peer import checkpoint
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.core import headers, wire
+from dpeer.peer.core.fingerprint_diff import difference
+from dpeer.peer.core.outbox import Outbox
+from dpeer.peer.core.waiting import Pauses
+from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, SaveCopy
-from dpeer.peer.naming import difference
-from dpeer.peer.outbox import Outbox
-from dpeer.peer.waiting import Pauses
-from dpeer.peer.wire import Frames
 from dpeer.results.card import make_card, measured
 from dpeer.results.files import (
     CARD,

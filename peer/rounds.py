@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from dpeer.peer.idle import Idle
-from dpeer.peer.inbox import Received
+from dpeer.peer.background_work import Idle
+from dpeer.peer.core.inbox import Received
+from dpeer.peer.driver import Pump
 from dpeer.peer.learner import Learner, Payload
-from dpeer.peer.pump import Pump
 from dpeer.peer.saver import Saver
 from dpeer.peer.stopwatch import Stopwatch
 from dpeer.peer.worker import Worker

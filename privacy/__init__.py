@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dpeer.privacy.charges import Charge
+from dpeer.privacy.accounting import Charge
 from dpeer.privacy.guarantee import Adjacency, Adversary, Guarantee
 from dpeer.privacy.ledger import Ledger
-from dpeer.privacy.mechanism import Clipped, Vector, clip, norm, privatize
+from dpeer.privacy.mechanism import Clipped, Sparsifier, Vector, clip, norm, privatize
+from dpeer.privacy.noiseless_runs import Unprotected
 from dpeer.privacy.protection import Protection
 from dpeer.privacy.sample import SampleGuarantee
-from dpeer.privacy.sparsify import Sparsifier
 from dpeer.privacy.step_ledger import StepLedger
-from dpeer.privacy.unprotected import Unprotected
 
 __all__ = [
     "Adjacency",

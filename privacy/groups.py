@@ -1,35 +1,53 @@
 """Epsilon of a group of records, such as a patient with several rows, under steps that protect single records.
 
 Steps at sample level promise an epsilon for one record. A patient with m records is told apart more easily, because a
-step's batch may have several of them. How much more easily follows from the same steps, without any more noise:
-`group_losses` says what one step shows of the group, and here the steps are composed. The general rule for groups (m
-epsilon, at delta (e^(m epsilon) - 1) / (e^epsilon - 1)) holds as well; it lies above this, and needs the epsilon of one
-record at a delta that is soon too small to be resolved.
+step's batch may have several of them: each is in the batch with probability q, so K of them are, K binomial, and each
+moves the sum of clipped gradients by at most the clip norm. Without the group a step shows Gaussian noise around what
+the other records give; with it, a mixture of Gaussians moved by K vectors. Such a pair is told apart best where all
+vectors point the same way and are as long as they may be (Choquette-Choo, Ganesh, Steinke and Thakurta, "Privacy
+amplification for matrix mechanisms", 2023, corollary 4.7). Then only the coordinate x in that direction matters, in
+units of the clip norm:
+
+    without the group   x ~ N(0, sigma^2)
+    with it             x ~ sum over k of P(K = k) N(k, sigma^2)
+
+`GroupStep` has the hockey-stick divergences of this pair, and `of_group` composes the steps. The general rule for
+groups (m epsilon, at delta (e^(m epsilon) - 1) / (e^epsilon - 1)) holds as well; it lies above this, and needs the
+epsilon of one record at a delta that is soon too small to be resolved.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtr
+from scipy.stats import binom, norm
 
 from dpeer.exceptions import ConfigurationError, UnknownName
-from dpeer.privacy.accounting import ACCOUNTANTS, Accountant, composed
-from dpeer.privacy.charges import Charge, merged
+from dpeer.privacy.accounting import ACCOUNTANTS, Accountant, Charge, check_resolution, merged, total_epsilon
 from dpeer.privacy.gaussian import check_probability
-from dpeer.privacy.group_losses import Direction, GroupStep
 
 if TYPE_CHECKING:
     from dp_accounting.pld.pld_pmf import PLDPmf
 
-_LEAST_DELTA = 1e-10
-"""The least delta: below it the errors of Fourier transforms, up to about 1e-12, begin to count."""
+Direction = Literal["remove", "add"]
+"""`remove`: how likely is what was seen with the group, against without it; `add`: the other way around."""
 
-_MOST_STEPS = 10**6
-"""The most steps, for the same reason."""
+Floats = NDArray[np.float64]
+
+_TABLE = 2**14
+"""Points of the table in which the place of a loss is looked up before Newton's method makes it exact."""
+
+_MOST = 1000
+"""The most of a group's records in one batch that are looked at: the time grows with it."""
+
+_NEWTON = 3
+"""Steps of Newton's method: the error of the table, squared three times over, is below that of the numbers."""
 
 _NEGLECTED = 1e-6
 """The share of delta that tails may have that are counted as an infinite loss."""
@@ -51,7 +69,7 @@ def of_group(charges: Iterable[Charge], delta: float, records: int, accountant: 
         accountant: One of `accounting.ACCOUNTANTS`; with sampling and more than one record `pld` only.
 
     Returns:
-        The same as `accounting.composed` for one record; never too low, and too high by about 1e-4 of itself.
+        The same as `accounting.total_epsilon` for one record; never too low, and too high by about 1e-4 of itself.
 
     Raises:
         ConfigurationError: A value is out of its range, or the accountant cannot compute it.
@@ -61,10 +79,10 @@ def of_group(charges: Iterable[Charge], delta: float, records: int, accountant: 
         raise ConfigurationError(f"records of a group {records}: choose 1 or more")
     found = merged(charges)
     if records == 1:
-        return composed(found, delta, accountant)
+        return total_epsilon(found, delta, accountant)
     if all(charge.sampling_rate == 1.0 for charge in found):
         # All of the group's records are in each release, so they move it by up to m clip norms.
-        return composed([_together(charge, records) for charge in found], delta, accountant)
+        return total_epsilon([_together(charge, records) for charge in found], delta, accountant)
     if accountant not in ACCOUNTANTS:
         raise UnknownName("accountant", accountant, ACCOUNTANTS)
     if accountant != "pld":
@@ -72,15 +90,7 @@ def of_group(charges: Iterable[Charge], delta: float, records: int, accountant: 
             f"accountant {accountant} with {records} records of a group and sampling: choose pld, which knows groups"
         )
     check_probability(delta)
-    if delta < _LEAST_DELTA:
-        raise ConfigurationError(
-            f"delta {delta:g}: accountant pld resolves {_LEAST_DELTA:g} or more with sampling: choose a larger one"
-        )
-    steps = sum(charge.steps for charge in found)
-    if steps > _MOST_STEPS:
-        raise ConfigurationError(
-            f"steps {steps:,}: accountant pld counts up to {_MOST_STEPS:,} with sampling: choose fewer"
-        )
+    check_resolution(delta, sum(charge.steps for charge in found), ("choose a larger one", "choose fewer"))
     return _by_losses(found, delta, records)
 
 
@@ -88,7 +98,7 @@ def _together(charge: Charge, records: int) -> Charge:
     return Charge(charge.sampling_rate, charge.noise_multiplier / records, charge.steps)
 
 
-@lru_cache(maxsize=512)  # the peers of a simulation ask the same
+@functools.lru_cache(maxsize=512)  # the peers of a simulation ask the same
 def _by_losses(charges: tuple[Charge, ...], delta: float, records: int) -> float:
     """Epsilon on grids that become finer until a finer one would say hardly anything else."""
     steps = sum(charge.steps for charge in charges)
@@ -137,3 +147,96 @@ def _losses(kind: GroupStep, direction: Direction, grid: float) -> PLDPmf:
     first, last = math.floor(low / grid), math.ceil(high / grid)
     deltas = kind.deltas(np.arange(first, last + 1, dtype=np.float64) * grid, direction)
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, first, last, deltas)
+
+
+class GroupStep:
+    """One step, seen by somebody who knows everything but whether the group is there.
+
+    Args:
+        charge: Its sampling rate q and noise multiplier sigma; the number of steps does not matter here.
+        records: m, how many records the group has.
+        tail: Probability that may be counted as an infinite loss, so that no loss that matters lies further out.
+
+    Attributes:
+        neglected: The probability, below `tail`, of batches with more of the group's records than are looked at.
+
+    Raises:
+        ConfigurationError: A batch may have so many of the group's records that it would take long.
+    """
+
+    def __init__(self, charge: Charge, records: int, tail: float) -> None:
+        self._sigma = charge.noise_multiplier
+        most = min(records, int(binom.isf(tail / 2, records, charge.sampling_rate)) + 1)
+        if most > _MOST:
+            raise ConfigurationError(
+                f"{records:,} records of a group with sampling rate {charge.sampling_rate:g}: a batch may have "
+                f"{most:,} of them, and accountant pld looks at up to {_MOST:,}: choose fewer"
+            )
+        self._counts = np.arange(most + 1, dtype=np.float64)
+        probabilities = binom.pmf(self._counts, records, charge.sampling_rate)
+        self._counts = self._counts[probabilities > 0.0]
+        self._logs = binom.logpmf(self._counts, records, charge.sampling_rate)
+        self.neglected = float(binom.sf(most, records, charge.sampling_rate))
+        width = self._sigma * float(norm.isf(tail))
+        # Beyond `top` the mixture has no more than the tail, each component giving an equal part of it.
+        shares = np.minimum(tail / len(self._counts) / np.exp(self._logs), 0.5)
+        top = float(np.max(self._counts + self._sigma * norm.isf(shares)))
+        self._low, self._high = -width, max(width, top)
+
+    def __len__(self) -> int:
+        """How many Gaussians the mixture has."""
+        return len(self._counts)
+
+    def range(self, direction: Direction) -> tuple[float, float]:
+        """The smallest and the largest epsilon between which all that matters of `deltas` lies."""
+        if direction == "remove":
+            low, high = self._ratio(np.array([self._low, self._high]))[0]
+        else:
+            high, low = -self._ratio(np.array([self._low, -self._low]))[0]
+        return float(low), float(high)
+
+    def deltas(self, epsilons: Floats, direction: Direction) -> Floats:
+        """The hockey-stick divergence, shape (epsilons,): the least delta for each epsilon, if there were one step.
+
+        Args:
+            epsilons: Ascending, shape (epsilons,); negative ones are meant as well.
+            direction: Which of the two it is that the other one must not exceed e^epsilon times.
+        """
+        if direction == "remove":
+            place = self._places(epsilons)
+            found = np.full(len(place), self.neglected)
+            for count, log in zip(self._counts, self._logs, strict=True):
+                found += np.exp(log) * ndtr((count - place) / self._sigma)
+            found -= np.exp(epsilons + log_ndtr(-place / self._sigma))
+        else:
+            place = self._places(-epsilons)
+            found = ndtr(place / self._sigma)
+            for count, log in zip(self._counts, self._logs, strict=True):
+                found -= np.exp(epsilons + log + log_ndtr((place - count) / self._sigma))
+        # It never grows with epsilon; what grows is rounded, and is taken for as large as what comes after it.
+        return np.asarray(np.maximum.accumulate(np.clip(found, 0.0, 1.0)[::-1])[::-1])
+
+    def _places(self, ratios: Floats) -> Floats:
+        """The x at which the log-ratio of the densities has these values, as far as x matters, shape (ratios,)."""
+        table = np.linspace(self._low, self._high, _TABLE)
+        place = np.interp(ratios, self._ratio(table)[0], table)
+        for _ in range(_NEWTON):
+            found, slope = self._ratio(place)
+            place = np.clip(place - (found - ratios) / slope, self._low, self._high)
+        return place
+
+    def _ratio(self, x: Floats) -> tuple[Floats, Floats]:
+        """The log-ratio of the densities at x, with the group over without it, and its derivative, shapes of x."""
+        variance = self._sigma**2
+
+        def exponents() -> Iterator[tuple[float, Floats]]:
+            for count, log in zip(self._counts, self._logs, strict=True):
+                yield count, log + count * (x - count / 2.0) / variance
+
+        largest = functools.reduce(np.maximum, (exponent for _, exponent in exponents()))
+        total, weighted = np.zeros_like(x), np.zeros_like(x)
+        for count, exponent in exponents():
+            weight = np.exp(exponent - largest)
+            total += weight
+            weighted += count * weight
+        return largest + np.log(total), np.maximum(weighted / total / variance, np.finfo(np.float64).tiny)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError, ConfigurationError
-from dpeer.privacy.charges import Charge
+from dpeer.privacy.accounting import Charge
 from dpeer.privacy.noise import SCHEME
 
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, ConfigurationError)

@@ -1,32 +1,105 @@
-"""The Gaussian mechanism for one peer's update (client level): clip it as a whole, add noise, round to a public grid.
+"""The two Gaussian mechanisms: a clipped update for client level, a sum of clipped gradients for sample level.
+
+Client level clips one peer's update as a whole and adds noise; sample level clips each unit's gradient, a unit being an
+example or a group of examples, sums them and adds noise:
 
     z = g * (round(base / g) + round((clip(update, C) + N(0, s^2 I)) / g))
+    z = (sum of clip(g_i, C) over the sampled units + N(0, (sigma C)^2 I)) / (q N)
 
-The sum with the noise is that of real numbers and is rounded once (`dpeer.privacy.noise`), so rounding costs no
-privacy and the sensitivity stays what clipping makes it. All else is a function of that result and of what is public.
+The sum with the noise is that of real numbers and is rounded once, to a public grid (`dpeer.privacy.noise`), so
+rounding costs no privacy and the sensitivity stays what clipping makes it. All else is a function of that result and of
+public numbers; q N in particular does not depend on which units were sampled.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy.noise import Values, grid, noised
-from dpeer.privacy.sparsify import Sparsifier
+from dpeer.privacy.sampling import check_rate
 
 Vector: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.bool_]
 
 _CHUNK = 1 << 16
-_MARGIN = 1 - 2.0**-30
+_ROUNDING_MARGIN = 1 - 2.0**-30
 """What rounding in float64 can add to a length is far less: a clipped update is never longer than the clip norm."""
 
 LARGEST = float(np.finfo(np.float32).max)
+
+GRADIENT_MARGIN = 1 - 2.0**-10
+"""Gradients are clipped to this part of C. In float32 the last bits of one unit's gradient can depend on who else is
+computed beside it (by a millionth of C, as `dpeer.training.dpsgd.choosing` sees to). So one unit, there or not,
+moves those of a thousand others by less than what is left of C."""
+
+LONGEST = 1e18
+"""Gradients that are longer, or not finite, count as zero: what scales them down would have too few digits."""
+
+
+@dataclass(frozen=True)
+class Sparsifier:
+    """Which coordinates of an update are released.
+
+    `top-k` chooses after the noise, so it is post-processing: it changes neither epsilon nor the noise (as
+    DP-FedSAM-top_k should; choosing by the private update before the noise is unsound). `random` chooses without the
+    data, before clipping, so that the clip norm is spent on the kept coordinates alone.
+
+    Attributes:
+        rule: "none", "top-k" or "random".
+        keep: Share of the coordinates that is kept, in (0, 1].
+    """
+
+    rule: Literal["none", "top-k", "random"] = "none"
+    keep: float = 1.0
+
+    @classmethod
+    def parse(cls, text: str | None) -> Sparsifier:
+        """Read `top-k:0.4` or `random:0.4`; None keeps everything.
+
+        Raises:
+            ConfigurationError: It is something else.
+        """
+        if text is None:
+            return cls()
+        rule, _, share = text.partition(":")
+        try:
+            keep = float(share)
+        except ValueError:
+            keep = 0.0
+        if rule == "top-k" and 0 < keep <= 1:
+            return cls("top-k", keep)
+        if rule == "random" and 0 < keep <= 1:
+            return cls("random", keep)
+        raise ConfigurationError(
+            f"--sparsify {text!r}: write top-k:SHARE or random:SHARE with the share to keep, for example top-k:0.4"
+        )
+
+    def count(self, size: int) -> int:
+        """The number of coordinates that are kept of `size`, at least one."""
+        return min(size, max(1, round(self.keep * size)))
+
+    def drop(self, update: NDArray[np.float32]) -> None:
+        """`top-k`: set all but the largest coordinates (by magnitude) of a noised update to zero, in place."""
+        if self.rule != "top-k" or self.count(update.size) == update.size:
+            return
+        dropped = update.size - self.count(update.size)
+        update[np.argpartition(np.abs(update), dropped)[:dropped]] = 0
+
+    def mask(self, size: int, generator: np.random.Generator) -> NDArray[np.bool_] | None:
+        """`random`: which coordinates are kept, shape (size,), drawn with a generator that knows no data; else None."""
+        if self.rule != "random" or self.count(size) == size:
+            return None
+        mask = np.zeros(size, dtype=np.bool_)
+        mask[generator.permutation(size)[: self.count(size)]] = True
+        return mask
 
 
 @dataclass(frozen=True)
@@ -51,7 +124,7 @@ def clip(base: Vector, body: Vector, clip_norm: float) -> Clipped:
     length = norm(base, body)
     if not math.isfinite(length):
         return Clipped(0.0, clipped=False, finite=False, factor=0.0)
-    limit = clip_norm * _MARGIN
+    limit = clip_norm * _ROUNDING_MARGIN
     if length <= limit:
         return Clipped(length, clipped=False, finite=True, factor=1.0)
     return Clipped(length, clipped=length > clip_norm, finite=True, factor=limit / length)
@@ -141,3 +214,80 @@ def _on_grid(base: Vector, steps: Vector, step: float, largest: float) -> Vector
         np.clip(wide, -limit, limit, out=wide)
         steps[here] = wide
     return steps
+
+
+@dataclass(frozen=True)
+class ClippedSum:
+    """The mechanism of each step; what it needs is public.
+
+    Attributes:
+        clip_norm: C, above 0; infinite without noise.
+        noise_multiplier: sigma, 0 or more; with 0 nothing is protected.
+        rate: q, the probability with which each unit is drawn.
+        units: N, how many units there are nominally: a public number, near the number that there are or not.
+
+    Raises:
+        ConfigurationError: A value is beyond its limits.
+    """
+
+    clip_norm: float
+    noise_multiplier: float
+    rate: float
+    units: int
+
+    def __post_init__(self) -> None:
+        check_rate(self.rate)
+        if not self.clip_norm > 0.0:
+            raise ConfigurationError(f"--clip-norm {self.clip_norm:g}: choose a length above 0, for example 1")
+        if not 0.0 <= self.noise_multiplier < math.inf:
+            raise ConfigurationError(f"--noise-multiplier {self.noise_multiplier:g}: choose a finite one, 0 or more")
+        if self.noise_multiplier and math.isinf(self.clip_norm):
+            raise ConfigurationError("--clip-norm inf: choose a finite one; noise is measured by it")
+        if self.units < 1:
+            raise ConfigurationError(f"nominal number of units {self.units}: choose 1 or more")
+
+    @property
+    def noise_std(self) -> float:
+        """Of each coordinate of the sum: sigma C."""
+        return self.noise_multiplier * self.clip_norm if self.noise_multiplier else 0.0
+
+    @property
+    def expected(self) -> float:
+        """What the noised sum is divided by, q N, however many units were drawn."""
+        return self.rate * self.units
+
+    def factors(self, norms: Values) -> Values:
+        """What each gradient is multiplied by, shape (units,): 1 up to the clip norm, 0 beyond what can be scaled.
+
+        Args:
+            norms: The gradients' lengths, shape (units,); NaN or infinite where a gradient is not finite.
+        """
+        limit = self.clip_norm * GRADIENT_MARGIN
+        with np.errstate(divide="ignore", invalid="ignore"):
+            factors = np.where(norms <= limit, 1.0, limit / norms)
+        factors[~(norms <= (LONGEST if math.isfinite(self.clip_norm) else sys.float_info.max))] = 0.0
+        return factors
+
+    def released(self, total: Values, threads: int = 1) -> NDArray[np.float32]:
+        """The step's gradient, which anybody may see: the sum noised and divided.
+
+        Args:
+            total: The sum of clipped gradients, shape (parameters,); zeros for an empty batch, which is noised alike.
+            threads: How many draw noise at a time; what they draw does not depend on it.
+
+        Raises:
+            TaskError: A coordinate is not finite: no noise would hide that.
+        """
+        if not np.isfinite(total).all():
+            raise TaskError("the sum of clipped gradients is not finite, which no noise would hide")
+        out = np.empty(total.size, dtype=np.float32)
+        if not self.noise_std:
+            out[:] = total / self.expected
+            return out
+        step = grid(self.noise_std)  # a power of two: dividing by it is exact
+
+        def give(here: slice, steps: Values) -> None:
+            out[here] = steps * (step / self.expected)
+
+        noised(total.size, self.noise_std, lambda here: total[here] / step, give, threads)
+        return out

@@ -14,8 +14,7 @@ from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.guarantee import Adversary, Guarantee
 from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.ledger_file import Run
-from dpeer.privacy.mechanism import Clipped
-from dpeer.privacy.sparsify import Sparsifier
+from dpeer.privacy.mechanism import Clipped, Sparsifier
 
 
 def _nobody(number: int) -> Sequence[int]:

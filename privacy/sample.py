@@ -14,8 +14,7 @@ from typing import Literal, Protocol, get_args
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import accounting, planning
-from dpeer.privacy.accounting import Accountant
-from dpeer.privacy.charges import Charge, times
+from dpeer.privacy.accounting import Accountant, Charge
 from dpeer.privacy.gaussian import check_probability
 
 Head = Literal["joint", "alternate", "frozen", "post"]
@@ -79,7 +78,7 @@ class SampleGuarantee:
     def charges(self, rounds: int) -> tuple[Charge, ...]:
         """What so many rounds are charged for: with an alternate head the head's steps and the body's."""
         numbers = [number for number in (self.head_steps, self.steps) if number]
-        return times([Charge(self.sampling_rate, self.noise_multiplier, number) for number in numbers], rounds)
+        return tuple(Charge(self.sampling_rate, self.noise_multiplier, number * rounds) for number in numbers)
 
     def compositions(self, rounds: int) -> int:
         """How many steps so many rounds are charged for."""
@@ -87,7 +86,7 @@ class SampleGuarantee:
 
     def epsilon(self, rounds: int, accountant: Accountant = "pld") -> float:
         """Epsilon at this guarantee's delta after so many rounds."""
-        return accounting.composed(self.charges(rounds), self.delta, accountant)
+        return accounting.total_epsilon(self.charges(rounds), self.delta, accountant)
 
 
 def calibrated(

@@ -11,9 +11,9 @@ from typing import Any
 
 from dpeer.exceptions import BudgetTooSmall, ConfigurationError
 from dpeer.privacy.guarantee import Adversary, Guarantee
+from dpeer.privacy.mechanism import Sparsifier
 from dpeer.privacy.sample import Head
 from dpeer.privacy.settings import CLIENT_ONLY, SAMPLE_ONLY
-from dpeer.privacy.sparsify import Sparsifier
 
 _LISTED = 20
 """The most names found in data that an error lists."""

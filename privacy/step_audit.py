@@ -18,7 +18,7 @@ from scipy.optimize import bisect
 from scipy.stats import beta
 
 from dpeer.privacy import accounting
-from dpeer.privacy.charges import Charge
+from dpeer.privacy.accounting import Charge
 from dpeer.privacy.tradeoff import Tradeoff
 
 Array = NDArray[np.float64]
@@ -130,7 +130,7 @@ def audit_steps(
             low = bisect(lambda log: float(beyond(math.exp(log)).max()), low, high, xtol=1e-4)
         strength = math.exp(low)
         most = int(beyond(strength).argmax())
-        epsilon = accounting.composed(_scaled(charges, strength), delta)
+        epsilon = accounting.total_epsilon(_scaled(charges, strength), delta)
     return StepAudit(
         epsilon, strength, bool(beyond(1.0).max() > 0.0), wrong[most] / here.size, missed[most] / there.size,
         min(here.size, there.size),

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from dpeer.privacy import accounting
-from dpeer.privacy.charges import Charge
+from dpeer.privacy.accounting import Charge
 from dpeer.privacy.checks import RARE, Check
 
 Array = NDArray[np.float64]
@@ -53,7 +53,7 @@ def charged(
         said: The epsilon that the peer says it has spent after the first run.
     """
     counted = [_counted(charge, found) for found in charges]
-    cost = accounting.composed([Charge(charge.sampling_rate, charge.noise_multiplier, seen[0])], delta)
+    cost = accounting.total_epsilon([Charge(charge.sampling_rate, charge.noise_multiplier, seen[0])], delta)
     held = all(has >= is_seen for has, is_seen in zip(counted, seen, strict=True)) and said >= cost * (1 - 1e-9)
     return Check("ledger", held, f"{sum(counted):,} of {sum(seen):,} steps counted, epsilon {said:.4g} of {cost:.4g}")
 

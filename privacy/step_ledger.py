@@ -15,8 +15,7 @@ from typing import Any
 
 from dpeer.exceptions import CheckpointError, ConfigurationError
 from dpeer.privacy import accounting, history, ledger_file
-from dpeer.privacy.accounting import Accountant
-from dpeer.privacy.charges import Charge
+from dpeer.privacy.accounting import Accountant, Charge
 from dpeer.privacy.guarantee import Guarantee
 from dpeer.privacy.history import LEDGER
 from dpeer.privacy.ledger_file import Run
@@ -131,7 +130,7 @@ class StepLedger:
             return math.inf
         known = [charge for charges in before if charges is not None for charge in charges]
         together = [*known, *self._charges, *further]
-        return accounting.composed(together, delta, accountant or accounting.tightest(together))
+        return accounting.total_epsilon(together, delta, accountant or accounting.tightest(together))
 
     def _resumed(self) -> Run | None:
         ledger_file.mend(self._path)

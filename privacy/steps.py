@@ -11,7 +11,7 @@ from scipy.optimize import brentq
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import accounting, planning
-from dpeer.privacy.charges import Charge
+from dpeer.privacy.accounting import Charge
 from dpeer.privacy.gaussian import check_probability
 from dpeer.privacy.sample import Head
 from dpeer.privacy.sampling import check_rate
@@ -128,12 +128,12 @@ def least_noise(charged: Callable[[float], Sequence[Charge]], epsilon: float, de
     def beyond(noise: float) -> float:
         """The logarithm of what they come to over epsilon."""
         try:
-            found = accounting.composed(charged(noise), delta, accountant)
+            found = accounting.total_epsilon(charged(noise), delta, accountant)
         except ConfigurationError:  # so little noise that nothing is computed: far beyond
             return math.log(1e6)
         return math.log(max(found, 1e-12) / epsilon)
 
-    accounting.composed(charged(_PLENTY), delta, accountant)  # a wrong delta, or too many steps, shows here
+    accounting.total_epsilon(charged(_PLENTY), delta, accountant)  # a wrong delta, or too many steps, shows here
     low = high = 1.0
     while beyond(high) > 0.0:
         low, high = high, 2.0 * high

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import fft
 from scipy.stats import norm
 
-from dpeer.privacy.charges import Charge
+from dpeer.privacy.accounting import Charge
 
 Array = NDArray[np.float64]
 

@@ -6,8 +6,8 @@ from collections import Counter
 
 from dpeer.report.groups import Group
 from dpeer.report.style import COLORS, Section, clip, name_rows, new_figure, render
+from dpeer.results.pooled_gain import sentence
 from dpeer.results.runs import Run
-from dpeer.results.together import sentence
 from dpeer.results.worth import Verdict, Worth, headline, verdict_word
 
 NAME = "gain"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpeer.results.keys import Keys, said
+from dpeer.results.json_fields import Keys, said
 from dpeer.results.values import number, table_or_empty, text, whole
 
 _NAMES = {

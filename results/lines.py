@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-from dpeer.results.keys import Keys, said
+from dpeer.results.json_fields import Keys, said
 from dpeer.results.values import figures, flag, number, table, total, whole
 
 Figure = Literal[

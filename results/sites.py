@@ -11,7 +11,7 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.results.files import parse
-from dpeer.results.together import sign_test, together
+from dpeer.results.pooled_gain import sign_test, together
 from dpeer.results.values import flag, number, text, whole
 from dpeer.results.worth import Worth, worth_of
 

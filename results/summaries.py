@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from dpeer.results.faults import Faults, faults_of
-from dpeer.results.keys import Keys, said
+from dpeer.results.json_fields import Keys, said
 from dpeer.results.values import (
     by_class,
     figures,

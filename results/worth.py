@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from dpeer.results.keys import Keys, said
-from dpeer.results.signs import ranks_rows
+from dpeer.results.json_fields import Keys, said
+from dpeer.results.training_alerts import ranks_rows
 from dpeer.results.units import decimals
 from dpeer.results.values import number, table, text, whole
 

@@ -140,7 +140,7 @@ def test_a_listener_does_not_start_another_run(small: Callable[..., dpeer.Settin
 
 INTERRUPTED_TWICE = """
 import asyncio, signal, threading
-from dpeer.federation.beside import Beside
+from dpeer.federation.background_loop import Beside
 
 class Loop(asyncio.SelectorEventLoop):
     again = True

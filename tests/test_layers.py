@@ -8,12 +8,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-ROOMS = ("cli", "experiments", "federation", "peer", "privacy", "report", "results", "topology", "training")
+ROOMS = (
+    "cli",
+    "experiments",
+    "federation",
+    "peer",
+    "privacy",
+    "report",
+    "results",
+    "simulation",
+    "topology",
+    "training",
+)
 
 MAY_IMPORT = {
     "cli": {*ROOMS},
     "report": {"federation", "results", "topology"},
-    "experiments": {"federation", "results", "topology", "training"},
+    "experiments": {"federation", "results", "simulation", "topology", "training"},
+    "simulation": {"federation", "peer", "results", "topology", "training"},
     "federation": {"peer", "privacy", "results", "topology", "training"},
     "peer": {"results", "topology"},
     "training": {"privacy"},
@@ -26,6 +38,7 @@ MUST_NOT_IMPORT = {
     "report": {"torch", "click", "rich", "zmq"},
     "experiments": {"click", "zmq"},
     "federation": {"click", "rich", "networkx"},
+    "simulation": {"click", "rich", "zmq", "networkx"},
     "peer": {"torch", "click", "rich", "sklearn", "networkx"},
     "privacy": {"torch", "zmq", "click", "rich"},
     "results": {"torch", "zmq", "click", "rich", "networkx", "pydantic"},
@@ -97,6 +110,8 @@ def test_programs_use_dpeer_as_a_script_would():
         ("report", "from dpeer.api import Run"),
         ("federation", "from dpeer.cli.main import main"),
         ("federation", "import click"),
+        ("federation", "from dpeer.simulation.run import simulate"),
+        ("peer", "import dpeer.simulation"),
         ("report", "from dpeer.experiments import tables"),
         ("experiments", "import dpeer.report.write"),
         ("peer", "from dpeer.federation.settings import Settings"),

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
         source_hash,
     )
     from dpeer.training.counts import class_counts
+    from dpeer.training.data.partitions import partition, partition_pools
     from dpeer.training.evaluation import Evaluation
     from dpeer.training.gradients import plain, proximal, sam
     from dpeer.training.hyperparameters import Hyperparameters
     from dpeer.training.learner import TorchLearner
     from dpeer.training.loading import load_task
     from dpeer.training.models import MODELS, build_model
-    from dpeer.training.partitions import partition, partition_pools
     from dpeer.training.sgd import momentum, projected
     from dpeer.training.task import Task
     from dpeer.training.tasks import BUILTIN_TASKS, BuiltinTask, Choices
@@ -55,8 +55,8 @@ _PLACES = {
     "load_task": "dpeer.training.loading",
     "MODELS": "dpeer.training.models",
     "build_model": "dpeer.training.models",
-    "partition": "dpeer.training.partitions",
-    "partition_pools": "dpeer.training.partitions",
+    "partition": "dpeer.training.data.partitions",
+    "partition_pools": "dpeer.training.data.partitions",
     "Task": "dpeer.training.task",
     "BUILTIN_TASKS": "dpeer.training.tasks",
     "BuiltinTask": "dpeer.training.tasks",

@@ -13,10 +13,10 @@ from torch.utils.data import Subset, TensorDataset, default_collate
 
 from dpeer.exceptions import TaskError
 from dpeer.training.device import HOST, Compute, mapped
+from dpeer.training.dpsgd.examples import copied, joined
 from dpeer.training.errors import blame
 from dpeer.training.flat import Phase
 from dpeer.training.layouts import type_of
-from dpeer.training.per_example.examples import copied, joined
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.task import Collate
 

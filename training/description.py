@@ -11,10 +11,10 @@ from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.facts import Facts
 from dpeer.training.codecs import Codec, Private
 from dpeer.training.device import Compute, host
-from dpeer.training.finishing import Finishing
-from dpeer.training.keeping import Keeping
+from dpeer.training.dpsgd_trainer import PrivateTrainer
+from dpeer.training.fine_tuning import Finishing
+from dpeer.training.model_export import Keeping
 from dpeer.training.payload import all_finite
-from dpeer.training.private_trainer import PrivateTrainer
 from dpeer.training.sample_level import SampledReleases
 from dpeer.training.selection import ModelSelection, Point
 from dpeer.training.trainer import Trainer

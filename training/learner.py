@@ -11,22 +11,22 @@ from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy import Protection, Unprotected
 from dpeer.training.algorithms import Algorithm, find_algorithm
 from dpeer.training.algorithms.facts import Facts, facts_of
-from dpeer.training.algorithms.own import blamed, extras_of, is_built_in, new_algorithm
-from dpeer.training.beginning import Beginning
+from dpeer.training.algorithms.plugins import blamed, extras_of, is_built_in, new_algorithm
 from dpeer.training.checkpoints import Checkpoints
 from dpeer.training.codecs import Weigh
 from dpeer.training.codecs.choosing import choose_codec
 from dpeer.training.description import Description
 from dpeer.training.device import HOST, Compute
+from dpeer.training.dpsgd_trainer import PrivateTrainer, Sampling
 from dpeer.training.evaluation import Evaluation
-from dpeer.training.finishing import Finishing
+from dpeer.training.fine_tuning import Finishing
 from dpeer.training.hyperparameters import Hyperparameters
-from dpeer.training.keeping import Keeping
-from dpeer.training.origin import Origin
+from dpeer.training.initial_digest import Beginning
+from dpeer.training.model_export import Keeping
 from dpeer.training.payload import Payload
-from dpeer.training.private_trainer import PrivateTrainer, Sampling
+from dpeer.training.per_row_metrics import Rows
+from dpeer.training.privacy_mark import Origin
 from dpeer.training.randomness import GlobalGenerators, Purpose
-from dpeer.training.rows import Rows
 from dpeer.training.sample_level import SampledReleases, check_sound, planned_phases
 from dpeer.training.selection import ModelSelection
 from dpeer.training.snapshots import Snapshots, Stateful
@@ -356,7 +356,7 @@ class TorchLearner(Description):
             self._keeping.write(path)
 
     def card(self) -> dict[str, Any]:
-        """What there is to say of the model that `write_model` writes: see `dpeer.training.about`.
+        """What there is to say of the model that `write_model` writes: see `dpeer.training.card_entries`.
 
         Raises:
             TaskError: The task's model or data raised.

@@ -13,8 +13,8 @@ from dpeer.privacy import StepLedger
 from dpeer.privacy.steps import Phase
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.fedbabu import FedBABU
-from dpeer.training.algorithms.own import new_algorithm
-from dpeer.training.private_trainer import PrivateTrainer, Sampling
+from dpeer.training.algorithms.plugins import new_algorithm
+from dpeer.training.dpsgd_trainer import PrivateTrainer, Sampling
 from dpeer.training.split import Shares
 
 

@@ -14,8 +14,8 @@ from dpeer.training.device import Compute
 from dpeer.training.evaluation import Evaluation, evaluate, mean_loss, predictions
 from dpeer.training.measures import Figures, measure
 from dpeer.training.metrics import classification_metrics, predicts_values
+from dpeer.training.per_row_metrics import Rows, constant_loss, find_rows
 from dpeer.training.predicted import Predicted
-from dpeer.training.rows import Rows, constant_loss, find_rows
 from dpeer.training.task import Loss, Task
 
 Point = Literal["trained", "mixed", "finished"]
@@ -110,7 +110,7 @@ class ModelSelection:
         return found, find_rows(found, outputs, targets, self._loss)
 
     def constant_loss(self, train: Batches) -> float | None:
-        """See `dpeer.training.rows.constant_loss`."""
+        """See `dpeer.training.per_row_metrics.constant_loss`."""
         targets = train.targets()
         if targets is None or not targets.is_floating_point():
             return None

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from dpeer.exceptions import TaskError
+from dpeer.training.data.tables.inputs import TableInputs
 from dpeer.training.errors import blame
 from dpeer.training.initial import Initial
-from dpeer.training.inputs import TableInputs
 from dpeer.training.layouts import check_layouts
 from dpeer.training.split import check_prefixes
 from dpeer.training.unread import unread

@@ -23,13 +23,13 @@ from dpeer.training.flat import Exchanged, Flat, Phase, new_vector
 from dpeer.training.gradients import Gradient, plain
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch, Minibatches
+from dpeer.training.module_buffers import Untrained
 from dpeer.training.objective import objective
 from dpeer.training.randomness import GlobalGenerators
 from dpeer.training.schedules import factor
 from dpeer.training.sgd import Momentum, Optimizer, Step, clip_gradient
 from dpeer.training.split import Split
 from dpeer.training.task import Loss, Task
-from dpeer.training.untrained import Untrained
 
 
 class Trainer:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Subset, TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.training.partitions import Indices, enough, hold_out_apart
+from dpeer.training.data.partitions import Indices, enough, hold_out_apart
 from dpeer.training.payload import little_endian
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.task import Task

@@ -13,11 +13,10 @@ from dpeer.cli.privacy.options import EXAMPLES, privacy_options, require
 from dpeer.cli.privacy.printing import print_lines, short, upwards, which_is_which
 from dpeer.cli.topology.options import build_one, graph_options, json_option, one_size, print_table, topology_option
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy import distances
 from dpeer.privacy.client_plan import ClientPlan
 from dpeer.privacy.guarantee import Guarantee
-from dpeer.privacy.views import views, work
-from dpeer.topology import ChangingTopology, Topology
+from dpeer.privacy.pairwise_leakage import by_distance, epsilon_of_pairs, views, work
+from dpeer.topology import TimeVaryingTopology, Topology
 
 MULTIPLICATIONS = 4e12
 """The most that are done: about two minutes on two cores."""
@@ -63,8 +62,8 @@ def matrix(name: str | None, size: int | None, pairs: bool, as_json: bool, **opt
     _check_work(topology, work(weights, rounds), rounds)
     # Whoever the guarantee is for: a peer of the graph receives messages, with the noise that is on each.
     found = views(weights, rounds, 1.0 / guarantee.ratio("neighbor"))
-    rows = distances.pairs(found, asked.chosen_delta, asked.accountant)
-    rows = rows if pairs else distances.by_distance(rows)
+    rows = epsilon_of_pairs(found, asked.chosen_delta, asked.accountant)
+    rows = rows if pairs else by_distance(rows)
     if as_json:
         click.echo(json.dumps(rows, allow_nan=False))
         return
@@ -78,7 +77,7 @@ def matrix(name: str | None, size: int | None, pairs: bool, as_json: bool, **opt
 
 def _fixed(name: str | None, size: int | None, options: dict[str, Any]) -> Topology:
     topology = build_one(name, size, options)
-    if isinstance(topology, ChangingTopology):
+    if isinstance(topology, TimeVaryingTopology):
         raise ConfigurationError(
             f"--topology {topology.name}: it has another graph every round, and what one peer sees of another is "
             "computed for one that stays; against a direct neighbor `dpeer privacy epsilon` holds for every graph"

@@ -8,9 +8,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from dpeer.cli.click_from_setting import F, flag, stated
 from dpeer.cli.privacy.options import EXAMPLES as OF_CLIENT
 from dpeer.cli.privacy.options import count, number, privacy_options, require
-from dpeer.cli.stated import F, flag, stated
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.accounting import ACCOUNTANTS
 from dpeer.privacy.client_plan import ClientPlan

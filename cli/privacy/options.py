@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dpeer.cli.stated import F, flag, stated
+from dpeer.cli.click_from_setting import F, flag, stated
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.accounting import ACCOUNTANTS
 from dpeer.privacy.settings import PrivacySettings

@@ -8,11 +8,11 @@ import click
 from rich.console import Console
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.training.equal import in_words
-from dpeer.training.schema.checking import Checked, Problem
-from dpeer.training.schema.checking import check as compare
-from dpeer.training.schema.schema import read_schema
-from dpeer.training.schema.sheet import read_sheet
+from dpeer.training.data.duplicate_rows import in_words
+from dpeer.training.data.tables.cells import read_sheet
+from dpeer.training.data.tables.check import Checked, Problem
+from dpeer.training.data.tables.check import check as compare
+from dpeer.training.data.tables.schema import read_schema
 
 FIRST = 10
 """Cells that are shown of each problem, unless all are wanted."""

@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from dpeer.cli.stated import F, stated
+from dpeer.cli.click_from_setting import F, stated
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.fresh import fresh_topology
 from dpeer.topology import TOPOLOGIES, AnyTopology, build, size_of
@@ -47,7 +47,7 @@ def names(text: str) -> list[str]:
     return [part.strip() for part in text.split(",")]
 
 
-NAMES = f"{', '.join(TOPOLOGIES)}, file:PATH"
+NAMES = f"{', '.join(TOPOLOGIES)}, file:PATH, FILE.py:FUNCTION"
 
 topology_option = click.option("--topology", "name", default=None, help=f"{NAMES}.  [default: ring]")
 topologies_option = click.option(

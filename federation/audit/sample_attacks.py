@@ -16,7 +16,7 @@ from dpeer.federation.audit.records import FAR, OTHERS, WIDTH, Records, canary, 
 from dpeer.federation.audit.told import COLUMNS, Setting, View, after_the_end, view
 from dpeer.privacy import SampleGuarantee, checks, residuals, step_audit, step_checks
 from dpeer.privacy.checks import Check
-from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.noise import grid
 from dpeer.privacy.planning import finite
 from dpeer.privacy.step_audit import StepAudit, audit_steps

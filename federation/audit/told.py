@@ -25,12 +25,12 @@ from dpeer.privacy import Charge, SampleGuarantee, StepLedger
 from dpeer.privacy.step_protection import StepProtection
 from dpeer.privacy.steps import Ascent, Mechanism, Phase, Unit
 from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, sam
+from dpeer.training.dpsgd_trainer import Sampling
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
 from dpeer.training.mixing import mix
 from dpeer.training.models.echo import BODY, HEAD
 from dpeer.training.payload import encode, views
-from dpeer.training.private_trainer import Sampling
 from dpeer.training.settings import Optimizer
 from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer

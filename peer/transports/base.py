@@ -6,8 +6,8 @@ import enum
 from collections.abc import Hashable
 from typing import NamedTuple, Protocol
 
+from dpeer.peer.core.wire import Frames
 from dpeer.peer.transports.keys import Identity
-from dpeer.peer.wire import Frames
 
 Link = Hashable
 """One direction-less connection to a peer. A dialled one stays the same when it is established again; for the listener

@@ -23,15 +23,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from dpeer.exceptions import ProtocolError
+from dpeer.peer.core.limits import LONG, UNREAD, Limits
+from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Buffer
-from dpeer.peer.limits import LONG, UNREAD, Limits
+from dpeer.peer.transports.aead_records import KEY_BYTES, new_key
 from dpeer.peer.transports.base import Arrival, Link, Room, Sent, Slower
+from dpeer.peer.transports.bulk_handshake import TOKEN_BYTES, Meeting, Met, Offer
 from dpeer.peer.transports.channel import Channel
 from dpeer.peer.transports.keys import Identity
-from dpeer.peer.transports.meeting import TOKEN_BYTES, Meeting, Met, Offer
-from dpeer.peer.transports.records import KEY_BYTES, new_key
-from dpeer.peer.transports.ways import Way
-from dpeer.peer.wire import Frames
+from dpeer.peer.transports.ordered_link import Way
 
 if TYPE_CHECKING:
     from dpeer.peer.transports.zeromq import ZeroMQTransport

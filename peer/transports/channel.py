@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer.transports.records import RECORD, SEAL, Opening, Sealing
+from dpeer.peer.transports.aead_records import RECORD, SEAL, Opening, Sealing
 
 _AT_ONCE = 8
 """Records that are read or written before others of the event loop have their turn."""

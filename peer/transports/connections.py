@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from dpeer.peer.limits import MOST_UNPROVED, PROVE_WITHIN
+from dpeer.peer.core.limits import MOST_UNPROVED, PROVE_WITHIN
 from dpeer.peer.transports.keys import Identity
 
 

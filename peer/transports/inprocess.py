@@ -8,10 +8,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from dpeer.exceptions import AddressError
-from dpeer.peer.limits import UNREAD_IN_PROCESS
+from dpeer.peer.core.limits import UNREAD_IN_PROCESS
+from dpeer.peer.core.wire import Frames
 from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Opened, Room, Sent
 from dpeer.peer.transports.keys import Identity
-from dpeer.peer.wire import Frames
 
 
 @dataclass

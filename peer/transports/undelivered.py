@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dpeer.peer.limits import AROUND, UNREAD, Limits
+from dpeer.peer.core.limits import AROUND, UNREAD, Limits
 
 _SEAL = 33
 """Bytes by which encryption makes a frame longer: 8 of a name, 8 of a number, 16 of a proof, 1 of flags."""

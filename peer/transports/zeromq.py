@@ -16,17 +16,17 @@ from concurrent.futures import ThreadPoolExecutor
 import zmq
 
 from dpeer.exceptions import AddressError
-from dpeer.peer.limits import KEEPALIVE_IDLE, PIECE, UNREAD, Limits
+from dpeer.peer.core.limits import KEEPALIVE_IDLE, PIECE, UNREAD, Limits
+from dpeer.peer.core.wire import Frames
 from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Room, Sent
 from dpeer.peer.transports.bulk import Bulk
-from dpeer.peer.transports.door import Door
-from dpeer.peer.transports.gauge import GAUGED, Gauge
+from dpeer.peer.transports.curve_auth import Door
+from dpeer.peer.transports.dealer_link import Line
 from dpeer.peer.transports.keys import Identity, Keyring
-from dpeer.peer.transports.line import Line
+from dpeer.peer.transports.memory_guard import GAUGED, Gauge
 from dpeer.peer.transports.monitors import monitored
 from dpeer.peer.transports.reader import Reader
 from dpeer.peer.transports.resolving import split
-from dpeer.peer.wire import Frames
 
 _ADVICE = {
     zmq.EADDRINUSE: "is in use: stop what listens there or choose another port",

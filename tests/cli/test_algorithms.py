@@ -14,8 +14,8 @@ from dpeer.federation.graph import build_graph
 from dpeer.federation.options import options_of
 from dpeer.federation.presets import PRESETS
 from dpeer.federation.settings import Settings
-from dpeer.peer.handshake import mismatch
-from dpeer.peer.wire import Hello
+from dpeer.peer.core.handshake import mismatch
+from dpeer.peer.core.wire import Hello
 from dpeer.training import ALGORITHMS
 
 Command = Callable[..., Any]

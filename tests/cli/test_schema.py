@@ -144,7 +144,7 @@ def simulate(dpeer: Command, *options: object) -> Any:
 def test_sites_with_other_words_and_without_a_class_train_together(
     proposed: Any, dpeer: Command, in_tmp_path: Path
 ) -> None:
-    from dpeer.training.inputs import TableInputs
+    from dpeer.training.data.tables.inputs import TableInputs
 
     table(in_tmp_path / "site-0.csv")
     content = table(in_tmp_path / "site-1.csv", ward="elsewhere").read_text().replace("well", "ill")
@@ -192,7 +192,7 @@ def test_a_schema_in_the_federation_file_lies_beside_it(proposed: Any, dpeer: Co
 
 
 def test_under_privacy_nothing_of_the_data_is_computed(proposed: Any, dpeer: Command, in_tmp_path: Path) -> None:
-    from dpeer.training.inputs import TableInputs
+    from dpeer.training.data.tables.inputs import TableInputs
 
     for rank in range(2):
         table(in_tmp_path / f"site-{rank}.csv")

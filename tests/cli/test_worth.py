@@ -128,7 +128,7 @@ def test_all_peers_are_compared_unless_it_is_not_asked_for(
 def test_where_that_takes_too_long_the_command_that_makes_it_later_is_named(
     dpeer: Callable[..., Any], small_task: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpeer.federation.alone.FREE_SECONDS", 0.0)
+    monkeypatch.setattr("dpeer.federation.local_baseline.FREE_SECONDS", 0.0)
     ended = dpeer("simulate", *SMALL, "--workers", 1, "--alone-share", 0)
     (line,) = (line for line in ended.out.splitlines() if "dpeer worth" in line)
     assert line.startswith("no comparison with each peer alone: the rest of its training takes about ")

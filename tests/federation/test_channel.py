@@ -7,7 +7,7 @@ import pytest
 
 from dpeer.federation import channel as module
 from dpeer.federation.channel import Channel
-from dpeer.federation.child import _Reports
+from dpeer.federation.cluster_child import _Reports
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent

@@ -8,10 +8,10 @@ import pytest
 
 from dpeer.exceptions import CheckpointError, OutputError
 from dpeer.federation.folders import behind, check
-from dpeer.federation.running import run_federation
-from dpeer.federation.sent import sent_unrecorded
+from dpeer.federation.ledger_crosscheck import sent_unrecorded
 from dpeer.federation.settings import Settings
 from dpeer.results.files import rank_folder
+from dpeer.simulation.run import simulate
 from dpeer.topology import Isolated, build
 
 
@@ -119,11 +119,11 @@ def test_a_damaged_line_of_a_private_run_leaves_its_ledger_alone_and_the_run_goe
         "size": 2, "task": "digits", "local_steps": 1, "out": tmp_path, "privacy": "client", "noise_multiplier": 2.0,
         "clip_norm": 0.5,
     }  # fmt: skip
-    run_federation(Settings(rounds=2, **given), "simulate")
+    simulate(Settings(rounds=2, **given))
     metrics = tmp_path / "rank-0" / "metrics.jsonl"
     metrics.write_bytes(metrics.read_bytes().replace(b'"round": 0', b'"rou\xff\xfe: 0'))
     assert not sent_unrecorded(tmp_path / "rank-0")
-    run_federation(Settings(rounds=3, **given), "simulate", resume=True)
+    simulate(Settings(rounds=3, **given), resume=True)
     damaged, whole = (json.loads((tmp_path / f"rank-{rank}" / "summary.json").read_text()) for rank in range(2))
     assert damaged["epsilon"] == whole["epsilon"]
     assert damaged["privacy"]["releases"] == 3

@@ -9,11 +9,11 @@ import torch
 
 from dpeer.federation.audit import followed
 from dpeer.privacy import SampleGuarantee
-from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training.adam import SECOND, AdamW
+from dpeer.training.dpsgd_trainer import PrivateTrainer
 from dpeer.training.gradients import plain
 from dpeer.training.models.echo import BODY
-from dpeer.training.private_trainer import PrivateTrainer
 from dpeer.training.sgd import Momentum
 from dpeer.training.trainer import Trainer
 

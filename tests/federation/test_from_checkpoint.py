@@ -10,9 +10,9 @@ import pytest
 from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, OutputError
 from dpeer.federation.folders import held
 from dpeer.federation.from_checkpoint import make_model
-from dpeer.federation.running import run_federation
 from dpeer.federation.settings import Settings
 from dpeer.peer import checkpoint
+from dpeer.simulation.run import simulate
 
 LEFT = ("model.safetensors", "model.json", "summary.json")
 
@@ -22,7 +22,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a rank that is done, of a run of three rounds."""
     out = tmp_path_factory.mktemp("ended") / "run"
     settings = Settings(size=2, rounds=3, task="digits", keep="best", validation=0.2, out=out, threads=1)
-    run_federation(settings, "simulate")
+    simulate(settings)
     return out / "rank-1"
 
 

@@ -12,9 +12,9 @@ import dpeer
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError, OutputError
 from dpeer.federation.folders import check
 from dpeer.federation.graph import build_graph
+from dpeer.federation.ledger_crosscheck import check_ledger
 from dpeer.federation.privacy_notes import privacy_notes
 from dpeer.federation.protection import planned_releases, promise, protect
-from dpeer.federation.sent import check_ledger
 from dpeer.federation.settings import Settings
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from tests.thinning import every

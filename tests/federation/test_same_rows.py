@@ -19,7 +19,7 @@ from dpeer.federation.assemble import assemble
 from dpeer.federation.same_rows import Found, Held, held_rows, private_folder, registered
 from dpeer.federation.settings import Settings
 from dpeer.training import Task, forget
-from dpeer.training.equal import digests
+from dpeer.training.data.duplicate_rows import digests
 
 OURS: dict[str, Any] = {"size": 3, "task": "csv"}
 

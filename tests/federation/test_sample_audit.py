@@ -16,22 +16,22 @@ from dpeer.federation.audit import by_hand, sample_attacks
 from dpeer.federation.audit.records import FAR, WIDTH, Records, canary, others
 from dpeer.federation.audit.sample_attacks import examine, steps
 from dpeer.federation.audit.told import Setting, view
-from dpeer.privacy import Charge, SampleGuarantee, StepLedger, clipped_sum, noise, sampling
-from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy import Charge, SampleGuarantee, StepLedger, mechanism, noise, sampling
+from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.randomness import KEY_BYTES, Keystream
 from dpeer.privacy.sample import Head
 from dpeer.privacy.sampling import Poisson
 from dpeer.privacy.step_audit import audit_steps, planned
 from dpeer.privacy.steps import Mechanism
 from dpeer.privacy.tradeoff import statistic
+from dpeer.training.dpsgd.gradient import PrivateGradient
+from dpeer.training.dpsgd.gradient_factors import Computed
+from dpeer.training.dpsgd.groups import Groups
+from dpeer.training.dpsgd_trainer import PrivateTrainer
 from dpeer.training.gradients import plain
 from dpeer.training.models.echo import BODY
-from dpeer.training.per_example.gradient import PrivateGradient
-from dpeer.training.per_example.groups import Groups
-from dpeer.training.per_example.parts import Computed
-from dpeer.training.private_trainer import PrivateTrainer
+from dpeer.training.poisson_batches import Sampled
 from dpeer.training.sample_level import SampledReleases
-from dpeer.training.sampled import Sampled
 from dpeer.training.trainer import Trainer
 from tests.federation.defects import Constant, EightBits, Remembering, noise_changed, scaled, spared
 
@@ -228,19 +228,19 @@ def only_alone(size: int, std: float, values: Any, give: Any, threads: int = 1) 
 
 
 DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
-    "half the noise": ((clipped_sum, "noised", scaled(0.5)), "noise by coordinate"),
-    "noise at 0.8": ((clipped_sum, "noised", scaled(0.8)), "noise by coordinate"),
-    "one coordinate without noise": ((clipped_sum, "noised", noise_changed(spared)), "empty batches"),
-    "no noise for empty batches": ((clipped_sum, "noised", noise_changed(none_for_empty_batches)), "empty batches"),
-    "noise on the body alone": ((clipped_sum, "noised", noise_changed(on_the_body_alone)), "noise by coordinate"),
-    "no noise by more threads than one": ((clipped_sum, "noised", only_alone), "a large body"),
+    "half the noise": ((mechanism, "noised", scaled(0.5)), "noise by coordinate"),
+    "noise at 0.8": ((mechanism, "noised", scaled(0.8)), "noise by coordinate"),
+    "one coordinate without noise": ((mechanism, "noised", noise_changed(spared)), "empty batches"),
+    "no noise for empty batches": ((mechanism, "noised", noise_changed(none_for_empty_batches)), "empty batches"),
+    "noise on the body alone": ((mechanism, "noised", noise_changed(on_the_body_alone)), "noise by coordinate"),
+    "no noise by more threads than one": ((mechanism, "noised", only_alone), "a large body"),
     "a constant seed": ((noise, "Keystream", Constant), "fresh noise"),
     "a seed of 8 bits": ((noise, "Keystream", EightBits), "fresh noise"),
     "a seed from the number of the step": ((noise, "Keystream", Numbered), "fresh noise"),
-    "noise that comes again a little changed": ((clipped_sum, "noised", Remembering()), "noise across steps"),
+    "noise that comes again a little changed": ((mechanism, "noised", Remembering()), "noise across steps"),
     "noise in float32": ((ClippedSum, "released", in_float32), "grid"),
     "noise of few digits": (
-        (clipped_sum, "noised", noise_changed(lambda drawn, plain, here: 2 * np.rint(drawn / 2))), "last digits",
+        (mechanism, "noised", noise_changed(lambda drawn, plain, here: 2 * np.rint(drawn / 2))), "last digits",
     ),
     "empty batches are left out": ((Sampled, "of", without_the_empty), "empty batches"),
     "batches are never empty": ((Poisson, "draw", never_empty), "batch sizes"),
@@ -292,7 +292,7 @@ def test_what_is_not_finite_cannot_be_released_even_by_a_defect(monkeypatch: pyt
 @pytest.mark.usefixtures("few")
 def test_a_head_without_noise_is_found_where_it_has_steps_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     silenced = noise_changed(lambda drawn, plain, here: drawn * (len(drawn) != WIDTH - BODY))
-    monkeypatch.setattr(clipped_sum, "noised", silenced)
+    monkeypatch.setattr(mechanism, "noised", silenced)
     report = examine(guarantee("alternate"), ROUNDS, 12)
     assert {"noise by coordinate, head", "normal noise, head"} <= {one.name for one in report.checks if not one.held}
     assert all(one.held for one in report.checks if one.name.endswith(", body"))
@@ -304,7 +304,7 @@ def test_half_the_noise_is_refuted_by_the_neighbors_errors_alone(monkeypatch: py
     assert {option.name: option.default for option in audit.params}["runs"] == str(runs)
     tests = planned(charges, runs)
     assert tests.margin > 0.0
-    monkeypatch.setattr(clipped_sum, "noised", scaled(0.5))
+    monkeypatch.setattr(mechanism, "noised", scaled(0.5))
     # Runs of one step each: as many steps of one peer, of which none depends on another, are the same to the neighbor.
     without, within = (statistic(along(0.7, 0.5, there, runs), charges[0]) for there in (False, True))
     found = audit_steps(without, within, tests.thresholds, charges, 1e-5)
@@ -339,7 +339,7 @@ def test_the_command_says_what_was_claimed_and_found(dpeer: Callable[..., Any]) 
 
 @pytest.mark.usefixtures("few")
 def test_a_refuted_claim_ends_with_code_1(dpeer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clipped_sum, "noised", scaled(0.5))
+    monkeypatch.setattr(mechanism, "noised", scaled(0.5))
     result = dpeer(*COMMAND, "--runs", 20)
     assert result.code == 1
     assert "THE CLAIM IS REFUTED" in result.out

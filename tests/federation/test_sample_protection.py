@@ -13,7 +13,7 @@ from dpeer.federation.sample_notes import sample_notes
 from dpeer.federation.sample_protection import check_units, nominal, protect_steps, sampling_rate
 from dpeer.federation.settings import Settings
 from dpeer.privacy import Charge
-from dpeer.privacy.accounting import composed
+from dpeer.privacy.accounting import total_epsilon
 from dpeer.privacy.soundness import check_records
 from dpeer.privacy.steps import Phase
 
@@ -71,7 +71,9 @@ def test_the_noise_is_the_least_of_three_digits_for_the_budget(tmp_path: Path) -
     made = protect_steps(asked(batch_size=100, records=2000), PHASES, 2000, tmp_path, rounds=20, resume=False)
     noise = made.mechanism.noise_multiplier
     assert noise == pytest.approx(0.916, abs=1e-9)
-    assert composed([Charge(0.05, noise, 400)], 1e-5) <= 8.0 < composed([Charge(0.05, noise - 0.001, 400)], 1e-5)
+    assert (
+        total_epsilon([Charge(0.05, noise, 400)], 1e-5) <= 8.0 < total_epsilon([Charge(0.05, noise - 0.001, 400)], 1e-5)
+    )
     assert (made.mechanism.sampling_rate, made.mechanism.units, made.rounds) == (0.05, 2000, 20)
 
 
@@ -80,8 +82,8 @@ def test_steps_with_two_gradients_have_the_noise_that_they_need(tmp_path: Path) 
     made = protect_steps(asked(batch_size=100, records=2000), phases, 2000, tmp_path, rounds=4, resume=False)
     noise = made.mechanism.noise_multiplier
     both = [Charge(0.05, noise, 20), Charge(0.05, noise / 2**0.5, 40)]
-    assert composed(both, 1e-5) <= 8.0
-    assert made.epsilon(4) == pytest.approx(composed(both, 1e-5))
+    assert total_epsilon(both, 1e-5) <= 8.0
+    assert made.epsilon(4) == pytest.approx(total_epsilon(both, 1e-5))
 
 
 def test_a_budget_into_which_no_round_fits_is_refused(tmp_path: Path) -> None:
@@ -162,7 +164,7 @@ def test_runs_of_all_kinds_in_a_folder_add_up(federation: dict[str, Any], tmp_pa
     dpeer.run(dpeer.Settings(**private), mode="simulate", overwrite=True)
     second = spent(tmp_path / "run")
     assert (second["steps"], second["earlier_steps"]) == (3, 3)
-    assert second["epsilon"] == pytest.approx(composed([Charge(1.0, 2.0, 6)], second["delta"]))
+    assert second["epsilon"] == pytest.approx(total_epsilon([Charge(1.0, 2.0, 6)], second["delta"]))
     dpeer.run(dpeer.Settings(**(private | {"privacy_unit": "group"})), mode="simulate", overwrite=True)
     grouped = spent(tmp_path / "run")
     assert grouped["epsilon"] is None, "steps that protected records promise nothing to a group"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpeer.peer import wire
+from dpeer.peer.core import wire
 
 Command = Callable[..., Any]
 

@@ -16,7 +16,7 @@ import time
 import zmq
 from zmq.utils import z85
 
-from dpeer.peer import wire
+from dpeer.peer.core import wire
 
 GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x01" + b"CURVE".ljust(20, b"\0") + bytes(32)
 

@@ -14,7 +14,7 @@ import pytest
 from dpeer.exceptions import Interrupted
 from dpeer.peer import Limits, LivenessConfig, Network, Peer, PeerConfig, Worker, ZeroMQTransport
 from dpeer.peer.logs import peer_logger
-from dpeer.peer.transports.meeting import Meeting
+from dpeer.peer.transports.bulk_handshake import Meeting
 from dpeer.topology import Neighborhood, Row
 from tests.peer.keys import keyrings
 
@@ -285,7 +285,7 @@ def from_edges(size, *rounds):
     return Changing(size, matrix)
 
 
-CHANGING = {"matching": matching, "shift": shift, "random-senders": random_senders}
+TIME_VARYING = {"matching": matching, "shift": shift, "random-senders": random_senders}
 
 
 def expected_bodies(topology, rounds, width=5):
@@ -342,7 +342,7 @@ def expected():
 @pytest.fixture
 def changing():
     """Graphs that change with the round, by name: (size, seed) -> graphs."""
-    return CHANGING
+    return TIME_VARYING
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import struct
 from pathlib import Path
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer import wire
-from dpeer.peer.assembly import Assembly
+from dpeer.peer.core import wire
+from dpeer.peer.core.reassembly import Assembly
 
 CORPUS = Path(__file__).parent / "corpus"
 LIMITS = wire.Limits(header_bytes=4096, small_header_bytes=1024, payload_bytes=256, buffers=4)

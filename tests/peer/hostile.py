@@ -16,8 +16,9 @@ import msgpack
 import numpy as np
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer import ZeroMQTransport, wire
-from dpeer.peer.pieces import cut
+from dpeer.peer import ZeroMQTransport
+from dpeer.peer.core import wire
+from dpeer.peer.core.chunking import cut
 from dpeer.peer.transports import Arrival, Broken, Opened, Room, Sent
 
 ROUNDS = 4

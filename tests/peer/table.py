@@ -4,9 +4,10 @@ import itertools
 
 import numpy as np
 
-from dpeer.peer import LivenessConfig, PeerConfig, wire
-from dpeer.peer.effects import Close, Deliver, Dial, Fail, Say, Wake
-from dpeer.peer.protocol import Core
+from dpeer.peer import LivenessConfig, PeerConfig
+from dpeer.peer.core import wire
+from dpeer.peer.core.effects import Close, Deliver, Dial, Fail, Say, Wake
+from dpeer.peer.core.protocol import Core
 from dpeer.topology import build
 
 BEAT = LivenessConfig(heartbeat=1.0, suspect_after=5.0, dead_after=15.0, stop_grace=2.0)

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from dpeer.peer import wire
-from dpeer.peer.pieces import cut
+from dpeer.peer.core import wire
+from dpeer.peer.core.chunking import cut
 from tests.peer.table import ring
 
 FINGERPRINTS = [{}, {"size": [[[1]]]}, {"size": {"a": {}}}, {"size": None}, {"size": float("nan")}]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpeer.peer import LivenessConfig
-from dpeer.peer.limits import MOST_UNPROVED
+from dpeer.peer.core.limits import MOST_UNPROVED
 from dpeer.topology import build
 
 WORDS = (b"size", b"body_lr", b"fingerprint", b"hello", b"manifest", b"rank", b"kind", b"offset", b"dpeer")

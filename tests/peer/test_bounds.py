@@ -7,9 +7,9 @@ import pytest
 import zmq
 import zmq.asyncio
 
-from dpeer.peer import wire
-from dpeer.peer.effects import Fail
-from dpeer.peer.pieces import cut
+from dpeer.peer.core import wire
+from dpeer.peer.core.chunking import cut
+from dpeer.peer.core.effects import Fail
 from dpeer.topology import build
 from tests.peer.table import Table, payload, ring
 

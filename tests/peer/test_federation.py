@@ -12,7 +12,8 @@ import pytest
 import zmq
 
 from dpeer.exceptions import CheckpointError, PeersMissing, Refused
-from dpeer.peer import LivenessConfig, wire
+from dpeer.peer import LivenessConfig
+from dpeer.peer.core import wire
 from dpeer.peer.transports import Sent
 from dpeer.topology import build
 

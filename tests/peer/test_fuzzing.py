@@ -2,8 +2,8 @@
 
 import pytest
 
-from dpeer.peer import wire
-from dpeer.peer.pieces import cut
+from dpeer.peer.core import wire
+from dpeer.peer.core.chunking import cut
 from tests.peer.fuzzing import CORPUS, case, messages, tried
 
 BODY = wire.encode(wire.body(b"f" * 16, 2, 5, [bytes(range(60)), bytes(30)]))

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from dpeer.peer import Limits, LivenessConfig, Network, ZeroMQTransport, wire
+from dpeer.peer import Limits, LivenessConfig, Network, ZeroMQTransport
+from dpeer.peer.core import wire
 from dpeer.peer.transports import Arrival, Opened, Sent
 from dpeer.topology import build
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import zmq
 
-from dpeer.peer import LivenessConfig, wire
-from dpeer.peer.pieces import cut
+from dpeer.peer import LivenessConfig
+from dpeer.peer.core import wire
+from dpeer.peer.core.chunking import cut
 from dpeer.topology import build
 from tests.peer.proxy import Proxy
 from tests.peer.table import Table, payload, ring

@@ -13,8 +13,8 @@ import pytest
 import structlog
 
 from dpeer.peer import logs
+from dpeer.peer.async_writer import Outlet
 from dpeer.peer.logs import peer_logger
-from dpeer.peer.outlet import Outlet
 from dpeer.topology import build
 
 ROOT = Path(__file__).parents[2]

@@ -3,9 +3,9 @@
 import pytest
 
 from dpeer.exceptions import Refused
-from dpeer.peer import wire
-from dpeer.peer.effects import Deliver, Fail
-from dpeer.peer.pieces import cut
+from dpeer.peer.core import wire
+from dpeer.peer.core.chunking import cut
+from dpeer.peer.core.effects import Deliver, Fail
 from dpeer.topology import build
 from tests.peer.table import Table, payload, ring
 

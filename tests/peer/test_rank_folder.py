@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import CheckpointError, TaskError
-from dpeer.peer import wire
 from dpeer.peer.config import PeerConfig
+from dpeer.peer.core import wire
+from dpeer.peer.core.outbox import Outbox
 from dpeer.peer.learner import SaveCopy
-from dpeer.peer.outbox import Outbox
 from dpeer.peer.rank_folder import RankFolder
 
 OURS = {"size": 2, "rounds": 4, "body_lr": 0.1}

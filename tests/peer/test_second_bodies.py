@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from dpeer.exceptions import Interrupted
-from dpeer.peer import InProcessTransport, LivenessConfig, ZeroMQTransport, wire
-from dpeer.peer.pieces import cut
+from dpeer.peer import InProcessTransport, LivenessConfig, ZeroMQTransport
+from dpeer.peer.core import wire
+from dpeer.peer.core.chunking import cut
 from dpeer.peer.transports import Opened, Sent
 from dpeer.topology import build
 

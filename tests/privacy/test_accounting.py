@@ -6,8 +6,7 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.privacy import accounting, planning
-from dpeer.privacy.accounting import Accountant, calibrate, epsilon
-from dpeer.privacy.charges import Charge
+from dpeer.privacy.accounting import Accountant, Charge, calibrate, epsilon
 from dpeer.privacy.guarantee import Guarantee, uniform_share
 
 SLOW_PLD = pytest.param("pld", marks=pytest.mark.slow)
@@ -64,7 +63,7 @@ def test_sampling_one_is_no_sampling_and_none_releases_nothing() -> None:
 
 def test_a_delta_beyond_all_effect_of_the_steps_needs_no_epsilon_and_no_time() -> None:
     """Six steps differ by at most their total variations: 6 q (2 Phi(1 / (2 sigma)) - 1) = 0.23."""
-    assert accounting.composed([Charge(0.1, 1.0, 6)], 0.5, "pld") == 0.0
+    assert accounting.total_epsilon([Charge(0.1, 1.0, 6)], 0.5, "pld") == 0.0
     assert 6 * 0.1 * math.erf(0.5 / math.sqrt(2)) < 0.5
 
 

@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
 from dpeer.exceptions import ConfigurationError, UnknownName
-from dpeer.privacy.accounting import composed
-from dpeer.privacy.charges import Charge, shuffled
+from dpeer.privacy.accounting import Charge, total_epsilon
 from dpeer.privacy.gaussian import epsilon as epsilon_of_mu
-from dpeer.privacy.group_losses import GroupStep
-from dpeer.privacy.groups import _by_losses, of_group
+from dpeer.privacy.groups import GroupStep, _by_losses, of_group
 
 from .step_losses import delta_of_one, epsilon_of, with_group
 
@@ -69,14 +67,14 @@ def test_without_sampling_it_is_the_closed_form_of_a_longer_update(records: int)
     assert of_group(charges, 1e-5, records, "exact") == pytest.approx(epsilon_of_mu(mu, 1e-5), rel=1e-9)
     assert of_group(charges, 1e-5, records) == pytest.approx(epsilon_of_mu(mu, 1e-5), rel=1e-3)
     assert of_group(charges, 1e-5, records, "rdp") > epsilon_of_mu(mu, 1e-5)
-    assert of_group([shuffled(1.0, 4)], 1e-5, records, "exact") == epsilon_of_mu(2.0 * records, 1e-5)
+    assert of_group([Charge(1.0, 1.0, 4)], 1e-5, records, "exact") == epsilon_of_mu(2.0 * records, 1e-5)
 
 
 @pytest.mark.parametrize("charge", [Charge(0.05, 1.0, 300), Charge(0.01, 4.0, 10_000), Charge(0.2, 0.7, 1)])
 def test_a_group_of_one_record_is_a_record(charge: Charge) -> None:
-    one = composed([charge], 1e-5)
+    one = total_epsilon([charge], 1e-5)
     assert of_group([charge], 1e-5, 1) == one
-    assert of_group([charge], 1e-5, 1, "rdp") == composed([charge], 1e-5, "rdp")
+    assert of_group([charge], 1e-5, 1, "rdp") == total_epsilon([charge], 1e-5, "rdp")
     assert _by_losses((charge,), 1e-5, 1) == pytest.approx(one, rel=1e-4), "the way of larger groups says so, too"
 
 
@@ -86,11 +84,11 @@ def test_it_lies_between_fewer_records_and_what_holds_for_any_mechanism(
     rate: float, sigma: float, steps: int, records: int, power: float
 ) -> None:
     charges, delta = [Charge(rate, sigma, steps)], 10.0**power
-    one = composed(charges, delta)
+    one = total_epsilon(charges, delta)
     found = of_group(charges, delta, records)
     assert found >= of_group(charges, delta, records - 1) * (1.0 - 1e-3)
     # All records in every step are worse than some of them in some.
-    assert found <= composed([Charge(1.0, sigma / records, steps)], delta, "exact") * (1.0 + 1e-3) + 1e-3
+    assert found <= total_epsilon([Charge(1.0, sigma / records, steps)], delta, "exact") * (1.0 + 1e-3) + 1e-3
     if records * one < 30.0:  # the rule for groups of any mechanism; its delta is above 1 soon
         general = delta * math.expm1(records * one) / math.expm1(one) if one else delta * records
         if general < 0.5:

@@ -30,7 +30,7 @@ def test_the_bound_is_below_the_claim_as_often_as_it_says_and_near_it_with_many_
     draw, tests = np.random.default_rng(1), planned([CHARGE], 300)
     found = [audited(runs(draw, 300), tests.thresholds) for _ in range(60)]
     assert np.mean([one.refuted for one in found]) <= 0.1
-    claimed = accounting.composed([CHARGE], DELTA)
+    claimed = accounting.total_epsilon([CHARGE], DELTA)
     assert all(one.refuted == (one.epsilon > claimed) == (one.strength < 1.0) for one in found)
     many = audited(runs(draw, 400_000), planned([CHARGE], 400_000).thresholds)
     assert 1.0 < many.strength < 1.03
@@ -44,7 +44,7 @@ def test_half_the_noise_and_a_higher_rate_are_noticed(strength: float, rate: flo
     assert tests.margin > 0.0
     found = [audited(runs(draw, 1000, strength, rate), tests.thresholds) for _ in range(8)]
     assert all(one.refuted for one in found)
-    assert min(one.epsilon for one in found) > accounting.composed([CHARGE], DELTA)
+    assert min(one.epsilon for one in found) > accounting.total_epsilon([CHARGE], DELTA)
     assert rate > 0.25 or 0.45 < min(one.strength for one in found) < 0.7
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpeer.privacy import Charge, SampleGuarantee, step_checks
-from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.noise import grid
 
 RATE, STEPS, UNITS = 0.25, 400, 4

@@ -9,8 +9,8 @@ from statistics import NormalDist
 import pytest
 
 from dpeer.exceptions import CheckpointError
-from dpeer.privacy import Charge, Guarantee, Ledger, Protection, SampleGuarantee, StepLedger, accountants
-from dpeer.privacy.accounting import composed, epsilon
+from dpeer.privacy import Charge, Guarantee, Ledger, Protection, SampleGuarantee, StepLedger, accounting
+from dpeer.privacy.accounting import epsilon, total_epsilon
 from dpeer.privacy.history import note_plain
 from dpeer.privacy.steps import least_noise
 
@@ -42,7 +42,7 @@ def test_a_run_that_goes_on_counts_what_it_charged_and_steps_taken_again_are_cha
     again = StepLedger(tmp_path, SAMPLE, resume=True, data="a")
     assert again.charges == ledger.charges == (ROUND,) * 9
     again.charge(8, ROUND)
-    assert again.epsilon(DELTA) == composed([Charge(0.05, 1.0, 300)], DELTA) == pytest.approx(5.795, abs=5e-4)
+    assert again.epsilon(DELTA) == total_epsilon([Charge(0.05, 1.0, 300)], DELTA) == pytest.approx(5.795, abs=5e-4)
     assert ledger.epsilon(DELTA, further=[ROUND]) == again.epsilon(DELTA) > ledger.epsilon(DELTA)
     assert StepLedger(tmp_path, SAMPLE, resume=True, data="a").charges == again.charges
 
@@ -56,7 +56,7 @@ def test_steps_that_take_all_records_are_one_gaussian_and_need_no_loss_distribut
         return cdf(mu / 2 - found / mu) - math.exp(found) * cdf(-mu / 2 - found / mu)
 
     with monkeypatch.context() as without:
-        without.setattr(accountants, "_pld", lambda *_: pytest.fail("a second of computing, for nothing"))
+        without.setattr(accounting, "_pld", lambda *_: pytest.fail("a second of computing, for nothing"))
         sigma = least_noise(lambda noise: [Charge(1.0, noise, 40)], 3.0, DELTA)
     assert delta_of(math.sqrt(40) / sigma, 3.0) <= DELTA < delta_of(math.sqrt(40) / (sigma * 0.998), 3.0)
     ledger = StepLedger(tmp_path, SAMPLE, resume=False)
@@ -64,7 +64,7 @@ def test_steps_that_take_all_records_are_one_gaussian_and_need_no_loss_distribut
         ledger.charge(number, Charge(1.0, sigma, 10))
     assert delta_of(math.sqrt(40) / sigma, ledger.epsilon(DELTA)) == pytest.approx(DELTA, rel=1e-9)
     ledger.charge(4, ROUND)
-    assert ledger.epsilon(DELTA) == composed([Charge(1.0, sigma, 40), ROUND], DELTA, "pld") > 3.0
+    assert ledger.epsilon(DELTA) == total_epsilon([Charge(1.0, sigma, 40), ROUND], DELTA, "pld") > 3.0
 
 
 def test_a_line_that_was_not_written_whole_was_never_acted_upon(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_runs_of_all_kinds_in_one_folder_add_up_for_a_record(tmp_path: Path) -> 
     third = StepLedger(tmp_path, {**SAMPLE, "noise_multiplier": 2.0}, resume=False, data="a")
     third.charge(0, Charge(0.05, 2.0, 30))
     # A client's release moves by twice the clip norm, also where less was promised.
-    expected = composed([Charge(1.0, 2.5, 1), ROUND, Charge(0.05, 2.0, 30)], DELTA)
+    expected = total_epsilon([Charge(1.0, 2.5, 1), ROUND, Charge(0.05, 2.0, 30)], DELTA)
     assert third.epsilon(DELTA) == expected > epsilon(2.5, 1, DELTA)
     assert [len(run.rounds) for run in third.earlier] == [1, 1]
     note_plain(tmp_path, "a")

@@ -37,7 +37,7 @@ def test_one_sampled_step_is_a_mixture() -> None:
 )  # fmt: skip
 def test_its_delta_at_the_epsilon_of_dp_accounting_is_the_same(charges: list[Charge]) -> None:
     delta = 1e-4
-    epsilon = accounting.composed(charges, delta)
+    epsilon = accounting.total_epsilon(charges, delta)
     found = Tradeoff(charges)
     wrong, missed = found.false_positives, found.false_negatives
     both = (1 - missed - math.exp(epsilon) * wrong).max(), (1 - wrong - math.exp(epsilon) * missed).max()

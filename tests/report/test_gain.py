@@ -9,7 +9,7 @@ import pytest
 
 from dpeer.report.groups import group_runs
 from dpeer.report.worth import draw_gains, headlines
-from dpeer.results.finding import find_runs
+from dpeer.results.discover import find_runs
 from dpeer.results.worth import as_entry
 
 pytestmark = pytest.mark.usefixtures("undrawn")

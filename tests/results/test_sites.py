@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.gain import find_gain
+from dpeer.federation.paired_bootstrap import find_gain
 from dpeer.results.sites import KIND, Site, combine, read_site
 from dpeer.results.worth import Worth
 

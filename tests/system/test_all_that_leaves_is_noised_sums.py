@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from dpeer.federation import sample_protection
 from dpeer.peer.transports.base import Sent
 from dpeer.peer.transports.inprocess import InProcessTransport
-from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import ALGORITHMS
 from tests.thinning import only
 

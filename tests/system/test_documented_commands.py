@@ -122,7 +122,7 @@ def har_npz(folder: Path) -> None:
 
 
 def har_text(folder: Path) -> None:
-    from dpeer.training.datasets.har import CHANNELS
+    from dpeer.training.data.har import CHANNELS
 
     all_persons = persons()
     is_test = all_persons.pop("is_test")

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from dpeer.peer.limits import LONG
+from dpeer.peer.core.limits import LONG
 
 WIDE = """
 import torch

@@ -10,7 +10,18 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = ("cli", "experiments", "federation", "peer", "privacy", "report", "results", "topology", "training")
+PACKAGES = (
+    "cli",
+    "experiments",
+    "federation",
+    "peer",
+    "privacy",
+    "report",
+    "results",
+    "simulation",
+    "topology",
+    "training",
+)
 
 
 def setuptools_version() -> int:

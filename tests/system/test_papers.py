@@ -19,7 +19,7 @@ from dpeer.cli.comparing import ProgressLines
 from dpeer.experiments import comparison
 from dpeer.experiments.cells import Cell, Condition
 from dpeer.experiments.experiment import load
-from dpeer.federation.running import run_federation
+from dpeer.simulation.run import simulate
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -123,7 +123,7 @@ def run_here(cells: Sequence[Cell], jobs: int, tell: Callable[[str], None]) -> b
         cell.check()
         if not cell.done:
             cell.claim()
-            run_federation(pickle.loads(pickle.dumps(cell.settings)), "simulate")
+            simulate(pickle.loads(pickle.dumps(cell.settings)))
             tell(cell.folder.name)
     return True
 

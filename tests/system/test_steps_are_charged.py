@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dpeer.privacy import Charge
-from dpeer.privacy.accounting import composed
+from dpeer.privacy.accounting import total_epsilon
 
 pytestmark = pytest.mark.slow
 
@@ -19,7 +19,7 @@ COUNTED = '''
 import os
 
 import small
-from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.mechanism import ClippedSum
 
 released = ClippedSum.released
 
@@ -83,7 +83,7 @@ def test_the_ledger_is_never_behind_the_steps(
         spent = json.loads((folder / "summary.json").read_text())["privacy"]
         own = charges(folder)
         assert spent["steps"] + spent.get("earlier_steps", 0) == sum(charge.steps for charge in own)
-        assert spent["epsilon"] == pytest.approx(composed(own, spent["delta"]), rel=1e-6)
+        assert spent["epsilon"] == pytest.approx(total_epsilon(own, spent["delta"]), rel=1e-6)
         assert spent["epsilon"] <= 4
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
         assert [line["round"] for line in lines] == list(range(ROUNDS))

@@ -12,7 +12,7 @@ from typing import Any, get_args
 import msgpack
 import pytest
 
-from dpeer.peer import wire
+from dpeer.peer.core import wire
 from dpeer.peer.transports.base import Sent
 from dpeer.peer.transports.inprocess import InProcessTransport
 

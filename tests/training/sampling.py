@@ -9,7 +9,7 @@ from dpeer.privacy import StepLedger
 from dpeer.privacy.step_protection import StepProtection
 from dpeer.privacy.steps import Mechanism, Phase
 from dpeer.training import Hyperparameters, Task, TorchLearner
-from dpeer.training.private_trainer import Sampling
+from dpeer.training.dpsgd_trainer import Sampling
 
 
 def sampled(

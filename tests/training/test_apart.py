@@ -10,8 +10,8 @@ from torch import Tensor
 
 from dpeer.exceptions import PartitionError
 from dpeer.training import Choices, load_task
-from dpeer.training.datasets import Data, Pool
-from dpeer.training.partitions import hold_out_apart
+from dpeer.training.data.partitions import hold_out_apart
+from dpeer.training.data.pool import Data, Pool
 from dpeer.training.tasks.pooled import keep
 
 KEY = b"0123456789abcdef"

@@ -12,7 +12,7 @@ import pytest
 
 from dpeer.exceptions import PartitionError
 from dpeer.training import Choices, Task, forget, load_task
-from dpeer.training.datasets.har import CHANNELS
+from dpeer.training.data.har import CHANNELS
 from tests.thinning import every
 
 Record = tuple[int, str]

@@ -11,7 +11,7 @@ import torch
 import zmq
 
 from dpeer.training import payload
-from dpeer.training.buffers import BufferPool
+from dpeer.training.buffer_pool import BufferPool
 
 NBYTES = 2**18
 

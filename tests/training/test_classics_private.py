@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dpeer.privacy import Charge
-from dpeer.privacy.accounting import composed
+from dpeer.privacy.accounting import total_epsilon
 from dpeer.training import Trainer
 from dpeer.training.algorithms.fedopt import FedOpt
 from tests.training.linear import COUNT, Vector, task
@@ -69,5 +69,5 @@ def test_what_a_step_is_charged(algorithm: str, options: dict[str, Any], looks: 
     learner.train(0)
     learner.release(0)
     assert learner.privacy is not None
-    expected = composed([Charge(0.5, 2.0 / math.sqrt(looks), 2)], 1e-5)
+    expected = total_epsilon([Charge(0.5, 2.0 / math.sqrt(looks), 2)], 1e-5)
     assert learner.privacy["epsilon"] == pytest.approx(expected, rel=1e-3)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpeer.training.partitions import hold_out
+from dpeer.training.data.partitions import hold_out
 
 seeds = st.integers(0, 2**32)
 

@@ -11,7 +11,7 @@ from dpeer.exceptions import CheckpointError, TaskError, UnknownName
 from dpeer.federation.assemble import assemble
 from dpeer.federation.settings import Settings
 from dpeer.training import load_task
-from dpeer.training.inputs import TableInputs
+from dpeer.training.data.tables.inputs import TableInputs
 
 OPTIONS = {"target": "y", "ignore": "id"}
 

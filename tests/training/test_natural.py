@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpeer.exceptions import PartitionError
-from dpeer.training.partitions import deal_groups
+from dpeer.training.data.partitions import deal_groups
 
 
 @settings(max_examples=60, deadline=None)

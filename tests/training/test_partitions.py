@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dpeer.exceptions import PartitionError, UnknownName
 from dpeer.training import Choices, load_task, partition, partition_pools
-from dpeer.training.partitions import NATURAL, check_spec, dealing
+from dpeer.training.data.partitions import NATURAL, assign, check_spec
 from dpeer.training.settings import TestSplit
 
 LABELS = np.repeat(np.arange(10), 150)
@@ -172,7 +172,7 @@ def test_proportions_too_small_to_multiply() -> None:
     """Once the first class is used up, both peers want what is left with the smallest of numbers: all of it."""
     labels = np.repeat([0, 1], [2, 38])
     for seed in range(5):
-        owner = dealing._equal(labels, np.array([[1.0, 5e-324]] * 2), np.random.default_rng(seed))
+        owner = assign._equal(labels, np.array([[1.0, 5e-324]] * 2), np.random.default_rng(seed))
         assert np.bincount(owner).tolist() == [20, 20]
 
 

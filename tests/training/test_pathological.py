@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpeer.training import Choices, load_task, partition
-from dpeer.training.partitions import remarks
+from dpeer.training.data.partitions import remarks
 
 LABELS = np.repeat(np.arange(10), 150)
 

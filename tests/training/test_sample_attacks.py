@@ -19,14 +19,14 @@ from torch.nn.functional import silu
 from torch.utils.data import Dataset, TensorDataset
 
 from dpeer.exceptions import TaskError
-from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer
-from dpeer.training.per_example import choosing
-from dpeer.training.per_example.drawn import drawn_like
-from dpeer.training.per_example.layers import by_layers
-from dpeer.training.per_example.parts import Computed
-from dpeer.training.per_example.series import Series
-from dpeer.training.per_example.ways import one_by_one, vectorized
+from dpeer.training.dpsgd import choosing
+from dpeer.training.dpsgd.backends import one_by_one, vectorized
+from dpeer.training.dpsgd.drawn import drawn_like
+from dpeer.training.dpsgd.ghost_norm import Series
+from dpeer.training.dpsgd.gradient_factors import Computed
+from dpeer.training.dpsgd.layers import by_layers
 from dpeer.training.split import split
 from tests.training.sampling import sampled
 
@@ -883,7 +883,7 @@ def test_functions_that_give_back_the_same_memory_each_time(
     function: str, tmp_path: Path, sums: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All records would have the values of the last one."""
-    monkeypatch.setattr("dpeer.training.sampled.Keystream", Counted)
+    monkeypatch.setattr("dpeer.training.poisson_batches.Keystream", Counted)
     inputs = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
     rows = [(one, number % 3) for number, one in enumerate([*inputs, torch.full((8,), 3.0)])]
     more: dict[str, Any] = {"augment": shifted} if function == "augment" else {"collate": into_workspace}

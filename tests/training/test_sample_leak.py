@@ -16,7 +16,7 @@ import torch
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy.clipped_sum import ClippedSum
+from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import ALGORITHMS, Task, TorchLearner
 from tests.training.sampling import sampled
 

@@ -17,7 +17,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.training import ALGORITHMS, Task
-from dpeer.training.private_trainer import PrivateTrainer
+from dpeer.training.dpsgd_trainer import PrivateTrainer
 from tests.training.sampling import sampled
 
 pytestmark = pytest.mark.slow

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from dpeer.peer.transports.faulty import FaultyNetwork
-from dpeer.peer.transports.lines import later
-from dpeer.peer.virtual import Process
+from dpeer.simulation.links import later
+from dpeer.simulation.network import FaultyNetwork
+from dpeer.simulation.virtual_time import Process
 from tests.world.faults import Fault
 
 

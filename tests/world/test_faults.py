@@ -4,8 +4,8 @@ import asyncio
 import math
 import random
 
-from dpeer.peer.transports.faulty import FaultyNetwork
-from dpeer.peer.virtual import Process, VirtualLoop
+from dpeer.simulation.network import FaultyNetwork
+from dpeer.simulation.virtual_time import Process, VirtualLoop
 from tests.world.director import Director
 from tests.world.faults import KINDS, Fault, draw
 

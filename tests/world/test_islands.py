@@ -5,12 +5,12 @@ import math
 
 import pytest
 
-from dpeer.peer import waiting
-from dpeer.peer.exchange import Exchange
-from dpeer.peer.membership import Membership
-from dpeer.peer.presence import Presence
-from dpeer.peer.protocol import Core
-from dpeer.peer.waiting import Waiting
+from dpeer.peer.core import waiting
+from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.membership import Membership
+from dpeer.peer.core.protocol import Core
+from dpeer.peer.core.round_clock import Presence
+from dpeer.peer.core.waiting import Waiting
 from tests.thinning import every
 from tests.world.faults import Fault
 from tests.world.islands import ISLANDS, generate_islands

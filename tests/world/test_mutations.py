@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from dpeer.peer import pump
-from dpeer.peer.dialling import Dialling
-from dpeer.peer.exchange import Exchange
-from dpeer.peer.greetings import Greetings
-from dpeer.peer.inbox import Inbox
-from dpeer.peer.lanes import Lane
-from dpeer.peer.membership import Membership, Status
-from dpeer.peer.outbox import Outbox
+from dpeer.peer import driver
+from dpeer.peer.core.connection_setup import Greetings
+from dpeer.peer.core.dialling import Dialling
+from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.inbox import Inbox
+from dpeer.peer.core.membership import Membership, Status
+from dpeer.peer.core.outbox import Outbox
+from dpeer.peer.core.send_queue import Lane
 from dpeer.peer.saver import Saver
 from dpeer.topology import Row
 from tests.world.disk import Files
@@ -120,7 +120,7 @@ def never_take_anybody_for_dead(patch):
 
 
 def never_sit_out(patch):
-    patch.setattr(pump.Pump, "behind", lambda self, number: False)
+    patch.setattr(driver.Pump, "behind", lambda self, number: False)
 
 
 def never_come_back(patch):

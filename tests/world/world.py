@@ -12,8 +12,8 @@ import msgpack
 
 from dpeer.peer import LivenessConfig, Peer, PeerConfig
 from dpeer.peer.logs import peer_logger
-from dpeer.peer.transports.faulty import FaultyNetwork, FaultyTransport
-from dpeer.peer.virtual import Process, VirtualLoop, VirtualWorker
+from dpeer.simulation.network import FaultyNetwork, FaultyTransport
+from dpeer.simulation.virtual_time import Process, VirtualLoop, VirtualWorker
 from tests.world import invariants
 from tests.world.director import Director
 from tests.world.disk import Disk, Files

@@ -9,7 +9,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from dpeer.training.buffers import BufferPool
+from dpeer.training.buffer_pool import BufferPool
 from dpeer.training.flat import Exchanged
 from dpeer.training.payload import Payload
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpeer.training.measures.classification import Numbers, Whole, auroc_of, measure_classes
-from dpeer.training.measures.values import measure_values
+from dpeer.training.measures.regression import measure_values
 
 Figures = dict[str, Any]
 """Plain JSON values; see `measure`."""

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dpeer.training.measures.bootstrap import Rows, weighted
 from dpeer.training.measures.calibration import bins
 from dpeer.training.measures.intervals import bootstrap, undefined, wilson
-from dpeer.training.measures.resampled import Rows, weighted
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]

@@ -1,6 +1,6 @@
 """The models of `dpeer privacy audit`, whose gradients anybody can compute; they stand here among those that are known.
 
-So the audit computes gradients as those of built-in models are computed (`dpeer.training.per_example.known`).
+So the audit computes gradients as those of built-in models are computed (`dpeer.training.dpsgd.supported_layers`).
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class BuiltinTask:
         return factory
 
 
-_OWN = "files_of_your_own"
+_OWN = "csv_and_images"
 _SCALED: dict[str, Any] = {"standardize": True}
 
 BUILTIN_TASKS: Mapping[str, BuiltinTask] = {

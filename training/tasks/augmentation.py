@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from dpeer.exceptions import TaskError
-from dpeer.training.datasets import Data
+from dpeer.training.data.pool import Data
 from dpeer.training.task import Augment
 
 _MARGIN = 4

@@ -10,7 +10,7 @@ from functools import cache
 import numpy as np
 import torch
 
-from dpeer.training.datasets import Data, Pool
+from dpeer.training.data.pool import Data, Pool
 from dpeer.training.task import Task
 from dpeer.training.tasks.choices import Choices
 from dpeer.training.tasks.pooled import pooled_task

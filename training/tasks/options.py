@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import TaskError, UnknownName
-from dpeer.training.partitions import OWN
+from dpeer.training.data.partitions import OWN
 
 RANK = "{rank}"
 """Stands for the peer's rank in a path."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import TaskError
-from dpeer.training.partitions import OWN
+from dpeer.training.data.partitions import OWN
 from dpeer.training.tasks import BUILTIN_TASKS
 from dpeer.training.tasks.options import RANK, check_placeholders
 

@@ -13,12 +13,8 @@ from torch.nn.functional import mse_loss
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import PartitionError, TaskError
-from dpeer.training.datasets import Data, Pool
-from dpeer.training.equal import count_equal, in_words, numbered
-from dpeer.training.metrics import regression_metrics
-from dpeer.training.models import build_model, last_linear, model_options
-from dpeer.training.models.scaling import ScaledLoss, scale_outputs, standardize, target_scale
-from dpeer.training.partitions import (
+from dpeer.training.data.duplicate_rows import count_equal, in_words, numbered
+from dpeer.training.data.partitions import (
     NATURAL,
     OWN,
     Indices,
@@ -31,8 +27,12 @@ from dpeer.training.partitions import (
     partition_pools,
     remarks,
 )
-from dpeer.training.partitions import partition as divide_pool
-from dpeer.training.partitions.division import MINIMUM_TEST, MINIMUM_TRAIN
+from dpeer.training.data.partitions import partition as divide_pool
+from dpeer.training.data.partitions.division import MINIMUM_TEST, MINIMUM_TRAIN
+from dpeer.training.data.pool import Data, Pool
+from dpeer.training.metrics import regression_metrics
+from dpeer.training.models import build_model, last_linear, model_options
+from dpeer.training.models.scaling import ScaledLoss, scale_outputs, standardize, target_scale
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.settings import TestSplit
 from dpeer.training.task import Task

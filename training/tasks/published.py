@@ -5,14 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from dpeer.training.datasets.cifar import cifar10 as read_cifar10
-from dpeer.training.datasets.cifar import cifar100 as read_cifar100
-from dpeer.training.datasets.emnist import CLASSES as _SPLITS
-from dpeer.training.datasets.emnist import emnist as read_emnist
-from dpeer.training.datasets.har import har as read_har
-from dpeer.training.datasets.leaf import femnist as read_femnist
-from dpeer.training.datasets.mnist import mnist as read_mnist
-from dpeer.training.datasets.tiny_imagenet import tiny_imagenet as read_tiny_imagenet
+from dpeer.training.data.har import har as read_har
+from dpeer.training.data.images.cifar import cifar10 as read_cifar10
+from dpeer.training.data.images.cifar import cifar100 as read_cifar100
+from dpeer.training.data.images.emnist import CLASSES as _SPLITS
+from dpeer.training.data.images.emnist import emnist as read_emnist
+from dpeer.training.data.images.leaf import femnist as read_femnist
+from dpeer.training.data.images.mnist import mnist as read_mnist
+from dpeer.training.data.images.tiny_imagenet import tiny_imagenet as read_tiny_imagenet
 from dpeer.training.task import Task
 from dpeer.training.tasks.choices import Choices
 from dpeer.training.tasks.options import one_of
@@ -54,7 +54,7 @@ def emnist(
     rank: int, size: int, seed: int, *, choices: Choices, data: Any = None, split: Any = "byclass",
     train_samples: Any = None, test_samples: Any = None,
 ) -> Task:  # fmt: skip
-    """As `cifar10`, of a split of EMNIST; see `dpeer.training.datasets.emnist`."""
+    """As `cifar10`, of a split of EMNIST; see `dpeer.training.data.images.emnist`."""
     reader = _EMNIST[one_of("emnist", "split", split, tuple(_EMNIST))]
     return pooled_task(read(reader, data, seed, train_samples, test_samples), rank, size, seed, choices, model="cnn")
 

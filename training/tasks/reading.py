@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from dpeer.exceptions import TaskError
-from dpeer.training.datasets import Data, Pool
+from dpeer.training.data.pool import Data, Pool
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.tasks.pooled import divide
 

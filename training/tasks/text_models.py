@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpeer.exceptions import TaskError
+from dpeer.training.data.text import Tokens
 from dpeer.training.models import MODELS, find_model
-from dpeer.training.text import Tokens
 
 _FOLLOW = ("padding", "separator")
 

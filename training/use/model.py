@@ -15,8 +15,8 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
 from dpeer.training.batches import Batches
+from dpeer.training.data.tables.inputs import TableInputs
 from dpeer.training.evaluation import predictions
-from dpeer.training.inputs import TableInputs
 from dpeer.training.measures import Figures, measure
 from dpeer.training.use.new_data import NewData
 from dpeer.training.use.reading import as_inputs, read_new

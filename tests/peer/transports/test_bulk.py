@@ -8,9 +8,9 @@ import pytest
 import zmq
 
 from dpeer.peer import Limits, ZeroMQTransport
-from dpeer.peer.limits import KEEPALIVE_IDLE
-from dpeer.peer.transports import Arrival, Broken, Opened, Room, Sent, Slower, meeting
-from dpeer.peer.transports.records import SEAL, Opening, Sealing, new_key
+from dpeer.peer.core.limits import KEEPALIVE_IDLE
+from dpeer.peer.transports import Arrival, Broken, Opened, Room, Sent, Slower, bulk_handshake
+from dpeer.peer.transports.aead_records import SEAL, Opening, Sealing, new_key
 from tests.peer.keys import keyrings
 from tests.peer.proxy import Tap
 
@@ -221,7 +221,7 @@ async def test_a_connection_that_is_idle_is_kept_and_looked_after(opened):
 
 
 def test_what_an_offer_says_of_itself_has_no_keys():
-    offer = meeting.Offer("link", b"theirs")
+    offer = bulk_handshake.Offer("link", b"theirs")
     assert repr(offer) == "Offer(link='link')"
 
 
@@ -276,7 +276,7 @@ async def said_to(port, words):
 @pytest.mark.parametrize("length", [0, 16, 48, 1_000_000])
 async def test_a_stranger_gets_no_answer(opened, monkeypatch, length):
     words = os.urandom(length)
-    monkeypatch.setattr(meeting, "PROVE_WITHIN", 0.1)
+    monkeypatch.setattr(bulk_handshake, "PROVE_WITHIN", 0.1)
     pair = await Pair().meet(opened)
     assert await said_to(pair.listener.bulk._meeting.port, words) == b""
     await put(pair.dialler, pair.there, b"long", bytes(LONG))
@@ -285,12 +285,12 @@ async def test_a_stranger_gets_no_answer(opened, monkeypatch, length):
 
 async def test_who_knows_the_token_and_not_the_key_gets_no_answer_and_keeps_nobody_out(opened, monkeypatch):
     offers = []
-    connect = meeting.Meeting.connect
+    connect = bulk_handshake.Meeting.connect
 
     def late(self, host, port, offer, failed):
         offers.append((port, offer, lambda: connect(self, host, port, offer, failed)))
 
-    monkeypatch.setattr(meeting.Meeting, "connect", late)
+    monkeypatch.setattr(bulk_handshake.Meeting, "connect", late)
     rings = keyrings(2)
     listener, dialler = opened(rings[0], 0), opened(rings[1])
     link = dialler.dial(await listener.listen(TCP), 0)

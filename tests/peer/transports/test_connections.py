@@ -1,6 +1,6 @@
 """Which connections a listener ends; no sockets."""
 
-from dpeer.peer.limits import MOST_UNPROVED, PROVE_WITHIN
+from dpeer.peer.core.limits import MOST_UNPROVED, PROVE_WITHIN
 from dpeer.peer.transports.connections import Connections
 
 

@@ -11,8 +11,8 @@ import pytest
 import zmq
 
 from dpeer.peer import Limits, ZeroMQTransport
-from dpeer.peer.limits import PIECE
-from dpeer.peer.transports import Arrival, Broken, Endless, Opened, gauge, tcp
+from dpeer.peer.core.limits import PIECE
+from dpeer.peer.transports import Arrival, Broken, Endless, Opened, memory_guard, tcp
 from dpeer.peer.transports.undelivered import on_the_wire
 from tests.peer.keys import keyrings
 from tests.peer.transports.endless import attacker, endless, greet
@@ -157,7 +157,7 @@ def held(transport):
 @pytest.mark.parametrize("frozen", [False, True], ids=["nobody receives", "the event loop stands still"])
 async def test_who_does_not_read_for_a_while_loses_no_connection(rings, opened, frozen, monkeypatch):
     """What waits meanwhile is far more than one message, in libzmq and in the operating system."""
-    monkeypatch.setattr(gauge, "LOOK", 0.001)
+    monkeypatch.setattr(memory_guard, "LOOK", 0.001)
     listener = opened(rings[0])
     address = await listener.listen(TCP)
     senders = [Sender(address, ring, rings[0]) for ring in rings[1:]]

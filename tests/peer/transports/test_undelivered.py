@@ -1,7 +1,7 @@
 """Which connections are endless; no sockets."""
 
 from dpeer.peer import Limits
-from dpeer.peer.limits import PIECE, UNREAD
+from dpeer.peer.core.limits import PIECE, UNREAD
 from dpeer.peer.transports.undelivered import Undelivered, longest_message, on_the_wire
 
 LONGEST = 1000

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
+from dpeer.plugins import reference
 from dpeer.training import Choices, Hyperparameters, Task, TorchLearner, load_task
-from dpeer.training.given import reference
 from dpeer.training.lora.adapting import adapted
 from dpeer.training.lora.targets import chosen
 

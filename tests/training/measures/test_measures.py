@@ -12,9 +12,9 @@ from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
 from dpeer.training.measures import measure, plain
+from dpeer.training.measures.bootstrap import Rows, weighted
 from dpeer.training.measures.intervals import bootstrap, wilson
-from dpeer.training.measures.resampled import Rows, weighted
-from dpeer.training.measures.values import _weighted
+from dpeer.training.measures.regression import _weighted
 
 
 def made(rows: int, classes: int, seed: int = 0, *, ties: bool = False) -> tuple[torch.Tensor, torch.Tensor]:

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from dpeer.exceptions import TaskError
 from dpeer.training import TorchLearner
-from dpeer.training.datasets import Data, Pool
-from dpeer.training.datasets.mnist import mnist
+from dpeer.training.data.images.mnist import mnist
+from dpeer.training.data.pool import Data, Pool
 from dpeer.training.tasks.augmentation import augment_images, crop_and_flip
 from dpeer.training.tasks.choices import Choices
 from dpeer.training.tasks.digits import digits

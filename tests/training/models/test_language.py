@@ -11,14 +11,14 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training import Choices, Hyperparameters, Task, Trainer
-from dpeer.training.datasets import Data, Pool
+from dpeer.training.data.pool import Data, Pool
+from dpeer.training.data.text import BYTES
+from dpeer.training.dpsgd.backends import one_by_one
+from dpeer.training.dpsgd.choosing import choose
 from dpeer.training.models import MODELS, build_model, last_linear
-from dpeer.training.per_example.choosing import choose
-from dpeer.training.per_example.ways import one_by_one
 from dpeer.training.split import split
 from dpeer.training.tasks.pooled import pooled_task
 from dpeer.training.tasks.text_models import check_predicts
-from dpeer.training.text import BYTES
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from dpeer.training import TorchLearner
-from dpeer.training.datasets import Data, Pool
+from dpeer.training.data.pool import Data, Pool
 from dpeer.training.models import build_model
 from dpeer.training.models.scaling import standardize
 from dpeer.training.task import Task

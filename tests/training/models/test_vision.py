@@ -12,10 +12,10 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.training import Hyperparameters, Task, Trainer
+from dpeer.training.dpsgd.backends import Way, vectorized
+from dpeer.training.dpsgd.choosing import choose
+from dpeer.training.dpsgd.layers import by_layers
 from dpeer.training.models import build_model, drops
-from dpeer.training.per_example.choosing import choose
-from dpeer.training.per_example.layers import by_layers
-from dpeer.training.per_example.ways import Way, vectorized
 from dpeer.training.split import split
 
 VIT: dict[str, Any] = {"layers": 2, "width": 12, "heads": 3, "hidden": 20, "patch": 4}

@@ -9,7 +9,7 @@ import torch
 
 import dpeer
 from dpeer.exceptions import TaskError
-from dpeer.training.text import BYTES, read_tokens
+from dpeer.training.data.text import BYTES, read_tokens
 from dpeer.training.use.exporting import export
 from dpeer.training.use.model import TrainedModel
 from tests.training.use.conftest import Leave

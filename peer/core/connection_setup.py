@@ -1,0 +1,307 @@
+"""Who speaks on which link: hellos, refusals, impostors, and links that have to be dialled anew. No I/O."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from dpeer.exceptions import ProtocolError, Refused
+from dpeer.peer.config import PeerConfig
+from dpeer.peer.core import wire
+from dpeer.peer.core.admission import Admission
+from dpeer.peer.core.dialling import Dialling
+from dpeer.peer.core.effects import Close, Dial, Effect
+from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.limits import ASK_AGAIN, ASKED
+from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.reassembly import Assembly
+from dpeer.peer.core.round_clock import Presence
+from dpeer.peer.core.schedule import Schedule
+from dpeer.peer.core.send_queue import Lanes
+from dpeer.peer.core.waiting import Waiting
+from dpeer.peer.transports import Link
+
+_PROBE = 0.5
+"""Seconds in which it shows whether the connection of a process, whose rank another one wants, is broken."""
+
+
+class Greetings:
+    """Introduces this peer, and takes in its neighbors.
+
+    Args:
+        config: This peer's place in the federation.
+        members: The neighbors.
+        schedule: Which rounds join two peers.
+        lanes: What is to be written.
+        exchange: The bodies.
+        assembly: Bodies that are under way.
+        waiting: What the round loop waits for.
+        admission: Judges hellos.
+        presence: How many rounds each rank has completed; travels in hellos.
+        note: Takes in a neighbor's round and table, at a clock time.
+        say: Logs something; arguments as those of `Say`, fields as keywords.
+        drop: Counts a message that came on a link and could not be used.
+
+    Attributes:
+        dialling: The links that this peer has dialled.
+    """
+
+    def __init__(
+        self,
+        config: PeerConfig,
+        members: Membership,
+        schedule: Schedule,
+        lanes: Lanes,
+        exchange: Exchange,
+        assembly: Assembly,
+        waiting: Waiting,
+        admission: Admission,
+        presence: Presence,
+        note: Callable[[Neighbor, int, bytes, float], None],
+        say: Callable[..., None],
+        drop: Callable[[Link, ProtocolError], None],
+    ) -> None:
+        self.dialling = Dialling(max(config.liveness.dead_after, 1.0))
+        self._config = config
+        self._members = members
+        self._schedule = schedule
+        self._lanes = lanes
+        self._exchange = exchange
+        self._assembly = assembly
+        self._waiting = waiting
+        self._admission = admission
+        self._presence = presence
+        self._note = note
+        self._say = say
+        self._drop = drop
+        self._contenders: dict[int, tuple[Link, wire.Hello, float]] = {}
+        self._refused: dict[int, tuple[float, float]] = {}
+        self._asked: dict[Link, float] = {}
+
+    # -- hellos ------------------------------------------------------------------------------------------------
+
+    def introduce(self, link: Link, now: float) -> None:
+        """Say hello, and again if no answer comes.
+
+        Links keep order and lose nothing while they last, so an answer that is late comes. A second hello would have
+        both sides send again the bodies that the first one has asked for; it is for a peer that lost the first.
+        """
+        dialled = self.dialling.get(link)
+        if dialled is not None:
+            dialled.unanswered = now + self._config.liveness.suspect_after
+        self._hello(link, reply=False)
+
+    def _hello(self, link: Link, *, reply: bool) -> None:
+        hello = self._admission.hello(self._members.current_round, reply=reply, presence=self._presence.table)
+        self._lanes[link].say("answer" if reply else "hello", wire.encode(hello))
+
+    def take(self, link: Link, hello: wire.Hello, now: float, identity: int | None = None) -> None:
+        """Take a hello.
+
+        Without keys, if another process speaks for the rank, it has to be asked first whether it is there. With keys
+        the sender has proved to be `identity`, and its new connection takes the place of the old one at once.
+        """
+        rank = hello.rank
+        if identity is not None and rank != identity:
+            raise ProtocolError("wrong-rank", f"rank {identity}, by its key, speaks for rank {rank}")
+        self.dialling.answered(link)
+        if identity is None and self._contends(link, hello, now):
+            return
+        if rank in self._members:
+            self._waiting.met.add(rank)
+        if not hello.reply:
+            # Answered before it is judged: the other side finds the same mismatch by itself and can name it.
+            self._hello(link, reply=True)
+        dialled = self.dialling.get(link)
+        expected = dialled.rank if dialled is not None else None
+        try:
+            self._admission.judge(hello, self._members.current_round, expected)
+        except Refused as refusal:
+            if not self._waiting.refuse(refusal, now):
+                raise ProtocolError("mismatch", str(refusal)) from refusal
+            self._admission.part(hello, self._members.current_round, expected)
+            self._tell_parting()
+            return
+        neighbor = self._members[rank]
+        if hello.apart_from is not None:
+            self._on_trouble(neighbor, f"it cannot train with rank {hello.apart_from}: {hello.apart_because}")
+            return
+        self._note(neighbor, min(hello.next_round, self._config.rounds), hello.presence, now)
+        if hello.running:
+            self._waiting.join(now)
+        self._welcome(neighbor, link, hello.next_round, now)
+        if self._admission.apart and hello.reply:
+            # It took part before this peer met one that it cannot train with: it is told, and hears the goodbye.
+            self._hello(link, reply=True)
+
+    def _welcome(self, neighbor: Neighbor, link: Link, number: int, now: float) -> None:
+        """Train with a neighbor, which works on round `number`."""
+        if neighbor.link not in (None, link):
+            if neighbor.status is Status.ALIVE:
+                self._replaced(neighbor)
+            self.part(neighbor.link)
+        here = self._members.current_round
+        if self._members.greet(neighbor.rank, link, number, now):
+            self._say_back(neighbor)
+        self.dialling.welcome(neighbor.rank)
+        self._refused.pop(neighbor.rank, None)
+        neighbor.trouble_dialling = ""
+        if number < here and not self._schedule.fits(here, neighbor.rank, number):
+            neighbor.left_behind = True  # and is not waited for until it has caught up
+        self._lanes[link].known = True
+        self._exchange.outbox.ask(neighbor.rank, number)
+        self._exchange.deliver()
+        self._exchange.beat(link)
+
+    def _replaced(self, neighbor: Neighbor) -> None:
+        """Say that a neighbor has connected anew, at its 1st, 10th, 100th ... time."""
+        neighbor.replaced += 1
+        if math.log10(neighbor.replaced) % 1 == 0:
+            times = "" if neighbor.replaced == 1 else f" for the {neighbor.replaced}th time"
+            self._say(
+                "info" if neighbor.replaced == 1 else "warning", "neighbor-reconnected",
+                f"rank {neighbor.rank} has connected anew{times} while its earlier connection was there, and uses the "
+                f"new one; if this goes on, two processes run as rank {neighbor.rank} with its key: stop one",
+                neighbor=neighbor.rank,
+            )  # fmt: skip
+
+    def _on_trouble(self, neighbor: Neighbor, trouble: str) -> None:
+        if neighbor.trouble != trouble:
+            self._say(
+                "warning", "neighbor-trouble",
+                f"rank {neighbor.rank} says that {trouble}; start these two again with settings that agree",
+                neighbor=neighbor.rank, reason=trouble,
+            )  # fmt: skip
+        neighbor.trouble = trouble
+
+    def _tell_parting(self) -> None:
+        """Tell the neighbors that are there that this peer is about to leave."""
+        for neighbor in self._members.all():
+            if neighbor.link is not None and neighbor.status is not Status.GONE:
+                self._hello(neighbor.link, reply=True)
+
+    def heard(self, neighbor: Neighbor, number: int, now: float) -> None:
+        """Note that the neighbor lives, and mentioned this round."""
+        if self._members.heard(neighbor, number, now):
+            self._say_back(neighbor)
+            # While it was dead nothing was sent to it, and it may have taken us for dead, too: new hellos make both
+            # sides send again what the other lacks.
+            self._hello(neighbor.link, reply=False)
+
+    def _say_back(self, neighbor: Neighbor) -> None:
+        self._say(
+            "info", "neighbor-back",
+            f"rank {neighbor.rank} is back: it is used again once it has caught up; nothing has to be done",
+            neighbor=neighbor.rank, round=self._members.current_round,
+        )  # fmt: skip
+
+    # -- two that want the same rank ---------------------------------------------------------------------------
+
+    def _contends(self, link: Link, hello: wire.Hello, now: float) -> bool:
+        """Whether another process has the rank, as far as is known. A heartbeat shows if its link is broken."""
+        if hello.rank not in self._members:
+            return False
+        neighbor = self._members[hello.rank]
+        if neighbor.link in (None, link) or neighbor.status is not Status.ALIVE:
+            return False
+        until = now + _PROBE
+        earlier = self._contenders.get(hello.rank)
+        if earlier is not None:
+            # Counted, so that one who says hello without end is not read for a while.
+            self._drop(earlier[0], ProtocolError("rank-taken", f"another hello of rank {hello.rank} came after it"))
+            until = earlier[2] if earlier[0] == link else until
+        self._contenders[hello.rank] = link, hello, until
+        self._exchange.beat(neighbor.link)
+        return True
+
+    def refuse_contenders(self, now: float) -> None:
+        """Refuse the processes whose rank another process still has."""
+        late = [rank for rank, (_, _, until) in self._contenders.items() if now >= until]
+        for rank in late:
+            link, _, _ = self._contenders.pop(rank)
+            reason = f"another process already takes part as rank {rank} (has it just crashed? try again in a while)"
+            self._lanes[link].say("refusal", wire.encode(wire.Refusal(rank=self._config.rank, reason=reason)))
+            self._drop(link, ProtocolError("rank-taken", f"a second rank {rank} shook hands"))
+
+    def on_refusal(self, link: Link, refusal: wire.Refusal, now: float) -> None:
+        """End the wait for neighbors, because one that we dialled turns us away."""
+        dialled = self.dialling.get(link)
+        if dialled is None or dialled.rank != refusal.rank:
+            raise ProtocolError("stranger", "a refusal from somebody who was not asked")
+        dialled.unanswered = now  # later it may be another answer: ask with the next beat
+        # A process that was restarted at once is taken for a second one until the end of the first has shown. A
+        # neighbor that was silent in between, because it stood still itself, has not looked for that long.
+        liveness = self._config.liveness
+        since, last = self._refused.get(refusal.rank, (now, now))
+        if now - last >= liveness.suspect_after + 2 * (liveness.heartbeat + _PROBE):
+            since = now
+        self._refused[refusal.rank] = since, now
+        if self._members.missing() and now - since >= 2 * liveness.suspect_after:
+            self._waiting.refuse(Refused(f"rank {refusal.rank} says: {refusal.reason}"), now)
+
+    def contender(self, rank: int | None) -> tuple[Link, wire.Hello] | None:
+        """The process that wants this rank, whose link has just broken; None if there is none."""
+        if rank is None or rank not in self._contenders:
+            return None
+        link, hello, _ = self._contenders.pop(rank)
+        return link, hello
+
+    def next_refusal(self) -> float:
+        """The clock time at which a contender is to be refused; infinity for never."""
+        return min((until for _, _, until in self._contenders.values()), default=float("inf"))
+
+    # -- strangers ---------------------------------------------------------------------------------------------
+
+    def stranger(self, link: Link, what: str, now: float) -> ProtocolError:
+        """Ask somebody for a hello, now and then: a neighbor's link may have been taken over for a while."""
+        if now >= self._asked.get(link, now):
+            self._note_asked(link, now)
+            self._lanes[link].say("unknown", wire.encode(wire.Unknown(rank=self._config.rank)))
+        return ProtocolError("stranger", f"{what} before the handshake")
+
+    def on_unknown(self, link: Link, neighbor: Neighbor | None, unknown: wire.Unknown, now: float) -> None:
+        """Say hello again to somebody who has forgotten us, or took another process for us."""
+        dialled = self.dialling.get(link)
+        expected = dialled.rank if dialled is not None else neighbor.rank if neighbor is not None else None
+        if expected != unknown.rank:
+            raise ProtocolError("stranger", "asked for a hello by somebody who is not a neighbor")
+        if now >= self._asked.get(link, now):
+            self._note_asked(link, now)
+            self.introduce(link, now)
+
+    def _note_asked(self, link: Link, now: float) -> None:
+        self._asked.pop(link, None)
+        self._asked[link] = now + ASK_AGAIN
+        if len(self._asked) > ASKED:
+            del self._asked[next(iter(self._asked))]
+
+    # -- links -------------------------------------------------------------------------------------------------
+
+    def part(self, link: Link) -> int | None:
+        """Forget what depended on a link that is broken; returns the rank that spoke on it."""
+        self._assembly.forget(link)
+        unfinished = self._lanes.forget(link)
+        dialled = self.dialling.get(link)
+        if dialled is not None:
+            dialled.unanswered = float("inf")
+        neighbor = self._members.parted(link)
+        if neighbor is None:
+            return None
+        self._exchange.parted(neighbor.rank, unfinished)
+        return neighbor.rank
+
+    def tend(self, now: float) -> list[Effect]:
+        """Repeat hellos that were not answered, and dial anew the neighbors that have been silent for long."""
+        effects: list[Effect] = []
+        for link, one in self.dialling.all():
+            neighbor = self._members[one.rank]
+            finished = neighbor.status is Status.GONE and neighbor.why_away == "done"
+            if not finished and self.dialling.overdue(link, neighbor.heard_at, now):
+                self.part(link)
+                effects += [Close(link), Dial(one.rank)]
+            elif one.unanswered is not None:
+                if now >= one.unanswered:
+                    self.introduce(link, now)
+            elif neighbor.link != link:  # answered, but not by one that may train with us
+                self._hello(link, reply=False)
+        return effects

@@ -1,0 +1,117 @@
+"""Messages that were dropped: counted by reason, said once for each neighbor or stranger and reason. No I/O."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from dpeer.exceptions import ProtocolError
+from dpeer.peer.core.limits import ENOUGH, LINES_OF_STRANGERS, PAUSE, STRANGERS
+from dpeer.peer.core.wire import printable
+from dpeer.peer.transports import Link
+
+
+@dataclass
+class _Stranger:
+    """What is remembered of somebody who sends what is of no use.
+
+    Attributes:
+        said: The reasons that have been said.
+        count: Messages since it was last left unread.
+        unread_until: Clock time until which its messages are not read.
+    """
+
+    said: set[str] = field(default_factory=set)
+    count: int = 0
+    unread_until: float = 0.0
+
+
+_OTHERS = "see who dials this peer's address: it takes part in another run, or with other settings"
+_VERSIONS = "see that both sides run the same version of dpeer, and that nobody else reaches this peer's port"
+_FLOOD = "it sends much more than a peer has to say: see what runs there"
+_ITS_LOG = "see that peer's own log.jsonl"
+
+_ADVICE: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("stranger", "other-federation", "not-a-neighbor", "mismatch", "wrong-rank", "rank-taken"), _OTHERS
+    ),
+    **dict.fromkeys(("malformed", "oversized", "incomplete", "stray", "short-piece", "unhandled"), _VERSIONS),
+    **dict.fromkeys(("too-many", "endless"), _FLOOD),
+}
+"""What to do, by reason; the other reasons are of bodies that arrived whole."""
+
+
+class Rejections:
+    """Counts the messages that were dropped.
+
+    Args:
+        say: Logs something; arguments as those of `Say`, fields as keywords.
+
+    Attributes:
+        counts: How many, by reason.
+    """
+
+    def __init__(self, say: Callable[..., None]) -> None:
+        self.counts: Counter[str] = Counter()
+        self._say = say
+        self._said: set[tuple[int, str]] = set()
+        self._turned_away: set[tuple[str, str]] = set()
+        self._said_of_strangers = 0
+        self._strangers: dict[Link, _Stranger] = {}
+
+    def count(self, rank: int, error: ProtocolError) -> None:
+        """Count a neighbor's message that was dropped, and say so if it is the first for this reason."""
+        self.counts[error.reason] += 1
+        if (rank, error.reason) not in self._said:
+            self._said.add((rank, error.reason))
+            self._log(f"rank {rank}", error, neighbor=rank)
+
+    def count_stranger(self, link: Link, error: ProtocolError, identity: int | None = None) -> None:
+        """Count a message of somebody who is no neighbor, or none yet; `identity` is the rank whose key it proved."""
+        self.counts[error.reason] += 1
+        if error.reason == "muted":
+            return
+        one = self._strangers.pop(link, None) or _Stranger()
+        self._strangers[link] = one  # the ones heard last are remembered
+        if len(self._strangers) > STRANGERS:
+            del self._strangers[next(iter(self._strangers))]
+        one.count += 1
+        if error.reason in one.said:
+            return
+        one.said.add(error.reason)
+        self._said_of_strangers += 1
+        if self._said_of_strangers <= LINES_OF_STRANGERS:
+            last = "" if self._said_of_strangers < LINES_OF_STRANGERS else " (further ones are only counted)"
+            if identity is None:
+                self._log("a stranger", error, last)
+            else:
+                self._log(f"rank {identity} (its key is proved)", error, last, neighbor=identity)
+
+    def count_turned_away(self, place: str, reason: str, times: int) -> None:
+        """Count somebody who wanted to connect from this host, and could not prove a key that is listed."""
+        self.counts[reason] += times
+        if (place, reason) in self._turned_away or len(self._turned_away) >= LINES_OF_STRANGERS:
+            return
+        self._turned_away.add((place, reason))
+        what = {"unlisted-key": "its key is not in the federation file", "no-key": "it proved no key"}[reason]
+        self._say(
+            "warning", "turned-away",
+            f"turned away a connection{f' from {place}' if place else ''}: {what}; see who dials this peer's address: "
+            "a peer with a new key, or without keys, or nobody of this federation",
+            reason=reason, place=place,
+        )  # fmt: skip
+
+    def muted(self, link: Link, now: float) -> bool:
+        """Whether a stranger on this link has sent so much of no use that it is not read for a while."""
+        one = self._strangers.get(link)
+        if one is None:
+            return False
+        if one.count >= ENOUGH:
+            one.count, one.unread_until = 0, now + PAUSE
+        return now < one.unread_until
+
+    def _log(self, who: str, error: ProtocolError, more: str = "", **fields: int) -> None:
+        advice = _ADVICE.get(error.reason, _ITS_LOG)
+        message = f"dropped a message from {who}: {printable(str(error))}; {advice}{more}"
+        self._say("warning", "message-dropped", message, reason=error.reason, **fields)

@@ -1,0 +1,231 @@
+"""A peer's part in the exchange of bodies, round by round: what goes out when, and for whom a round waits. No I/O.
+
+Two rules keep the peers in step on every graph (docs/design.md). A round's body goes to an out-neighbor once that one
+has reached the round before. A round is completed once the out-neighbors of the round before have used that round's
+body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from dpeer.peer.core import wire
+from dpeer.peer.core.inbox import Inbox
+from dpeer.peer.core.membership import Membership, Neighbor
+from dpeer.peer.core.outbox import Outbox
+from dpeer.peer.core.round_clock import Presence
+from dpeer.peer.core.schedule import Schedule
+from dpeer.peer.core.send_queue import Lanes
+from dpeer.peer.learner import Payload
+from dpeer.peer.transports import Link
+from dpeer.topology import Neighborhood
+
+
+class Exchange:
+    """Bodies out and in.
+
+    Args:
+        rank: The peer.
+        federation: The federation's id.
+        schedule: With whom bodies are exchanged in each round.
+        members: The neighbors: which are there, and in which round.
+        lanes: What is to be written on their links.
+        presence: How many rounds each rank has completed; travels in every message of its kind.
+        second: Called with rank and round when a second, different body of a round comes.
+
+    Attributes:
+        inbox: The bodies that came.
+        outbox: The bodies that this peer released last.
+        paused: Whether this peer pauses, as its heartbeats say.
+        hops: While this peer sits rounds out because it was left behind: how many hops it is from those who went on;
+            its heartbeats say it. 0 otherwise.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        federation: bytes,
+        schedule: Schedule,
+        members: Membership,
+        lanes: Lanes,
+        presence: Presence,
+        second: Callable[[int, int], None],
+    ) -> None:
+        self.inbox = Inbox(second)
+        self.outbox = Outbox()
+        self._rank = rank
+        self._federation = federation
+        self._schedule = schedule
+        self._members = members
+        self._lanes = lanes
+        self._presence = presence
+        self.paused = False
+        self.hops = 0
+
+    # -- what goes out -----------------------------------------------------------------------------------------
+
+    def begin(self, number: int) -> None:
+        """Make round `number` this peer's current round, and tell the neighbors that wait for that."""
+        self._members.current_round = number
+        self._presence.reached(self._rank, number)
+        self.inbox.open(number)
+        listeners = self._schedule.listeners(number)
+        if number - 1 not in self.outbox.frames:  # sat out: the out-neighbors of that round get no body that tells them
+            listeners.update(self._schedule.at(number - 1).out_neighbors)
+        # Bodies wait for one that was left behind, and then say an earlier round: so it would think itself hardly
+        # behind, and train and release rounds that are over for the others.
+        listeners.update(one.rank for one in self._members.all() if one.left_behind)
+        self.tell(sorted(listeners))
+
+    def release(self, number: int, payload: Payload | None) -> None:
+        """Send round `number`'s body to each out-neighbor once that one is known to have reached the round before.
+
+        So no inbox has to keep bodies of more than the next round. On a mutual edge that stays, this is known already:
+        the neighbor's body of the round before is here. A peer that releases nothing in the round says at least that it
+        has reached it.
+        """
+        receivers = self._schedule.at(number).out_neighbors
+        if payload is None:
+            self.tell(receivers)
+            return
+        body = wire.body(self._federation, self._rank, number, payload, self._presence.table)
+        self.outbox.add(number, wire.encode(body), receivers)
+        self.outbox.unsent[number].update(receivers)
+        self.deliver()
+
+    def too_late(self, number: int) -> bool:
+        """Whether all out-neighbors have completed round `number` before its body is released: nobody mixes it."""
+        receivers = self._schedule.at(number).out_neighbors
+        return bool(receivers) and all(self._members[rank].current_round > number for rank in receivers)
+
+    def deliver(self) -> None:
+        """Put the bodies for all receivers that are ready in their lanes."""
+        for number, rank in self.outbox.pending():
+            neighbor = self._members[rank]
+            there = neighbor.current_round
+            if there > number and not self._schedule.fits(number, rank, there):
+                self.outbox.unsent[number].discard(rank)  # it went on without this peer
+            elif self._members.reachable(rank) and there >= number - 1:
+                self.outbox.unsent[number].discard(rank)
+                self.outbox.sent[number].add(rank)
+                self._lanes.add_body(neighbor.link, number, self.outbox.frames[number])
+
+    def tell(self, ranks: Iterable[int]) -> None:
+        """Tell neighbors by a heartbeat that this peer is alive, and its current round.
+
+        A neighbor whose link is broken is told once a new hello has been answered with the bodies that it lacks: a
+        heartbeat that came before them would mean that they cannot come.
+        """
+        for rank in ranks:
+            if self._members.reachable(rank):
+                self.beat(self._members[rank].link)
+
+    def beat(self, link: Link) -> None:
+        """Say on this link that this peer is alive, and its current round."""
+        self._lanes[link].beat(lambda: wire.encode(self._heartbeat(link)))
+
+    def parted(self, rank: int, unfinished: Iterable[int]) -> None:
+        """Send these rounds' bodies anew when the rank is back, because its link broke before they were written."""
+        for number in unfinished:
+            if number in self.outbox.unsent:
+                self.outbox.sent[number].discard(rank)
+                self.outbox.unsent[number].add(rank)
+
+    def forget_useless(self, rank: int) -> None:
+        """Drop bodies of rounds that the rank has long gone past: a neighbor that never reads holds a few, not all."""
+        neighbor = self._members[rank]
+        lane = self._lanes.get(neighbor.link)
+        if lane is not None:
+            for number in [one for one in lane.bodies if one < neighbor.current_round - 1]:
+                del lane.bodies[number]
+
+    # -- what a round waits for ----------------------------------------------------------------------------------
+
+    def awaited(self, number: int, now: float) -> list[int]:
+        """The ranks whose body of round `number` is not here and may still come."""
+        return [
+            rank
+            for rank in self._schedule.at(number).in_neighbors
+            if not self.inbox.has(rank, number) and self._members.awaited(rank, number, now)
+        ]
+
+    def unsettled(self, number: int, now: float) -> list[int]:
+        """The ranks for which round `number` may not be completed yet.
+
+        It may be once its body is on its way to every out-neighbor, and every out-neighbor of the round before has
+        completed that one. From then on, of all that this peer released, only the body that goes into the checkpoint
+        can still be needed. A neighbor that is not waited for does not count.
+        """
+        earlier = self._schedule.at(number - 1).out_neighbors
+        behind = {rank for rank in earlier if self._members.holds_up(rank, number, now)}
+        unsent = {rank for rank in self.outbox.unsent.get(number, ()) if self._members.waited_for(rank, number, now)}
+        return sorted(behind | unsent)
+
+    def unfinished(self, rounds: int, now: float) -> list[int]:
+        """The ranks that may still ask for a body after this peer's last round.
+
+        A neighbor that has completed the last round has every body it needs, and will not ask for one again.
+        """
+        return [
+            one.rank
+            for one in self._members.all()
+            if self._members.is_there(one.rank) and self._members.holds_up(one.rank, rounds, now)
+        ]
+
+    def behind(self, number: int) -> bool:
+        """Whether the others went on without this peer, so that it should sit round `number` out; sets `hops`.
+
+        It begins to when a neighbor of the round is further ahead than it can be with this peer's bodies, and a quorum
+        has completed the round. In every other case this peer runs the round, and whoever is ahead waits. (A neighbor
+        that is merely one round ahead may have used this round's body before both were stopped, and its own still
+        comes.) Once it has begun, it goes on until no neighbor has gone past the round, so that it comes back in the
+        round in which the others are.
+
+        Inside a group that was cut off nobody sees the others: there a peer follows a neighbor that sits rounds out, if
+        that one is fewer hops from them. Else it would train, and hold up those that catch up, for ever.
+
+        Neighbors that have completed all rounds do not count as long as others have not: those go on by themselves.
+        """
+        graph = self._schedule.at(number)
+        near = [self._members[rank] for rank in {*graph.in_neighbors, *graph.out_neighbors}]
+        near = [one for one in near if one.current_round < self._schedule.rounds] or near
+        found = [one.hops + 1 for one in near if self._is_past(number, one) or self._leads(number, one)]
+        if not found or not (self.hops or self._members.passed(number)):
+            self.hops = 0
+        else:
+            self.hops = min(found) if not self.hops else min(self.hops, *found)
+        return self.hops > 0
+
+    def _is_past(self, number: int, neighbor: Neighbor) -> bool:
+        there = neighbor.current_round
+        return there > number and (self.hops > 0 or not self._schedule.fits(number, neighbor.rank, there))
+
+    def _leads(self, number: int, neighbor: Neighbor) -> bool:
+        """Whether the neighbor sits this round out, too, and is nearer to the others."""
+        nearer = neighbor.hops > 0 and (self.hops == 0 or neighbor.hops < self.hops)
+        return nearer and neighbor.current_round >= number and self._members.is_there(neighbor.rank)
+
+    def over(self, number: int) -> bool:
+        """Whether all neighbors have completed all rounds, and none has a body left that this peer can use."""
+        if not self._members.all() or any(one.current_round < self._schedule.rounds for one in self._members.all()):
+            return False
+        bodies = any(self.inbox.has(one.rank, number) for one in self._members.all())
+        return not bodies and not any(
+            self._schedule.fits(number, one.rank, one.current_round) for one in self._members.all()
+        )
+
+    def at(self, number: int) -> Neighborhood:
+        """The graph of round `number`, as this peer sees it."""
+        return self._schedule.at(number)
+
+    def _heartbeat(self, link: Link) -> wire.Heartbeat:
+        return wire.Heartbeat(
+            rank=self._rank,
+            federation=self._federation,
+            round=self._members.current_round,
+            presence=self._presence.table,
+            paused=self.paused,
+            hops=self.hops,
+            got=self._lanes[link].got,
+            pace=self._lanes[link].measured,
+        )

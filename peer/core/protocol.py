@@ -1,0 +1,528 @@
+"""The decisions of a peer: a state machine without sockets, clock, tasks or randomness.
+
+What happens outside is told to `Core`, with the time at which it did; each call returns what is to be done (`effects`).
+The pump does it over a `Transport`. So a peer's behavior is a function of what it was told, which tests can replay.
+
+    core.open, dialled                              the start
+    core.connected, disconnected, receive           what a link does
+    core.tick                                       time passes; `next_tick` says when it matters
+    core.meet, begin, pause, release, collect, settle, linger, leave     what the round loop wants
+    core.outgoing, taken                            what is to be written on a link
+
+docs/design.md has a picture of a neighbor's states and says what each message does.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+from dpeer.exceptions import ProtocolError
+from dpeer.peer.config import PeerConfig
+from dpeer.peer.core import chunking, limits, wire
+from dpeer.peer.core.admission import Admission
+from dpeer.peer.core.connection_setup import Greetings
+from dpeer.peer.core.drop_counter import Rejections
+from dpeer.peer.core.effects import Dial, Effect, Rest, Say, Write
+from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.inbox import Received
+from dpeer.peer.core.membership import Membership, Neighbor, Status
+from dpeer.peer.core.rate_limiter import Allowance
+from dpeer.peer.core.reassembly import Assembly
+from dpeer.peer.core.round_clock import Presence
+from dpeer.peer.core.schedule import Schedule
+from dpeer.peer.core.send_queue import Lanes
+from dpeer.peer.core.transfer_progress import Flows
+from dpeer.peer.core.waiting import Pauses, Waiting
+from dpeer.peer.core.wire import Frames
+from dpeer.peer.learner import Learner, Payload
+from dpeer.peer.transports import Link
+from dpeer.topology import Graphs, Neighborhood, temporal_diameter
+
+_LATE = 3
+"""After how many bodies in a row that were too late for everybody a peer is told."""
+
+Goodbyes = Literal["done", "stopped", "failed", "isolated"]
+"""Why a peer says goodbye."""
+
+
+class Core:
+    """Everything that a peer decides between its sockets and its round loop.
+
+    Messages that do not belong here are dropped, counted by reason, and said once for each sender and reason.
+
+    Args:
+        config: This peer's place in the federation.
+        learner: Asked for manifest, digest, payload size and room for payloads only.
+        topology: The graph of each round.
+        piece_bytes: The most bytes of a piece; None where bodies are not cut.
+
+    Attributes:
+        members: The neighbors: which are there, and in which round.
+        presence: How many rounds each rank of the federation has completed, as far as is known.
+        exchange: The bodies.
+        greetings: Who speaks on which link.
+        rejections: Counts the messages that were dropped.
+        late_bodies: How many bodies this process has released after all neighbors had completed their round.
+    """
+
+    def __init__(self, config: PeerConfig, learner: Learner, topology: Graphs, piece_bytes: int | None) -> None:
+        alone = config.liveness.heartbeat == 0  # nobody can be cut off
+        self.presence = Presence(config.rank, topology.size, config.rounds, "any" if alone else config.quorum)
+        self.presence.silent = alone
+        self.members = Membership(
+            topology.connections(config.rank, config.rounds), config.liveness, self.presence.passed
+        )  # fmt: skip
+        self.rejections = Rejections(self._say)
+        self._config = config
+        self._schedule = Schedule(topology, config.rank, config.rounds)
+        self._admission = Admission(config, learner, self.members, topology.size)
+        self._federation = wire.federation_id(config.fingerprint)
+        self._most = piece_bytes
+        self.lanes = Lanes(piece_bytes)
+        self.exchange = Exchange(
+            config.rank, self._federation, self._schedule, self.members, self.lanes, self.presence, self._second_body
+        )
+        self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
+        self.assembly = Assembly(learner.room, min(limits.LEAST_PIECE, piece_bytes or limits.LEAST_PIECE))
+        self._messages = Allowance(limits.EACH_SECOND, limits.AT_ONCE, limits.STRANGERS)
+        self._useless = Allowance(limits.USELESS_BODIES_A_SECOND, limits.USELESS_BODIES, limits.STRANGERS)
+        self._lines = Allowance(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, limits.STRANGERS)
+        self._hearing: float | None = None
+        slack = 0 if alone or not self.members.all() else temporal_diameter(topology, config.rounds)
+        self._flows = Flows(self.members, self.assembly, self.lanes, config.liveness.dead_after)
+        self._waiting = Waiting(
+            config, self.members, self.exchange, self._admission, self.presence, slack, self._flows, self._say
+        )  # fmt: skip
+        self.greetings = Greetings(
+            config, self.members, self._schedule, self.lanes, self.exchange, self.assembly, self._waiting,
+            self._admission, self.presence, self.note, self._say, self._drop,
+        )  # fmt: skip
+        self._beat_at: float | None = None
+        self.late_bodies = self._late_at_once = 0
+        self._effects: list[Effect] = []
+
+    # -- the start, and what links do --------------------------------------------------------------------------
+
+    def open(self, dialled: list[int], number: int, now: float) -> list[Effect]:
+        """Begin: dial these neighbors; `number` is the first round that will be run."""
+        self.members.current_round = self._admission.start = number
+        self.presence.reached(self._config.rank, number)
+        self.exchange.inbox.open(number)
+        self._effects += [Dial(rank) for rank in dialled]
+        if self._config.liveness.heartbeat > 0:
+            self._beat_at = now
+        return self._after(now)
+
+    def dialled(self, rank: int, link: Link, now: float) -> list[Effect]:
+        """Note that the rank is dialled on this link."""
+        self.greetings.dialling.add(rank, link, now)
+        return self._after(now)
+
+    def connected(self, link: Link, now: float) -> list[Effect]:
+        """A link that was dialled is established, perhaps once more."""
+        self.greetings.part(link)
+        if self.greetings.dialling.get(link) is not None:
+            self.greetings.introduce(link, now)
+        return self._after(now)
+
+    def disconnected(self, link: Link, now: float) -> list[Effect]:
+        """A link is broken: what was not written is lost."""
+        contender = self.greetings.contender(self.greetings.part(link))
+        if contender is not None and contender[0] != link:
+            with self._dropping(contender[0]):
+                self.greetings.take(contender[0], contender[1], now)
+        return self._after(now)
+
+    def receive(self, link: Link, frames: Frames, now: float, identity: int | None = None) -> list[Effect]:
+        """A message came; where keys are used, `identity` is the rank that has proved to be at the other end."""
+        self._hearing = now
+        with self._dropping(link, identity):
+            self._handle(link, frames, now, identity)
+        self._hearing = None
+        return self._after(now)
+
+    def turned_away(self, place: str, reason: str, times: int, now: float) -> list[Effect]:
+        """Somebody wanted to connect, so many times, and was not let in."""
+        self.rejections.count_turned_away(place, reason, times)
+        return self._after(now)
+
+    def endless(self, link: Link | None, place: str, now: float) -> list[Effect]:
+        """A connection was ended on which a message had no end; None if nothing had come on it before."""
+        error = ProtocolError(
+            "endless", f"it came from {place}, was longer than any may be and had no end: the connection was ended"
+        )
+        known = self.members.by_link(link) or self.greetings.dialling.get(link)
+        if known is not None:
+            self.rejections.count(known.rank, error)
+        else:
+            self.rejections.count_stranger(f"from {place}", error)
+        return self._after(now)
+
+    def unreachable(self, link: Link, reason: str, now: float) -> list[Effect]:
+        """A dialled link cannot be established at present, for this reason."""
+        one = self.greetings.dialling.get(link)
+        if one is not None and self.members[one.rank].trouble_dialling != reason:
+            self.members[one.rank].trouble_dialling = reason
+            self._say(
+                "warning", "neighbor-unreachable", f"rank {one.rank} cannot be dialled: {reason}; trying again",
+                neighbor=one.rank, reason=reason,
+            )  # fmt: skip
+        return self._after(now)
+
+    def slower(self, link: Link, reason: str, now: float) -> list[Effect]:
+        """Bodies take the ordinary way on a dialled link, for this reason."""
+        one = self.greetings.dialling.get(link)
+        if one is not None:
+            self._say(
+                "warning", "no-bulk",
+                f"bodies to and from rank {one.rank} take libzmq's encryption, which is slower: {reason}; see that its "
+                "firewall lets this port through, or leave its `bulk` out of the federation file",
+                neighbor=one.rank, reason=reason,
+            )  # fmt: skip
+        return self._after(now)
+
+    # -- what the round loop wants -----------------------------------------------------------------------------
+
+    def meet(self, now: float) -> list[Effect]:
+        """Wait until every neighbor has shaken hands: ends in a Wake, or a Fail with PeersMissing or Refused."""
+        self._waiting.meet(now)
+        return self._after(now)
+
+    def at(self, number: int) -> Neighborhood:
+        """The graph of round `number`, as this peer sees it."""
+        return self._schedule.at(number)
+
+    def behind(self, number: int) -> bool:
+        """Whether the others have gone past round `number` without this peer: it sits the round out."""
+        return self._waiting.behind(number)
+
+    @property
+    def left_behind(self) -> int:
+        """How many rounds this peer has sat out because the others had gone past them."""
+        return self._waiting.left_behind
+
+    @property
+    def pauses(self) -> Pauses:
+        """The pauses of this peer, because it was cut off."""
+        return self._waiting.pauses
+
+    def begin(self, number: int, now: float) -> list[Effect]:
+        """Round `number` is this peer's current round: what came before is on disk."""
+        self.exchange.begin(number)
+        return self._after(now)
+
+    def holds(self, number: int) -> bool:
+        """Whether this peer must pause before round `number`."""
+        return self._waiting.holds(number)
+
+    def pause(self, number: int, now: float) -> list[Effect]:
+        """Wait until round `number` may begin: ends in a Wake, or a Fail with Isolated."""
+        self._waiting.pause(number, now)
+        return self._after(now)
+
+    def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
+        """Send round `number`'s body; None if there is none."""
+        if payload is not None and number != self._admission.start:  # which an earlier process may have released
+            self._note_lateness(number)
+        self.exchange.release(number, payload)
+        return self._after(now)
+
+    def _note_lateness(self, number: int) -> None:
+        """Count bodies that come too late for everybody, and say when they go on coming so."""
+        if not self.exchange.too_late(number):
+            self._late_at_once = 0
+            return
+        self.late_bodies += 1
+        self._late_at_once += 1
+        if self._late_at_once in (_LATE, 10 * _LATE, 100 * _LATE):
+            self._say(
+                "warning", "too-slow",
+                f"the last {self._late_at_once} bodies that this peer has trained came after all its neighbors had "
+                "completed the round, so nobody mixes them: its rounds take longer than the neighbors wait (their "
+                "--deadline); let it train less in a round (--body-epochs, --head-epochs) or on a faster device, or "
+                "the neighbors wait longer",
+                round=number,
+            )  # fmt: skip
+
+    def collect(self, number: int, now: float) -> list[Effect]:
+        """Wait for round `number`'s bodies: ends in a Deliver."""
+        self._waiting.collect(number, now)
+        return self._after(now)
+
+    def settle(self, number: int, now: float) -> list[Effect]:
+        """Wait until round `number` may be completed: ends in a Wake."""
+        self._waiting.settle(number, now)
+        return self._after(now)
+
+    def linger(self, now: float) -> list[Effect]:
+        """Wait, after the last round, until nobody needs this peer any more: ends in a Wake."""
+        self.members.current_round = self._config.rounds
+        self.presence.reached(self._config.rank, self._config.rounds)
+        self.exchange.tell(one.rank for one in self.members.all())
+        self._waiting.linger(now)
+        return self._after(now)
+
+    def leave(self, reason: Goodbyes, now: float) -> list[Effect]:
+        """Say goodbye to everybody; nothing is waited for any more."""
+        self._waiting.over()
+        goodbye = wire.Goodbye(rank=self._config.rank, federation=self._federation, reason=reason)
+        for neighbor in self.members.all():
+            if neighbor.link is not None and neighbor.status is not Status.GONE:
+                self.lanes[neighbor.link].leave(wire.encode(goodbye))
+        return self._after(now)
+
+    def left_out(self, rank: int, reason: str, now: float) -> list[Effect]:
+        """Count a body that arrived whole but must not be mixed."""
+        error = ProtocolError(reason, "its weight goes to the diagonal this round")
+        self.rejections.count(rank, error)
+        return self._after(now)
+
+    def waited_for(self, now: float) -> list[int]:
+        """The ranks that this peer waits for at present."""
+        return self._waiting.ranks(now)
+
+    # -- what is to be written ---------------------------------------------------------------------------------
+
+    def outgoing(self, link: Link) -> Frames | None:
+        """The message that is to be written on the link next; None if there is none. The same until `taken`."""
+        lane = self.lanes.get(link)
+        if lane is None:
+            return None
+        if (neighbor := self.members.by_link(link)) is not None:
+            self.exchange.forget_useless(neighbor.rank)
+        elif lane.empty and self.greetings.dialling.get(link) is None:
+            self.lanes.forget(link)
+        return lane.next()
+
+    def taken(self, link: Link) -> None:
+        """The link has taken that message."""
+        lane = self.lanes.get(link)
+        if lane is not None:
+            lane.taken()
+
+    def full(self, link: Link) -> None:
+        """The link takes nothing more at present: for a stranger who does not read, nothing is kept."""
+        if self.members.by_link(link) is None and self.greetings.dialling.get(link) is None:
+            self.lanes.forget(link)
+
+    @property
+    def written(self) -> bool:
+        """Whether nothing waits to be written to a neighbor that is there."""
+        lanes = (self.lanes.get(one.link) for one in self.members.all() if one.link is not None)
+        return all(lane is None or lane.empty for lane in lanes)
+
+    # -- what arrives ------------------------------------------------------------------------------------------
+
+    def _handle(self, link: Link, frames: Frames, now: float, identity: int | None) -> None:
+        if self._config.authenticated and identity is None:
+            raise ProtocolError("stranger", "it has not proved who it is")
+        neighbor = self.members.by_link(link)
+        if neighbor is None and self.rejections.muted(link, now):
+            raise ProtocolError("muted", "the sender has sent too much that was of no use")
+        self._charge(link, neighbor, frames, now)
+        message = wire.decode(frames, self._limits)
+        match message:
+            case wire.Piece():
+                self._on_piece(link, neighbor, message, now)
+            case wire.Hello():
+                if neighbor is not None and not self._messages.spend(_who(neighbor), limits.HELLO_AGAIN, now):
+                    raise self._too_many(neighbor, now)
+                self.greetings.take(link, message, now, identity)
+            case wire.Refusal():
+                self.greetings.on_refusal(link, message, now)
+            case wire.Unknown():
+                self.greetings.on_unknown(link, neighbor, message, now)
+            case _:
+                if neighbor is None:
+                    raise self.greetings.stranger(link, f"a {message.kind}", now)
+                if message.rank != neighbor.rank:
+                    raise ProtocolError("wrong-rank", f"rank {neighbor.rank} speaks for rank {message.rank}")
+                if message.federation != self._federation:
+                    raise ProtocolError("other-federation", "its messages are of another federation")
+                if not isinstance(message, wire.Goodbye) and message.round > self._config.rounds:
+                    raise ProtocolError("malformed", f"round {message.round} of {self._config.rounds}")
+                self._on_message(link, neighbor, message, frames, now)
+
+    def _charge(self, link: Link, neighbor: Neighbor | None, frames: Frames, now: float) -> None:
+        """Let the sender pay for a message. A small one that it cannot pay is late, and a large one is dropped."""
+        if not self._messages.spend(link if neighbor is None else _who(neighbor), wire.cost(frames), now):
+            self._effects.append(Rest())
+            if wire.cost(frames) > 1:
+                raise self._too_many(neighbor, now)
+
+    def _too_many(self, neighbor: Neighbor | None, now: float) -> ProtocolError:
+        if neighbor is not None:
+            self.greetings.heard(neighbor, neighbor.mentioned, now)  # it is there, whatever it says
+        return ProtocolError("too-many", "the sender has sent more than there can be to say")
+
+    def _on_message(
+        self, link: Link, neighbor: Neighbor, message: wire.Body | wire.Heartbeat | wire.Goodbye, frames: Frames,
+        now: float,
+    ) -> None:  # fmt: skip
+        inbox = self.exchange.inbox
+        if not isinstance(message, wire.Goodbye):
+            self.note(neighbor, message.round, message.presence, now)
+            neighbor.paused, neighbor.hops = False, 0
+        match message:
+            case wire.Body(buffers=None):
+                self.greetings.heard(neighbor, message.round, now)
+                wanted = inbox.wants(neighbor.rank, message.round)
+                length = wire.size(frames) + message.payload_bytes
+                self.assembly.begin(link, message, length, wanted=wanted, now=now)
+            case wire.Body():
+                self.greetings.heard(neighbor, message.round, now)
+                if inbox.put(neighbor.rank, message.round, Received(frames[1:], wire.size(frames))):
+                    self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
+            case wire.Heartbeat():
+                if message.round > neighbor.mentioned:  # at most once a round
+                    self._messages.earn(_who(neighbor), 1)
+                self.greetings.heard(neighbor, message.round, now)
+                self.lanes.pace(link, message.pace)
+                self._flows.told(neighbor.rank, message.got, now)
+                neighbor.paused, neighbor.hops = message.paused, message.hops
+                if neighbor.paused and self.presence.adds_to(message.presence):
+                    self.exchange.beat(link)
+            case wire.Goodbye():
+                self._on_goodbye(neighbor, message.reason, now)
+
+    def note(self, neighbor: Neighbor, number: int, table: bytes, now: float) -> None:
+        """Take in which rounds a neighbor has completed, and which others have, as it knows; tell those who pause."""
+        news = self.presence.merge(table)
+        news |= self.presence.reached(neighbor.rank, number)
+        if news:
+            self._waiting.news(now)
+            self.exchange.tell(one.rank for one in self.members.all() if one.paused)
+
+    def _on_piece(self, link: Link, neighbor: Neighbor | None, piece: wire.Piece, now: float) -> None:
+        if neighbor is None:
+            raise self.greetings.stranger(link, "a piece of a body", now)
+        self.greetings.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
+        arriving = self.assembly.add(link, piece, now)
+        if (lane := self.lanes.get(link)) is not None:
+            lane.got = 0 if arriving.complete else arriving.got
+        self._messages.earn(_who(neighbor), 1)
+        if not arriving.wanted and not self._useless.spend(
+            neighbor.rank, piece.nbytes / self._limits.payload_bytes, now
+        ):
+            self._effects.append(Rest())
+        if not arriving.complete:
+            return
+        body, inbox = arriving.body, self.exchange.inbox
+        if arriving.imprint is not None:
+            inbox.compare(body.rank, body.round, arriving.imprint.digest())
+        elif inbox.put(body.rank, body.round, Received(arriving.payload, arriving.wire_bytes)):
+            self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
+        self._measure(link, body.payload_bytes, now - arriving.since)
+
+    def _measure(self, link: Link, nbytes: int, seconds: float) -> None:
+        """Tell the sender how long its pieces may be, if that has changed much."""
+        if self._most is None:
+            return
+        found, lane = chunking.pace(nbytes, seconds, self._config.liveness.dead_after, self._most), self.lanes[link]
+        told, lane.measured = lane.measured, found
+        if max(found, told) >= 2 * min(found, told):
+            self.exchange.beat(link)
+
+    def _on_goodbye(self, neighbor: Neighbor, reason: Goodbyes, now: float) -> None:
+        if neighbor.status is Status.GONE:
+            return
+        self.members.goodbye(neighbor, reason, now)
+        self.assembly.forget(neighbor.link)
+        if reason == "done":
+            neighbor.current_round = max(neighbor.current_round, self._config.rounds)
+            return
+        grace = self._config.liveness.stop_grace
+        why = {
+            "stopped": "was stopped: rounds go on without it; to resume all together, stop this peer within "
+            f"{grace:g} s, too",
+            "isolated": "was cut off from a quorum, and has ended: rounds go on without it",
+            "failed": "failed: its own log.jsonl says why; rounds that have begun go on without it",
+        }[reason]
+        self._say(
+            "warning", "neighbor-gone", f"rank {neighbor.rank} {why}", neighbor=neighbor.rank, reason=reason
+        )  # fmt: skip
+
+    @contextmanager
+    def _dropping(self, link: Link, identity: int | None = None) -> Iterator[None]:
+        """Drop and count a message that cannot be handled: one bad message must never end the peer."""
+        try:
+            yield
+        except ProtocolError as error:
+            self._drop(link, error, identity)
+        except Exception as error:
+            self._say("debug", "message-unhandled", "a message could not be handled", traceback=traceback.format_exc())
+            self._drop(link, ProtocolError("unhandled", type(error).__name__), identity)
+
+    def _drop(self, link: Link, error: ProtocolError, identity: int | None = None) -> None:
+        neighbor = self.members.by_link(link)
+        if neighbor is None:
+            self.rejections.count_stranger(link, error, identity)
+        else:
+            self.rejections.count(neighbor.rank, error)
+
+    def _second_body(self, rank: int, number: int) -> None:
+        self._say(
+            "warning", "second-body",
+            f"rank {rank} sent a second, different body for round {number} (the first is used): its folder was copied "
+            "or rolled back to a backup, or two processes use it; with --privacy it has released that round twice, and "
+            "its epsilon is higher than it says: let one process go on, with the folder as it was last (without "
+            "--privacy, a round that was trained again after a crash can look like this, and does no harm)",
+            neighbor=rank, round=number,
+        )  # fmt: skip
+
+    # -- time passes -------------------------------------------------------------------------------------------
+
+    def look(self, now: float) -> list[Effect]:
+        """See what has become possible."""
+        return self._after(now)
+
+    def tick(self, now: float) -> list[Effect]:
+        """Let time pass."""
+        self.greetings.refuse_contenders(now)
+        if self._beat_at is not None and now >= self._beat_at:
+            self._beat_at = now + self._config.liveness.heartbeat
+            for dead in self.members.tick(now):
+                self._on_death(dead)
+            self._effects += self.greetings.tend(now)
+            self.exchange.tell(one.rank for one in self.members.all())
+        return self._after(now)
+
+    def next_tick(self, now: float) -> float:
+        """The clock time at which `tick` has to be called, unless something happens before; infinity for never."""
+        beat = float("inf") if self._beat_at is None else self._beat_at
+        return min(beat, self._waiting.next_look(now), self.greetings.next_refusal())
+
+    def _on_death(self, dead: Neighbor) -> None:
+        self._say(
+            "warning", "neighbor-dead",
+            f"rank {dead.rank} is {dead.why_away}: rounds go on without it; see whether its process, its host and the "
+            "network are well (--dead-after says how long is too long)",
+            neighbor=dead.rank, round=self.members.current_round, reason=dead.why_away,
+        )  # fmt: skip
+        self.assembly.forget(dead.link)
+        self.exchange.parted(dead.rank, self.lanes.begin_anew(dead.link))
+
+    # -- effects -----------------------------------------------------------------------------------------------
+
+    def _say(self, level: Literal["debug", "info", "warning"], event: str, message: str, **fields: Any) -> None:
+        by = fields.get("neighbor")
+        if by is not None and self._hearing is not None and not self._lines.spend(by, 1, self._hearing):
+            return
+        self._effects.append(Say(level, event, message, fields))
+
+    def _after(self, now: float) -> list[Effect]:
+        """See what has become possible, and give out all effects."""
+        self.exchange.deliver()
+        self._effects += self._waiting.look(now)
+        self._effects += [Write(link) for link in self.lanes.fresh]
+        self.lanes.fresh.clear()
+        effects, self._effects = self._effects, []
+        return effects
+
+
+def _who(neighbor: Neighbor) -> Hashable:
+    """A neighbor has its allowance on whatever link it speaks."""
+    return "rank", neighbor.rank

@@ -1,0 +1,125 @@
+"""Bodies on their way: how far each has come, and how long it still takes at its pace. No I/O.
+
+What this peer has written may wait in buffers of the operating system for as long as a slow line takes. So neighbors
+say in their heartbeats how much has come.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dpeer.peer.core.membership import Membership
+from dpeer.peer.core.reassembly import Assembly
+from dpeer.peer.core.send_queue import Lanes
+from dpeer.results.units import duration, size
+
+LONGEST = 10
+"""A body that comes at a pace at which it takes more deadlines than these is not worth waiting for."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A body on its way to or from a neighbor.
+
+    Attributes:
+        done: Bytes that have come, or gone.
+        total: Bytes of the whole body.
+        seconds: Since its header.
+        silent: Seconds since its last bytes.
+        incoming: Whether it comes.
+    """
+
+    done: int
+    total: int
+    seconds: float
+    silent: float
+    incoming: bool
+
+    @property
+    def left(self) -> float:
+        """Seconds until the rest is there at the pace so far; infinity if nothing is there yet."""
+        return (self.total - self.done) * self.seconds / self.done if self.done else math.inf
+
+    def worth_waiting(self, waited: float, deadline: float) -> bool:
+        """Whether a round waits for it although its deadline is over.
+
+        Args:
+            waited: Seconds for which the round has waited.
+            deadline: Seconds after which it goes on without a neighbor that sends nothing.
+        """
+        if not self.done:  # it has just been announced: its pace is not known yet
+            return self.seconds < deadline and waited <= LONGEST * deadline
+        return waited + self.left <= LONGEST * deadline
+
+    def __str__(self) -> str:
+        whose, there = ("its", "have come") if self.incoming else ("this peer's", "are there")
+        words = f"{size(self.done)} of {size(self.total)} of {whose} body {there}"
+        if not 0 < self.left < math.inf:
+            return words
+        return f"{words}, {size(round(self.done / self.seconds))}/s, about {duration(self.left)} to go"
+
+
+class Flows:
+    """Looks for bodies on their way.
+
+    Args:
+        members: The neighbors, and their links.
+        assembly: What comes in pieces.
+        lanes: What goes in pieces.
+        dead_after: Seconds without bytes after which a body is not on its way any more.
+    """
+
+    def __init__(self, members: Membership, assembly: Assembly, lanes: Lanes, dead_after: float) -> None:
+        self._members, self._assembly, self._lanes = members, assembly, lanes
+        self._dead_after = dead_after
+        self._sent: dict[int, _Sent] = {}
+        self._moved: dict[int, float] = {}
+
+    def coming(self, rank: int, number: int, now: float) -> Flow | None:
+        """Round `number`'s body from this rank, or an earlier one that comes first; None if nothing comes."""
+        arriving = self._assembly.get(self._members[rank].link)
+        if arriving is None or arriving.body.round > number:
+            return None
+        found = Flow(
+            arriving.got, arriving.body.payload_bytes, now - arriving.since, now - arriving.last, incoming=True
+        )
+        return found if found.silent < self._dead_after else None
+
+    def told(self, rank: int, got: int, now: float) -> None:
+        """Note how many bytes a neighbor has of this peer's body on its way to it, as it says; 0 if none is."""
+        lane = self._lanes.get(self._members[rank].link)
+        sent = self._sent.get(rank)
+        if not got or lane is None or got > lane.total:
+            if sent is not None:
+                del self._sent[rank]
+                self._moved[rank] = now
+        elif sent is None or got < sent.done:
+            self._sent[rank] = _Sent(got, got, lane.total, now, now)
+            self._moved[rank] = now
+        elif got > sent.done:
+            sent.done, sent.last = got, now
+            self._moved[rank] = now
+
+    def going(self, rank: int, now: float) -> Flow | None:
+        """This peer's body on its way to this rank, as far as the rank says that it has come; None if nothing moves."""
+        sent = self._sent.get(rank)
+        if sent is None or now - sent.last >= self._dead_after:
+            return None
+        seconds = (now - sent.since) * sent.done / more if (more := sent.done - sent.first) else 0.0
+        return Flow(sent.done, sent.total, seconds, now - sent.last, incoming=False)
+
+    def moved(self, rank: int) -> float:
+        """When the rank last said that more of this peer's body has come; minus infinity if it never did."""
+        return self._moved.get(rank, -math.inf)
+
+
+@dataclass
+class _Sent:
+    """How much of a body has come at a neighbor: at first, and by now; out of how much; and when that was said."""
+
+    first: int
+    done: int
+    total: int
+    since: float
+    last: float

@@ -1,0 +1,270 @@
+"""Messages to frames and back, without any I/O.
+
+A message is one msgpack header frame followed by the raw buffers of a body, and nothing else:
+
+    [header] [buffer 0] [buffer 1] ...
+
+A large body travels as several messages: its header alone, then its buffers' bytes in order, cut into pieces
+(`dpeer.peer.core.chunking`):
+
+    [header]    [0xc1, tag, offset] [bytes] ...    [0xc1, tag, offset] [bytes] ...
+
+(0xc1 begins no msgpack value; the tag is a hash of the header. Bytes of several buffers are several frames.) So no
+message is long, the bytes of a body can be put in their place while others are on their way, and a neighbor on a slow
+line is heard all the while.
+
+`encode` is called once per body however many neighbors get it. `decode` trusts nothing: every limit is checked before
+anything is unpacked, and a message that does not fit raises `ProtocolError` with the reason under which it is counted.
+Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgpack
+from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
+
+from dpeer.exceptions import ProtocolError
+from dpeer.peer.core import headers
+from dpeer.peer.core.limits import FRAMES_UNIT, HEADER_UNIT
+from dpeer.peer.core.limits import Limits as Limits
+from dpeer.peer.learner import Buffer
+
+PROTOCOL = 4
+"""Version of everything in this module; peers of different versions refuse each other."""
+
+Frames = Sequence[Buffer]
+Fingerprint = Mapping[str, Any]
+
+
+def printable(text: str) -> str:
+    """What somebody else wrote, for a terminal or a log: with a question mark for each character that has no glyph."""
+    return "".join(one if one.isprintable() else "?" for one in text)
+
+
+_Rank = Annotated[int, Field(ge=0, lt=2**31)]
+_Round = Annotated[int, Field(ge=0, lt=2**53)]
+_Presence = Annotated[bytes, Field(max_length=2**24)]
+"""The sender's table of `Presence`: how many rounds each rank has completed at least; empty where it tells none."""
+_Words = Annotated[str, Field(max_length=300), AfterValidator(printable)]
+
+
+class _Message(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    rank: _Rank
+
+
+class Hello(_Message):
+    """Opens a connection in both directions: the sender's rank, its current round, and its federation.
+
+    Fields that a later version adds are ignored here, so that the handshake can name the difference in version.
+    """
+
+    model_config = ConfigDict(extra="ignore")
+
+    kind: Literal["hello"] = "hello"
+    protocol: int = PROTOCOL
+    next_round: _Round
+    """The sender's current round: bodies of earlier rounds are of no use to it."""
+    reply: bool = False
+    """Whether this answers a hello (a reply is not answered)."""
+    fingerprint: dict[str, Any]
+    manifest: dict[str, Any]
+    digest: str
+    apart_from: _Rank | None = None
+    """A neighbor that the sender cannot train with, so that it is about to leave; earlier versions do not say it, and
+    do not read it either."""
+    apart_because: _Words = ""
+    presence: _Presence = b""
+    running: bool = False
+    """Whether the sender has completed two rounds since its process began, so that the federation is running: a peer
+    that joins it need not wait for neighbors that the others do without. Earlier versions do not say it."""
+
+
+class Body(_Message):
+    """One released body."""
+
+    kind: Literal["body"] = "body"
+    federation: bytes
+    round: _Round
+    sizes: Annotated[list[Annotated[int, Field(ge=0)]], FailFast()]
+    buffers: tuple[Any, ...] | None = Field(default=(), exclude=True)
+    """None where the buffers follow in pieces."""
+    presence: _Presence = b""
+    tag: bytes = Field(default=b"", exclude=True)
+    """Marks the body's pieces: a hash of the header."""
+
+    @property
+    def payload_bytes(self) -> int:
+        """The bytes of all buffers together."""
+        return sum(self.sizes)
+
+
+class Heartbeat(_Message):
+    """Says that the sender is alive and works on this round."""
+
+    kind: Literal["heartbeat"] = "heartbeat"
+    federation: bytes
+    round: _Round
+    presence: _Presence = b""
+    paused: bool = False
+    """Whether the sender pauses: the receiver tells it at once when it hears of rounds that others have completed."""
+    hops: _Rank = 0
+    """While the sender sits rounds out because it was left behind: how many hops it is from those who went on."""
+    got: Annotated[int, Field(ge=0)] = 0
+    """How many bytes have come of the receiver's body that is on its way to the sender; 0 if none is."""
+    pace: Annotated[int, Field(ge=0)] = 0
+    """How many bytes a piece for the sender should have at most, as fast as bodies came from the receiver so far; 0 if
+    none came yet."""
+
+
+class Goodbye(_Message):
+    """Says that the sender leaves: its rounds are done, it was stopped, it failed, or it was cut off from a quorum."""
+
+    kind: Literal["goodbye"] = "goodbye"
+    federation: bytes
+    reason: Literal["done", "stopped", "failed", "isolated"]
+
+
+class Refusal(_Message):
+    """Says why a hello was turned away, where the other side cannot find the reason by comparing."""
+
+    kind: Literal["refusal"] = "refusal"
+    reason: _Words
+
+
+class Unknown(_Message):
+    """Says that a message came on a link on which nobody has said hello, so that the receiver of this does so again."""
+
+    kind: Literal["unknown"] = "unknown"
+
+
+class Piece(NamedTuple):
+    """Some bytes of the body that was announced last."""
+
+    tag: bytes
+    offset: int
+    """Where the bytes begin in all buffers together."""
+    data: tuple[Buffer, ...]
+    """The bytes, in order; of each buffer that they are from a part."""
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes there are."""
+        return sum(len(part) for part in self.data)
+
+
+Message = Hello | Body | Heartbeat | Goodbye | Refusal | Unknown
+_HEADER: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
+_PIECE = struct.Struct("<c8sQ")
+_MARK = b"\xc1"
+
+
+def federation_id(fingerprint: Fingerprint) -> bytes:
+    """16 bytes that tell the messages of one federation from those of another."""
+    canonical = json.dumps(fingerprint, sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.sha256(canonical).digest()[:16]
+
+
+def encode(message: Message) -> list[Buffer]:
+    """The frames of a message. Buffers are passed on, not copied."""
+    header = msgpack.packb(message.model_dump(), use_bin_type=True)
+    return [header, *(message.buffers or ())] if isinstance(message, Body) else [header]
+
+
+def body(federation: bytes, rank: int, number: int, buffers: Sequence[Buffer], presence: bytes = b"") -> Body:
+    """The message that carries round `number`'s released body of `rank`."""
+    sizes = [memoryview(buffer).nbytes for buffer in buffers]
+    return Body(federation=federation, rank=rank, round=number, sizes=sizes, buffers=tuple(buffers), presence=presence)
+
+
+def piece(tag: bytes, offset: int, data: Frames) -> Frames:
+    """The message that carries these bytes of the body with this tag; arguments as in `Piece`."""
+    return [_PIECE.pack(_MARK, tag, offset), *data]
+
+
+def tag(header: Buffer) -> bytes:
+    """The mark of the pieces of the body with this header."""
+    return hashlib.sha256(header).digest()[:8]
+
+
+def decode(frames: Frames, limits: Limits) -> Message | Piece:
+    """The message that the frames hold. A body that comes in pieces has no buffers yet.
+
+    Raises:
+        ProtocolError: reason "oversized" (a limit is exceeded) or "malformed" (anything else).
+    """
+    if not frames:
+        raise ProtocolError("malformed", "no frames")
+    if is_piece(frames):
+        return _piece(frames[0], frames[1:], limits)
+    lengths = [memoryview(frame).nbytes for frame in frames]
+    if lengths[0] > limits.header_bytes:
+        raise ProtocolError("oversized", f"header of {lengths[0]} bytes")
+    if len(frames) - 1 > limits.buffers:
+        raise ProtocolError("oversized", f"{len(frames) - 1} buffers")
+    if sum(lengths[1:]) > limits.payload_bytes:
+        raise ProtocolError("oversized", f"{sum(lengths[1:])} payload bytes, at most {limits.payload_bytes}")
+    fields = headers.unpack(frames[0])
+    if not fields.keys().isdisjoint({"buffers", "tag"}):  # they are no fields of a header
+        raise ProtocolError("malformed", "header is not a message's")
+    if fields.get("kind") != "hello" and lengths[0] > limits.small_header_bytes:
+        raise ProtocolError("oversized", f"header of {lengths[0]} bytes")
+    message = _validated(fields)
+    if not isinstance(message, Body):
+        if len(frames) > 1:
+            raise ProtocolError("malformed", f"a {message.kind} has no buffers")
+        return message
+    if len(frames) == 1 and message.payload_bytes > 0:
+        if len(message.sizes) > limits.buffers or message.payload_bytes > limits.payload_bytes:
+            raise ProtocolError("oversized", f"{message.payload_bytes} bytes announced in {len(message.sizes)} buffers")
+        return message.model_copy(update={"buffers": None, "tag": tag(frames[0])})
+    if message.sizes != lengths[1:]:
+        raise ProtocolError("malformed", f"{len(frames) - 1} buffers are not as announced")
+    return message.model_copy(update={"buffers": tuple(frames[1:])})
+
+
+def is_piece(frames: Frames) -> bool:
+    """Whether this is a piece, or a damaged one."""
+    return len(frames) > 1 and bool(frames[0][:1] == _MARK)
+
+
+def _piece(header: Buffer, data: Frames, limits: Limits) -> Piece:
+    if len(data) > limits.buffers:
+        raise ProtocolError("oversized", f"a piece of {len(data)} buffers")
+    lengths = [memoryview(part).nbytes for part in data]
+    if len(header) != _PIECE.size or not all(lengths):
+        raise ProtocolError("malformed", f"a piece of {len(header)} and {sum(lengths)} bytes")
+    if sum(lengths) > limits.payload_bytes:
+        raise ProtocolError("oversized", f"a piece of {sum(lengths)} bytes, at most {limits.payload_bytes}")
+    _, mark, offset = _PIECE.unpack(header)
+    return Piece(mark, offset, tuple(data))
+
+
+def size(frames: Frames) -> int:
+    """Bytes of a message on the wire: header and buffers."""
+    return sum(memoryview(frame).nbytes for frame in frames)
+
+
+def cost(frames: Frames) -> float:
+    """How many small messages take as long to decode as this one may; a piece is small."""
+    if not frames or is_piece(frames):
+        return 1
+    return 1 + memoryview(frames[0]).nbytes // HEADER_UNIT + len(frames) // FRAMES_UNIT
+
+
+def _validated(fields: dict[str, Any]) -> Message:
+    try:
+        return _HEADER.validate_python(fields)
+    except (ValidationError, RecursionError) as error:
+        where, what = "", "too deep"
+        if isinstance(error, ValidationError):
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where, what = ".".join(str(part) for part in first["loc"]), first["msg"]
+        raise ProtocolError("malformed", f"header {where[:60]}: {what[:100]}") from error

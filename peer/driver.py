@@ -1,0 +1,263 @@
+"""Runs a peer's core over a transport: the only place where its decisions meet sockets, the clock and tasks."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from dpeer.peer.core.effects import Close, Deliver, Dial, Effect, Fail, Rest, Say, Wake, Write
+from dpeer.peer.core.inbox import Received
+from dpeer.peer.core.limits import REST, REST_AFTER
+from dpeer.peer.core.protocol import Core, Goodbyes
+from dpeer.peer.learner import Payload
+from dpeer.peer.transports import (
+    Arrival,
+    Broken,
+    Endless,
+    Event,
+    Link,
+    Opened,
+    Room,
+    Sent,
+    Slower,
+    Transport,
+    TurnedAway,
+    Unreachable,
+)
+from dpeer.topology import Neighborhood
+
+Log = Callable[[Say], None]
+"""Logs what a core says."""
+
+
+class Pump:
+    """Tells the core what happens, does what it wants done, and lets the round loop wait for it.
+
+    Args:
+        core: The peer's decisions.
+        transport: What carries the frames.
+        log: Takes what the core says.
+        linger: Seconds for which what is not written yet may be written when the peer leaves, and as many again for
+            the transport to deliver it.
+
+    Attributes:
+        broken: Done with the exception that ended the pump, if one did: then nothing that is waited for comes.
+    """
+
+    def __init__(self, core: Core, transport: Transport, log: Log, linger: float) -> None:
+        self.core = core
+        self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._transport = transport
+        self._log = log
+        self._linger = linger
+        self._loop = asyncio.get_running_loop()
+        self._addresses: Mapping[int, str] = {}
+        self._todo: deque[Effect] = deque()
+        self._doing = False
+        self._waiting: asyncio.Future[Any] | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._idle = asyncio.Event()
+        self._excess = 0
+
+    # -- opening and closing -----------------------------------------------------------------------------------
+
+    def open(self, addresses: Mapping[int, str], number: int) -> None:
+        """Dial the neighbors at these addresses and start answering; `number` is the first round that will be run."""
+        self._addresses = addresses
+        self._do(self.core.open(sorted(addresses), number, self._now()))
+        self._reading = asyncio.create_task(self._guarded())
+
+    async def close(self, reason: Goodbyes) -> None:
+        """Say goodbye and close every connection."""
+        try:
+            if not self.broken.done():
+                self._do(self.core.leave(reason, self._now()))
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._written(), self._linger)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._reading is not None:
+                self._reading.cancel()
+                await asyncio.gather(self._reading, return_exceptions=True)
+            if self.broken.done():
+                self.broken.exception()  # nobody may be left to fetch it
+            await self._transport.close(self._linger)
+
+    async def _written(self) -> None:
+        while not self.core.written:
+            self._idle.clear()
+            await self._idle.wait()
+
+    # -- what the round loop wants -----------------------------------------------------------------------------
+
+    async def meet(self) -> None:
+        """Wait until every neighbor has shaken hands.
+
+        Raises:
+            PeersMissing: a neighbor has not shaken hands in time, or said goodbye again.
+            Refused: a neighbor has other settings.
+        """
+        await self._until(self.core.meet)
+
+    def at(self, number: int) -> Neighborhood:
+        """The graph of round `number`, as this peer sees it."""
+        return self.core.at(number)
+
+    def behind(self, number: int) -> bool:
+        """Whether the others have gone past round `number` without this peer."""
+        found = self.core.behind(number)
+        self._do(self.core.look(self._now()))
+        return found
+
+    def begin(self, number: int) -> None:
+        """Make round `number` this peer's current round: what came before is on disk."""
+        self._do(self.core.begin(number, self._now()))
+
+    def send(self, number: int, payload: Payload | None) -> None:
+        """Send round `number`'s body to the out-neighbors as each becomes ready; None if there is none."""
+        self._do(self.core.release(number, payload, self._now()))
+
+    def holds(self, number: int) -> bool:
+        """Whether this peer must pause before round `number`."""
+        return self.core.holds(number)
+
+    async def pause(self, number: int) -> None:
+        """Wait until round `number` may begin.
+
+        Raises:
+            Isolated: this peer was cut off for longer than it waits.
+        """
+        await self._until(lambda now: self.core.pause(number, now))
+
+    async def collect(self, number: int) -> dict[int, Received]:
+        """Round `number`'s bodies, once none of those that are not here is awaited any more; by rank."""
+        found: Deliver = await self._until(lambda now: self.core.collect(number, now))
+        return dict(found.bodies)
+
+    async def settle(self, number: int) -> int:
+        """Wait until round `number` may be completed; return the bytes of all copies of its body."""
+        found: Wake = await self._until(lambda now: self.core.settle(number, now))
+        return found.bytes_sent
+
+    async def linger(self) -> None:
+        """Stay after the last round until nobody needs this peer any more."""
+        await self._until(self.core.linger)
+
+    def left_out(self, rank: int, reason: str) -> None:
+        """Count a body that arrived whole but must not be mixed, and log it once."""
+        self._do(self.core.left_out(rank, reason, self._now()))
+
+    async def _until(self, wish: Callable[[float], Iterable[Effect]]) -> Any:
+        self._waiting = self._loop.create_future()
+        self._do(wish(self._now()))
+        return await self._waiting
+
+    # -- running -----------------------------------------------------------------------------------------------
+
+    def _now(self) -> float:
+        return self._loop.time()
+
+    async def _guarded(self) -> None:
+        try:
+            while True:
+                event = await self._transport.receive()
+                self._do(self._tell(event, self._now()))
+                if self._excess >= REST_AFTER:
+                    self._excess = 0
+                    await asyncio.sleep(REST)
+        except Exception as error:  # whatever it is, the peer must not go on deaf
+            self._break(error)
+
+    def _tell(self, event: Event, now: float) -> list[Effect]:
+        match event:
+            case Arrival(link, frames, identity):
+                return self.core.receive(link, frames, now, identity)
+            case Opened(link):
+                return self.core.connected(link, now)
+            case Broken(link):
+                return self.core.disconnected(link, now)
+            case Room(link):
+                return [Write(link)]
+            case Unreachable(link, reason):
+                return self.core.unreachable(link, reason, now)
+            case Slower(link, reason):
+                return self.core.slower(link, reason, now)
+            case TurnedAway(place, reason, times):
+                return self.core.turned_away(place, reason, times, now)
+            case Endless(link, place):
+                return self.core.endless(link, place, now)
+
+    def _do(self, effects: Iterable[Effect]) -> None:
+        """Do these effects, and those that they lead to, in order."""
+        self._todo.extend(effects)
+        if self._doing:
+            return
+        self._doing = True
+        try:
+            while self._todo:
+                self._do_one(self._todo.popleft())
+        finally:
+            self._doing = False
+        self._set_timer()
+        self._idle.set()
+
+    def _do_one(self, effect: Effect) -> None:
+        match effect:
+            case Write(link):
+                self._write(link)
+            case Dial(rank):
+                link = self._transport.dial(self._addresses[rank], rank)
+                self._todo.extend(self.core.dialled(rank, link, self._now()))
+            case Close(link):
+                self._transport.drop(link)
+            case Deliver() | Wake():
+                if self._waiting is not None and not self._waiting.done():
+                    self._waiting.set_result(effect)
+            case Fail(error):
+                if self._waiting is not None and not self._waiting.done():
+                    self._waiting.set_exception(error)
+            case Say():
+                self._log(effect)
+            case Rest():
+                self._excess += 1
+
+    def _write(self, link: Link) -> None:
+        while (frames := self.core.outgoing(link)) is not None:
+            sent = self._transport.send(link, frames)
+            if sent is Sent.FULL:
+                self.core.full(link)
+                return
+            if sent is Sent.GONE:
+                self._todo.extend(self.core.disconnected(link, self._now()))
+                return
+            self.core.taken(link)
+
+    def _set_timer(self) -> None:
+        now = self._now()
+        due = self.core.next_tick(now)
+        if self._timer is not None:
+            if self._timer.when() == due and not self._timer.cancelled():
+                return
+            self._timer.cancel()
+            self._timer = None
+        if due != float("inf"):
+            self._timer = self._loop.call_at(due, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        try:
+            self._do(self.core.tick(self._now()))
+        except Exception as error:
+            self._break(error)
+
+    def _break(self, error: Exception) -> None:
+        text = f"the connections of this peer failed, so it ends: {type(error).__name__}: {error}"
+        self._log(Say("warning", "connections-failed", text, {"traceback": traceback.format_exc()}))
+        if not self.broken.done():
+            self.broken.set_exception(error)

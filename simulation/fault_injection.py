@@ -1,0 +1,191 @@
+"""Has planned faults happen to the peers of a simulation, each in its round, and keeps what happened to whom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from dpeer.simulation.faults import Accident
+from dpeer.simulation.links import later
+from dpeer.simulation.network import FaultyNetwork
+from dpeer.simulation.virtual_time import Process
+
+
+class Stage(Protocol):
+    """What faults happen to."""
+
+    size: int
+    network: FaultyNetwork
+
+    def running(self, rank: int) -> Process | None:
+        """The process of a rank that runs; None if it does not."""
+
+    def own_round(self, rank: int) -> int:
+        """In which round a rank that runs is."""
+
+    def crash(self, rank: int) -> None:
+        """End a rank's process at once."""
+
+    def leave(self, rank: int) -> None:
+        """Tell a rank to stop, as Ctrl-C does."""
+
+    def begin_again(self, rank: int) -> None:
+        """Start a rank from its checkpoint."""
+
+
+@dataclass
+class Incident:
+    """What happened to one rank, as summary.json tells it. Times are in rounds' time from the start.
+
+    Attributes:
+        what: The kind of fault.
+        rank: Whose it was.
+        round: In which round the peer was that was furthest.
+        own_round: In which round the rank itself was.
+        time: When it began.
+        until_round: As `round` when it ended; None if it did not.
+        until_time: When it ended; None if it did not.
+        times: By how much a slow rank was slow; None for other faults.
+    """
+
+    what: str
+    rank: int
+    round: int
+    own_round: int
+    time: float
+    until_round: int | None = None
+    until_time: float | None = None
+    times: float | None = None
+
+    def as_entry(self) -> dict[str, Any]:
+        """Its entry in summary.json."""
+        return {name: value for name, value in vars(self).items() if name != "times" or value is not None}
+
+
+class Accidents:
+    """Has faults happen.
+
+    Args:
+        stage: To what.
+        planned: Which.
+        round_seconds: How long a round lasts.
+
+    Attributes:
+        happened: What has happened so far. A fault of a rank that was not running then did not.
+        front: The round of the peer that is furthest.
+        pending: How many ranks are down and will begin again.
+    """
+
+    def __init__(self, stage: Stage, planned: Iterable[Accident], round_seconds: float) -> None:
+        self.happened: list[Incident] = []
+        self.front = -1
+        self.pending = 0
+        self._stage, self._planned, self._round = stage, list(planned), round_seconds
+        self._off = False
+
+    def reached(self, number: int) -> None:
+        """Note that a peer begins a round."""
+        if number <= self.front:
+            return
+        self.front = number
+        due = [one for one in self._planned if one.round <= number]
+        self._planned = [one for one in self._planned if one.round > number]
+        for accident in due:
+            later(accident.at * self._round, partial(self._happen, accident))
+
+    def call_off(self) -> None:
+        """Let nothing happen any more, and what stands still go on."""
+        self._off, self.pending = True, 0
+        for rank in range(self._stage.size):
+            process = self._stage.running(rank)
+            while process is not None and process.frozen:
+                process.thaw()
+
+    @property
+    def now(self) -> float:
+        """The time in rounds."""
+        return round(asyncio.get_running_loop().time() / self._round, 3)
+
+    def _happen(self, accident: Accident) -> None:
+        ranks = [rank for rank in accident.ranks if self._stage.running(rank) is not None]
+        if self._off or not ranks:
+            return
+        began = [
+            Incident(
+                accident.what, rank, self.front, self._stage.own_round(rank), self.now,
+                times=accident.times if accident.what == "slow" else None,
+            )
+            for rank in ranks
+        ]  # fmt: skip
+        self.happened += began
+        if accident.what == "partition":
+            self._part(accident, began)
+            return
+        for incident in began:
+            self._befall(accident, incident)
+
+    def _part(self, accident: Accident, began: list[Incident]) -> None:
+        rest = [rank for rank in range(self._stage.size) if rank not in accident.ranks]
+        ways = [way for one in accident.ranks for other in rest for way in ((one, other), (other, one))]
+        for way in ways:
+            self._stage.network.hold(*way)
+
+        def heal() -> None:
+            for way in ways:
+                self._stage.network.release(*way)
+
+        self._end(accident.lasts, began, heal)
+
+    def _befall(self, accident: Accident, incident: Incident) -> None:
+        rank = incident.rank
+        process = self._stage.running(rank)
+        assert process is not None, "looked at by the caller"
+        match accident.what:
+            case "freeze":
+                process.freeze()
+                self._end(accident.lasts, [incident], process.thaw)
+            case "slow":
+                process.slow(accident.times)
+                self._end(accident.lasts, [incident], partial(process.slow, 1 / accident.times))
+            case "restart":
+                self._stage.crash(rank)
+                self._outlived(rank, "freeze", "slow")
+                self._again(0.0, incident)
+            case "crash":
+                self._stage.crash(rank)
+                self._outlived(rank, "freeze", "slow")
+                self._again(accident.lasts, incident)
+            case "leave":
+                self._stage.leave(rank)
+                self._outlived(rank, "slow")
+                self._again(accident.lasts, incident)
+
+    def _outlived(self, rank: int, *kinds: str) -> None:
+        """Note that what a process had has ended with it: the rank's next one begins without."""
+        for incident in self.happened:
+            if incident.rank == rank and incident.what in kinds and incident.until_time is None:
+                incident.until_round, incident.until_time = self.front, self.now
+
+    def _again(self, rounds: float | None, incident: Incident) -> None:
+        if rounds is not None:
+            self.pending += 1
+            self._end(rounds, [incident], partial(self._begin_again, incident.rank))
+
+    def _begin_again(self, rank: int) -> None:
+        self.pending -= 1
+        self._stage.begin_again(rank)
+
+    def _end(self, rounds: float | None, incidents: list[Incident], end: Callable[[], None]) -> None:
+        if rounds is not None:
+            later(rounds * self._round, partial(self._over, incidents, end))
+
+    def _over(self, incidents: list[Incident], end: Callable[[], None]) -> None:
+        if self._off:
+            return
+        for incident in incidents:
+            if incident.until_time is None:
+                incident.until_round, incident.until_time = self.front, self.now
+        end()

@@ -1,0 +1,237 @@
+"""All peers of a federation in this process: the same peers, round loop and codec, over in-process transports."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import Tensor
+
+from dpeer.cores import own_cores
+from dpeer.exceptions import TaskError
+from dpeer.federation.assemble import PeerParts, assemble
+from dpeer.federation.baseline_comparison import conclude_worth
+from dpeer.federation.consensus_distance import Disagreement
+from dpeer.federation.data_files import save_data_files
+from dpeer.federation.disk_errors import naming
+from dpeer.federation.fingerprint import FORMERLY
+from dpeer.federation.folders import held
+from dpeer.federation.malloc import keep_heap
+from dpeer.federation.settings import Settings
+from dpeer.federation.view import View
+from dpeer.federation.working_directory import current_folder
+from dpeer.peer import LivenessConfig, Network, Outcome, Peer, PeerConfig, Transport, Worker
+from dpeer.peer.logs import PeerLog, peer_logger
+from dpeer.results.files import DISAGREEMENT, LOG, rank_folder
+from dpeer.training import forget
+from dpeer.training.randomness import undisturbed
+
+T = TypeVar("T")
+LoopFactory = Callable[[], asyncio.AbstractEventLoop] | None
+
+
+class Simulation:
+    """A federation in one process.
+
+    Args:
+        settings: The federation's.
+        view: Is told what happens.
+        resume: Continue from the checkpoints.
+        new_data: The data are others than those of earlier runs in the folders.
+
+    Attributes:
+        connected: Whether rounds have begun.
+        loop_factory: Makes the event loop that it must run on; None for any.
+        faults: What happened to whom, for summary.json; None where nothing was to happen.
+    """
+
+    def __init__(self, settings: Settings, view: View, *, resume: bool, new_data: bool = False) -> None:
+        self._settings = settings
+        self._home = current_folder()
+        self._out = settings.out.absolute()
+        self._view = view
+        self._resume, self._new_data = resume, new_data
+        self._peers: list[Peer] = []
+        self._bodies: dict[int, Callable[[], Tensor]] = {}
+        self._disagreement: Disagreement | None = None
+        self._network = Network()
+        self._stopping = False
+        self._conclude: dict[int, Callable[[Outcome], Awaitable[Any]]] = {}
+        self._notes: list[str] = []
+        self._workers = min(settings.size, settings.workers or len(own_cores()))
+        self.connected = False
+        # Peers of one process cannot be lost one by one.
+        self._liveness = LivenessConfig(heartbeat=0)
+        self._deadline: float | Literal["auto"] | None = None
+        self.loop_factory: LoopFactory = None
+        self.faults: Mapping[str, Any] | None = None
+
+    async def run(self) -> list[Outcome]:
+        """Assemble all peers and run their rounds together; outcomes by rank (none if stopped before the first).
+
+        Raises:
+            DpeerError: the first one that any peer raised; the others have been ended.
+        """
+        # A worker thread per core, one torch thread each: faster than one thread of many, and bit-identical.
+        workers = self._workers
+        executor, disk = self._executor, self._disk = tuple(
+            ThreadPoolExecutor(workers, name, initializer=torch.set_num_threads, initargs=(1,))
+            for name in ("tensors", "disk")
+        )
+        keep_heap()
+        logs: list[PeerLog] = []
+        resources = ExitStack()
+        resources.enter_context(undisturbed())  # the script that has called draws on as if nothing had been
+        try:
+            for rank in range(self._settings.size):
+                if self._stopping:
+                    return []
+                own = self._settings.of_rank(rank).model_copy(update={"out": self._settings.out, "threads": 1})
+                resources.enter_context(held(rank_folder(self._out, rank)))
+                log = peer_logger(rank, rank_folder(self._out, rank) / LOG, own.log_level, most=own.log_bytes())
+                logs.append(log)
+                await self._add(own, rank, log)
+            forget()
+            if self._stopping:
+                return []
+            self._disagreement = Disagreement(
+                self._out / DISAGREEMENT, self._bodies, self._worker(),
+                every=self._settings.evaluate_every, rounds=self._settings.rounds, resume=self._resume,
+            )  # fmt: skip
+            await self._listen()
+            self.connected = True
+            self._view.notes(self._notes)
+            with naming(self._out, self._settings.out):
+                outcomes = await self._play()
+                await self._disagreement.written()
+            return outcomes
+        finally:
+            executor.shutdown(wait=True, cancel_futures=True)
+            disk.shutdown(wait=True, cancel_futures=True)
+            for log in logs:
+                log.close()
+            forget()  # files that could not be used are read anew when they have been mended
+            resources.close()
+
+    def stop(self) -> None:
+        """Stop all peers after their current minibatch."""
+        self._stopping = True
+        for peer in self._peers:
+            peer.stop()
+
+    def kill(self) -> None:
+        """End this process at once; what the peers have completed is on disk."""
+        os._exit(130)
+
+    def _worker(self) -> Worker:
+        """What measures the bodies of all peers."""
+        return Worker(self._executor)
+
+    async def _add(self, own: Settings, rank: int, log: PeerLog) -> None:
+        """Make a peer that is to run."""
+        worker = Worker(self._executor, self._disk)
+        self._peers.append(await self._peer(own, rank, self._network.transport(), worker, log, resume=self._resume))
+
+    async def _listen(self) -> None:
+        """Have all peers accept connections."""
+        addresses = {peer.config.rank: await peer.listen() for peer in self._peers}
+        self._known = {rank: address for rank, address in addresses.items() if address is not None}
+
+    async def _play(self) -> list[Outcome]:
+        """Run all peers to their end."""
+        return await _all(blaming(peer.config.rank, self._serve(peer)) for peer in self._peers)
+
+    async def _serve(self, peer: Peer) -> Outcome:
+        """Run a peer to its end, then compare what it has kept."""
+        outcome = await peer.serve(self._known)
+        if outcome.status == "done" and not outcome.concluded_before:
+            await self._conclude[peer.config.rank](outcome)
+        return outcome
+
+    async def _compare(self, out: Path, parts: PeerParts, worker: Worker, log: PeerLog, *, diverged: bool) -> None:
+        """Compare what a peer has kept with what it would have alone."""
+        if parts.alone is not None:
+            parts.alone.end()  # not when a thread is free for it
+        await worker.run(
+            conclude_worth, out, parts.learner, parts.alone, parts.facts, lambda: self._stopping,
+            lambda line: log.info("worth", message=line), diverged=diverged,
+        )  # fmt: skip
+
+    async def _peer(
+        self, own: Settings, rank: int, transport: Transport, worker: Worker, log: PeerLog, *, resume: bool,
+        on_connected: Callable[[], None] = lambda: None,
+    ) -> Peer:  # fmt: skip
+        """Make a peer of a rank."""
+        new_data = self._new_data and not resume
+        out = rank_folder(self._out, rank)
+        assembled = worker.run(
+            assemble, own, rank, resume=resume, new_data=new_data, workers=self._workers, home=self._home
+        )
+        parts = await blaming(rank, assembled)
+        for line in await worker.run(save_data_files, out, parts.partition, parts.preparation, resume=resume):
+            log.warning("file-made-again", message=line)
+        for note in parts.notes:
+            log.info("note", message=note)
+        if rank == 0:
+            self._notes = parts.notes
+        learner = parts.learner
+        self._bodies[rank] = lambda: learner.body
+        if parts.alone is not None:
+            await worker.run(parts.alone.take_up, resume=resume)
+        self._conclude[rank] = lambda outcome: self._compare(out, parts, worker, log, diverged=outcome.diverged)
+        config = PeerConfig(
+            rank=rank,
+            rounds=own.rounds,
+            listen=f"inproc://rank-{rank}",
+            fingerprint=parts.fingerprint,
+            names=parts.names,
+            formerly=FORMERLY,
+            about=parts.about,
+            evaluate_every=own.evaluate_every,
+            checkpoint_every=own.checkpoint_every,
+            wait=own.wait,
+            deadline=self._deadline,
+            quorum=own.quorum,
+            liveness=self._liveness,
+            out=out,
+            resume=resume,
+        )
+        return Peer(
+            config, parts.topology, parts.learner, transport, worker, log,
+            facts=parts.facts, on_record=lambda entry: self._view.record(rank, entry),
+            # On a clock that is not real nobody waits in earnest.
+            idle=parts.alone if own.faults is None else None, at_once=lambda outcome: self._conclude[rank](outcome),
+            on_completed=lambda number: self._measure(rank, number), watch=parts.watch,
+            on_sign=lambda sign: self._view.sign(rank, sign), on_connected=on_connected,
+            on_waiting=lambda neighbors: self._view.waiting(rank, neighbors),
+        )  # fmt: skip
+
+    def _measure(self, rank: int, number: int) -> None:
+        assert self._disagreement is not None, "made before the peers begin"
+        self._disagreement.record(rank, number)
+
+
+async def blaming(rank: int, run: Awaitable[T]) -> T:
+    """Make or run a peer; an error of its task or data gets its rank put in front."""
+    try:
+        return await run
+    except TaskError as error:
+        raise TaskError(f"rank {rank}: {error}") from error
+
+
+async def _all(runs: Iterable[Any]) -> list[Outcome]:
+    """Run everything together; the first error ends the rest and is raised."""
+    tasks = [asyncio.create_task(run) for run in runs]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    failed = next((task for task in tasks if task.done() and not task.cancelled() and task.exception()), None)
+    if failed is not None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return [task.result() for task in ([failed] if failed else tasks)]

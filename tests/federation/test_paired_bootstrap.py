@@ -1,0 +1,111 @@
+"""Intervals of a gain, held against scipy's, all resamples and what is true; and what they let dpeer say."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import bootstrap
+
+from dpeer.federation.paired_bootstrap import find_gain
+
+
+def scipys(joined: np.ndarray, alone: np.ndarray) -> tuple[float, float]:
+    found = bootstrap(
+        (joined, alone), lambda a, b, axis: a.mean(axis) - b.mean(axis), paired=True, vectorized=True,
+        n_resamples=20_000, method="percentile", random_state=np.random.default_rng(7),
+    )  # fmt: skip
+    return found.confidence_interval.low, found.confidence_interval.high
+
+
+@pytest.mark.parametrize(
+    ("count", "better", "worse"), [(80, 0, 0), (80, 3, 1), (37, 0, 9), (12, 12, 0), (4000, 90, 60)]
+)
+def test_the_interval_of_accuracies_is_the_usual_one_with_half_a_row_more_in_each_cell(
+    count: int, better: int, worse: int
+) -> None:
+    found = find_gain(*answers(count, better, worse), most_is_best=True)
+    assert found.gain == pytest.approx((better - worse) / count)
+    assert found.differ == better + worse
+    # A row of each kind counts half more: +1 and -1 where one model alone is right, 0 twice where both agree.
+    values, weights = [1.0, -1.0, 0.0], [better + 0.5, worse + 0.5, count - better - worse + 1]
+    mean = np.average(values, weights=weights)
+    error = (np.average((np.array(values) - mean) ** 2, weights=weights) / sum(weights)) ** 0.5
+    assert (found.low, found.high) == pytest.approx((mean - 1.959964 * error, min(1.0, mean + 1.959964 * error)))
+
+
+@pytest.mark.parametrize(("rows", "better", "worse"), [(40, 0.04, 0.02), (80, 0.005, 0.01), (80, 0.1, 0.02)])
+def test_the_interval_of_accuracies_covers_where_few_rows_differ(rows: int, better: float, worse: float) -> None:
+    drawn = np.random.default_rng(5).multinomial(rows, [better, worse, 1 - better - worse], size=4000)
+    found = [find_gain(*answers(rows, one, other), most_is_best=True) for one, other, _ in drawn]
+    assert np.mean([one.low <= better - worse <= one.high for one in found]) > 0.94
+
+
+def test_the_interval_of_losses_is_scipys_with_the_sign_of_a_gain() -> None:
+    rng = np.random.default_rng(3)
+    alone = rng.gamma(2.0, size=250)
+    joined = 0.9 * alone + 0.1 * rng.gamma(1.5, size=250)
+    found = find_gain(joined, alone, most_is_best=False)
+    low, high = scipys(joined, alone)
+    assert found.gain == pytest.approx(alone.mean() - joined.mean())
+    assert (found.low, found.high) == pytest.approx((-high, -low), abs=0.04 * (high - low))
+
+
+def test_of_three_rows_it_is_that_of_all_resamples() -> None:
+    joined, alone = [0.2, 0.5, 0.9], [0.1, 0.7, 0.4]
+    differences = np.subtract(joined, alone)
+    means = sorted(np.mean(drawn) for drawn in itertools.product(differences, repeat=3))
+    # The lowest and the highest are 1 of 27 each, more than the 2.5 % that are cut off.
+    found = find_gain(joined, alone, most_is_best=True)
+    assert (found.low, found.high) == pytest.approx((means[0], means[-1]))
+
+
+def test_the_same_rows_give_the_same_numbers() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.random(50), rng.random(50)
+    assert find_gain(a, b, most_is_best=True) == find_gain(a, b, most_is_best=True)
+    assert find_gain(a, b, most_is_best=True) != find_gain(a, b, most_is_best=True, seed=1)
+
+
+def answers(count: int, better: int, worse: int) -> tuple[list[float], list[float]]:
+    """Rows on which the first model alone is right, the second alone, and both are."""
+    joined = [1.0] * better + [0.0] * worse + [1.0] * (count - better - worse)
+    return joined, [0.0] * better + [1.0] * worse + [1.0] * (count - better - worse)
+
+
+@pytest.mark.parametrize(
+    ("count", "better", "worse", "verdict"),
+    [
+        (40, 12, 1, "helped"),
+        (40, 1, 12, "alone"),
+        (40, 3, 2, "unclear"),
+        (40, 0, 0, "unclear"),
+        (40, 4, 0, "unclear"),  # four heads in a row are one throw in eight
+        (40, 6, 0, "helped"),
+        (5, 5, 0, "unclear"),
+    ],
+)
+def test_what_is_told(count: int, better: int, worse: int, verdict: str) -> None:
+    found = find_gain(*answers(count, better, worse), most_is_best=True)
+    assert (found.verdict, found.differ) == (verdict, better + worse)
+    if verdict != "unclear":
+        assert found.low > 0 or found.high < 0
+
+
+def test_a_few_losses_tell_nothing_however_clear() -> None:
+    assert find_gain([0.1] * 9, [2.0] * 9, most_is_best=False).verdict == "unclear"
+    assert find_gain([0.1] * 10, [2.0] * 10, most_is_best=False).verdict == "helped"
+
+
+@pytest.mark.slow
+def test_many_rows_take_little() -> None:
+    rng = np.random.default_rng(1)
+    a, b = rng.random(20_000), rng.random(20_000)
+    found = find_gain(a, b, most_is_best=False)
+    half = 1.96 * (a - b).std() / 20_000**0.5
+    assert (found.low, found.high) == pytest.approx((found.gain - half, found.gain + half), abs=0.1 * half)
+
+
+def test_other_rows_cannot_be_compared() -> None:
+    for joined, alone in (([], []), ([1.0], [1.0, 0.0])):
+        with pytest.raises(ValueError, match="rows cannot be compared"):
+            find_gain(joined, alone, most_is_best=True)

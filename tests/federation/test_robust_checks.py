@@ -1,0 +1,137 @@
+"""Which graphs and which privacy suit --robust, said before anything is connected."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+
+import dpeer
+from dpeer.exceptions import ConfigurationError
+from dpeer.federation import assemble
+from dpeer.federation.graph import build_graph
+from dpeer.federation.robust_checks import check_hostile
+from dpeer.federation.settings import Settings
+from dpeer.training import TorchLearner
+from tests.thinning import only
+
+Command = Callable[..., Any]
+
+
+def check(**values: Any) -> None:
+    settings = Settings(**values)
+    check_hostile(settings, build_graph(settings))
+
+
+@pytest.mark.parametrize("robust", ["clip", "clip:2", "trimmed-mean:1", "median"])
+@pytest.mark.parametrize("topology", ["ring", "exponential", "full"])
+def test_graphs_that_suit(robust: str, topology: str) -> None:
+    check(robust=robust, topology=topology)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"topology": "ring", "robust": "trimmed-mean:2"},
+         "--robust trimmed-mean:2 with ring: rank 0 has 2 neighbors, of whom it withstands 1 at most: give "
+         "trimmed-mean:1, or a graph with 4 neighbors each"),
+        ({"topology": "full", "size": 8, "robust": "trimmed-mean:4"}, "rank 0 has 7 neighbors.*give trimmed-mean:3"),
+        ({"topology": "random-matching", "robust": "trimmed-mean:1"}, "rank 0 has 1 neighbor,.*use clip:TAU"),
+        ({"topology": "star", "robust": "clip"}, "rank 1 has 1 neighbor.*give clip:TAU"),
+        ({"topology": "star", "robust": "median"}, "rank 1 gives its own body the weight 0.875"),
+        ({"topology": "random-matching", "robust": "median"}, "with random-matching: rank 0 gives .* the weight 0.5"),
+        ({"topology": "exponential-directed", "robust": "clip"}, "--robust clip with exponential-directed: .*hear"),
+        ({"fresh_neighbors": "directed:3", "robust": "median"}, "peers there hear others than hear them"),
+    ],
+)  # fmt: skip
+def test_graphs_that_do_not_suit(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        check(**values)
+
+
+def test_a_radius_that_is_given_suits_any_mutual_graph() -> None:
+    check(topology="star", robust="clip:2")
+    check(topology="random-matching", robust="clip:2")
+
+
+def test_of_a_graph_that_changes_every_round_is_looked_at() -> None:
+    check(fresh_neighbors="4", robust="trimmed-mean:2")
+    with pytest.raises(ConfigurationError, match=r"rank . has . neighbors?, of whom it withstands"):
+        check(fresh_neighbors="4", robust="trimmed-mean:3")
+
+
+@pytest.mark.parametrize(("name", "value"), [("robust", "clip"), ("max_norm", 3.0)])
+def test_averages_whose_noise_is_counted_must_have_known_weights(name: str, value: Any) -> None:
+    private = {"privacy": "client", "noise_multiplier": 2.0, "topology": "full"}
+    check(**private, **{name: value})
+    flag = f"--{name.replace('_', '-')} {value}"
+    with pytest.raises(ConfigurationError, match=f"{flag} cannot be used with --dp-adversary aggregate"):
+        check(**private, dp_adversary="aggregate", dp_min_honest=2, weights="uniform", **{name: value})
+
+
+def test_it_is_one_line_before_anything_starts(dpeer: Command, small_task: Path) -> None:
+    for arguments in (
+        ("--topology", "ring", "--robust", "trimmed-mean:2"),
+        ("--topology", "full", "--robust", "clip", "--quantize", 8),
+    ):
+        ended = dpeer("simulate", "--task", "mine.py:task", "--size", 4, "--rounds", 1, "--overwrite", *arguments)
+        assert ended.code == 2
+        (line,) = ended.complaints
+        assert f"--robust {arguments[3]}" in line
+    ended = dpeer("simulate", "--task", "mine.py:task", "--robust", "krum")
+    assert ended.code == 2
+    (line,) = ended.complaints
+    assert "--robust = 'krum': expected none, clip, clip:TAU, trimmed-mean:F or median" in line
+
+
+def test_what_is_used_is_said_and_what_has_no_effect_too(dpeer: Command, small_task: Path) -> None:
+    def lines(*arguments: object) -> str:
+        ended = dpeer("simulate", "--task", "mine.py:task", "--size", 4, "--rounds", 1, "--overwrite", *arguments)
+        assert ended.code == 0, ended.err
+        return str(ended.err)
+
+    assert "robust clip:2, max-norm 50" in lines("--robust", "clip:2.0", "--max-norm", 50)
+    assert "robust clip has no effect with local" in lines("--robust", "clip", "--algorithm", "local")
+
+
+def test_a_body_that_is_left_out_is_counted_and_said_once(dpeer: Command, small_task: Path, in_tmp_path: Path) -> None:
+    # All peers have the same data: with all of it in one batch, bodies would differ in rounding alone, or not at all.
+    ended = dpeer("simulate", "--task", "mine.py:task", "--size", 3, "--rounds", 2, "--body-epochs", 1, "--max-norm",
+                  1e-12, "--batch-size", 4, "--out", "run")  # fmt: skip
+    assert ended.code == 0, ended.err
+    summary = json.loads((in_tmp_path / "run" / "rank-0" / "summary.json").read_text())
+    first, last = map(json.loads, (in_tmp_path / "run" / "rank-0" / "metrics.jsonl").read_text().splitlines())
+    assert summary["dropped"] == {"too-far": 4}
+    assert first["missed"] == last["missed"] == [1, 2]
+    said = [json.loads(line) for line in (in_tmp_path / "run" / "rank-0" / "log.jsonl").read_text().splitlines()]
+    assert [one["neighbor"] for one in said if one.get("reason") == "too-far"] == [1, 2]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("robust", only(["clip"], ["clip", "trimmed-mean:1", "median"]))
+def test_honest_peers_learn_beside_one_that_sends_nonsense(robust: str, tmp_path: Path) -> None:
+    def run(robust: str, factor: float) -> dict[str, Any]:
+        class Hostile(TorchLearner):
+            def release(self, number: int) -> Any:
+                sent = super().release(number)
+                if sent is None or self._rank != 4:
+                    return sent
+                body = np.frombuffer(b"".join(sent), "<f4")
+                return [np.clip(body * np.float64(factor), -3e38, 3e38).astype("<f4").tobytes()]
+
+        settings = dpeer.Settings(
+            task="digits", size=5, topology="full", partition="iid", algorithm="dfedavgm", rounds=4, local_steps=5,
+            finish="none", evaluate_every=4, workers=1, robust=robust, keep="last", alone="never", out=tmp_path / "run",
+        )  # fmt: skip
+        with patch.object(assemble, "TorchLearner", Hostile):
+            return dpeer.run(settings, overwrite=True).summary
+
+    clean, ruined = run("none", 1.0), run("none", -10.0)
+    assert np.mean(ruined["accuracy"][:4]) < 0.5 < np.mean(clean["accuracy"][:4])
+    for factor in (-10.0, 1e45):
+        found = run(robust, factor)
+        assert found["diverged"] == []
+        assert np.mean(found["accuracy"][:4]) > np.mean(clean["accuracy"][:4]) - 0.1

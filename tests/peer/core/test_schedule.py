@@ -1,0 +1,70 @@
+"""Who is told what, and who may go on with whom."""
+
+import pytest
+
+from dpeer.peer.core.outbox import Outbox
+from dpeer.peer.core.schedule import Schedule, cut_off
+from dpeer.topology import build
+
+
+@pytest.mark.parametrize("name", ["ring", "star", "full"])
+def test_nobody_is_told_where_edges_are_mutual_and_stay(name):
+    topology = build(name, 5)
+    assert all(Schedule(topology, rank, 9).listeners(number) == set() for rank in range(5) for number in range(9))
+
+
+def test_who_only_sends_is_told_every_round():
+    schedule = Schedule(build("exponential-directed", 8), 0, 3)
+    assert [schedule.listeners(number) for number in range(4)] == [{6, 7}] * 3 + [{4, 6, 7}]
+
+
+def test_who_sent_before_and_who_sends_next_are_told(edges):
+    topology = edges(4, [(1, 0)], [(0, 3)], [(2, 0), (3, 0)], [])
+    schedule = Schedule(topology, 0, 3)
+    assert [schedule.listeners(number) for number in range(4)] == [set(), {1, 2}, set(), {2, 3}]
+
+
+def test_without_edges_any_distance_fits(edges):
+    topology = edges(2, [(0, 1)], [], [], [], [(1, 0)], [])
+    schedule = Schedule(topology, 0, 9)
+    assert schedule.fits(4, 1, 1)
+    assert schedule.fits(1, 1, 4)
+    assert not schedule.fits(4, 1, 0)  # needs round 0's body, which is gone
+    assert schedule.fits(1, 1, 0)
+    assert schedule.fits(5, 1, 4)
+    assert not schedule.fits(5, 1, 3)  # completed round 4 without rank 1
+    assert not schedule.fits(0, 1, 6)  # rank 1 has no more the body of round 4
+    assert schedule.fits(1, 1, 5)
+    assert not schedule.fits(4, 1, 2**53 - 1)
+    assert not schedule.fits(2**53 - 1, 1, 2**53 - 1)
+    assert not schedule.fits(9, 1, 10)
+
+
+@pytest.mark.parametrize("name", ["ring", "exponential-directed"])
+def test_neighbors_of_every_round_fit_when_one_round_apart(name):
+    schedule = Schedule(build(name, 3), 0, 9)
+    for here in range(10):
+        for there in range(10):
+            assert schedule.fits(here, 1, there) is (abs(here - there) <= 1)
+
+
+def test_what_is_in_the_checkpoint_can_still_be_sent():
+    assert not cut_off(4, sender=5, receiver=3)
+    assert cut_off(3, sender=5, receiver=3)
+    assert not cut_off(3, sender=5, receiver=4)
+    assert cut_off(4, sender=3, receiver=5)
+
+
+def test_the_outbox_keeps_two_rounds_and_who_still_has_to_get_them():
+    outbox = Outbox()
+    for number in range(3):
+        outbox.add(number, [b"head", b"body"], (1, 4))
+    assert sorted(outbox.frames) == [1, 2]
+    assert outbox.pending() == []
+    outbox.ask(4, current_round=2)
+    outbox.ask(1, current_round=0)
+    outbox.ask(3, current_round=0)
+    assert outbox.pending() == [(1, 1), (2, 1), (2, 4)]
+    outbox.sent[2].update((1, 4))
+    assert outbox.bytes_sent(2) == 16
+    assert outbox.bytes_sent(7) == 0

@@ -1,0 +1,104 @@
+"""Cells as a schema reads them, however they are written."""
+
+import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dpeer.exceptions import TaskError
+from dpeer.training.data.tables.cells import read_sheet
+from dpeer.training.data.tables.decode import Verdict, decode
+from dpeer.training.data.tables.inputs import as_targets
+from dpeer.training.data.tables.kinds import Category, Date, Number
+
+
+def test_a_gap_that_is_a_number_is_one_however_it_is_written() -> None:
+    column = Number.model_validate({"kind": "number", "range": [0, 30], "missing": [-1]})
+    cells = ("-1", "-1.0", "-1,0", "-01", "1", "-1.5")
+    found = decode(column, cells, decimal="")
+    assert [*found.verdicts] == [Verdict.GAP] * 4 + [Verdict.FITS, Verdict.BEYOND]
+
+
+@pytest.mark.parametrize(
+    ("values", "cells", "known"),
+    [
+        (["1", "2"], ("1.0", "2"), [True, True]),
+        ([1.0, 2.0], ("1", "2.0"), [True, True]),
+        (["250", "401"], ("250.0", "250.01"), [False, False]),  # with 250.01 beside it the zero is a part of the code
+        (["7", "10"], ("7", "07", "007", "7.0"), [True, False, False, False]),
+        (["100", "1E3"], ("1E2", "100", "1000"), [False, True, False]),
+        ([38341003, 44054006], ("38341003", "44054006"), [True, True]),
+        (["900000000000012004"], ("900000000000012004", "900000000000012005"), [True, False]),
+        (["Berlin", "Köln"], ("BERLIN", "Ko\u0308ln"), [True, False]),  # cells of a file are composed when it is read
+        (["a", "A"], ("a", "A", "b"), [True, True, False]),
+    ],
+)
+def test_codes_are_text_and_only_1_equals_1_0(values: list[Any], cells: tuple[str, ...], known: list[bool]) -> None:
+    column = Category.model_validate({"kind": "category", "values": values})
+    assert [one == Verdict.FITS for one in decode(column, cells).verdicts] == known
+
+
+def test_a_number_that_may_be_two_is_none() -> None:
+    column = Number.model_validate({"kind": "number"})
+    assert [*decode(column, ("12,5", "1.789", "1.234,5"), decimal=",").values[[0, 2]]] == [12.5, 1234.5]
+    assert decode(column, ("12,5", "1.789"), decimal=",").verdicts[1] == Verdict.WRONG
+    assert decode(column, ("1 789", "1\u202f789,5", "1\u2019789"), decimal=",").values.tolist() == [1789, 1789.5, 1789]
+
+
+@pytest.mark.parametrize(
+    ("ends", "cell", "year"),
+    [(("1920-01-01", "2012-12-31"), "29.03.47", 1947), (("1950-01-01", "2049-12-31"), "29.03.47", 2047)],
+)
+def test_two_digits_of_a_year_take_the_century_of_the_range(ends: tuple[str, str], cell: str, year: int) -> None:
+    column = Date.model_validate({"kind": "date", "format": ["%d.%m.%y"], "range": ends})
+    found = decode(column, (cell,))
+    assert found.verdicts[0] == Verdict.FITS
+    assert found.values[0] == (datetime.date(year, 3, 29) - datetime.date(2000, 1, 1)).days
+
+
+@pytest.mark.parametrize("ends", [None, ("1900-01-01", "2049-12-31"), ("1990-01-01", "2020-12-31")])
+def test_a_year_of_two_centuries_or_none_is_refused(ends: tuple[str, str] | None) -> None:
+    column = Date.model_validate({"kind": "date", "format": ["%d.%m.%y"], "range": ends})
+    assert decode(column, ("29.03.47",)).verdicts[0] == Verdict.WRONG
+
+
+@pytest.mark.parametrize("mark", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("first", ["", "sep=;\n"])
+def test_files_as_excel_and_macos_write_them(mark: str, first: str, tmp_path: Path) -> None:
+    """A line that names the mark, a header with commas in quotes, decomposed letters, bytes that name the encoding."""
+    path = tmp_path / "t.csv"
+    path.write_bytes(f'{first}"Gro\u0308\u00dfe, cm, kg";"a, b"\n1,5;x\n12;y\n'.encode(mark))
+    sheet = read_sheet(str(path))
+    assert sheet.header == ("Gr\u00f6\u00dfe, cm, kg", "a, b")
+    assert sheet.cells["a, b"] == ("x", "y")
+    assert sheet.decimal == ","
+    assert [*sheet.places] == ([3, 4] if first else [2, 3])
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"PK\x03\x04\xff\xfe", "as .xlsx files are"), (b"\x1f\x8b\x08\xff", "packed by gzip"), (b"%PDF\xff", "a PDF")],
+)
+def test_a_file_that_is_no_text_is_named(content: bytes, said: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(TaskError, match=f"t.csv' is .*{said}") as caught:
+        read_sheet(str(tmp_path / "t.csv"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_row_of_gaps_is_a_row_but_not_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("\n,\na,b\n1,2\n,\n  \n3,4\n,\n,\n")
+    sheet = read_sheet(str(tmp_path / "t.csv"))
+    assert sheet.cells == {"a": ("1", "", "3"), "b": ("2", "", "4")}
+    assert [*sheet.places] == [4, 5, 7]
+
+
+def test_numbers_that_32_bits_do_not_tell_apart_are_refused() -> None:
+    with pytest.raises(
+        TaskError, match=r"column 'y': its numbers are about 1e.09 and differ by about 5.77, .* subtract a constant"
+    ):
+        as_targets(1e9 + np.arange(20.0), "column 'y'")
+    assert as_targets(1e9 + np.arange(20.0) * 1e5, "y").shape == (20, 1)
+    assert as_targets(np.array([1e9, 1e9]), "y").flatten().tolist() == [1e9, 1e9]

@@ -1,0 +1,307 @@
+"""Per-example gradients of every kind of layer equal those of a loop of single backward passes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, mse_loss
+
+from dpeer.training.dpsgd import choosing, supported_layers
+from dpeer.training.dpsgd.choosing import WAYS, choose
+from dpeer.training.dpsgd.gradient_factors import Whole
+from dpeer.training.dpsgd.layers import by_layers
+from dpeer.training.dpsgd.stable_matmul import Unsuited
+from dpeer.training.trainer import Trainer
+
+from .conftest import by_a_loop
+
+N = 6
+
+
+@pytest.fixture(autouse=True)
+def these_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules of this file keep examples apart; nobody but their author can know that of one's own."""
+    monkeypatch.setattr(supported_layers, "_SOURCES", (*supported_layers._SOURCES, __name__))
+
+
+class Attention(nn.Module):
+    """Tokens, places, one block of self-attention, the mean over places, classes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(11, 8, padding_idx=0)
+        self.places = nn.Parameter(torch.randn(5, 8))
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.norm, self.out = nn.LayerNorm(8), nn.Linear(8, 3)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.tokens(tokens) + self.places
+        x = self.norm(x + self.attention(x, x, x, need_weights=False)[0])
+        out: Tensor = self.out(x.mean(1))
+        return out
+
+
+class OwnAttention(nn.Module):
+    """The same of nothing but linear layers, norms and embeddings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(11, 8, padding_idx=0), nn.Embedding(5, 8)
+        self.both, self.norm, self.out = nn.Linear(8, 24), nn.LayerNorm(8), nn.Linear(8, 3, bias=False)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = self.tokens(tokens) + self.places(torch.arange(5).expand_as(tokens))
+        q, k, v = self.both(x).chunk(3, -1)
+        x = self.norm(x + nn.functional.scaled_dot_product_attention(q, k, v))
+        out: Tensor = self.out(x.mean(1))
+        return out
+
+
+class Twice(nn.Module):
+    """One layer that is called twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.out = nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.out(self.inner(self.inner(x).tanh()).tanh())
+        return out
+
+
+class Unused(nn.Module):
+    """Has a layer whose output is thrown away, and one that is not called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.thrown, self.idle, self.out = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.thrown(x)
+        out: Tensor = self.out(x)
+        return out
+
+
+class Looking(nn.Module):
+    """Decides by its values, so torch cannot vectorize it, and has a parameter of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out, self.scale = nn.Linear(4, 3), nn.Parameter(torch.ones(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.out(x) * self.scale
+        return out if float(x.detach().abs().max()) < 1e9 else -out
+
+
+class Recurrent(nn.Module):
+    """An LSTM: its parameters are not used by layers that the hooks know."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.out = nn.LSTM(4, 16, batch_first=True), nn.Linear(16, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.out(self.lstm(x)[0][:, -1])
+        return out
+
+
+def images(*layers: nn.Module, channels: int, classes_of: int) -> nn.Module:
+    return nn.Sequential(*layers, nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(classes_of, 3))
+
+
+CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], Tensor], str]] = {
+    "linear": (
+        lambda: nn.Sequential(nn.Linear(4, 5), nn.ReLU(inplace=True), nn.Linear(5, 3)),
+        lambda: torch.randn(N, 4),
+        "layers",
+    ),
+    "linear along a series": (
+        lambda: nn.Sequential(nn.Linear(4, 5), nn.Tanh(), nn.Flatten(), nn.Linear(35, 3)),
+        lambda: torch.randn(N, 7, 4),
+        "layers",
+    ),
+    "conv1d": (
+        lambda: images(nn.Conv1d(2, 4, 3, stride=2, padding=1, dilation=2), channels=4, classes_of=16),
+        lambda: torch.randn(N, 2, 9),
+        "layers",
+    ),
+    "conv2d": (
+        lambda: images(nn.Conv2d(2, 4, (3, 2), stride=(2, 1), padding=(1, 0)), channels=4, classes_of=4 * 4 * 6),
+        lambda: torch.randn(N, 2, 7, 7),
+        "layers",
+    ),
+    "conv2d in groups": (
+        lambda: images(nn.Conv2d(4, 6, 3, groups=2, bias=False, dilation=2), channels=6, classes_of=6 * 9),
+        lambda: torch.randn(N, 4, 7, 7),
+        "layers",
+    ),
+    "conv2d, channels last": (
+        lambda: images(nn.Conv2d(3, 4, 3), channels=4, classes_of=4 * 25),
+        lambda: torch.randn(N, 3, 7, 7).contiguous(memory_format=torch.channels_last),
+        "layers",
+    ),
+    "conv3d": (
+        lambda: images(nn.Conv3d(1, 2, 2, stride=2), channels=2, classes_of=2 * 8),
+        lambda: torch.randn(N, 1, 4, 4, 4),
+        "layers",
+    ),
+    "padding same": (
+        lambda: images(nn.Conv2d(1, 2, 3, padding="same"), channels=2, classes_of=32),
+        lambda: torch.randn(N, 1, 4, 4),
+        "vectorized",
+    ),
+    "group norm": (
+        lambda: images(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), channels=4, classes_of=4 * 9),
+        lambda: torch.randn(N, 2, 5, 5),
+        "layers",
+    ),
+    "layer norm": (
+        lambda: nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.ReLU(), nn.Linear(6, 3)),
+        lambda: torch.randn(N, 4),
+        "layers",
+    ),
+    "layer norm over two dimensions": (
+        lambda: nn.Sequential(nn.LayerNorm((3, 4)), nn.Flatten(), nn.Linear(12, 3)),
+        lambda: torch.randn(N, 2, 3, 4)[:, 0],
+        "layers",
+    ),
+    "embedding": (
+        lambda: nn.Sequential(nn.Embedding(9, 4, padding_idx=2), nn.Flatten(), nn.Linear(20, 3)),
+        lambda: torch.randint(9, (N, 5)),
+        "layers",
+    ),
+    "embedding with sparse gradients": (
+        lambda: nn.Sequential(nn.Embedding(9, 4, sparse=True), nn.Flatten(), nn.Linear(20, 3)),
+        lambda: torch.randint(9, (N, 5)),
+        "one-by-one",
+    ),
+    "attention": (Attention, lambda: torch.randint(11, (N, 5)), "vectorized"),
+    "attention of layers": (OwnAttention, lambda: torch.randint(11, (N, 5)), "layers"),
+    "a layer called twice": (Twice, lambda: torch.randn(N, 4), "vectorized"),
+    "layers of no use": (Unused, lambda: torch.randn(N, 4), "vectorized"),
+    "lstm": (Recurrent, lambda: torch.randn(N, 5, 4), "one-by-one"),
+    "a model that looks at its values": (Looking, lambda: torch.randn(N, 4), "one-by-one"),
+}
+
+
+def setting(case: str, make: Callable[..., Trainer], **changes: Any) -> tuple[Trainer, Tensor, Tensor]:
+    torch.manual_seed(0)
+    build, draw, _ = CASES[case]
+    model, x, y = build(), draw(), torch.randint(3, (N,))
+    return make(model, x, y, **changes), x, y
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", WAYS)
+def test_gradients_are_those_of_a_loop(case: str, name: str, make_trainer: Callable[..., Trainer]) -> None:
+    peer, x, y = setting(case, make_trainer)
+    expected = by_a_loop(peer.module, x, y)
+    with peer.training(peer.model):
+        try:
+            found = WAYS[name](peer, peer.model, x, y, N)
+        except Unsuited:
+            assert list(WAYS).index(name) < list(WAYS).index(CASES[case][2])
+            return
+        gradients = found.sums(torch.eye(N))
+    losses = torch.stack([cross_entropy(peer.module(a[None]), b[None]) for a, b in zip(x, y, strict=True)])
+    torch.testing.assert_close(gradients, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.norms().float(), expected.norm(dim=1), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.losses, losses.detach(), rtol=1e-5, atol=1e-6)
+    weights = torch.rand(2, N)
+    torch.testing.assert_close(found.sums(weights), weights @ expected, rtol=1e-4, atol=1e-5)
+    found.drop(torch.arange(N) % 2 == 0)
+    torch.testing.assert_close(found.sums(torch.eye(N))[1::2], expected[1::2], rtol=1e-4, atol=1e-5)
+    assert not found.sums(torch.eye(N))[::2].any()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_the_start_takes_the_quickest_way_that_suits(case: str, make_trainer: Callable[..., Trainer]) -> None:
+    peer, _, _ = setting(case, make_trainer)
+    with peer.training(peer.model):
+        assert choose(peer, peer.model, N) is WAYS[CASES[case][2]]
+
+
+@pytest.mark.parametrize(("change", "taken"), [(1e-7, False), (1e-9, True)])
+def test_a_way_whose_gradients_depend_on_their_place_is_not_taken(
+    change: float, taken: bool, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a last bit of float32, as products do that add up in another order elsewhere."""
+
+    def shaky(*arguments: Any) -> Any:
+        found = by_layers(*arguments)
+        moved = 1 + change * torch.arange(found.examples)[:, None]
+        every = torch.eye(found.examples)
+        return replace(found, parts=[(place, Whole(part.sums(every) * moved)) for place, part in found.parts])
+
+    monkeypatch.setattr(choosing, "WAYS", {"shaky": shaky, "vectorized": WAYS["vectorized"]})
+    monkeypatch.setattr(choosing, "by_layers", shaky)
+    peer, _, _ = setting("linear", make_trainer)
+    with peer.training(peer.model):
+        assert (choose(peer, peer.model, 8) is shaky) == taken
+
+
+@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("trained", ["body", "head"])
+def test_only_one_part_is_computed(name: str, trained: str, make_trainer: Callable[..., Trainer]) -> None:
+    peer, x, y = setting("linear", make_trainer, head=("2",))
+    part = {"body": peer.body, "head": peer.head}[trained]
+    for parameter in peer.module.parameters():
+        parameter.requires_grad_(True)
+    expected = by_a_loop(peer.module, x, y)
+    expected = expected[:, : peer.body.count] if trained == "body" else expected[:, peer.body.count :]
+    with peer.training(part):
+        found = WAYS[name](peer, part, x, y, N).sums(torch.eye(N))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_losses_of_other_kinds(name: str, make_trainer: Callable[..., Trainer]) -> None:
+    """A loss for each example, and one that looks at its values, which vmap cannot have."""
+    torch.manual_seed(0)
+    model, x, y = nn.Linear(4, 1), torch.randn(N, 4), torch.randn(N, 1)
+
+    def each(outputs: Tensor, targets: Tensor) -> Tensor:
+        return mse_loss(outputs, targets, reduction="none").mean(1)
+
+    def looking(outputs: Tensor, targets: Tensor) -> Tensor:
+        assert float(outputs.detach().abs().max()) < 1e9
+        return mse_loss(outputs, targets)
+
+    expected = by_a_loop(model, x, y, mse_loss)
+    for loss in (each, looking):
+        peer = make_trainer(model, x, y, loss=loss)
+        with peer.training(peer.model):
+            if (loss, name) == (looking, "vectorized"):
+                with pytest.raises(Unsuited):
+                    WAYS[name](peer, peer.model, x, y, N)
+                continue
+            found = WAYS[name](peer, peer.model, x, y, N).sums(torch.eye(N))
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_inputs_of_several_tensors(make_trainer: Callable[..., Trainer]) -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left, self.right = nn.Linear(4, 3), nn.Linear(2, 3)
+
+        def forward(self, left: Tensor, right: Tensor) -> Tensor:
+            out: Tensor = self.left(left) + self.right(right)
+            return out
+
+    torch.manual_seed(0)
+    left, right, y = torch.randn(N, 4), torch.randn(N, 2), torch.randint(3, (N,))
+    data = [({"left": left[i], "right": right[i]}, y[i]) for i in range(N)]
+    peer = make_trainer(Two(), None, None, data=data)
+    with peer.training(peer.model):
+        assert choose(peer, peer.model, N) is WAYS["layers"]
+        inputs = {"left": left, "right": right}
+        found = [way(peer, peer.model, inputs, y, N).sums(torch.eye(N)) for way in WAYS.values()]
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=1e-4, atol=1e-5)

@@ -1,0 +1,187 @@
+"""Per-example gradients of real transformers, trained whole and through low-rank adapters, equal those of a loop."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
+
+from dpeer.privacy.mechanism import ClippedSum
+from dpeer.training import Hyperparameters, Task, Trainer
+from dpeer.training.dpsgd import supported_layers
+from dpeer.training.dpsgd.choosing import WAYS
+from dpeer.training.dpsgd.gradient import TOGETHER, PrivateGradient
+from dpeer.training.dpsgd.stable_matmul import Unsuited
+from dpeer.training.lora.adapting import adapted
+from dpeer.training.split import split
+from tests.thinning import only
+
+pytestmark = pytest.mark.slow
+
+
+def library() -> Any:
+    """The library transformers; imported when a test runs, for that takes seconds in each process that collects."""
+    return pytest.importorskip("transformers")
+
+
+@pytest.fixture(autouse=True)
+def these_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules of this file keep examples apart, as the library's do."""
+    monkeypatch.setattr(supported_layers, "_SOURCES", (*supported_layers._SOURCES, __name__))
+
+
+N, SHORT = 6, 5
+IMAGES, WORDS = "images", "words"
+
+
+class Scores(nn.Module):
+    """A model of the library, of whose outputs only the scores are given."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        out: Tensor = self.net(inputs).logits
+        return out
+
+
+class Mean(nn.Module):
+    """The mean over places of what a model of the library gives, and a head."""
+
+    def __init__(self, net: nn.Module) -> None:
+        super().__init__()
+        self.net, self.head = net, nn.Linear(16, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        out: Tensor = self.head(self.net(inputs).last_hidden_state.mean(1))
+        return out
+
+
+class Encoder(nn.Module):
+    """torch's own encoder of one block on tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(11, 16)
+        self.places = nn.Parameter(torch.randn(1, SHORT, 16))
+        self.block = nn.TransformerEncoderLayer(16, 2, 20, dropout=0.0, batch_first=True)
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        out: Tensor = self.head(self.block(self.tokens(tokens) + self.places).mean(1))
+        return out
+
+
+def vit() -> nn.Module:
+    return Scores(
+        library().ViTForImageClassification(
+            library().ViTConfig(
+                hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=20, image_size=8,
+                patch_size=4, num_channels=1, num_labels=3,
+            )
+        )
+    )  # fmt: skip
+
+
+def swin() -> nn.Module:
+    return Scores(
+        library().SwinForImageClassification(
+            library().SwinConfig(
+                image_size=8, patch_size=1, num_channels=1, embed_dim=8, depths=[2, 1], num_heads=[2, 2],
+                window_size=4, mlp_ratio=2.0, drop_path_rate=0.0, num_labels=3,
+            )
+        )
+    )  # fmt: skip
+
+
+def roberta() -> nn.Module:
+    return Scores(
+        library().RobertaForSequenceClassification(
+            library().RobertaConfig(
+                vocab_size=11, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=20,
+                max_position_embeddings=12, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, num_labels=3,
+            )
+        )
+    )  # fmt: skip
+
+
+def gpt2() -> nn.Module:
+    return Mean(
+        library().GPT2Model(
+            library().GPT2Config(
+                vocab_size=11, n_positions=8, n_embd=16, n_layer=2, n_head=2, resid_pdrop=0.0, embd_pdrop=0.0,
+                attn_pdrop=0.0,
+            )
+        )
+    )  # fmt: skip
+
+
+Build = Callable[[], nn.Module]
+
+CASES: dict[str, tuple[Build, str, str, str | None, str]] = {
+    "ViT": (vit, IMAGES, "net.classifier", None, "layers"),
+    "ViT, adapters": (vit, IMAGES, "net.classifier", "r=2,alpha=4", "layers"),
+    "ViT, adapters everywhere": (vit, IMAGES, "net.classifier", "r=2,targets=projection+q_proj+fc1", "layers"),
+    "Swin": (swin, IMAGES, "net.classifier", None, "vectorized"),
+    "Swin, adapters": (swin, IMAGES, "net.classifier", "r=2", "layers"),
+    "RoBERTa": (roberta, WORDS, "net.classifier", None, "layers"),
+    "RoBERTa, adapters": (roberta, WORDS, "net.classifier", "r=2", "layers"),
+    "GPT-2": (gpt2, WORDS, "head", None, "layers"),
+    "GPT-2, adapters": (gpt2, WORDS, "head", "r=2", "layers"),
+    "torch's encoder": (Encoder, WORDS, "head", None, "vectorized"),
+    "torch's encoder, adapters": (Encoder, WORDS, "head", "r=2", "layers"),
+    "an embedding's adapters": (Encoder, WORDS, "head", "r=2,targets=tokens", "vectorized"),
+}
+
+
+def setting(case: str) -> tuple[Trainer, Tensor, Tensor]:
+    """The trainer of a model none of whose parameters is zero, and its data."""
+    torch.manual_seed(0)
+    build, kind, head, lora, _ = CASES[case]
+    x = torch.randn(N, 1, 8, 8) if kind == IMAGES else torch.randint(2, 11, (N, SHORT))
+    y = torch.randint(3, (N,))
+    data = TensorDataset(x, y)
+    task = Task(model=build(), head=(head,), train=data, test=data)
+    if lora is not None:
+        task = adapted(task, lora, 0)
+    with torch.no_grad():
+        for parameter in task.model.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape)
+    return Trainer(task, split(task.model, (head,), "model"), Hyperparameters(), rank=0, seed=0), x, y
+
+
+def by_a_loop(peer: Trainer, x: Tensor, y: Tensor) -> Tensor:
+    rows = []
+    for one, label in zip(x, y, strict=True):
+        for parameter in peer.module.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        cross_entropy(peer.module(one[None]), label[None]).backward()
+        rows.append(torch.cat([parameter.grad.reshape(-1) for _, parameter, _ in peer.model.layout]))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize(
+    "case", only(["ViT, adapters everywhere", "Swin", "RoBERTa", "GPT-2, adapters", "torch's encoder"], CASES)
+)
+def test_gradients_are_those_of_a_loop_and_the_way_is_the_quickest(case: str) -> None:
+    peer, x, y = setting(case)
+    expected = by_a_loop(peer, x, y)
+    assert (expected.norm(dim=0) > 0).float().mean() > 0.5, "there is something to compare"
+    weights = torch.rand(2, N)
+    for name, way in WAYS.items():
+        with peer.training(peer.model):
+            try:
+                found = way(peer, peer.model, x, y, N)
+            except Unsuited:
+                assert [*WAYS].index(name) < [*WAYS].index(CASES[case][4])
+                continue
+        torch.testing.assert_close(found.sums(torch.eye(N)), expected, rtol=1e-3, atol=1e-5)
+        torch.testing.assert_close(found.norms().float(), expected.norm(dim=1), rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(found.sums(weights), weights @ expected, rtol=1e-3, atol=1e-5)
+    rule = PrivateGradient(ClippedSum(1.0, 1.0, 0.5, 2 * TOGETHER))
+    rule.start(peer, peer.model)
+    assert rule._ways["model"] is WAYS[CASES[case][4]]

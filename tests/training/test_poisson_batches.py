@@ -1,0 +1,148 @@
+"""Sampled batches: Poisson in size, whole groups, augmented example by example, as many as steps are asked for."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.utils.data import TensorDataset
+
+from dpeer.exceptions import Interrupted, TaskError
+from dpeer.privacy import sampling
+from dpeer.privacy.randomness import KEY_BYTES, Keystream
+from dpeer.training import Hyperparameters
+from dpeer.training.batches import Batches
+from dpeer.training.minibatches import Batch
+from dpeer.training.poisson_batches import Sampled
+from dpeer.training.task import Augment, Task
+
+N = 40
+
+
+class Known(Keystream):
+    """A keystream under a known key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._key = bytearray((4).to_bytes(KEY_BYTES, "big"))
+
+
+def sampled(rate: float, groups: np.ndarray | None = None, augment: Augment | None = None, **h: object) -> Sampled:
+    data = Batches("train", TensorDataset(torch.arange(N)[:, None] * torch.ones(1, 3), torch.arange(N)), None)
+    return Sampled(data, augment, Hyperparameters(**h), rank=0, seed=0, rate=rate, groups=groups)
+
+
+def drawn(batches: Sampled, epochs: int = 1) -> list[Batch]:
+    return list(batches.of(0, "model", epochs))
+
+
+def test_batches_are_of_single_examples_and_some_are_empty() -> None:
+    found = drawn(sampled(0.02), epochs=20)
+    assert len(found) == 1000
+    sizes = np.array([batch.size for batch in found])
+    assert sizes.mean() == pytest.approx(0.8, abs=0.15)
+    assert sizes.var() == pytest.approx(0.8, abs=0.25)
+    assert 300 < (sizes == 0).sum() < 600
+    for batch in found:
+        assert batch.units is None
+        if not batch.size:
+            assert batch.inputs is None
+            continue
+        assert len(batch.targets) == batch.size == len(set(batch.targets.tolist()))
+        assert torch.equal(batch.inputs[:, 0].long(), batch.targets)
+
+
+def test_what_a_task_says_of_whose_examples_are_is_what_is_drawn_together() -> None:
+    patients = [f"patient {example % 8}" for example in range(N)]
+    data = TensorDataset(torch.arange(N)[:, None] * torch.ones(1, 3), torch.arange(N))
+    task = Task(model=torch.nn.Linear(3, 2), head=(), train=data, test=data, groups=patients)
+    found = Sampled(Batches("train", data, None), None, Hyperparameters(), rank=0, seed=0, rate=0.5, groups=task.groups)
+    assert found.units == 8
+    for batch in drawn(found, epochs=20):
+        drawn_of = {target % 8 for target in batch.targets.tolist()} if batch.size else set()
+        assert batch.size == 5 * len(drawn_of), "a patient's five examples or none"
+
+
+def test_the_public_seed_does_not_decide() -> None:
+    one, other = ([batch.targets for batch in drawn(sampled(0.5), 4)] for _ in range(2))
+    assert [x.tolist() for x in one] != [x.tolist() for x in other]
+
+
+def test_a_known_key_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "Keystream", Known)
+    one, other = ([batch.targets.tolist() for batch in drawn(sampled(0.5), 4)] for _ in range(2))
+    assert one == other
+
+
+@pytest.mark.parametrize("names", [np.array([3, 1, 1, 2] * 10), np.array(["b", "a", "a", "c"] * 10)])
+def test_groups_come_whole(names: np.ndarray) -> None:
+    batches = sampled(0.5, groups=names)
+    assert batches.units == 3
+    seen: set[tuple[str, ...]] = set()
+    for batch in drawn(batches, 30):
+        if not batch.size:
+            seen.add(())
+            continue
+        whose = names[batch.targets.numpy()]
+        present = np.unique(whose)
+        assert all((whose == name).sum() == (names == name).sum() for name in present)
+        assert batch.units.tolist() == np.searchsorted(present, whose).tolist()
+        assert (batch.units.diff() >= 0).all()
+        seen.add(tuple(str(name) for name in present))
+    assert len(seen) > 4
+
+
+def test_groups_of_other_data() -> None:
+    with pytest.raises(TaskError, match="39 examples are, and there are 40"):
+        sampled(0.5, groups=np.zeros(N - 1))
+
+
+@pytest.mark.parametrize(
+    ("rate", "h", "epochs", "expected"),
+    [(0.05, {}, 3, 60), (0.3, {}, 1, 3), (1.0, {}, 2, 2), (0.9, {}, 0, 0), (0.1, {"local_steps": 7}, 5, 7),
+     (0.1, {"local_steps": 7, "body_epochs": 5}, 1, 2)],
+)  # fmt: skip
+def test_how_many_steps(rate: float, h: dict[str, int], epochs: int, expected: int) -> None:
+    batches = sampled(rate, **h)
+    assert batches.steps(epochs) == expected == len(drawn(batches, epochs))
+
+
+def test_each_example_is_augmented_by_itself_and_not_from_the_seed() -> None:
+    shapes: list[tuple[int, ...]] = []
+
+    def augment(inputs: Tensor, generator: np.random.Generator) -> Tensor:
+        shapes.append(tuple(inputs.shape))
+        return inputs + float(generator.random())
+
+    found = [drawn(sampled(1.0, augment=augment))[0].inputs for _ in range(2)]
+    assert shapes == [(1, 3)] * (2 * N)
+    moved = [(inputs[:, 0] - torch.arange(N)) for inputs in found]
+    assert len(set(moved[0].tolist())) > N / 2
+    assert not torch.equal(moved[0], moved[1])
+    assert ((moved[0] >= 0) & (moved[0] < 1)).all()
+
+
+def test_the_loss_is_the_mean_over_the_last_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "Keystream", Known)
+    batches = sampled(0.25)
+    noted = []
+    for place, batch in enumerate(batches.of(0, "model", 2)):
+        batches.note(torch.tensor(float(place)), batch)
+        noted.append((place, batch.size))
+    last = noted[4:]
+    assert batches.loss == pytest.approx(sum(a * b for a, b in last) / sum(b for _, b in last))
+
+
+def test_batches_that_are_all_empty_have_no_loss() -> None:
+    batches = sampled(1e-12, local_steps=3)
+    for batch in batches.of(0, "model", 5):
+        batches.note(torch.tensor(0.0), batch)
+    assert batches.loss is None
+
+
+def test_it_can_be_interrupted() -> None:
+    batches = sampled(0.5)
+    steps = batches.of(0, "model", 5)
+    next(steps)
+    batches.interrupt()
+    with pytest.raises(Interrupted):
+        next(steps)

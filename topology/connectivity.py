@@ -1,0 +1,81 @@
+"""Connectivity over a run: the diameter in rounds, and the vertex connectivity (from networkx)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import networkx as nx
+
+from dpeer.topology.neighborhood import Graphs
+from dpeer.topology.topologies import Topology
+
+LIMIT = 32
+"""The largest size whose vertex connectivity is found: the time grows with more than its square."""
+
+_STARTS = 3
+"""From how many rounds on news is followed: graphs that change spread it at different speeds."""
+
+
+def temporal_diameter(graphs: Graphs, rounds: int) -> int:
+    """The most rounds in which what one peer knows reaches all others, if each tells its out-neighbors in each round.
+
+    For a graph that stays this is its (directed) diameter. For one that changes it is the largest temporal diameter
+    found from a few rounds on.
+
+    Args:
+        graphs: The graph of every round.
+        rounds: How many rounds the run has.
+
+    Returns:
+        A number of rounds, at least 1 and at most `rounds`; `rounds` where news does not reach everybody.
+    """
+    stays = isinstance(graphs, Topology)
+
+    @cache
+    def senders(number: int) -> list[tuple[int, ...]]:
+        return [graphs.at(number, rank).in_neighbors for rank in range(graphs.size)]
+
+    starts = {0} if stays else {rounds * part // _STARTS for part in range(_STARTS)}
+    period = 1 if stays else rounds
+    return max(1, *(_from(senders, start, period, graphs.size, rounds) for start in starts))
+
+
+def _from(senders: Callable[[int], list[tuple[int, ...]]], start: int, period: int, size: int, rounds: int) -> int:
+    everybody = (1 << size) - 1
+    known = [1 << rank for rank in range(size)]  # a bit for each rank whose news is there
+    for step in range(rounds):
+        if all(one == everybody for one in known):
+            return step
+        before = list(known)
+        for rank, heard in enumerate(senders((start + step) % period)):
+            for sender in heard:
+                known[rank] |= before[sender]
+    return rounds
+
+
+def survivable_losses(graphs: Graphs, rounds: int) -> int | None:
+    """How many peers may be lost, whichever they are, so that the others stay in one piece.
+
+    That is the vertex connectivity less one, of all edges of the run together: a peer that is left can still reach, and
+    be reached by, every other one. Whether those that are left go on is another matter: they must be a quorum.
+
+    Args:
+        graphs: The graph of every round.
+        rounds: How many rounds the run has.
+
+    Returns:
+        A number from 0 to size - 2; None for more than `LIMIT` peers.
+    """
+    if graphs.size > LIMIT:
+        return None
+    together: nx.DiGraph[int] = nx.DiGraph()
+    together.add_nodes_from(range(graphs.size))
+    together.add_edges_from(
+        (sender, rank)
+        for number in range(1 if isinstance(graphs, Topology) else rounds)
+        for rank in range(graphs.size)
+        for sender in graphs.at(number, rank).in_neighbors
+    )
+    mutual = all(together.has_edge(receiver, sender) for sender, receiver in together.edges)
+    return int(nx.node_connectivity(together.to_undirected() if mutual else together)) - 1

@@ -1,0 +1,181 @@
+"""Algorithms of a user's own: loaded, checked, and their errors reported in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor
+
+from dpeer import plugins
+from dpeer.exceptions import AlgorithmError
+from dpeer.plugins import source_hash
+from dpeer.training.algorithms.base import Algorithm
+from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.algorithms.options import check_options, make_options
+from dpeer.training.errors import blame
+from dpeer.training.extras import check_extras
+from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.randomness import LOCK
+from dpeer.training.saved import RESERVED
+from dpeer.training.split import Split
+
+_BUILT_IN = "dpeer."
+
+
+PLUGIN = plugins.Kind(
+    "algorithm",
+    "class",
+    "CLASS",
+    AlgorithmError,
+    lambda thing: isinstance(thing, type) and issubclass(thing, Algorithm),
+)
+
+_CALLED = ("predictor", "untrained", "held", "at_home", "codec", "state", "plan", "sit_out")
+"""Methods of an algorithm that are called in passing, outside of `blamed`; `restore` has errors of its own."""
+
+
+def load_algorithm(spec: str) -> type[Algorithm]:
+    """Import a class; a file is imported once in a process.
+
+    Args:
+        spec: ``path/to/file.py:CLASS`` or ``package.module:CLASS``.
+
+    Raises:
+        AlgorithmError: It cannot be imported, there is no such class, or it is no algorithm.
+    """
+    with LOCK, plugins.load(PLUGIN, spec) as found:
+        return check_algorithm(found, spec)
+
+
+def check_algorithm(found: Any, text: str) -> type[Algorithm]:
+    """Refuse what cannot be used as an algorithm.
+
+    Args:
+        found: What the user gave, which should be a class.
+        text: How it was asked for, for messages.
+
+    Raises:
+        AlgorithmError: It is no subclass of `Algorithm`, or something of it is missing or wrong.
+    """
+    what = f"algorithm {text!r}"
+    if not (isinstance(found, type) and issubclass(found, Algorithm) and found is not Algorithm):
+        kind = f"the class {found.__name__}" if isinstance(found, type) else f"a {type(found).__name__}"
+        raise AlgorithmError(f"{what} is {kind}; it must be a subclass of dpeer.training.Algorithm")
+    missing = sorted(getattr(found, "__abstractmethods__", ()))
+    if missing:
+        raise AlgorithmError(f"{what}: {found.__name__} does not define {', '.join(missing)}(self, peer)")
+    facts_of(found)
+    for attribute, names in (("uses", found.uses), ("defaults", found.defaults)):
+        wrong = next((name for name in names if name not in Hyperparameters.model_fields), None)
+        if wrong is not None:
+            raise AlgorithmError(f"{what}: its {attribute} name {wrong!r}, which is no hyperparameter")
+    if "rounds" in found.defaults:
+        raise AlgorithmError(f"{what}: its defaults name 'rounds', which all algorithms are given alike")
+    try:
+        Hyperparameters(**found.defaults)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = first["loc"][0]
+        raise AlgorithmError(f"{what}: its defaults: {name} = {first['input']!r}: {first['msg'].lower()}") from error
+    check_options(found)
+    return found
+
+
+def new_algorithm(algorithm: type[Algorithm], options: Mapping[str, Any] | Any) -> Algorithm:
+    """An instance with these options.
+
+    Args:
+        algorithm: The class.
+        options: Its `Options`, or values for them by name.
+
+    Raises:
+        UnknownName: It has no option of that name.
+        AlgorithmError: An option cannot be what was given, or the class cannot be made with options.
+    """
+    given = options if isinstance(options, algorithm.Options) else make_options(algorithm, options)
+    with blame(f"algorithm {algorithm.name} cannot be made with its options", kind=AlgorithmError):
+        made = algorithm(given)
+    if getattr(made, "options", None) is not given:
+        raise AlgorithmError(f"algorithm {algorithm.name}: its __init__ must call super().__init__(options)")
+    if not is_built_in(algorithm):
+        for name in _CALLED:
+            setattr(made, name, _blaming(made, name))
+    return made
+
+
+def check_source(algorithm: type[Algorithm]) -> None:
+    """Refuse a class of which no file is known: peers of other processes could not tell whether theirs is the same.
+
+    Raises:
+        AlgorithmError: It is one.
+    """
+    if not is_built_in(algorithm) and source_hash(algorithm) is None:
+        raise AlgorithmError(
+            f"algorithm {algorithm.name}: no file is known that it, or a class that it derives from, is written in, so "
+            "that peers could not tell whether theirs is the same: write it into a file, or run all peers in one "
+            "process with dpeer simulate"
+        )
+
+
+def is_built_in(code: type[Algorithm] | Callable[..., Any]) -> bool:
+    """Whether a class or a function is one of dpeer's own."""
+    return code.__module__.startswith(_BUILT_IN)
+
+
+def _blaming(made: Algorithm, name: str) -> Callable[..., Any]:
+    """A method that reports what it raises, or gives that cannot be used, as one error that names it."""
+    method, usable = getattr(made, name), _USABLE.get(name, lambda found: found)
+
+    def call(*arguments: Any) -> Any:
+        with blamed(made, name):
+            return usable(method(*arguments))
+
+    return call
+
+
+def _plan(found: Any) -> Any:
+    """As it will be read again: a resumed run compares it with what is in a file."""
+    read = json.loads(json.dumps(dict(found), allow_nan=False))
+    if taken := sorted(RESERVED & read.keys()):
+        raise ValueError(f"the key {taken[0]!r} is dpeer's own: give it another name")
+    return read
+
+
+def _state(found: Any) -> Any:
+    for name, tensor in dict(found).items():
+        if not isinstance(name, str):
+            raise TypeError(f"the name {name!r} of a tensor is no text")
+        if not isinstance(tensor, Tensor) or tensor.layout is not torch.strided:
+            kind = tensor.layout if isinstance(tensor, Tensor) else type(tensor).__name__
+            raise TypeError(f"{name!r} is a {kind}; it must be a dense tensor: torch.tensor(...) makes one of a number")
+    return found
+
+
+_USABLE: Mapping[str, Callable[[Any], Any]] = {"plan": _plan, "state": _state}
+
+
+def extras_of(algorithm: Algorithm, split: Split) -> dict[str, int]:
+    """How many values travel beside the body, by name.
+
+    Raises:
+        AlgorithmError: `Algorithm.extras` returned no numbers by name, or the algorithm shares nothing.
+    """
+    with blamed(algorithm, "extras"):
+        sizes = algorithm.extras(split)
+    return check_extras(sizes, algorithm.name, shares=facts_of(type(algorithm)).shares != "nothing")
+
+
+@contextmanager
+def blamed(algorithm: Algorithm, method: str) -> Iterator[None]:
+    """Within it a method of the algorithm runs: what a method of a user's own raises becomes one AlgorithmError.
+
+    An error of a built-in algorithm is a fault of dpeer, and stays as it is.
+    """
+    own = not is_built_in(type(algorithm))
+    with blame(f"algorithm {algorithm.name} failed in {method!r}", kind=AlgorithmError) if own else nullcontext():
+        yield

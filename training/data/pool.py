@@ -1,0 +1,164 @@
+"""Samples in memory, before they are divided among peers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpeer.training.data.duplicate_rows import digests
+from dpeer.training.data.tables.inputs import Unfitted
+from dpeer.training.data.text import Tokens
+from dpeer.training.data.text.tsv import TextColumns
+
+Numbers = NDArray[np.int64]
+
+_AT_ONCE = 1024
+"""How many samples are turned into what the model gets at a time, where only their names are wanted."""
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Labelled samples.
+
+    Attributes:
+        inputs: Shape (samples, ...): float32 as the model gets them, or images as uint8 (samples, channels, height,
+            width), which `rows` turns into -1..1, or token numbers as int32 (samples, length), of which it makes int64,
+            or float64 where `Data.unfitted` makes inputs of them.
+        targets: Class numbers from 0, int64, shape (samples,); or the next token at each place, int64, shape (samples,
+            length); or float32 values, shape (samples, 1).
+        groups: Whom each sample is from (writer, person, ...), shape (samples,); None where nobody knows.
+        stretches: Which samples must not be parted by holding some out (they overlap, or belong together), by a
+            number each, shape (samples,); None where every sample stands alone.
+        numbers: Each sample's place in the data set's own pool, shape (samples,); None where that is its place here.
+        whole: How many samples the data set's own pool has; None where they are all here.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    groups: NDArray[np.generic] | None = None
+    stretches: Numbers | None = None
+    numbers: Numbers | None = None
+    whole: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def places(self, index: Numbers) -> Numbers:
+        """The places of these samples in the data set's own pool."""
+        return index if self.numbers is None else self.numbers[index]
+
+    def rows(self, index: Numbers) -> tuple[Tensor, Tensor]:
+        """Inputs as the model gets them, and targets, of some samples; memory of their own."""
+        rows = torch.from_numpy(index)
+        inputs, targets = self.inputs.index_select(0, rows), self.targets.index_select(0, rows)
+        if inputs.dtype == torch.uint8:
+            # Constants, not the data's mean: a statistic of everybody's data would be one more thing to protect.
+            inputs = inputs.float().div_(127.5).sub_(1.0)
+        elif inputs.dtype == torch.int32:  # half the memory, while the data of all peers lie here
+            inputs = inputs.long()
+        return inputs, targets
+
+    def digests(self, index: Numbers) -> list[bytes]:
+        """A digest of each of these samples' inputs, as they lie here: equal ones have the same."""
+        return digests(self.inputs.numpy()[index])
+
+    def names(self, index: Numbers) -> list[bytes]:
+        """What tells these samples from others, whatever else is here: their inputs, or their group.
+
+        Where whole groups must not be parted (`Data.whole_groups`), it is the name of the group alone. Of other
+        stretches there are no such names: their bounds and numbers depend on other samples.
+        """
+        if self.stretches is not None:
+            assert self.groups is not None, "whole groups"
+            return [name.encode() for name in self.groups[index].astype(str).tolist()]
+        found: list[bytes] = []
+        for start in range(0, len(index), _AT_ONCE):
+            # As the model gets them: whether images lie here as bytes may depend on other samples.
+            found += digests(self.rows(index[start : start + _AT_ONCE])[0].numpy())
+        return found
+
+    def labels(self) -> Numbers:
+        """The class numbers, by which strata and shares are made; zeros where targets are values or tokens."""
+        if self.targets.dtype == torch.int64 and self.targets.ndim == 1:
+            return self.targets.numpy()
+        return np.zeros(len(self), np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A data set.
+
+    Attributes:
+        train: The training pool, or all there is.
+        test: The test pool; None where peers hold out samples of their own.
+        classes: Number of classes; None where targets are values.
+        group: What `Pool.groups` are called: "writer", "subject", "role", "group"; None where there are none.
+        same_groups: Whether the test pool is from the very groups of the training pool (each writer's samples were
+            divided), so that a peer's groups bring their test samples with them.
+        whole_groups: Whether the stretches of the pools (`Pool.stretches`) are their groups, by whatever numbers.
+        pixels: Whether inputs are images of bytes, divided by 127.5, less 1. That is a fact of the format: it is in the
+            model's card, and must not follow from the samples.
+        mirrored: Whether a mirrored image still is one of its class; letters and digits are not.
+        background: What is beyond the border of an image, as the model gets it; -1 is black, of bytes.
+        names: What inputs and classes are called, where that is the user's to decide: peers that read files of their
+            own must mean the same by them.
+        found: What of that, or of the shape of the model, was found in the data because the user did not say it, by
+            the task option that says it.
+        tokens: Of which tokenizer the inputs are token numbers; None where they are none.
+        texts: What the columns of a file of such texts are; None where one example is no row of such a file.
+        remarks: What users are told about how the data were read, a line each.
+        unfitted: Makes the model's inputs of a table's rows once it is known which of them are for training; None
+            where the pools have them as they are.
+    """
+
+    train: Pool
+    test: Pool | None
+    classes: int | None
+    group: str | None = None
+    same_groups: bool = False
+    whole_groups: bool = False
+    pixels: bool = False
+    mirrored: bool = True
+    background: float = -1.0
+    names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    found: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    unfitted: Unfitted | None = None
+    tokens: Tokens | None = None
+    texts: TextColumns | None = None
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """One input's shape, as the model gets it."""
+        if self.unfitted is not None:
+            return (self.unfitted.width,)
+        return tuple(self.train.inputs.shape[1:])
+
+    @property
+    def groups(self) -> NDArray[np.generic] | None:
+        """Both pools' groups, test after training; None where one does not know them."""
+        if self.test is None or self.train.groups is None:
+            return self.train.groups
+        return None if self.test.groups is None else np.concatenate([self.train.groups, self.test.groups])
+
+    @property
+    def together(self) -> Pool:
+        """Both pools as one, test after training; places count through both as the data set has them."""
+        if self.test is None:
+            return self.train
+        a, b = self.train, self.test
+        before = len(a) if a.whole is None else a.whole
+        places = [pool.places(np.arange(len(pool), dtype=np.int64)) for pool in (a, b)]
+        return Pool(
+            torch.cat([a.inputs, b.inputs]),
+            torch.cat([a.targets, b.targets]),
+            self.groups,
+            None if a.stretches is None or b.stretches is None else np.concatenate([a.stretches, b.stretches]),
+            np.concatenate([places[0], before + places[1]]),
+            before + (len(b) if b.whole is None else b.whole),
+        )

@@ -1,0 +1,187 @@
+"""What a model's inputs are made of, where they come from a table: kept with the model, to read new rows alike."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from dpeer.exceptions import CheckpointError, TaskError
+
+FORMAT = 1
+"""Version of the JSON of `TableInputs`."""
+
+
+_ROUNDED = 0.01
+"""Rounding may be so large a part of the deviation of numbers to predict."""
+
+
+class Rows(NamedTuple):
+    """The rows of a table, as a model gets them.
+
+    Attributes:
+        inputs: Shape (rows, width), float32.
+        labels: Class numbers, shape (rows,), int64; or values, shape (rows, 1), float32. None where the file has no
+            column to predict, or nobody wanted it.
+        columns: What each input is called, width names: ``age``, ``age is missing``, ``blood group = AB``, ...
+        others: All columns of the file that are neither inputs nor labels (ids, groups, ...), as their text.
+        places: Each row's number as a spreadsheet shows it (the header is row 1); from 1 in a parquet file.
+        remarks: Sentences on cells that did not fit and were read all the same, such as categories not known.
+    """
+
+    inputs: Tensor
+    labels: Tensor | None
+    columns: tuple[str, ...]
+    others: Mapping[str, tuple[str, ...]]
+    places: tuple[int, ...]
+    remarks: tuple[str, ...] = ()
+
+
+def as_targets(values: NDArray[np.float64], what: str) -> Tensor:
+    """Numbers to predict, shape (rows, 1), float32.
+
+    Args:
+        values: Shape (rows,).
+        what: Where they are from, for messages.
+
+    Raises:
+        TaskError: They differ by less than float32 tells apart at their size: what is learned would be its rounding.
+    """
+    check_told_apart(values, what)
+    return torch.from_numpy(values.astype(np.float32)).unsqueeze(1)
+
+
+def check_told_apart(values: NDArray[np.float64], what: str) -> None:
+    """Refuse numbers that are nearly one number in float32, as milliseconds since 1970 are.
+
+    Args:
+        values: Shape (rows,).
+        what: Where they are from, for messages.
+
+    Raises:
+        TaskError: They differ by less than float32 tells apart at their size.
+    """
+    if len(values) and np.abs(values.astype(np.float32) - values).max() > _ROUNDED * np.std(values) > 0:
+        about, apart = np.mean(values), np.std(values)
+        raise TaskError(
+            f"{what}: its numbers are about {about:.3g} and differ by about {apart:.3g}, too little to "
+            "tell them apart in 32 bits: subtract a constant from all of them, the same at every site"
+        )
+
+
+class TableInputs(ABC):
+    """How the rows of a table become inputs and labels of a model.
+
+    It is made when a peer reads its training rows, saved beside the model as ``preparation.json``, and made again from
+    that file without any data: then `read` gives the same bits as it gave for the training rows.
+
+    Attributes:
+        target: The column to predict.
+        classes: The classes' names by number; () where the target is a number.
+        columns: The columns of the file that inputs are made of, sorted.
+        group: The column that says which rows belong together; None without one.
+        definitions: By column (the target's included), what all peers must define alike, as a text to compare; None
+            where no schema says it.
+        scales: Whether `prepare` scales numbers, so that the model need not.
+        remarks: Sentences on what was seen when the training rows were read; not saved.
+    """
+
+    target: str
+    classes: tuple[str, ...]
+    columns: tuple[str, ...]
+    group: str | None
+    definitions: Mapping[str, str] | None = None
+    scales: bool = False
+    remarks: tuple[str, ...] = ()
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """What each input is called, as in `Rows.columns`; the model's inputs have shape (len(names),)."""
+
+    @abstractmethod
+    def prepare(self, raw: Tensor) -> Tensor:
+        """Inputs of the model, shape (rows, width), float32, from what a reader keeps of rows until it is fitted."""
+
+    @abstractmethod
+    def read(self, path: str | Path, *, labels: bool = True) -> Rows:
+        """Read rows of a csv or parquet file by their columns' names, whatever their order in the file.
+
+        Args:
+            path: The file.
+            labels: Whether to read the column to predict, where the file has it; each of its cells must then fit.
+
+        Raises:
+            TaskError: The file cannot be read, or a cell is not what it must be; the message names row and column.
+            UnknownName: A column is not there.
+            ConfigurationError: It is parquet, and pyarrow is not installed.
+        """
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """Everything that `from_json` needs, as JSON values; floats keep every bit."""
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> TableInputs:
+        """Undo `to_json`.
+
+        Raises:
+            CheckpointError: It is damaged, or of a later version.
+        """
+        if content.get("format") != FORMAT:
+            raise CheckpointError(
+                f"the preparation has format {content.get('format')!r}, this dpeer reads {FORMAT}: use the version "
+                "that wrote it"
+            )
+        try:
+            if content["kind"] == "schema":
+                from dpeer.training.data.tables.schema_inputs import SchemaInputs
+
+                return SchemaInputs.restored(content)
+            from dpeer.training.data.tables.plain_inputs import PlainInputs
+
+            return PlainInputs.restored(content)
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(f"the preparation is damaged: {error!r}") from error
+
+    @staticmethod
+    def load(path: Path) -> TableInputs:
+        """Read a ``preparation.json``.
+
+        Raises:
+            CheckpointError: It is not there or damaged, or of a later version.
+        """
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{str(path)!r} cannot be read: {error}") from error
+        if not isinstance(content, dict):
+            raise CheckpointError(f"{str(path)!r} is no preparation: it holds no JSON object")
+        return TableInputs.from_json(content)
+
+
+class Unfitted(Protocol):
+    """A reader of tables that has not seen the training rows yet."""
+
+    @property
+    def width(self) -> int:
+        """How many inputs a row will have; it follows from settings alone."""
+
+    @property
+    def target_range(self) -> tuple[float, float] | None:
+        """Between which numbers the number to predict plausibly is; None where nobody said, or a class is predicted."""
+
+    def fit(self, raw: Tensor, *, own_statistics: bool) -> TableInputs:
+        """Make the preparation.
+
+        Args:
+            raw: What the reader keeps of the training rows: a part of the rows of `Pool.inputs`.
+            own_statistics: Whether it may compute anything from them.
+        """

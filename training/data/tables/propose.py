@@ -1,0 +1,152 @@
+"""Proposing a schema from one site's table, as a file that people edit. No torch."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from dpeer.exceptions import TaskError, UnknownName
+from dpeer.training.data.tables.cells import Sheet
+from dpeer.training.data.tables.guessing import RARE, Guess, guess, outward, unit_of
+from dpeer.training.data.tables.numerals import as_number, is_code, spelled
+from dpeer.training.data.tables.schema import MISSING
+from dpeer.training.data.tables.words import TARGETS
+
+_MOST_CLASSES = 20
+
+_ABOUT = """\
+# What the columns of the table are. All sites use this one file: dpeer start --schema schema.toml, or
+# schema = "schema.toml" in the federation file. It holds no rows.
+#
+# PROPOSED from the data of one site. Review every line before you share it: ranges, values and classes were computed
+# from patients' rows (ranges rounded outward, values of fewer than {rare} rows left out). Put in what is plausible
+# anywhere, not what one site happens to have.
+#
+# kind       what it says                                         inputs
+# number     unit, range = [low, high], filling for a gap         the number, scaled, and 1 if it is missing
+# category   values = [...]; all others become other              one for each value, other, and missing
+# yes-no     yes = [words], no = [words]                          1 or -1 (0 for a gap), and 1 if it is missing
+# date       format, since (the day 0), range = [first, last]     days, scaled, and 1 if it is missing
+# text       a few words; size = how many inputs (64)             hashed parts of words, and 1 if it is missing
+# group      rows of one patient, device, ... stay together       none
+# ignore                                                          none
+"""
+
+
+class Proposed(NamedTuple):
+    """A proposed schema.
+
+    Attributes:
+        target: The column to predict, with its name among its keys.
+        columns: All others, by name.
+    """
+
+    target: Guess
+    columns: Mapping[str, Guess]
+
+
+def propose(sheet: Sheet, target: str | None = None, group: str | None = None) -> Proposed:
+    """What the columns of a table probably are.
+
+    Args:
+        sheet: The table.
+        target: The column to predict; one that is called so, or the last, if None.
+        group: The column that says which rows belong together; one that is called so if None.
+
+    Raises:
+        UnknownName: There is no such column.
+        TaskError: There is one column only.
+    """
+    if len(sheet.header) < 2:
+        raise TaskError(f"{sheet.path!r} has one column: one to predict and one or more to learn from are needed")
+    for option, name in (("--target", target), ("--group", group)):
+        if name is not None and name not in sheet.cells:
+            raise UnknownName(f"column of {option}", name, sheet.header, repr(sheet.path))
+    chosen = _target(sheet) if target is None else target
+    columns: dict[str, Guess] = {}
+    grouped = group is not None
+    for name in sheet.header:
+        if name == chosen:
+            continue
+        found = Guess({"kind": "group"}) if name == group else guess(name, _filled(sheet, name), decimal=sheet.decimal)
+        if found.said["kind"] == "group" and name != group:
+            found = Guess({"kind": "ignore"}) if grouped else found
+        grouped = grouped or found.said["kind"] == "group"
+        columns[name] = found
+    predicted = _predicted(chosen, _filled(sheet, chosen), sheet.decimal)
+    if target is None:
+        asked = f"is {chosen!r} what is to be predicted?"
+        predicted = predicted._replace(remark=f"{asked} {predicted.remark}".strip())
+    return Proposed(predicted, columns)
+
+
+def _filled(sheet: Sheet, name: str) -> list[str]:
+    """A column's cells that are no gaps."""
+    return [cell for cell in sheet.cells[name] if cell and cell not in MISSING]
+
+
+def _target(sheet: Sheet) -> str:
+    lower = {name.lower(): name for name in sheet.header}
+    return next((lower[word] for word in TARGETS if word in lower), sheet.header[-1])
+
+
+def _predicted(name: str, cells: list[str], decimal: str) -> Guess:
+    words = spelled(cells)
+    counts = Counter(words[cell] for cell in cells)
+    values = {cell: None if is_code(cell, decimal) else as_number(cell, decimal) for cell in counts}
+    numbers = [value for value in values.values() if value is not None]
+    if len(numbers) == len(counts) > _MOST_CLASSES:
+        ends = outward(min(numbers), max(numbers))
+        return Guess({"column": name, "kind": "regression", "unit": unit_of(name), "range": ends})
+    classes = sorted(counts, key=(lambda cell: values[cell] or 0.0) if len(numbers) == len(counts) else None)
+    rare = [word for word in classes if counts[word] < RARE]
+    remark = f"few rows are of class {', '.join(map(repr, rare[:5]))}" if rare else ""
+    if len(classes) < 2:
+        remark = "name all the classes that there can be"
+    return Guess({"column": name, "kind": "classification", "classes": classes}, remark)
+
+
+def as_toml(proposed: Proposed) -> str:
+    """A proposed schema as the text of a schema.toml, with its remarks as comments."""
+    lines = [
+        _ABOUT.format(rare=RARE),
+        "format = 1",
+        "# Words that stand for a gap in any column; an empty cell always does.",
+        f"missing = {_toml(list(MISSING))}",
+        "",
+        "[target]",
+        *_keys(proposed.target),
+    ]
+    for name, found in proposed.columns.items():
+        lines += ["", f"[columns.{_key(name)}]", *_keys(found)]
+    return "\n".join(lines) + "\n"
+
+
+def _keys(found: Guess) -> list[str]:
+    remark = textwrap.wrap(_plain(found.remark), 116, initial_indent="# ", subsequent_indent="# ")
+    return [*remark, *(f"{key} = {_toml(value)}" for key, value in found.said.items())]
+
+
+def _plain(text: str) -> str:
+    """A comment's text: TOML allows no control characters in it."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml(name)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, str):
+        # JSON's strings are TOML's, but for one sign that JSON leaves as it is.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    if isinstance(value, float):
+        return f"{value:.0f}" if value.is_integer() and abs(value) < 1e15 else repr(value)
+    return f"[{', '.join(map(_toml, value))}]"

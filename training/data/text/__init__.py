@@ -1,0 +1,7 @@
+"""Text as numbers: tokenizers, and what models of text are told about them."""
+
+from __future__ import annotations
+
+from dpeer.training.data.text.tokens import BYTES, Tokens, read_tokens
+
+__all__ = ["BYTES", "Tokens", "read_tokens"]

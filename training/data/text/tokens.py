@@ -1,0 +1,120 @@
+"""Tokenizers: bytes, or what a tokenizer.json says. Neither is ever made from the data that peers train on.
+
+A vocabulary that is found in data is a fact about them, and its size alone reaches the neighbors with the body.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpeer.exceptions import TaskError
+
+Ids = NDArray[np.int32]
+
+SHORTEST, LONGEST = 8, 4096
+"""Of how many tokens an example may consist."""
+
+
+class Tokens(ABC):
+    """How text becomes token numbers.
+
+    Attributes:
+        label: What it is, so that it is equal on two peers only if their numbers mean the same.
+        vocabulary: How many tokens there are; their numbers are 0 to `vocabulary` - 1.
+        padding: The token behind the end of a text that is shorter than others; None where there is none.
+        separator: The token behind each text of an example; None where there is none.
+    """
+
+    label: str
+    vocabulary: int
+    padding: int | None
+    separator: int | None
+
+    @abstractmethod
+    def numbers(self, texts: Sequence[str]) -> list[Ids]:
+        """The tokens of each text, shape (tokens,), as they follow each other in running text."""
+
+    @abstractmethod
+    def _examples(self, firsts: Sequence[str], seconds: Sequence[str] | None, length: int) -> list[Sequence[int]]:
+        """The tokens of each example, at most `length`, with those that mark its beginning and the end of a text."""
+
+    def examples(self, firsts: Sequence[str], seconds: Sequence[str] | None, length: int) -> Ids:
+        """Examples of one length, whatever their texts': cut where they are longer, and padded where they are shorter.
+
+        Args:
+            firsts: A text for each example.
+            seconds: A second text for each; None where there is none.
+            length: How many tokens an example has.
+
+        Returns:
+            Shape (examples, length).
+
+        Raises:
+            TaskError: There is no token for padding.
+        """
+        if self.padding is None:
+            raise TaskError(
+                f"the tokenizer ({self.label}) has no token for padding, such as [PAD] or <pad>, with which short "
+                "texts are filled up: give the tokenizer of an encoder, such as BERT or RoBERTa"
+            )
+        found = np.full((len(firsts), length), self.padding, np.int32)
+        for row, tokens in zip(found, self._examples(firsts, seconds, length), strict=True):
+            row[: len(tokens)] = tokens
+        return found
+
+
+class Bytes(Tokens):
+    """The bytes of UTF-8, from 3 on, behind three tokens: the beginning of an example, padding, the end of a text.
+
+    These are where RoBERTa's tokenizer has them. An example is written as RoBERTa's: the beginning, a text, its end;
+    and where there is a second text, an end once more, the text, its end.
+    """
+
+    label = "bytes"
+    vocabulary = 259
+    padding = 1
+    separator = 2
+    _BEGINNING, _FIRST = 0, 3
+
+    def numbers(self, texts: Sequence[str]) -> list[Ids]:
+        """See `Tokens`."""
+        return [np.frombuffer(text.encode(), np.uint8).astype(np.int32) + self._FIRST for text in texts]
+
+    def _examples(self, firsts: Sequence[str], seconds: Sequence[str] | None, length: int) -> list[Sequence[int]]:
+        mine = self.numbers(firsts)
+        if seconds is None:
+            return [[self._BEGINNING, *one[: length - 2], self.separator] for one in mine]
+        found: list[Sequence[int]] = []
+        room = length - 4
+        for one, other in zip(mine, self.numbers(seconds), strict=True):
+            # The longer one is cut first: as much as is left over by the shorter one, but at least half.
+            first = max(room - len(other), room - room // 2)
+            kept = one[:first]
+            rest = other[: room - len(kept)]
+            found.append([self._BEGINNING, *kept, self.separator, self.separator, *rest, self.separator])
+        return found
+
+
+BYTES = Bytes()
+
+
+def read_tokens(task: str, path: str | None) -> Tokens:
+    """The tokenizer of a file, or bytes.
+
+    Args:
+        task: The task's name, for messages.
+        path: A tokenizer.json; None for bytes.
+
+    Raises:
+        TaskError: It cannot be read.
+        ConfigurationError: The library that reads it is not installed.
+    """
+    if path is None:
+        return BYTES
+    from dpeer.training.data.text.file_tokens import FileTokens
+
+    return FileTokens.read(task, path)

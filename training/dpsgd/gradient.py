@@ -1,0 +1,172 @@
+"""The gradient rule of sample level: clipped for each unit, summed, noised, divided by a public number."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from dpeer.exceptions import ConfigurationError, TaskError
+from dpeer.privacy.mechanism import ClippedSum
+from dpeer.training.dpsgd.backends import Way, one_by_one
+from dpeer.training.dpsgd.choosing import choose
+from dpeer.training.dpsgd.examples import check_examples, chunks, examples_of, piece_of
+from dpeer.training.dpsgd.gradient_factors import Computed
+from dpeer.training.dpsgd.groups import Groups
+from dpeer.training.dpsgd.sentinel import Sentinel
+from dpeer.training.dpsgd.stable_matmul import Unsuited
+from dpeer.training.dpsgd.validation import check_unwritten
+from dpeer.training.figures import Met
+from dpeer.training.flat import Flat
+from dpeer.training.minibatches import Batch
+
+if TYPE_CHECKING:
+    from dpeer.training.trainer import Trainer
+
+
+TOGETHER = 64
+"""Examples are computed together in so many rows, or a multiple. Functions such as the sigmoid are computed by other
+code for the last values of a tensor, if their number is no multiple of what a processor takes at a time (of float32 at
+most 64): then an example's last bits would follow from its place."""
+
+_FEW = 16
+"""Fewer examples than so many are computed one by one as quickly as among as many copies as it takes."""
+
+
+class PrivateGradient:
+    """A `Gradient` (`dpeer.training.gradients`) that protects each unit of a sampled batch.
+
+    A unit is an example, or where the batch says so a group of examples, whose gradient is the mean of theirs. Clipping
+    is by the length over all parameters that are trained together. What is left in ``part.grad`` may be seen by
+    anybody; the loss that is returned may not.
+
+    Memory: gradients are computed for at most `microbatch` examples at a time. So at most there are, beside the batch's
+    inputs, these examples' activations, what the filters of one convolution see of them, and `microbatch` vectors as
+    long as what is trained. Linear layers need none of the vectors unless the model needs one of the slower ways. A
+    batch may be of any size, as sampled batches are.
+
+    Args:
+        mechanism: Clip norm, noise, sampling rate and nominal number of units.
+        microbatch: How many examples' gradients are in memory at a time at most, 1 or more. With fewer than `TOGETHER`
+            each is computed by itself.
+
+    Attributes:
+        steps: How many gradients have been made, those of empty batches included: the compositions to account for.
+        met: What clipping met in the last step.
+
+    Raises:
+        ConfigurationError: `microbatch` is below 1.
+    """
+
+    def __init__(self, mechanism: ClippedSum, microbatch: int = 64) -> None:
+        if microbatch < 1:
+            raise ConfigurationError(f"--microbatch {microbatch}: choose 1 or more")
+        self._mechanism, self._microbatch = mechanism, microbatch
+        self._ways: dict[str, Way] = {}
+        self._sentinels: dict[str, Sentinel] = {}
+        self.steps, self.met = 0, Met()
+
+    @property
+    def noise_std(self) -> float:
+        """The standard deviation of the noise in each coordinate of what is left in ``part.grad``: sigma C / (q N)."""
+        return self._mechanism.noise_std / self._mechanism.expected
+
+    @property
+    def rows(self) -> int:
+        """How many examples are always computed together, some of them repeatedly where there are not as many.
+
+        It follows from numbers that are public: with the size of the batch the last bits of gradients would change.
+        As few pieces as batches of the expected size need, of a multiple of `TOGETHER`; or fewer examples, which are
+        then computed one by one.
+        """
+        expected = self._mechanism.expected
+        pieces = max(1, math.ceil(expected / self._microbatch))
+        few = math.ceil((expected + math.sqrt(expected)) / pieces)
+        if few < _FEW or self._microbatch < TOGETHER:
+            return min(self._microbatch, few)
+        return min(self._microbatch // TOGETHER, math.ceil(few / TOGETHER)) * TOGETHER
+
+    @property
+    def one_by_one(self) -> bool:
+        """Whether examples are computed one by one although as many are drawn as could be computed together."""
+        return self.rows % TOGETHER == 0 and one_by_one in self._ways.values()
+
+    def start(self, peer: Trainer, part: Flat) -> None:
+        """Look at a few examples, and choose how gradients of this part are computed; the first step does it, too.
+
+        Raises:
+            TaskError: The task couples examples, or cannot be protected for another reason.
+        """
+        sentinel = self._sentinels[part.phase] = Sentinel(peer, part)
+        with peer.training(part):
+            together = self.rows % TOGETHER == 0
+            self._ways[part.phase] = choose(peer, part, self.rows, together=together, sentinel=sentinel)
+
+    def __call__(self, peer: Trainer, part: Flat, batch: Batch) -> Tensor:
+        """Leave the noised gradient in ``part.grad``; return the mean loss of the batch's examples, 0 if it is empty.
+
+        Raises:
+            TaskError: The task couples examples, keeps something of them, writes to what is trained, or raised.
+        """
+        if part.phase not in self._ways:
+            self.start(peer, part)
+        if batch.size:
+            check_examples(batch.inputs, batch.size, "inputs")
+            check_examples(batch.targets, batch.size, "targets")
+        self.met = Met()
+        # In float64, so that what is added first and what later makes no difference that counts.
+        total = torch.zeros(part.count, dtype=torch.float64, device=part.data.device)
+        loss = torch.zeros((), dtype=torch.float32, device=part.data.device)
+        groups = None if batch.units is None else Groups(batch.units, total)
+        values = peer.model.data.clone()
+        for index, count in chunks(batch.size, self.rows, part.data.device):
+            found = self._computed(peer, part, batch, index, count)
+            loss += found.losses[:count].sum() / batch.size
+            if groups is None:
+                self._add_examples(found, count, total)
+            else:
+                groups.add(found, count, self._factors)
+        check_unwritten(peer, values)
+        self._sentinels[part.phase].check()
+        noised = self._mechanism.released(total.cpu().numpy(), torch.get_num_threads())
+        part.grad.copy_(torch.from_numpy(noised))
+        peer.computed(batch.size)
+        self.steps += 1
+        return loss
+
+    def _computed(self, peer: Trainer, part: Flat, batch: Batch, index: Tensor, count: int) -> Computed:
+        """The gradients of a piece of the batch, of which the first `count` count."""
+        way, own = self._ways[part.phase], index[:count]
+        if way is one_by_one:
+            return one_by_one(peer, part, examples_of(batch.inputs, own), examples_of(batch.targets, own), count)
+        inputs, targets = piece_of(peer.compute, batch.inputs, batch.targets, index)
+        try:
+            return way(peer, part, inputs, targets, len(index))
+        except Unsuited as error:
+            # No other way: last bits of all would be others, because of one. An example that fails alone says why.
+            one_by_one(peer, part, examples_of(batch.inputs, own), examples_of(batch.targets, own), count)
+            raise TaskError(
+                "the task's model or loss does something with a training example that it did not do with those that "
+                "the start looked at: privacy at sample level needs the same operations for every example (give the "
+                "task's model a forward that does not choose between several)"
+            ) from error
+
+    def _add_examples(self, found: Computed, count: int, total: Tensor) -> None:
+        """Add the clipped gradients of the first examples."""
+        norms = found.norms()
+        weights = torch.zeros_like(norms)
+        weights[:count] = self._factors(norms[:count])
+        if (bad := ~norms.isfinite()).any():
+            found.drop(bad)  # zero times infinity is no zero
+        total += found.sums(weights[None])[0]
+
+    def _factors(self, norms: Tensor) -> Tensor:
+        """What to multiply gradients of these lengths by, shape (units,), float64."""
+        lengths = norms.double().cpu().numpy()
+        factors = self._mechanism.factors(lengths)
+        self.met.units += len(lengths)
+        self.met.clipped += int((lengths > self._mechanism.clip_norm).sum())
+        self.met.not_finite += int((factors == 0.0).sum())
+        return torch.from_numpy(factors).to(norms.device)

@@ -1,0 +1,273 @@
+"""What a peer would have alone: its own copy of the model, trained without the others, some minibatches at a time."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import FunctionType, MethodType
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import nn
+
+from dpeer.exceptions import TaskError, describe
+from dpeer.training.algorithms.local import Local
+from dpeer.training.device import HOST, Compute
+from dpeer.training.evaluation import Evaluation
+from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.learner import TorchLearner
+from dpeer.training.per_row_metrics import Rows
+from dpeer.training.task import Task
+from dpeer.training.trainer import Trainer
+
+Enough = Callable[[], bool]
+"""Asked after every minibatch whether to stop for now."""
+
+
+class _InParts(Local):
+    """`local`, whose round may be trained in several calls.
+
+    Attributes:
+        enough: Says when a call is to end.
+        whole: Whether the last call has ended the round.
+        made: The number of steps so far.
+    """
+
+    name: ClassVar[str] = "local"
+    summary: ClassVar[str] = Local.summary
+    paper: ClassVar[str] = Local.paper
+
+    def __init__(self, options: Any = None) -> None:
+        super().__init__(options)
+        self.enough: Enough = lambda: False
+        self.whole, self.made = True, 0
+        self._left: Iterator[None] | None = None
+        self._go_on: Callable[[], None] = lambda: None
+
+    def train(self, peer: Trainer) -> None:
+        """Train until the round or the time is over."""
+        with peer.training(peer.model):
+            if self._left is None:
+                self._left = self.steps(peer)
+            else:
+                self._go_on()
+            self.whole = True
+            for _ in self._left:
+                self.made += 1
+                if not peer.compute.on_host:  # what only waits in the device's queue would hold up the peer's own work
+                    torch.cuda.synchronize(peer.compute.device)
+                if self.enough():
+                    self.whole = False
+                    break
+        self._left = None if self.whole else self._left
+        self._go_on = peer.pausing()
+
+
+class Alone:
+    """A second learner with the same data and first weights, which trains all rounds by `local` and shares nothing.
+
+    In a round it computes as many gradients as the peer's algorithm does, rounded to whole epochs. It equals, to the
+    bit, what ``--algorithm local --body-epochs E`` trains, E being `epochs`.
+
+    Args:
+        task: A task that no other learner trains; see `own_copy`.
+        hyperparameters: Those of the peer.
+        gradients: How many gradients of a sample the peer's algorithm computes in a round (`Algorithm.gradients`).
+        takes_part: Whether the peer takes part in a round; in others this one does not train either.
+        rank: This peer.
+        seed: The federation's seed.
+        keep: See `TorchLearner`.
+        evaluate_on: See `TorchLearner`.
+        evaluate_every: In which rounds the best model is looked for.
+        compute: The device and precision.
+        rounds: How many rounds it trains, if those are fewer than were planned.
+
+    Attributes:
+        epochs: Passes over the data in a round.
+        completed: The number of rounds that it has completed.
+        rounds: The number of rounds in all.
+        steps: The number of steps of all rounds.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        hyperparameters: Hyperparameters,
+        gradients: float,
+        takes_part: Callable[[int], bool],
+        *,
+        rank: int,
+        seed: int,
+        keep: Literal["last", "best"] = "last",
+        evaluate_on: Literal["test", "validation"] = "test",
+        evaluate_every: int = 1,
+        compute: Compute = HOST,
+        rounds: int | None = None,
+    ) -> None:
+        h, changes = hyperparameters, alone_budget(hyperparameters, gradients)
+        self.epochs, self.completed = int(changes["body_epochs"]), 0
+        self.rounds, self._takes_part = h.rounds if rounds is None else rounds, takes_part
+        self._finished = False
+        self._keeps_best, self._every = keep == "best", evaluate_every
+        # A part of a round may only draw where the last one ended if nobody draws meanwhile: the task is said to draw.
+        self._learner = TorchLearner(
+            task if task.draws is False else replace(task, draws=True), _InParts, h.model_copy(update=changes),
+            rank=rank, seed=seed, keep=keep, evaluate_on=evaluate_on, compute=compute,
+        )  # fmt: skip
+        an_epoch = math.ceil(self._learner.num_samples / h.batch_size)
+        a_round = changes.get("local_steps") or self.epochs * an_epoch
+        self.steps = a_round * sum(takes_part(number) for number in range(self.rounds))
+
+    @property
+    def made(self) -> int:
+        """The number of steps so far."""
+        return self._algorithm.made
+
+    @property
+    def done(self) -> bool:
+        """Whether all rounds are trained."""
+        return self.completed == self.rounds
+
+    def work(self, enough: Enough) -> None:
+        """Train until `enough`, or all rounds; at least one minibatch.
+
+        Raises:
+            TaskError: The task's model, loss or data raised.
+        """
+        self._algorithm.enough = enough
+        while not self.done:
+            number = self.completed
+            if self._takes_part(number):
+                self._learner.train(number)
+                if not self._algorithm.whole:
+                    return
+            else:
+                self._learner.sit_out(number)
+            evaluating = (number + 1) % self._every == 0 or number == self.rounds - 1
+            if self._keeps_best and evaluating:
+                self._learner.evaluate()
+            self.completed += 1
+            if enough():
+                return
+
+    def save(self, directory: Path) -> None:
+        """Write the state after the last completed round into an existing, empty folder; to be called between rounds.
+
+        Raises:
+            OSError: The folder cannot be written.
+        """
+        self._learner.save(directory)
+
+    def load(self, directory: Path, completed: int) -> None:
+        """Go on from the state that `save` left after so many rounds.
+
+        Raises:
+            CheckpointError: The files are missing, damaged, or of another run, task or algorithm.
+        """
+        self._learner.load(directory)
+        self.completed = completed
+        steps = self.steps // max(1, sum(map(self._takes_part, range(self.rounds))))
+        self._algorithm.made = steps * sum(map(self._takes_part, range(completed)))
+
+    @property
+    def between_rounds(self) -> bool:
+        """Whether no round is half trained."""
+        return self._algorithm.whole
+
+    @property
+    def compute(self) -> Compute:
+        """The device, precision and memory layout that it is trained with."""
+        return self._learner.compute
+
+    def constant_loss(self) -> float | None:
+        """See `TorchLearner.constant_loss`."""
+        return self._learner.constant_loss()
+
+    def rows(self) -> tuple[Evaluation, Rows | None]:
+        """See `TorchLearner.rows`; of the rounds so far, and finished as the peer's own model is after the last.
+
+        Raises:
+            TaskError: The task's model, loss, metrics or data raised.
+        """
+        self.finish()
+        return self._learner.rows()
+
+    def finish(self) -> None:
+        """Finish the model as the peer's own is, if all rounds are trained; a second call does nothing.
+
+        Raises:
+            TaskError: The task's model, loss, metrics or data raised.
+        """
+        if self.done and not self._finished:
+            self._learner.fine_tune(self.rounds - 1)
+            self._finished = True
+
+    @property
+    def learner(self) -> TorchLearner:
+        """What trains it: its model, the card of that, and with ``keep="best"`` the loss that has chosen it."""
+        return self._learner
+
+    @property
+    def _algorithm(self) -> _InParts:
+        made = self._learner.algorithm
+        assert isinstance(made, _InParts)
+        return made
+
+
+def alone_budget(h: Hyperparameters, gradients: float) -> dict[str, Any]:
+    """The hyperparameters with which `local` computes as many gradients in a round as a peer's algorithm does.
+
+    Args:
+        h: The peer's hyperparameters.
+        gradients: What `Algorithm.gradients` gives for them.
+    """
+    epochs = max(1, round(gradients))
+    steps = None if h.local_steps is None else math.ceil(h.local_steps * epochs / h.body_epochs)
+    return {"body_epochs": epochs} | ({} if steps is None else {"local_steps": steps})
+
+
+def own_copy(task: Task) -> Task:
+    """A task with a model of its own and the same data, to be made before any learner has the first.
+
+    Raises:
+        TaskError: The model cannot be copied, or the task's functions refer to it.
+    """
+    functions = {name: getattr(task, name) for name in ("loss", "metrics", "collate", "augment")}
+    parts = {id(part) for part in (*task.model.modules(), *task.model.parameters(), *task.model.buffers())}
+    for name, function in functions.items():
+        if _refers(function, parts):
+            raise TaskError(f"the task's {name} refers to its model, and cannot be used with a copy of it")
+    data = {name: getattr(task, name) for name in ("train", "test", "validation")}
+    kept = {id(part): part for part in data.values() if part is not None}
+    try:
+        model, copied = copy.deepcopy((task.model, functions), kept)
+    except Exception as error:  # whatever the model is made of
+        raise TaskError(f"the task's model cannot be copied: {describe(error)}") from error
+    return replace(task, model=model, **copied)
+
+
+def _refers(function: Any, parts: set[int], seen: frozenset[int] = frozenset()) -> bool:
+    """Whether a function has a part of a model in its closure or defaults, which a copy of it would have, too."""
+    if id(function) in seen:
+        return False
+    seen |= {id(function)}
+    if isinstance(function, partial):
+        given = (function.func, *function.args, *function.keywords.values())
+        return any(id(one) in parts or _refers(one, parts, seen) for one in given)
+    if isinstance(function, MethodType):
+        return _refers(function.__func__, parts, seen)
+    if not isinstance(function, FunctionType):
+        return False
+    held: list[Any] = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    for cell in function.__closure__ or ():
+        try:
+            held.append(cell.cell_contents)
+        except ValueError:  # not filled yet
+            continue
+    names = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+    held += [value for value in names.values() if isinstance(value, nn.Module)]
+    return any(id(one) in parts or _refers(one, parts, seen) for one in held)

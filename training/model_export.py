@@ -1,0 +1,134 @@
+"""Which values of a peer's model predict, and which are kept: for evaluating, and for what is left at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from dpeer.training import store
+from dpeer.training.card_entries import about, class_names, input_shape
+from dpeer.training.evaluation import Evaluation
+from dpeer.training.fine_tuning import Finishing
+from dpeer.training.lora.merging import merged
+from dpeer.training.per_row_metrics import Rows
+from dpeer.training.predicted import Predicted
+from dpeer.training.privacy_mark import Origin
+from dpeer.training.selection import ModelSelection, Point
+from dpeer.training.trainer import Trainer
+
+
+class Keeping:
+    """The model that predicts, and the one that is kept.
+
+    Args:
+        trainer: The model that trains on; outside of the methods here it is as it was.
+        finishing: Knows what predicts: a finished model, if there is one, or what the algorithm says.
+        selection: Measures, and knows the best model so far.
+        shares: Whether the peer shares anything.
+        origin: What the file of the model says of the records that it was trained on.
+        training: Whether accuracy is measured on the training data, too.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        finishing: Finishing,
+        selection: ModelSelection,
+        *,
+        shares: bool,
+        origin: Origin | None,
+        training: bool = False,
+    ) -> None:
+        self._trainer, self._finishing, self._selection = trainer, finishing, selection
+        self._shares, self._origin, self._training = shares, origin, training
+
+    def point(self, *, mixed: bool) -> Point:
+        """When in the run the model that predicts is as it is now."""
+        if self._finishing.found is not None:
+            return "finished"
+        return "mixed" if mixed and self._shares else "trained"
+
+    @contextmanager
+    def predicting(self) -> Iterator[None]:
+        """Within it the model has the values that predict."""
+        with self._trainer.holding(self._finishing.predictor(), self._finishing.untrained()):
+            yield
+            self._trainer.reattach()
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Within it the model has the values that are kept: the best ones so far, if they are looked for."""
+        best = self._selection.best
+        if best is None:
+            with self.predicting():
+                yield
+            return
+        with self._trainer.holding(best.values, best.untrained):
+            yield
+            self._trainer.reattach()
+
+    def evaluate(self, point: Point) -> Evaluation:
+        """Evaluate what predicts; a copy of it becomes the best model if it is the best.
+
+        Raises:
+            TaskError: The task's model, loss, metrics or data raised.
+        """
+        with self.predicting():
+            found = self._selection.test()
+        if self._training:
+            with self.predicting():
+                found = replace(found, training_accuracy=self._selection.accuracy_on(self._trainer.data))
+        if self._selection.keeps_best:
+            with self.predicting():
+                if self._selection.is_best(self._trainer.number, point):
+                    self._trainer.reattach()
+                    self._selection.best = Predicted.now(self._trainer)
+        return found
+
+    def write(self, path: Path) -> None:
+        """Write the kept model to a safetensors file, under the model's own state names; adapters are merged into it.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        with self.kept():
+            module = self._trainer.module
+            values = module.state_dict() if self._trainer.task.lora is None else merged(module)
+            store.write_model(values, path, self._origin)
+
+    def predictions(self) -> tuple[tuple[Tensor, Tensor] | None, list[int] | None]:
+        """Outputs and targets of the kept model, as `ModelSelection.predictions`, and the shape of one input.
+
+        Raises:
+            TaskError: The task's model or data raised.
+        """
+        with self.kept():
+            return self._selection.predictions(), input_shape(self._trainer.task)
+
+    def about(self, found: tuple[Tensor, Tensor] | None, shape: list[int] | None) -> dict[str, Any]:
+        """Entries of the model card for the kept model with these `predictions` (`dpeer.training.card_entries`)."""
+        task, selection = self._trainer.task, self._selection
+        return about(task, shape, selection.measured_on, selection.figures(found, class_names(task)))
+
+    def training_accuracy(self) -> float | None:
+        """The kept model's accuracy on the training data.
+
+        Raises:
+            TaskError: The task's model, loss, metrics or data raised.
+        """
+        with self.kept():
+            return self._selection.accuracy_on(self._trainer.data)
+
+    def rows(self) -> tuple[Evaluation, Rows | None]:
+        """Measure the kept model, and how it does on each row of what it is measured on.
+
+        Raises:
+            TaskError: The task's model, loss, metrics or data raised.
+        """
+        with self.kept():
+            return self._selection.rows()
