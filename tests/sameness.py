@@ -111,8 +111,8 @@ def drive(jobs: Path, checkout: Path) -> None:
 
     assert Path(dpeer.cli.__file__).is_relative_to(checkout), f"{dpeer.cli.__file__} is not of {checkout}"
     torch.set_num_threads(1)
-    for job in json.loads(jobs.read_text()):
-        folder, codes = Path(job["folder"]), []
+    for name, job in json.loads(jobs.read_text()).items():
+        folder, codes = jobs.parent / name, []
         folder.mkdir(parents=True)
         for number, command in enumerate(job["commands"]):
             if not (child := os.fork()):
@@ -258,16 +258,12 @@ def run_side(checkout: Path, python: Path | None, folder: Path, wanted: dict[str
     digest = hashlib.sha256()
     for path in sorted((folder / "data").rglob("*.*")):
         digest.update(path.read_bytes())
-    jobs = []
+    jobs = {}
     for name, commands in wanted.items():
-        place = folder / folder_of(name)
-        job = {"folder": str(place), "commands": commands, "data": digest.hexdigest()}
-        if (
-            not (place / "done.json").exists()
-            or not job.items() <= json.loads((place / "done.json").read_text()).items()
-        ):
-            shutil.rmtree(place, ignore_errors=True)
-            jobs.append(job)
+        job, done = {"commands": commands, "data": digest.hexdigest()}, folder / folder_of(name) / "done.json"
+        if not done.exists() or not job.items() <= json.loads(done.read_text()).items():
+            shutil.rmtree(done.parent, ignore_errors=True)
+            jobs[folder_of(name)] = job
     begun = time.monotonic()
     if jobs:
         (folder / "jobs.json").write_text(json.dumps(jobs))
