@@ -24,7 +24,7 @@ def sides(tmp_path: Path) -> tuple[Path, Path]:
     for name in ("output-0.err", "output-0.txt"):
         (old / name).write_text("words for people\n")
     save_file({"body": torch.ones(3), "head": torch.zeros(2, 2)}, rank / "model.safetensors")
-    (rank / "checkpoint/round-00000001/released-0.bin").write_bytes(b"\x00\x01")
+    (rank / "checkpoint/round-00000001/released-1.bin").write_bytes(b"\x00\x01")
     (rank / "metrics.jsonl").write_text('{"round": 0, "accuracy": 0.5, "train_seconds": 1.0}\n')
     (rank / "ledger.jsonl").write_text('{"round": 0, "time": 1.0, "sha256": "ab"}\n')
     shutil.copytree(old, new)
@@ -49,9 +49,9 @@ def changed(name: str, change: Callable[[bytes], bytes]) -> Callable[[Path], obj
         (changed("run/rank-0/metrics.jsonl", lambda text: text.replace(b"0.5", b"0.51")), "differs", "0.accuracy: 0.5"),
         (changed("run/rank-0/ledger.jsonl", lambda text: text + text), "differs", "ledger.jsonl.1.sha256: lacking"),
         (
-            changed("run/rank-0/checkpoint/round-00000001/released-0.bin", lambda _: b"\x00\x00"),
+            changed("run/rank-0/checkpoint/round-00000001/released-1.bin", lambda _: b"\x00\x00"),
             "differs",
-            "released-0",
+            "released-1",
         ),
         (changed("private-reads-0.json", lambda _: b"[32, 16]"), "differs", "private-reads-0.json.1: 32 -> 16"),
         (changed("private-reads-0.json", lambda _: b"[]"), "not comparable", "new: no private bits"),
