@@ -12,9 +12,8 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.experiments.variants import Variant
-from dpeer.federation.config import read_toml
+from dpeer.federation.config import read_toml, with_defaults
 from dpeer.federation.config_errors import InvalidSettings
-from dpeer.federation.defaults import with_defaults
 from dpeer.federation.settings import Settings, aside, default_of
 from dpeer.results.files import SUMMARY, write_json
 from dpeer.results.reading import read_run_summary

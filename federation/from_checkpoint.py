@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError
+from dpeer.federation.config import resolve
 from dpeer.federation.disk_errors import naming
 from dpeer.federation.folders import held
 from dpeer.federation.settings import Settings
@@ -133,18 +134,17 @@ def _write(
 ) -> Made:
     import torch
 
-    from dpeer.federation.assemble import assemble
-    from dpeer.federation.fingerprint import FORMERLY
+    from dpeer.federation.build import build
     from dpeer.peer import PeerConfig
     from dpeer.peer.core.outbox import Outbox
     from dpeer.peer.rank_folder import RankFolder
 
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
-    parts = assemble(settings, rank, resume=True)
+    parts = build(resolve(settings, rank), resume=True)
     config = PeerConfig(
         rank=rank, rounds=settings.rounds, listen=None, fingerprint=parts.fingerprint, names=parts.names,
-        formerly=FORMERLY, about=parts.about, out=folder, resume=True,
+        about=parts.about, out=folder, resume=True,
     )  # fmt: skip
     files = RankFolder(config, parts.learner, Outbox(), {}, parts.facts, say)
     completed = files.take_up()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.settings import Settings
 from dpeer.training import Task
 from dpeer.training.privacy_mark import Origin
 
@@ -14,31 +15,32 @@ _WAYS = {
 """How records that somebody wanted to protect came into a file without noise."""
 
 
-def check_first_weights(task: Task, settings: Settings) -> None:
+def check_first_weights(task: Task, file: Path | None, privacy: str) -> None:
     """Refuse, in a private run, first weights that records came into which a private run was to protect.
 
     Args:
         task: The peer's, with what its model has from the file.
-        settings: As this rank uses them.
+        file: The file of the first weights.
+        privacy: The level of privacy.
 
     Raises:
         ConfigurationError: They are such.
     """
     origin = None if task.initial is None else task.initial.origin
-    if settings.privacy == "none" or origin not in _WAYS:
+    if privacy == "none" or origin not in _WAYS:
         return
     raise ConfigurationError(
-        f"--init-from {settings.init_from}: {_WAYS[origin]}: with --privacy {settings.privacy} its records would come "
+        f"--init-from {file}: {_WAYS[origin]}: with --privacy {privacy} its records would come "
         "back unprotected, since all peers need this file and begin from it: take a model of public data, or of a run "
         "with --privacy sample and --dp-head joint, alternate or frozen"
     )
 
 
-def first_weights_notes(task: Task, settings: Settings) -> list[str]:
+def first_weights_notes(task: Task, file: Path | None, privacy: str) -> list[str]:
     """What the user is told at the start of a private run about first weights of a run without privacy."""
-    if settings.privacy == "none" or task.initial is None or task.initial.origin is not Origin.NONE:
+    if privacy == "none" or task.initial is None or task.initial.origin is not Origin.NONE:
         return []
     return [
-        f"--init-from {settings.init_from}: a run without --privacy has trained these weights: the records that it "
+        f"--init-from {file}: a run without --privacy has trained these weights: the records that it "
         "used are not protected by this run, so they must be public"
     ]

@@ -5,31 +5,32 @@ from __future__ import annotations
 from functools import lru_cache
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.settings import Settings
+from dpeer.privacy.settings import PrivacySettings
 from dpeer.privacy.soundness import check_mixing
 from dpeer.topology import Row, TimeVaryingTopology, Topology
 from dpeer.training.robust import Robust
+from dpeer.training.settings import TrainingPart
 
 
-def check_hostile(settings: Settings, graph: Topology | TimeVaryingTopology) -> None:
+def check_hostile(training: TrainingPart, privacy: PrivacySettings, graph: Topology | TimeVaryingTopology) -> None:
     """Refuse ways to mix that the graph or the guarantee of privacy does not suit; alike on all peers.
 
     Raises:
         ConfigurationError: Names the setting, its value, and what would be right.
     """
-    robust = settings.robust != "none"
-    if settings.privacy != "none":
-        for name, value in (("--robust", settings.robust if robust else None), ("--max-norm", settings.max_norm)):
-            check_mixing(settings.dp_adversary, None if value is None else f"{name} {value}")
+    robust = training.robust != "none"
+    if privacy.privacy != "none":
+        for name, value in (("--robust", training.robust if robust else None), ("--max-norm", training.max_norm)):
+            check_mixing(privacy.dp_adversary, None if value is None else f"{name} {value}")
     if not robust:
         return
-    said = f"--robust {settings.robust}"
+    said = f"--robust {training.robust}"
     if graph.directed:
         raise ConfigurationError(
             f"{said} with {graph.name}: peers there hear others than hear them, and what the rule withstands is known "
             "where neighbors hear each other, as in ring, exponential and full"
         )
-    reason = _unsuited(graph, Robust.parse(settings.robust))
+    reason = _unsuited(graph, Robust.parse(training.robust))
     if reason is not None:
         raise ConfigurationError(f"{said} with {graph.name}: {reason}")
 
@@ -63,3 +64,19 @@ def _lacks(row: Row, robust: Robust) -> str | None:
                 "use clip, or a graph on which all have two neighbors or more and equally many"
             )
     return None
+
+
+def check_server(training: TrainingPart) -> None:
+    """Refuse ways to mix that compare a received body with the one that the receiver itself has sent.
+
+    Raises:
+        ConfigurationError: Names the setting.
+    """
+    robust = f"--robust {training.robust}" if training.robust != "none" else None
+    furthest = f"--max-norm {training.max_norm}" if training.max_norm is not None else None
+    quantized = f"--quantize {training.quantize}" if training.quantize is not None else None
+    for flag in filter(None, (robust, furthest, quantized)):
+        raise ConfigurationError(
+            f"--participation-mode server with {flag}: it needs what the receiver itself has sent in the round, and "
+            "most send nothing: leave one of the two out"
+        )

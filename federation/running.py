@@ -14,13 +14,14 @@ from dpeer.exceptions import ConfigurationError, Diverged, PeerFailed
 from dpeer.federation import folders, summary
 from dpeer.federation.cluster_child import stop_signals
 from dpeer.federation.disk_errors import naming
-from dpeer.federation.graph import build_graph, take_part
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent, View
 from dpeer.federation.working_directory import home_kept
 from dpeer.results.files import DISAGREEMENT
 from dpeer.results.reading import read_run_summary
+from dpeer.topology import take_part
+from dpeer.topology.settings import build_graph
 
 OpenView = Callable[[Settings], AbstractContextManager[View]]
 """Opens the view of a run, once it is clear that the run can begin."""
@@ -164,7 +165,8 @@ def run_federation(
         )  # fmt: skip
         if not resume:
             (settings.out / DISAGREEMENT).unlink(missing_ok=True)
-        behind = folders.behind(settings.out, take_part(graph, settings), settings.rounds) if resume else []
+        meeting = take_part(graph, settings.participation, settings.participation_mode, settings.seed)
+        behind = folders.behind(settings.out, meeting, settings.rounds) if resume else []
         began = time.monotonic() - (summary.wall_seconds(settings.out) if resume else 0.0)
         with open_view(settings) as view:
             for line in behind:

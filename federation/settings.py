@@ -5,56 +5,36 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, get_origin
 
-from pydantic import Field, ModelWrapValidatorHandler, ValidationError, create_model, model_validator
+from pydantic import ConfigDict, Field, ModelWrapValidatorHandler, ValidationError, create_model, model_validator
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.config_errors import InvalidSettings
-from dpeer.federation.fresh import fresh_topology
 from dpeer.federation.presets import find_preset
 from dpeer.federation.sections import (
-    AloneSettings,
-    ComputeSettings,
-    FaultSettings,
-    HostSettings,
+    Addresses,
+    HostPart,
     LauncherSettings,
-    LogSettings,
-    MeasureSettings,
+    NetworkPart,
+    NetworkSettings,
     QuorumSettings,
-    SimulationSettings,
+    RunPart,
 )
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Mark, Section, marked, meaning_of
 from dpeer.topology import size_of
-from dpeer.topology.settings import GraphSettings
-from dpeer.training.settings import (
-    DataSettings,
-    MethodSettings,
-    MixingSettings,
-    OptionSettings,
-    StepSettings,
-    TaskSettings,
-    WireSettings,
-)
+from dpeer.topology.settings import GraphSettings, fresh_topology
+from dpeer.training.settings import DataPart, TrainingPart
 
 
 class _AllSettings(
-    FaultSettings,
-    SimulationSettings,
     LauncherSettings,
-    HostSettings,
-    LogSettings,
+    NetworkSettings,
     QuorumSettings,
-    ComputeSettings,
-    AloneSettings,
-    MeasureSettings,
+    HostPart,
+    RunPart,
     PrivacySettings,
-    MixingSettings,
-    WireSettings,
-    OptionSettings,
-    StepSettings,
-    MethodSettings,
-    DataSettings,
-    TaskSettings,
+    TrainingPart,
+    DataPart,
     GraphSettings,
 ):
     """The sections together; pydantic puts the fields of the last base first."""
@@ -64,22 +44,6 @@ TABLES = tuple(
     name for name, field in _AllSettings.model_fields.items() if get_origin(field.annotation) is dict
 )  # fmt: skip
 """Settings that are tables of options: one that is given adds to what a file has, key by key."""
-
-
-class Addresses(Section):
-    """The address of one peer, and by what the others know it."""
-
-    address: str | None = Field(None, description="where its neighbors reach it; without one it only dials out")
-    bind: str | None = Field(None, description="where it listens, if that is not `address` (containers, NAT)")
-    key: str | list[str] | None = Field(
-        None, description="its public key (dpeer keygen); two while it changes from one to the other"
-    )
-    bulk: int | None = Field(
-        None,
-        ge=0,
-        le=65535,
-        description="with keys: a second port of its address, by which bodies are encrypted faster; 0 for a free one",
-    )
 
 
 def _of_rank() -> dict[str, Any]:
@@ -109,8 +73,10 @@ else:
     )
 
 
-class Settings(_AllSettings):
+class Settings(NetworkPart, _AllSettings):
     """All settings of a federation. The defaults suit small models."""
+
+    model_config = ConfigDict(frozen=False)
 
     rank: dict[Annotated[int, Field(strict=False)], RankSettings] = Field(default_factory=dict)
 

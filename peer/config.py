@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -46,9 +46,6 @@ class PeerConfig:
 
     fingerprint: Mapping[str, Any]
     """Everything that must be equal on all peers, by name; plain JSON values. Compared in the handshake."""
-
-    formerly: Collection[str] = ()
-    """Names that fingerprints of earlier versions had, and that nothing depends on where `fingerprint` lacks them."""
 
     authenticated: bool = False
     """Whether the transport says who has proved to be at the other end of each link: then nobody else speaks for it."""

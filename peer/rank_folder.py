@@ -394,8 +394,8 @@ class RankFolder:
         if found is None:
             return None
         state = checkpoint.read(found, self._learner.load)
-        ours, outdated = self._config.fingerprint, self._config.formerly
-        for field in [*ours, *(name for name in state.fingerprint if name not in ours and name not in outdated)]:
+        ours = self._config.fingerprint
+        for field in [*ours, *(name for name in state.fingerprint if name not in ours)]:
             there, here = state.fingerprint.get(field), ours.get(field)
             # More rounds than planned are welcome: nothing that happened so far depended on the plan.
             if field != "rounds" and there != here:

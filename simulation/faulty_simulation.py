@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Literal
 
 from dpeer.exceptions import PeersMissing, Refused
-from dpeer.federation.graph import build_graph, take_part
+from dpeer.federation.config import RunConfig
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
 from dpeer.peer import LivenessConfig, Outcome, Peer, Worker
@@ -27,7 +27,8 @@ from dpeer.simulation.network import FaultyNetwork, FaultyTransport
 from dpeer.simulation.round_durations import RoundCosts
 from dpeer.simulation.simulation import Simulation, blaming
 from dpeer.simulation.virtual_time import Process, VirtualLoop, VirtualWorker
-from dpeer.topology import Graphs
+from dpeer.topology import Graphs, take_part
+from dpeer.topology.settings import build_graph
 
 _LATENCY = 0.01
 """Seconds for which a message is under way. It is the same for all, so that peers in step train at the same time."""
@@ -55,7 +56,7 @@ class _Life:
 class _Rank:
     """What stays from one life of a rank to the next."""
 
-    own: Settings
+    config: RunConfig
     log: PeerLog
     life: _Life
     lives: int = 1
@@ -103,9 +104,9 @@ class FaultySimulation(Simulation):
     def _worker(self) -> Worker:
         return VirtualWorker(Process(), RoundCosts(0.0), self._executor)
 
-    async def _add(self, own: Settings, rank: int, log: PeerLog) -> None:
-        life = self._born(rank)
-        self._ranks.append(_Rank(own, log, life))
+    async def _add(self, config: RunConfig, log: PeerLog) -> None:
+        life = self._born(config.rank)
+        self._ranks.append(_Rank(config, log, life))
         await life.process.start(self._prepare(life, resume=False))
 
     async def _listen(self) -> None:
@@ -138,7 +139,7 @@ class FaultySimulation(Simulation):
     async def _prepare(self, life: _Life, *, resume: bool) -> None:
         rank = self._ranks[life.rank]
         life.peer = await self._peer(
-            rank.own, life.rank, life.transport, life.worker, rank.log, resume=resume,
+            rank.config, life.transport, life.worker, rank.log, resume=resume,
             on_connected=lambda: self._accidents.reached(0),
         )  # fmt: skip
 
@@ -236,7 +237,8 @@ class FaultySimulation(Simulation):
         self._disagreement.without(rank)
 
     def _suffered(self) -> Mapping[str, Any]:
-        graphs = take_part(build_graph(self._settings), self._settings)
+        asked = self._settings
+        graphs = take_part(build_graph(asked), asked.participation, asked.participation_mode, asked.seed)
         ranks = [
             suffered(
                 self._out, rank, partial(_active, graphs, rank), self._settings.rounds,

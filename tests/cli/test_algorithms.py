@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 
 from dpeer.federation.fingerprint import fingerprint
-from dpeer.federation.graph import build_graph
-from dpeer.federation.options import options_of
 from dpeer.federation.presets import PRESETS
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.handshake import mismatch
 from dpeer.peer.core.wire import Hello
+from dpeer.topology.settings import build_graph
 from dpeer.training import ALGORITHMS
 
 Command = Callable[..., Any]
@@ -168,8 +167,8 @@ def test_help_names_the_command_and_needs_no_torch(dpeer: Command, tmp_path: Pat
 
 
 def hello(rank: int, **values: Any) -> Hello:
-    settings = Settings(**values)
-    agreed = fingerprint(settings, build_graph(settings), options_of(settings))
+    config = resolve(Settings(**values), 0)
+    agreed = fingerprint(config.values(), config.algorithm, build_graph(config.graph), config.options)
     return Hello(rank=rank, next_round=0, fingerprint=agreed, manifest={}, digest="")
 
 

@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field
 from safetensors.torch import save_file
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.assemble import assemble
+from dpeer.federation.build import build
+from dpeer.federation.config import resolve
 from dpeer.federation.settings import RankSettings, Settings, aside, option_names, shared
 from dpeer.sections import Mark, marked, meaning_of
 from dpeer.training.models import build_model
@@ -101,7 +102,7 @@ def agreed(tmp_path: Path, **values: Any) -> dict[str, Any]:
         values["init_from"] = tmp_path / values["init_from"]
         save_file(build_model("digits", (1, 8, 8), 10).state_dict(), values["init_from"])
     settings = Settings(**{"size": 4, "rounds": 4, "out": tmp_path / "run", **values})
-    parts = assemble(settings, 0)
+    parts = build(resolve(settings, 0))
     return {**parts.fingerprint, "manifest": parts.learner.manifest, "first weights": parts.learner.digest}
 
 

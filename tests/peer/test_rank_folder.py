@@ -44,7 +44,7 @@ def folder(
     out: Path, fingerprint: dict[str, Any], *, resume: bool = False, learner: Silent | None = None,
     warn: Callable[[str], None] = lambda message: None,
 ) -> RankFolder:  # fmt: skip
-    config = PeerConfig(0, 4, None, fingerprint, formerly=("rho", "sam"), out=out, resume=resume)
+    config = PeerConfig(0, 4, None, fingerprint, out=out, resume=resume)
     return RankFolder(config, learner or Silent(), Outbox(), {}, {}, warn)
 
 
