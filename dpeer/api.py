@@ -212,7 +212,7 @@ class _Told(Silent):
 
 
 def _check_importable(settings: Settings) -> None:
-    for what, name in (("task", settings.task), ("algorithm", settings.algorithm)):
+    for what, name in (("task", settings.task), ("algorithm", settings.algorithm), ("topology", settings.topology)):
         if not is_importable(name):
             raise ConfigurationError(
                 f"{what} {name.rpartition(':')[2]!r} cannot be imported by the peers' processes: define it at the top "
