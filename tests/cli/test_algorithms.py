@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dpeer.federation.config import resolve
 from dpeer.federation.fingerprint import fingerprint
 from dpeer.federation.presets import PRESETS
 from dpeer.federation.settings import Settings
