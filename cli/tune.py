@@ -19,7 +19,6 @@ from dpeer.cli.grouping import GroupedCommand, GroupedOption
 from dpeer.cli.options import setting_options
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
-from dpeer.federation.cluster_child import stop_signals
 from dpeer.federation.sections import (
     AloneSettings,
     FaultSettings,
@@ -30,6 +29,7 @@ from dpeer.federation.sections import (
     SimulationSettings,
 )
 from dpeer.federation.settings import Settings, option_names
+from dpeer.federation.stop_signals import stop_signals
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.topology.settings import GraphSettings
 

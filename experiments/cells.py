@@ -170,7 +170,7 @@ def make_cell(
         settings = Settings.model_validate(values)
     except InvalidSettings as error:
         raise ConfigurationError(f"row {variant.label!r}, {condition.label}: {error.told_of(values, None)}") from error
-    check_faults(settings, resume=False)  # here, not when the runs before it are done
+    check_faults(settings, settings.size, settings.rounds, resume=False)  # here, not when the runs before it are done
     return Cell(variant, condition, seed, settings)
 
 

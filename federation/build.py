@@ -13,15 +13,14 @@ import torch
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
+from dpeer.federation.checks import check_first_weights, check_hostile, check_server, first_weights_notes
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
-from dpeer.federation.init_from_check import check_first_weights, first_weights_notes
 from dpeer.federation.local_baseline import AloneBeside, alone_beside, copy_apart
 from dpeer.federation.notes import notes
 from dpeer.federation.privacy_notes import privacy_notes
 from dpeer.federation.protection import account, planned_releases, promise, protect
-from dpeer.federation.robust_checks import check_hostile, check_server
 from dpeer.federation.same_rows import Held, held_rows
 from dpeer.federation.sample_notes import sample_notes, way_notes
 from dpeer.federation.sampling import sampling_of

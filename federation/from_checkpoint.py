@@ -11,8 +11,7 @@ from typing import Any
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError
 from dpeer.federation.config import resolve
-from dpeer.federation.disk_errors import naming
-from dpeer.federation.folders import held
+from dpeer.federation.folders import held, naming
 from dpeer.federation.settings import Settings
 from dpeer.peer import checkpoint
 from dpeer.results.files import MODEL, SUMMARY, card_of

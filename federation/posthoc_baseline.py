@@ -14,8 +14,7 @@ from dpeer.federation.baseline_comparison import compared_with, write_worth
 from dpeer.federation.build import content_of, learner_by_itself, task_of
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import partition_of
-from dpeer.federation.disk_errors import naming
-from dpeer.federation.folders import held
+from dpeer.federation.folders import held, naming
 from dpeer.federation.load_model import load_model
 from dpeer.federation.local_baseline import STOPPED, AloneBeside, alone_beside, copy_apart
 from dpeer.federation.settings import Settings

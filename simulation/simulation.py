@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,18 +17,15 @@ from dpeer.cores import own_cores
 from dpeer.exceptions import TaskError
 from dpeer.federation.baseline_comparison import conclude_worth
 from dpeer.federation.build import PeerParts, build
-from dpeer.federation.config import RunConfig, resolve
-from dpeer.federation.consensus_distance import Disagreement
+from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import save_data_files
-from dpeer.federation.disk_errors import naming
-from dpeer.federation.folders import held
+from dpeer.federation.folders import current_folder, held, naming
 from dpeer.federation.malloc import keep_heap
-from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
-from dpeer.federation.working_directory import current_folder
 from dpeer.peer import LivenessConfig, Network, Outcome, Peer, PeerConfig, Transport, Worker
 from dpeer.peer.logs import PeerLog, peer_logger
 from dpeer.results.files import DISAGREEMENT, LOG, rank_folder
+from dpeer.simulation.consensus_distance import Disagreement
 from dpeer.training import forget
 from dpeer.training.randomness import undisturbed
 
@@ -40,7 +37,7 @@ class Simulation:
     """A federation in one process.
 
     Args:
-        settings: The federation's.
+        configs: The peers', by rank.
         view: Is told what happens.
         resume: Continue from the checkpoints.
         new_data: The data are others than those of earlier runs in the folders.
@@ -51,10 +48,11 @@ class Simulation:
         faults: What happened to whom, for summary.json; None where nothing was to happen.
     """
 
-    def __init__(self, settings: Settings, view: View, *, resume: bool, new_data: bool = False) -> None:
-        self._settings = settings
+    def __init__(self, configs: Sequence[RunConfig], view: View, *, resume: bool, new_data: bool = False) -> None:
+        self._configs = configs
+        self._common = configs[0]
         self._home = current_folder()
-        self._out = settings.out.absolute()
+        self._out = self._common.run.out.absolute()
         self._view = view
         self._resume, self._new_data = resume, new_data
         self._peers: list[Peer] = []
@@ -64,7 +62,7 @@ class Simulation:
         self._stopping = False
         self._conclude: dict[int, Callable[[Outcome], Awaitable[Any]]] = {}
         self._notes: list[str] = []
-        self._workers = min(settings.size, settings.workers or len(own_cores()))
+        self._workers = min(len(configs), self._common.host.workers or len(own_cores()))
         self.connected = False
         # Peers of one process cannot be lost one by one.
         self._liveness = LivenessConfig(heartbeat=0)
@@ -89,8 +87,7 @@ class Simulation:
         resources = ExitStack()
         resources.enter_context(undisturbed())  # the script that has called draws on as if nothing had been
         try:
-            configs = await self._worker().run(self._configs)
-            for rank, config in enumerate(configs):
+            for rank, config in enumerate(self._configs):
                 if self._stopping:
                     return []
                 resources.enter_context(held(rank_folder(self._out, rank)))
@@ -104,12 +101,12 @@ class Simulation:
                 return []
             self._disagreement = Disagreement(
                 self._out / DISAGREEMENT, self._bodies, self._worker(),
-                every=self._settings.evaluate_every, rounds=self._settings.rounds, resume=self._resume,
+                every=self._common.run.evaluate_every, rounds=self._common.training.rounds, resume=self._resume,
             )  # fmt: skip
             await self._listen()
             self.connected = True
             self._view.notes(self._notes)
-            with naming(self._out, self._settings.out):
+            with naming(self._out, self._common.run.out):
                 outcomes = await self._play()
                 await self._disagreement.written()
             return outcomes
@@ -134,11 +131,6 @@ class Simulation:
     def _worker(self) -> Worker:
         """What measures the bodies of all peers."""
         return Worker(self._executor)
-
-    def _configs(self) -> list[RunConfig]:
-        """The configurations of all peers, before the code of any task runs."""
-        settings, common = self._settings, {"out": self._settings.out, "threads": 1}
-        return [resolve(settings.of_rank(rank).model_copy(update=common), rank) for rank in range(settings.size)]
 
     async def _add(self, config: RunConfig, log: PeerLog) -> None:
         """Make a peer that is to run."""

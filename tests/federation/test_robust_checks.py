@@ -12,7 +12,7 @@ import pytest
 import dpeer
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation import build
-from dpeer.federation.robust_checks import check_hostile
+from dpeer.federation.checks import check_hostile
 from dpeer.federation.settings import Settings
 from dpeer.topology.settings import build_graph
 from dpeer.training import TorchLearner
