@@ -12,7 +12,6 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
 from dpeer.exceptions import DpeerError
-from dpeer.federation.settings import Settings
 from dpeer.report.curves import Measure, mean_of
 from dpeer.report.groups import Group
 from dpeer.report.layout import place
@@ -111,8 +110,8 @@ def _graph(group: Group) -> AnyTopology | None:
         return None
     try:
         # With the default weights: those that are solved for take minutes, and are not seen.
-        return build_graph(Settings.model_validate({**asked, "size": group.size}))
-    except (DpeerError, OSError):
+        return build_graph(GraphSettings.model_validate({**asked, "size": group.size}))
+    except (DpeerError, OSError, ValueError):
         return None  # of a file that is not here, say
 
 

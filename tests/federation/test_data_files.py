@@ -102,14 +102,6 @@ def test_it_is_not_made_again_of_other_data(name: str, damage: Callable[[Path], 
     assert ((tmp_path / name).read_bytes() if (tmp_path / name).exists() else None) == left
 
 
-def test_an_earlier_versions_checkpoint_cannot_say_whether_it_comes_out_as_it_was(tmp_path: Path) -> None:
-    resumed = begun(tmp_path, about=False)
-    assert resumed(partition(1, 2), PREPARATION) == []
-    (tmp_path / "partition.json").write_text("[")
-    with pytest.raises(CheckpointError, match=r"is damaged, and cannot .* of an earlier version, .*; restore the file"):
-        resumed(partition(1, 2), PREPARATION)
-
-
 def test_before_the_first_completed_round_there_is_nothing_to_compare(tmp_path: Path) -> None:
     resumed = begun(tmp_path, rounds=0)
     (tmp_path / "partition.json").write_text("[")
