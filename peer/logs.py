@@ -3,7 +3,7 @@
     log.warning("neighbor-dead", message="rank 3 is silent for 15 s: rounds go on without it", neighbor=3)
 
 The event is a short word for programs that never changes, the message a whole sentence for people, which says what to
-do about a warning. docs/running.md lists the events.
+do about a warning. docs/files.md lists the events.
 """
 
 from __future__ import annotations
