@@ -20,10 +20,10 @@ def partition(*train: int, content: str = CONTENT) -> dict[str, Any]:
     return partition_of("digits", "iid", {"train": [*train], "test": [7, 8]}, content)
 
 
-def begun(folder: Path, *, rounds: int = 1, about: bool = True) -> Callable[..., list[str]]:
+def begun(folder: Path, *, rounds: int = 1) -> Callable[..., list[str]]:
     """A run that has begun in a folder and completed rounds; gives what goes on with it."""
     save_data_files(folder, partition(1, 2), PREPARATION, resume=False)
-    kept = {"about": {"files": hashes(partition(1, 2), PREPARATION)}} if about else {}
+    kept = {"about": {"files": hashes(partition(1, 2), PREPARATION)}}
     if rounds:
         state = checkpoint.State(rounds, {"size": 2}, extra=kept)
         checkpoint.write(folder / checkpoint.FOLDER, state, lambda directory: None)

@@ -48,4 +48,4 @@ def test_a_ranks_own_settings_are_checked_once_more() -> None:
 
 def test_only_true_and_false_are_flags() -> None:
     with pytest.raises(ConfigurationError, match=r"^overwrite = 'no': expected True or False$"):
-        dpeer.run(Settings(), overwrite="no")  # type: ignore[arg-type]
+        dpeer.run(Settings(), overwrite="no")
