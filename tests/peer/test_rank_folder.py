@@ -180,7 +180,7 @@ def test_an_earlier_versions_checkpoint_needs_the_last_line(tmp_path: Path) -> N
     [
         ({}, None),
         ({"rounds": 3}, None),
-        ({"rho": 0.05}, None),
+        ({"rho": 0.05}, "rho is 0.05 there and None here"),
         ({"body_lr": 0.2}, "body_lr is 0.2 there and 0.1 here"),
         ({"algorithm's source": "abc"}, "algorithm's source is 'abc' there and None here"),
     ],
