@@ -133,7 +133,7 @@ def _write(config: RunConfig, folder: Path, model: Path, *, summarize: bool, say
 
     from dpeer.federation.build import build
     from dpeer.peer import PeerConfig
-    from dpeer.peer.core.outbox import Outbox
+    from dpeer.peer.core.bodies import Outbox
     from dpeer.peer.rank_folder import RankFolder
 
     if config.host.threads is not None:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from dpeer.exceptions import DpeerError, Isolated
+from dpeer.federation.addresses import addresses as addresses_of
 from dpeer.federation.addresses import bulk_port
 from dpeer.federation.baseline_comparison import conclude_worth
 from dpeer.federation.build import build
@@ -25,9 +26,9 @@ from dpeer.federation.malloc import freeze_heap, keep_heap
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import stop_signals
-from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
+from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker
 from dpeer.peer.logs import PeerLog, Sink, peer_logger
-from dpeer.peer.transports import Keyring
+from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.results.files import LOG, rank_folder
 from dpeer.training import forget
 from dpeer.training.algorithms.plugins import check_source
@@ -205,11 +206,15 @@ async def _serve(
         out=out,
         resume=resume,
     )
-    transport = ZeroMQTransport(
-        Limits(payload_bytes=parts.learner.payload_bytes),
-        network.dead_after,
-        keyring,
-        bulk_port(network, config.graph.size, rank),
+    size = config.graph.size
+    transport = make_transport(
+        listen or next(iter(addresses_of(network, size).values()), "tcp://"),
+        TransportOptions(
+            Limits(payload_bytes=parts.learner.payload_bytes),
+            network.dead_after,
+            keyring,
+            bulk_port(network, size, rank),
+        ),
     )
     peer = Peer(
         peer_config, parts.topology, parts.learner, transport, worker, log,
@@ -219,7 +224,7 @@ async def _serve(
         on_waiting=lambda neighbors: report({"kind": "waiting", "neighbors": list(neighbors)}),
         on_sign=lambda sign: report({"kind": "sign", "sign": vars(sign)}),
         watch=parts.watch,
-        idle=parts.alone,
+        background=parts.alone,
         at_once=compare,
     )  # fmt: skip
     stopper.watch(peer)

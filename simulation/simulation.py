@@ -202,7 +202,7 @@ class Simulation:
             peer_config, parts.topology, parts.learner, transport, worker, log,
             facts=parts.facts, on_record=lambda entry: self._view.record(rank, entry),
             # On a clock that is not real nobody waits in earnest.
-            idle=parts.alone if config.run.faults is None else None,
+            background=parts.alone if config.run.faults is None else None,
             at_once=lambda outcome: self._conclude[rank](outcome),
             on_completed=lambda number: self._measure(rank, number), watch=parts.watch,
             on_sign=lambda sign: self._view.sign(rank, sign), on_connected=on_connected,
