@@ -132,11 +132,7 @@ def attack_client(guarantee: Guarantee, rounds: int, runs: int, progress: Progre
         rounds: T of each run.
         runs: Runs on each data set.
         progress: Called as releases are made.
-
-    Raises:
-        ConfigurationError: So few runs can prove nothing about such a mu.
     """
-    _check_mu(guarantee, rounds, runs)
     other = {"replace": -1.0, "zero-out": 0.0}[guarantee.adjacency]
     sums, epsilons = np.empty((2, runs)), []
     for which, side in enumerate((other, 1.0)):
@@ -172,7 +168,12 @@ def _client_run(guarantee: Guarantee, rounds: int, side: float) -> tuple[float, 
         return total, float(spent["epsilon"])
 
 
-def _check_mu(guarantee: Guarantee, rounds: int, runs: int) -> None:
+def check_client(guarantee: Guarantee, rounds: int, runs: int) -> None:
+    """Refuse a claim about which so few runs can prove nothing.
+
+    Raises:
+        ConfigurationError: Mu is too small or too large; names a noise multiplier that is neither.
+    """
     claimed = guarantee.mu(rounds)
     if not 0.05 <= claimed <= 4:
         raise ConfigurationError(
@@ -195,14 +196,9 @@ def attack_sample(
         rounds: T of each run.
         runs: Runs without the canary, and as many with it.
         progress: Called as steps are made.
-
-    Raises:
-        ConfigurationError: In so few runs half the noise that is claimed could go unnoticed.
     """
     charges = guarantee.charges(rounds)
     tests = planned_tests(charges, runs, CONFIDENCE)
-    if tests.margin <= 0.0:
-        raise ConfigurationError(_too_few(guarantee, rounds, runs))
     statistics: list[list[float]] = [[], []]
     claims: list[float] = []
     for which in (0, 1):
@@ -295,16 +291,23 @@ def _sample_peer(g: SampleGuarantee, records: Tensor, folder: Path, rounds: int,
     return TorchLearner(_task(records), Revealing, h, rank=0, seed=0, sampling=sampling, options={"steps": steps})
 
 
-def _too_few(guarantee: SampleGuarantee, rounds: int, runs: int) -> str:
+def check_sample(guarantee: SampleGuarantee, rounds: int, runs: int) -> None:
+    """Refuse a claim of which so few runs could leave half the noise unnoticed.
+
+    Raises:
+        ConfigurationError: Names a noise multiplier with which they could not, if there is one near.
+    """
+
+    def able(noise: float) -> bool:
+        charges = replace(guarantee, noise_multiplier=noise).charges(rounds)
+        return planned_tests(charges, runs, CONFIDENCE).margin > 0.0
+
     noise = guarantee.noise_multiplier
+    if able(noise):
+        return
     choices = (float(f"{noise * factor:.2g}") for factor in (0.7, 1.5, 0.5, 2.0, 0.35, 3.0, 0.25, 5.0, 10.0))
-    able = (
-        other
-        for other in choices
-        if planned_tests(replace(guarantee, noise_multiplier=other).charges(rounds), runs, CONFIDENCE).margin > 0.0
-    )
-    better = next(able, None)
-    return (
+    better = next(filter(able, choices), None)
+    raise ConfigurationError(
         f"--noise-multiplier {noise:g} with --sampling-rate {guarantee.sampling_rate:g} over "
         f"{guarantee.compositions(rounds)} steps: {runs} runs of each data set could not tell half the noise from all "
         "of it; take more --runs, more steps" + ("" if better is None else f", or --noise-multiplier {better:g}")

@@ -62,8 +62,9 @@ def _sample(plan: SamplePlan, runs: int) -> tuple[dict[str, Any], str, list[Fact
     require(plan, "audit --privacy sample", _SAMPLE_EXAMPLES, *_SAMPLE_EXAMPLES)
     guarantee, rounds = plan.guarantee(), plan.planned
 
-    from dpeer.federation.audit import attack_sample  # torch is imported only now
+    from dpeer.federation.audit import attack_sample, check_sample  # torch is imported only now
 
+    check_sample(guarantee, rounds, runs)
     with click.progressbar(length=2 * runs * guarantee.compositions(rounds), label="steps", file=sys.stderr) as bar:
         report = attack_sample(guarantee, rounds, runs, bar.update)
     found = report.described(guarantee, rounds)
@@ -77,8 +78,9 @@ def _client(plan: ClientPlan, runs: int) -> tuple[dict[str, Any], str, list[Fact
     require_of_client(plan, "audit", "noise_multiplier", "rounds")
     guarantee, rounds = plan.guarantee(), plan.releases
 
-    from dpeer.federation.audit import attack_client
+    from dpeer.federation.audit import attack_client, check_client
 
+    check_client(guarantee, rounds, runs)
     with click.progressbar(length=2 * runs * rounds, label="releases", file=sys.stderr) as bar:
         report = attack_client(guarantee, rounds, runs, bar.update)
     found = report.described(guarantee, rounds)
