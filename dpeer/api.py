@@ -24,10 +24,10 @@ from dpeer.federation.revalidate import check_flags, checked
 from dpeer.federation.running import check_converged, cluster
 from dpeer.federation.settings import Settings, as_run
 from dpeer.federation.view import Silent
+from dpeer.plugins import is_importable
 from dpeer.results.files import MODEL, SUMMARY, rank_folder
 from dpeer.results.reading import read_entries, read_object, read_run
 from dpeer.simulation.run import simulate
-from dpeer.training.registry import can_be_imported
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -212,8 +212,8 @@ class _Told(Silent):
 
 
 def _check_importable(settings: Settings) -> None:
-    for what, name in (("task", settings.task), ("algorithm", settings.algorithm)):
-        if not can_be_imported(name):
+    for what, name in (("task", settings.task), ("algorithm", settings.algorithm), ("topology", settings.topology)):
+        if not is_importable(name):
             raise ConfigurationError(
                 f"{what} {name.rpartition(':')[2]!r} cannot be imported by the peers' processes: define it at the top "
                 "of a file, or use mode='simulate'"

@@ -153,3 +153,14 @@ class ProtocolError(DpeerError):
 
 class Interrupted(DpeerError):  # noqa: N818
     """Training stopped between two minibatches because it was asked to."""
+
+
+_LONGEST = 400
+
+
+def describe(error: BaseException) -> str:
+    """The type and message of an error that is not dpeer's, on one line and cut to a readable length."""
+    text = " ".join(str(error).split())
+    if len(text) > _LONGEST:
+        text = text[:_LONGEST] + " ..."
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -35,7 +35,7 @@ from dpeer.privacy.history import FOLDER
 from dpeer.privacy.soundness import check_said
 from dpeer.results.files import rank_folder
 from dpeer.results.training_alerts import Watch
-from dpeer.topology import ChangingTopology, Graphs, Isolated, ServerSampling, Topology, spectral_gap
+from dpeer.topology import Graphs, Isolated, ServerSampling, TimeVaryingTopology, Topology, spectral_gap
 from dpeer.training import (
     BUILTIN_TASKS,
     Choices,
@@ -47,7 +47,7 @@ from dpeer.training import (
     load_task,
 )
 from dpeer.training.algorithms import Algorithm
-from dpeer.training.algorithms.contract import facts_of
+from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.device import Compute, find_device
 from dpeer.training.payload import little_endian
 from dpeer.training.settings import DataSettings
@@ -327,6 +327,6 @@ def content_of(task: Task, settings: Settings) -> str | None:
 
 
 @cache
-def _spectral_gap(graph: Topology | ChangingTopology) -> float:
+def _spectral_gap(graph: Topology | TimeVaryingTopology) -> float:
     """The graph's gap, computed once for all peers of a process."""
     return spectral_gap(graph)

@@ -12,7 +12,7 @@ from dpeer.privacy import Guarantee
 from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
 from dpeer.topology import AnyTopology
 from dpeer.training import MODELS, Algorithm, Task, find_algorithm, shared_options, source_hash
-from dpeer.training.algorithms.contract import facts_of
+from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import flagged_options
 from dpeer.training.algorithms.plugins import is_built_in
 from dpeer.training.settings import OptionSettings
@@ -50,7 +50,7 @@ def fingerprint(
 
     return {
         "size": settings.size,
-        "topology": settings.topology.partition(":")[0],  # a file may lie elsewhere on every host
+        "topology": _kind(settings.topology),  # a file may lie elsewhere on every host
         **{f"topology {name}": value for name, value in graph.parameters.items()},
         "weights": graph.weights_rule,
         "edges": graph.digest,
@@ -66,6 +66,10 @@ def fingerprint(
         "noise_multiplier": guarantee.noise_multiplier if guarantee else None,
         **{name: getattr(settings, name) for name in _privacy(settings.privacy)},
     }
+
+
+def _kind(topology: str) -> str:
+    return "file" if topology.startswith("file:") else topology.rpartition(":")[2]
 
 
 def _privacy(level: str) -> tuple[str, ...]:

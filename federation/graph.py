@@ -7,10 +7,10 @@ from functools import lru_cache
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.fresh import fresh_topology
 from dpeer.federation.settings import Settings
-from dpeer.topology import ChangingTopology, Graphs, Isolated, Participation, ServerSampling, Topology, build
+from dpeer.topology import Graphs, Isolated, Participation, ServerSampling, TimeVaryingTopology, Topology, build
 
 
-def build_graph(settings: Settings) -> Topology | ChangingTopology:
+def build_graph(settings: Settings) -> Topology | TimeVaryingTopology:
     """The graph and the mixing matrix that the settings ask for.
 
     Raises:

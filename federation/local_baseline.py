@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.cores import own_cores
-from dpeer.exceptions import CheckpointError, DpeerError, TaskError
+from dpeer.exceptions import CheckpointError, DpeerError, TaskError, describe
 from dpeer.federation.addresses import all_on_this_host
 from dpeer.federation.defaults import kept, with_defaults
 from dpeer.federation.options import options_of, with_options
@@ -17,7 +17,6 @@ from dpeer.federation.settings import Settings
 from dpeer.results.units import duration
 from dpeer.training import Hyperparameters, Task, TorchLearner, find_algorithm
 from dpeer.training.algorithms.plugins import new_algorithm
-from dpeer.training.errors import describe
 from dpeer.training.fine_tuning import finish_rate
 from dpeer.training.local_baseline import Alone, alone_budget, own_copy
 

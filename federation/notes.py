@@ -11,7 +11,7 @@ from dpeer.federation.presets import find_preset
 from dpeer.federation.settings import Settings
 from dpeer.topology import Isolated, Participation
 from dpeer.training import ALGORITHMS, Task, TorchLearner, find_algorithm
-from dpeer.training.algorithms.contract import facts_of
+from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import about_options
 from dpeer.training.data.partitions import FEWEST
 

@@ -28,7 +28,7 @@ from dpeer.results.reading import read_object
 from dpeer.results.summaries import PeerSummary
 from dpeer.results.worth import Worth, majority, worth_of
 from dpeer.training import Task, class_counts, find_algorithm
-from dpeer.training.algorithms.contract import facts_of
+from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.selection import ModelSelection
 
 _FINISHED = ("done", "left-behind")

@@ -10,11 +10,11 @@ from dpeer.privacy import Protection
 from dpeer.privacy.guarantee import check_delta
 from dpeer.privacy.planning import ADVICE, drowning, noise_ratio
 from dpeer.results.costs import cost
-from dpeer.topology import ChangingTopology, Topology
+from dpeer.topology import TimeVaryingTopology, Topology
 
 
 def privacy_notes(
-    protection: Protection, settings: Settings, graph: Topology | ChangingTopology, parameters: int
+    protection: Protection, settings: Settings, graph: Topology | TimeVaryingTopology, parameters: int
 ) -> list[str]:
     """Notes to the user at the start.
 

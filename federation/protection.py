@@ -24,10 +24,10 @@ from dpeer.privacy.soundness import (
     check_unseen,
     worst_share,
 )  # fmt: skip
-from dpeer.topology import ChangingTopology, Participation, Topology
+from dpeer.topology import Participation, TimeVaryingTopology, Topology
 
 
-def promise(settings: Settings, graph: Topology | ChangingTopology) -> Guarantee | None:
+def promise(settings: Settings, graph: Topology | TimeVaryingTopology) -> Guarantee | None:
     """The guarantee of a run with these settings, equal on all peers; None without privacy at client level.
 
     Raises:
@@ -140,7 +140,7 @@ def _used_up(protection: Protection, folder: Path) -> str:
     )
 
 
-def planned_releases(settings: Settings, graph: Topology | ChangingTopology, first: int = 0) -> int:
+def planned_releases(settings: Settings, graph: Topology | TimeVaryingTopology, first: int = 0) -> int:
     """The most rounds in which one peer takes part, from round `first` on."""
     if settings.participation == 1:
         return max(0, settings.rounds - first)
@@ -153,7 +153,7 @@ def _most_active(graphs: Participation, rounds: int, first: int) -> int:
     return max(sum(graphs.at(number, rank).active for number in range(first, rounds)) for rank in range(graphs.size))
 
 
-def _share(settings: Settings, graph: Topology | ChangingTopology) -> float:
+def _share(settings: Settings, graph: Topology | TimeVaryingTopology) -> float:
     """The share of the peer that is hidden worst in any peer's average."""
     if not isinstance(graph, Topology) or settings.participation < 1:
         raise ConfigurationError(

@@ -7,11 +7,11 @@ from functools import lru_cache
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.settings import Settings
 from dpeer.privacy.soundness import check_mixing
-from dpeer.topology import ChangingTopology, Row, Topology
+from dpeer.topology import Row, TimeVaryingTopology, Topology
 from dpeer.training.robust import Robust
 
 
-def check_hostile(settings: Settings, graph: Topology | ChangingTopology) -> None:
+def check_hostile(settings: Settings, graph: Topology | TimeVaryingTopology) -> None:
     """Refuse ways to mix that the graph or the guarantee of privacy does not suit; alike on all peers.
 
     Raises:
@@ -35,7 +35,7 @@ def check_hostile(settings: Settings, graph: Topology | ChangingTopology) -> Non
 
 
 @lru_cache(maxsize=4)  # all peers of a process ask
-def _unsuited(graph: Topology | ChangingTopology, robust: Robust) -> str | None:
+def _unsuited(graph: Topology | TimeVaryingTopology, robust: Robust) -> str | None:
     """Why some peer would be at the mercy of a single neighbor, or would never hear one; None if none is.
 
     Of a graph that changes the first rounds are looked at.

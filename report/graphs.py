@@ -20,7 +20,7 @@ from dpeer.report.layout import place
 from dpeer.report.style import Section, new_figure, render, wrap
 from dpeer.report.tiles import draw_tile
 from dpeer.sections import names
-from dpeer.topology import AnyTopology, ChangingTopology
+from dpeer.topology import AnyTopology, TimeVaryingTopology
 from dpeer.topology.settings import GraphSettings
 
 SIZE_LIMIT = 1000
@@ -57,7 +57,7 @@ def draw_graphs(groups: tuple[Group, ...], measure: Measure) -> Section:
             ScalarMappable(scale, _COLORMAP), ax=list(grid), location="bottom", shrink=0.7, aspect=35, pad=0.03
         )
         bar.set_label(f"{measure.axis} at the end")
-    changing = any(isinstance(graph, ChangingTopology) for _, graph in tiles)
+    changing = any(isinstance(graph, TimeVaryingTopology) for _, graph in tiles)
     caption = (
         "Peers, with their ranks where they are few, and the edges along which bodies travel; a peer's color is its "
         f"{measure.name} at the end{' (mean over seeds)' if any(len(g.runs) > 1 for g, _ in tiles) else ''}. "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeer.topology import Analysis, AnyTopology, ChangingTopology, analyse, disagreement, spectrum
+from dpeer.topology import Analysis, AnyTopology, TimeVaryingTopology, analyse, disagreement, spectrum
 
 BOTTOM = 1e-4
 """The least disagreement shown."""
@@ -82,7 +82,7 @@ def _enough(needed: list[float], most: float) -> float:
 def _left(graph: AnyTopology, analysis: Analysis, rounds: int, messages: float) -> NDArray[np.float64]:
     """Disagreement over the rounds shown, or until it is too small to be shown."""
     last = max(rounds, math.ceil(messages / analysis.bytes_per_round_factor))
-    if isinstance(graph, ChangingTopology):
+    if isinstance(graph, TimeVaryingTopology):
         last = min(last, 2 * analysis.rounds + 5)  # a graph that changes costs more the longer it is followed
     left = disagreement(graph, last)
     below = np.flatnonzero(left < BOTTOM)

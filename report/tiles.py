@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch
 
 from dpeer.report.layout import Points, place, segments
-from dpeer.topology import AnyTopology, ChangingTopology
+from dpeer.topology import AnyTopology, TimeVaryingTopology
 
 _NUMBERED = 24
 """The largest size whose peers are numbered and whose edges have arrows."""
@@ -41,7 +41,7 @@ def draw_tile(axes: Axes, graph: AnyTopology, color: str) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     axes.spines[:].set_visible(False)
-    if isinstance(graph, ChangingTopology):
+    if isinstance(graph, TimeVaryingTopology):
         note = _draw_rounds(axes, graph, points)
     else:
         edges = graph.edges
@@ -60,9 +60,9 @@ def named(name: str) -> str:
     return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
 
 
-def _draw_rounds(axes: Axes, graph: ChangingTopology, points: Points) -> str:
+def _draw_rounds(axes: Axes, graph: TimeVaryingTopology, points: Points) -> str:
     """Draw the edges of the first rounds, a color for each, and say which they are."""
-    repeats = graph.plan.period is not None
+    repeats = graph.graphs.period is not None
     shown = min(graph.period, _PERIOD) if repeats else max(2, min(graph.period, _ROUNDS))
     colors = colormaps["viridis"](np.linspace(0.0, 0.9, shown))
     handles = []
@@ -119,6 +119,6 @@ def _details(graph: AnyTopology) -> str:
             found.append(f"{key.replace('_', ' ')} {value:.3g}")
     if graph.name == "torus":
         found.append("dashed edges go around the border")
-    if not graph.averages:
+    if not graph.doubly_stochastic:
         found.append("average not kept")
     return ", ".join(found)

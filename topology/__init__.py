@@ -9,27 +9,23 @@
 """
 
 from dpeer.topology.building import TOPOLOGIES, WEIGHTS, build
-from dpeer.topology.files import size_of
+from dpeer.topology.connectivity import temporal_diameter
 from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row
-from dpeer.topology.papers import PaperFormula, paper_formula
-from dpeer.topology.participation import Participation
-from dpeer.topology.schedules import CHANGING
-from dpeer.topology.server import ServerSampling
-from dpeer.topology.spectrum import Analysis, analyse, disagreement, spectral_gap, spectrum
-from dpeer.topology.spreading import rounds_to_everybody
-from dpeer.topology.static import Topology
-from dpeer.topology.time_varying import ChangingTopology
+from dpeer.topology.participation import Participation, ServerSampling
+from dpeer.topology.spectrum import Analysis, PaperFormula, analyse, disagreement, paper_formula, spectral_gap, spectrum
+from dpeer.topology.time_varying_graphs import TIME_VARYING
+from dpeer.topology.topologies import TimeVaryingTopology, Topology
+from dpeer.topology.user_graphs import size_of
 
-AnyTopology = Topology | ChangingTopology
+AnyTopology = Topology | TimeVaryingTopology
 """What `build` makes."""
 
 __all__ = [
-    "CHANGING",
+    "TIME_VARYING",
     "TOPOLOGIES",
     "WEIGHTS",
     "Analysis",
     "AnyTopology",
-    "ChangingTopology",
     "Graphs",
     "Isolated",
     "Neighborhood",
@@ -37,13 +33,14 @@ __all__ = [
     "Participation",
     "Row",
     "ServerSampling",
+    "TimeVaryingTopology",
     "Topology",
     "analyse",
     "build",
     "disagreement",
     "paper_formula",
-    "rounds_to_everybody",
     "size_of",
     "spectral_gap",
     "spectrum",
+    "temporal_diameter",
 ]

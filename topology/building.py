@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from dpeer.exceptions import TopologyError, UnknownName
-from dpeer.topology.checks import check
-from dpeer.topology.circulant import Circulant
-from dpeer.topology.edges import Request
-from dpeer.topology.files import PREFIX, file_graph
+from dpeer.topology.graph_types import EdgeList, GraphOptions
 from dpeer.topology.graphs import GRAPHS
-from dpeer.topology.schedules import CHANGING
-from dpeer.topology.static import Topology
-from dpeer.topology.time_varying import ChangingTopology
-from dpeer.topology.weights import WEIGHT_RULES, mix
+from dpeer.topology.mixing_matrix import CirculantMatrix, Matrix, check_mixing
+from dpeer.topology.time_varying_graphs import TIME_VARYING
+from dpeer.topology.topologies import OWN, TimeVaryingTopology, Topology
+from dpeer.topology.user_graphs import PREFIX, file_graph, plugin_graph, shown
+from dpeer.topology.weights import WEIGHT_RULES, mixing_matrix, with_diagonal
 
-TOPOLOGIES: tuple[str, ...] = (*GRAPHS, *CHANGING)
-"""The names `build` knows; besides, `file:PATH`."""
+TOPOLOGIES: tuple[str, ...] = (*GRAPHS, *TIME_VARYING)
+"""The names `build` knows; besides, `file:PATH` and `FILE.py:FUNCTION`."""
 
 LIMIT = 1_000_000
 """The largest size built."""
@@ -36,14 +32,15 @@ def build(
     rewire: float = 0.1,
     edge_probability: float | None = None,
     fresh_neighbors: int = 4,
-) -> Topology | ChangingTopology:
+) -> Topology | TimeVaryingTopology:
     """Build a topology by name; its matrices are checked to be stochastic and to connect everyone.
 
     Args:
-        name: One of `TOPOLOGIES`, or `file:PATH`: an edge list or GraphML.
+        name: One of `TOPOLOGIES`, `file:PATH` (an edge list or GraphML), or `FILE.py:FUNCTION`, which is called with
+            the size and the graph seed.
         size: The number of peers, at least 2.
         weights: One of `WEIGHTS`. A directed graph takes `uniform` whatever is asked for: the others are
-            not defined on it.
+            not defined on it; a function's graph whose edges have weights keeps those.
         grid_shape: (rows, columns), for `grid` and `torus`; the most nearly square one by default.
         degree: Neighbors of each peer, for `random-regular` and (before rewiring) `small-world`.
         graph_seed: What random graphs are drawn from; the same seed gives the same graph.
@@ -57,8 +54,8 @@ def build(
         UnknownName: If `name` or `weights` is not a valid name.
         TopologyError: If there is no such graph of this size, or the weights do not suit it.
     """
-    known = name in TOPOLOGIES or name.startswith(PREFIX)
-    if not known:
+    users = ":" in name or name.endswith(".py")
+    if name not in TOPOLOGIES and not users:
         raise UnknownName("topology", name, (*TOPOLOGIES, f"{PREFIX}PATH"))
     if weights not in WEIGHT_RULES:
         raise UnknownName("weights rule", weights, WEIGHTS)
@@ -66,23 +63,34 @@ def build(
         raise TopologyError(f"size {size}: a topology joins at least 2 peers")
     if size > LIMIT:
         raise TopologyError(f"size {size}: graphs are built of at most {LIMIT:,} peers")
-    request = Request(size, grid_shape, degree, graph_seed, rewire, edge_probability, fresh_neighbors)
-    if name in CHANGING:
-        return _changing(name, request, weights)
-    drawing = file_graph(name, size) if name.startswith(PREFIX) else GRAPHS[name](request)
-    shown = f"{PREFIX}{Path(name.removeprefix(PREFIX)).name}" if name.startswith(PREFIX) else name
-    directed = drawing.graph.directed
-    mixing = mix(drawing.graph, weights, shown)
-    if not isinstance(mixing, Circulant):  # whose rows are all one row, right by construction
-        check(mixing, symmetric=not directed)
-    return Topology(shown, size, "uniform" if directed else weights, drawing.parameters, directed, mixing)
+    request = GraphOptions(size, grid_shape, degree, graph_seed, rewire, edge_probability, fresh_neighbors)
+    if name in TIME_VARYING:
+        return _time_varying(name, request, weights)
+    own_weights = None
+    mixing: CirculantMatrix | Matrix
+    if name in GRAPHS:
+        built = GRAPHS[name](request)
+    elif name.startswith(PREFIX):
+        built = file_graph(name, size)
+    else:
+        built, own_weights = plugin_graph(name, size, graph_seed)
+    label = shown(name) if users else name
+    directed = built.graph.directed
+    if own_weights is not None:
+        assert isinstance(built.graph, EdgeList)
+        mixing, weights = with_diagonal(built.graph, own_weights), OWN
+    else:
+        mixing, weights = mixing_matrix(built.graph, weights, label), "uniform" if directed else weights
+    if not isinstance(mixing, CirculantMatrix):  # whose rows are all one row, right by construction
+        check_mixing(mixing, symmetric=not directed)
+    return Topology(label, size, weights, built.parameters, directed, mixing)
 
 
-def _changing(name: str, request: Request, weights: str) -> ChangingTopology:
-    plan = CHANGING[name](request)
+def _time_varying(name: str, request: GraphOptions, weights: str) -> TimeVaryingTopology:
+    plan = TIME_VARYING[name](request)
     directed = plan.draw(0).directed
     if not directed and not WEIGHT_RULES[weights].changing:
         raise TopologyError(
             f"weights {weights}: {name} has another graph every round, and these weights suit one: use metropolis"
         )
-    return ChangingTopology(name, request.size, "uniform" if directed else weights, plan.parameters, plan)
+    return TimeVaryingTopology(name, request.size, "uniform" if directed else weights, plan.parameters, plan)

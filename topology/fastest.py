@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.edges import Links
+from dpeer.topology.graph_types import EdgeList
 
 LIMIT = 256
 """The largest size that is solved: 100 peers take seconds, 200 about a minute."""
@@ -26,7 +26,7 @@ LIMIT = 256
 _UNITS = 2**20
 
 
-def fastest_weights(graph: Links) -> NDArray[np.float64]:
+def fastest_weights(graph: EdgeList) -> NDArray[np.float64]:
     """The weight of each edge, (edges,), with the largest spectral gap that symmetric weights can have.
 
     Every peer solves the program for itself: the weights are rounded to multiples of 2^-20, so that the last digits of
@@ -74,7 +74,7 @@ def fastest_weights(graph: Links) -> NDArray[np.float64]:
     return _on_grid(graph, np.maximum(np.array(solution["x"]).ravel()[:edges], 0.0))
 
 
-def _on_grid(graph: Links, found: NDArray[np.float64]) -> NDArray[np.float64]:
+def _on_grid(graph: EdgeList, found: NDArray[np.float64]) -> NDArray[np.float64]:
     """The weights rounded to multiples of 2^-20, so that the weights around a peer still sum to at most one.
 
     A weight that should be a multiple, as the simple fractions of symmetric graphs are, must become that very one on

@@ -1,6 +1,6 @@
 """The graphs that are the same in every round, by name.
 
-A new graph is one function from a `Request` to a `Drawing` and one line in `GRAPHS`.
+A new graph is one function from a `GraphOptions` to a `BuiltGraph` and one line in `GRAPHS`.
 """
 
 from __future__ import annotations
@@ -10,48 +10,48 @@ from collections.abc import Callable
 import numpy as np
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.edges import Drawing, Links, Request, Steps
+from dpeer.topology.graph_types import BuiltGraph, CirculantGraph, EdgeList, GraphOptions
 from dpeer.topology.random_graphs import erdos_renyi, random_regular, small_world
 
 
-def ring(request: Request) -> Drawing:
+def ring(request: GraphOptions) -> BuiltGraph:
     """Each peer is joined to the one before and the one after it."""
-    return Drawing(Steps.of(request.size, [1, -1]))
+    return BuiltGraph(CirculantGraph.of(request.size, [1, -1]))
 
 
-def grid(request: Request) -> Drawing:
+def grid(request: GraphOptions) -> BuiltGraph:
     """Rows and columns, rank = row * columns + column; open at the borders."""
     return _lattice("grid", request, periodic=False)
 
 
-def torus(request: Request) -> Drawing:
+def torus(request: GraphOptions) -> BuiltGraph:
     """A grid whose borders are joined; in a dimension of 2 that would double an edge, so nothing is added."""
     return _lattice("torus", request, periodic=True)
 
 
-def exponential(request: Request) -> Drawing:
+def exponential(request: GraphOptions) -> BuiltGraph:
     """Rank i is joined to i + 2^k and i - 2^k for every 2^k < size (the papers' Definition 1: symmetric)."""
     powers = powers_of_two(request.size)
-    return Drawing(Steps.of(request.size, [*powers, *(-step for step in powers)]))
+    return BuiltGraph(CirculantGraph.of(request.size, [*powers, *(-step for step in powers)]))
 
 
-def exponential_directed(request: Request) -> Drawing:
+def exponential_directed(request: GraphOptions) -> BuiltGraph:
     """Rank i sends to i + 2^k for every 2^k < size: ceil(log2 size) messages a round."""
-    return Drawing(Steps.of(request.size, powers_of_two(request.size), directed=True))
+    return BuiltGraph(CirculantGraph.of(request.size, powers_of_two(request.size), directed=True))
 
 
-def full(request: Request) -> Drawing:
+def full(request: GraphOptions) -> BuiltGraph:
     """Everyone is joined to everyone."""
-    return Drawing(Steps.of(request.size, np.arange(1, request.size)))
+    return BuiltGraph(CirculantGraph.of(request.size, np.arange(1, request.size)))
 
 
-def star(request: Request) -> Drawing:
+def star(request: GraphOptions) -> BuiltGraph:
     """Everyone is joined to rank 0."""
     others = np.arange(1, request.size)
-    return Drawing(Links(request.size, np.zeros_like(others), others))
+    return BuiltGraph(EdgeList(request.size, np.zeros_like(others), others))
 
 
-def hypercube(request: Request) -> Drawing:
+def hypercube(request: GraphOptions) -> BuiltGraph:
     """Ranks that differ in one binary digit are joined: log2 size neighbors each."""
     size = request.size
     if size & (size - 1):
@@ -60,10 +60,10 @@ def hypercube(request: Request) -> Drawing:
     # networkx names the nodes by their digits, one by one; flipping a digit of the rank is the same.
     one = np.tile(np.arange(size), size.bit_length() - 1)
     other = one ^ np.repeat([1 << k for k in range(size.bit_length() - 1)], size)
-    return Drawing(Links(size, one[one < other], other[one < other]))
+    return BuiltGraph(EdgeList(size, one[one < other], other[one < other]))
 
 
-GRAPHS: dict[str, Callable[[Request], Drawing]] = {
+GRAPHS: dict[str, Callable[[GraphOptions], BuiltGraph]] = {
     "ring": ring,
     "grid": grid,
     "torus": torus,
@@ -83,7 +83,7 @@ def powers_of_two(size: int) -> list[int]:
     return [1 << k for k in range((size - 1).bit_length())]
 
 
-def _lattice(name: str, request: Request, *, periodic: bool) -> Drawing:
+def _lattice(name: str, request: GraphOptions, *, periodic: bool) -> BuiltGraph:
     rows, columns = _shape(name, request)
     ranks = np.arange(request.size).reshape(rows, columns)
     joined = [(ranks[:-1], ranks[1:]), (ranks[:, :-1], ranks[:, 1:])]
@@ -92,10 +92,10 @@ def _lattice(name: str, request: Request, *, periodic: bool) -> Drawing:
     if periodic and columns > 2:
         joined.append((ranks[:, -1], ranks[:, 0]))
     one, other = (np.concatenate([side.ravel() for side in sides]) for sides in zip(*joined, strict=True))
-    return Drawing(Links(request.size, one, other), {"grid_shape": [rows, columns]})
+    return BuiltGraph(EdgeList(request.size, one, other), {"grid_shape": [rows, columns]})
 
 
-def _shape(name: str, request: Request) -> tuple[int, int]:
+def _shape(name: str, request: GraphOptions) -> tuple[int, int]:
     """The shape asked for, or the most nearly square one with no more rows than columns."""
     size = request.size
     if request.grid_shape is not None:

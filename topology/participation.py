@@ -1,16 +1,22 @@
-"""Rounds in which only some of the peers take part, drawn anew for each from a public seed.
+"""Partial participation: each round a random sample of the peers takes part, drawn from a public seed.
 
 McMahan, Moore, Ramage, Hampson and Aguera y Arcas, "Communication-Efficient Learning of Deep Networks from
 Decentralized Data", AISTATS 2017, Algorithm 1, where a fraction C of the clients takes part in each round. There the
-server averages over the participants, and divides by how many (or how much data) there are. Here the weight of a
-neighbor that sits out goes to the diagonal: every weight that is left stays what it was, and who sits out keeps what it
-has. So little is mixed in a round of few; among 10 of 100 peers of a full graph each keeps 0.91 of its own.
+server averages over the participants, and divides by how many (or how much data) there are.
 
-Rows always sum to one. Where the graph's matrix is symmetric the round's is symmetric too, so its columns also sum to
-one and the average over the peers is kept. Where it is not, as in `exponential-directed` and `one-peer-exponential`,
-that is lost even though their own matrices are doubly stochastic: a peer's diagonal grows by the weight it does not
-hear, and its column lacks the weight it does not send, which differ when those it hears and those it sends to do not
-sit out alike. A column then sums to one only on average over the draws.
+`Participation` keeps the graph: the weight of an absent neighbor goes to the diagonal, every other weight stays what it
+was, and absent peers keep what they have. So little is mixed in a round of few; among 10 of 100 peers of a full graph
+each keeps 0.91 of its own. Rows always sum to one. Where the graph's matrix is symmetric the round's is symmetric too,
+so its columns also sum to one and the average over the peers is kept. Where it is not, as in `exponential-directed` and
+`one-peer-exponential`, a column sums to one only on average over the draws.
+
+`ServerSampling` is the paper's server without the server. With S the sample of a round, row i of its matrix is
+
+    W_ij = 1 / |S|  for j in S,   W_ij = 0  for all others, i itself among them
+
+so all rows are equal, and all peers have one body after the round. A peer outside of S hears others and sends nothing.
+The mean over all peers becomes the mean over the sample. The weight of a body that does not come goes to the receiver's
+own (`Row.restricted_to`): what the peer sent, or, if it sent nothing, what its last mixing gave.
 """
 
 from __future__ import annotations
@@ -20,9 +26,12 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_HALF_UP, Decimal
 from functools import lru_cache
 
+import numpy as np
+
 from dpeer.exceptions import TopologyError
 from dpeer.topology.neighborhood import Graphs, Neighborhood, Row, check_rank
-from dpeer.topology.regular import shuffled
+from dpeer.topology.random_graphs import shuffled
+from dpeer.topology.topologies import Topology
 
 _KEPT = 32
 """Draws kept in memory: peers of one process are a few rounds apart."""
@@ -75,7 +84,7 @@ class Participation:
         size, count = self.size, self.count
         return 1.0 if count == size else count * (count - 1) / (size * (size - 1))
 
-    def taking_part(self, number: int) -> frozenset[int]:
+    def participants(self, number: int) -> frozenset[int]:
         """The ranks that take part in round `number` (from 0); the same on every peer."""
         return _drawn(self.seed, number, self.size, self.count)
 
@@ -88,7 +97,7 @@ class Participation:
         check_rank(rank, self.size)
         if self.count == self.size:
             return self.graphs.at(number, rank)
-        present = self.taking_part(number)
+        present = self.participants(number)
         if rank not in present:
             return Neighborhood(rank, Row(rank, {rank: 1.0}), (), (), active=False)
         around = self.graphs.at(number, rank)
@@ -118,3 +127,43 @@ def _drawn(seed: int, number: int, size: int, count: int) -> frozenset[int]:
     # is joined to whom, and pairs of a matching would take part together more often than others.
     generator = random.Random(f"participation {seed} {number}")  # noqa: S311 - public on purpose
     return frozenset(shuffled(size, generator)[:count].tolist())
+
+
+@dataclass(frozen=True)
+class ServerSampling(Participation):
+    """The full graph, of which only some peers train and send in each round, and all hear those.
+
+    Who takes part is drawn as `Participation` draws it.
+
+    Raises:
+        TopologyError: Not everyone hears everyone with the same weight, or there is no such fraction or seed.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        graph = self.graphs
+        if not isinstance(graph, Topology) or not np.allclose(graph.weights, 1 / graph.size, rtol=0, atol=1e-12):
+            raise TopologyError(
+                "participation-mode server: all peers take the mean of those drawn, so everyone hears everyone alike: "
+                "use --topology full --weights uniform, or --participation-mode peers"
+            )
+
+    @property
+    def share(self) -> float:
+        """The share of all peers that is in a round's sample."""
+        return self.count / self.size
+
+    def at(self, number: int, rank: int) -> Neighborhood:
+        """The graph of round `number` (from 0), as `rank` sees it.
+
+        Raises:
+            TopologyError: If `rank` is not one of 0..size-1.
+        """
+        check_rank(rank, self.size)
+        sample = sorted(self.participants(number))
+        row = Row(rank, dict.fromkeys(sample, 1 / len(sample)))
+        heard = tuple(other for other in sample if other != rank)
+        if rank not in row or row[rank] == 0:
+            return Neighborhood(rank, row, heard, (), active=False)
+        others = tuple(other for other in range(self.size) if other != rank)
+        return Neighborhood(rank, row, heard, others)

@@ -1,6 +1,8 @@
-"""Graphs drawn from a public seed: the same seed gives every peer the same graph, in every process.
+"""Random graphs from a public seed: the same seed gives every peer the same graph, in every process.
 
-Draws that do not connect everyone are drawn again, from the same stream; where none does, that is an error.
+Draws that do not connect everyone are repeated from the same stream; where none does, that is an error. Large graphs
+take random bits from Python's generator and do the rest on whole arrays. Python's generator gives the same bits for the
+same seed on every machine and in every release so far; numpy reserves the right to change its own.
 """
 
 from __future__ import annotations
@@ -11,14 +13,17 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import networkx as nx
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.edges import Drawing, Links, Request
+from dpeer.topology.graph_types import BuiltGraph, EdgeList, GraphOptions, Ranks
 
 _EDGES = 5_000_000
 
 
-def random_regular(request: Request) -> Drawing:
+def random_regular(request: GraphOptions) -> BuiltGraph:
     """A random connected graph in which everyone has `degree` neighbors."""
     size, degree, seed = request.size, request.degree, request.graph_seed
     check_regular("random-regular", "degree", degree, size)
@@ -27,13 +32,13 @@ def random_regular(request: Request) -> Drawing:
     graph = _connected(
         lambda generator: draw_regular(size, degree, generator),
         size,
-        generator_of(seed, "random-regular"),
+        random_stream(seed, "random-regular"),
         f"random-regular: degree {degree} with size {size}, graph seed {seed}",
     )
-    return Drawing(Links.of(graph), {"degree": degree, "graph_seed": seed})
+    return BuiltGraph(EdgeList.of(graph), {"degree": degree, "graph_seed": seed})
 
 
-def small_world(request: Request) -> Drawing:
+def small_world(request: GraphOptions) -> BuiltGraph:
     """A ring in which everyone is joined to the `degree` nearest, each edge then moved with probability `rewire`.
 
     Watts and Strogatz, "Collective dynamics of 'small-world' networks", 1998.
@@ -48,13 +53,13 @@ def small_world(request: Request) -> Drawing:
     graph = _connected(
         lambda generator: nx.watts_strogatz_graph(size, degree, rewire, seed=generator),
         size,
-        generator_of(seed, "small-world"),
+        random_stream(seed, "small-world"),
         f"small-world: degree {degree}, rewire {rewire:g} with size {size}, graph seed {seed}",
     )
-    return Drawing(Links.of(graph), {"degree": degree, "rewire": rewire, "graph_seed": seed})
+    return BuiltGraph(EdgeList.of(graph), {"degree": degree, "rewire": rewire, "graph_seed": seed})
 
 
-def erdos_renyi(request: Request) -> Drawing:
+def erdos_renyi(request: GraphOptions) -> BuiltGraph:
     """Every pair is joined with probability `edge_probability`, by default twice the threshold of connectedness.
 
     Erdos and Renyi, "On random graphs I", 1959 (in Gilbert's form, each edge on its own).
@@ -73,14 +78,14 @@ def erdos_renyi(request: Request) -> Drawing:
     graph = _connected(
         lambda generator: nx.fast_gnp_random_graph(size, probability, seed=generator),
         size,
-        generator_of(seed, "erdos-renyi"),
+        random_stream(seed, "erdos-renyi"),
         f"erdos-renyi: edge probability {probability:.4g} with size {size}, graph seed {seed}",
         advice=f": choose a larger one (the default here is {default:.4g})",
     )
-    return Drawing(Links.of(graph), {"edge_probability": probability, "graph_seed": seed})
+    return BuiltGraph(EdgeList.of(graph), {"edge_probability": probability, "graph_seed": seed})
 
 
-def generator_of(seed: int, name: str, *more: int) -> random.Random:
+def random_stream(seed: int, name: str, *more: int) -> random.Random:
     """The stream of `seed`, or of its round or draw numbered by `more`; independent of all the others.
 
     Raises:
@@ -128,3 +133,70 @@ def _connected(
         if nx.is_connected(graph):
             return graph
     raise TopologyError(f"{what}: none of {draws} draws is connected{advice}")
+
+
+def shuffled(count: int, generator: random.Random) -> Ranks:
+    """The numbers 0..count-1 in random order."""
+    place = np.uint64(count.bit_length())
+    # Random numbers that end in their place: once they are sorted the places are shuffled, and no two are equal.
+    drawn = _bits(count, generator) << place | np.arange(count, dtype=np.uint64)
+    return (np.sort(drawn) & ((np.uint64(1) << place) - np.uint64(1))).astype(np.int64)
+
+
+def random_cycle(size: int, generator: random.Random) -> EdgeList:
+    """A graph in which all peers form one circle, in random order."""
+    order = shuffled(size, generator)
+    return EdgeList(size, order, np.roll(order, -1))
+
+
+def pairing_model(size: int, degree: int, generator: random.Random) -> EdgeList:
+    """A random graph in which everyone has `degree` neighbors, at most a quarter of all; perhaps not connected.
+
+    Everyone has `degree` ends of edges, and the ends are joined at random (Bollobas, "A probabilistic proof of an
+    asymptotic formula for the number of labelled regular graphs", 1980). The few edges that join a peer to itself, or a
+    pair twice, are cut and joined again together with as many others, until there are none: nearly uniform, as with the
+    switchings of McKay and Wormald, "Uniform generation of random regular graphs of moderate degree", 1990.
+    """
+    ends = (shuffled(size * degree, generator) // degree).reshape(-1, 2)
+    while len(wrong := _wrong(ends, size)):
+        again = np.union1d(wrong, generator.sample(range(len(ends)), len(wrong)))
+        loose = ends[again].ravel()
+        ends[again] = loose[shuffled(len(loose), generator)].reshape(-1, 2)
+    return EdgeList(size, ends[:, 0], ends[:, 1])
+
+
+def draw_others(size: int, count: int, generator: random.Random) -> Ranks:
+    """For each peer `count` different other peers, (size, count), by Floyd's algorithm for all peers at once.
+
+    Bentley and Floyd, "A sample of brilliance", 1987.
+    """
+    found = np.empty((size, count), dtype=np.int64)
+    for column, last in enumerate(range(size - 1 - count, size - 1)):
+        # The remainder favors small ranks by less than one in 10^14.
+        drawn = (_bits(size, generator) % np.uint64(last + 1)).astype(np.int64)
+        known = (found[:, :column] == drawn[:, None]).any(axis=1)
+        found[:, column] = np.where(known, last, drawn)
+    return found + (found >= np.arange(size)[:, None])  # nobody draws itself
+
+
+def is_connected(graph: EdgeList) -> bool:
+    """Whether an undirected graph joins everyone."""
+    edges = coo_array((np.ones(len(graph.sender)), (graph.sender, graph.receiver)), shape=(graph.size, graph.size))
+    parts, _ = connected_components(edges.tocsr(), directed=False)
+    return bool(parts == 1)
+
+
+def _wrong(ends: Ranks, size: int) -> Ranks:
+    """The edges that join a peer to itself or repeat an earlier one."""
+    low, high = ends.min(axis=1), ends.max(axis=1)
+    pairs = low * size + high
+    wrong = low == high
+    ordered = np.sort(pairs)
+    if (ordered[1:] == ordered[:-1]).any():  # seldom after the first look, and finding out which is dearer
+        order = np.argsort(pairs, kind="stable")
+        wrong[order[1:][pairs[order[1:]] == pairs[order[:-1]]]] = True
+    return np.flatnonzero(wrong)
+
+
+def _bits(count: int, generator: random.Random) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    return np.frombuffer(generator.randbytes(8 * count), dtype="<u8").astype(np.uint64)

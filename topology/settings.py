@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from dpeer.plugins import reference
 from dpeer.sections import Mark, Section, setting
 from dpeer.topology.building import WEIGHTS
 
@@ -24,10 +25,11 @@ FreshNeighbors = Annotated[str, BeforeValidator(_as_text), Field(pattern=r"^(dir
 class GraphSettings(Section):
     """Which peers gossip with each other, and with which weights."""
 
-    topology: str = setting(
+    topology: Annotated[str, BeforeValidator(reference)] = setting(
         "ring",
         "who gossips with whom: ring, grid, exponential, full, one-peer-exponential, ... (`dpeer topology show --help` "
-        "names all, `dpeer topology advise` helps to choose)",
+        "names all, `dpeer topology advise` helps to choose), file:PATH, or a function of your own that makes a "
+        "networkx graph: FILE.py:FUNCTION",
         mark=Mark.FOLLOWS,
         group=_GROUP,
         first=True,

@@ -1,14 +1,15 @@
-"""How fast a topology mixes, and what a round of it costs, for any number of peers.
+"""Spectral gap of a topology and the cost of a round, for any number of peers.
 
 With J = 11^T/m the matrix that averages at once, the worst disagreement left after t rounds is the spectral norm of
 (I - J) W_(t-1) ... W_0 (I - J), which is W^t - J where W is doubly stochastic and the same in every round. A round of
-such a W shrinks it by lambda = ||W - J||, W's second largest singular value, and every fixed W here is symmetric or
+such a W shrinks it by lambda = ||W - J||, W's second largest singular value, and every built-in fixed W is symmetric or
 circulant, hence normal: t rounds shrink it by lambda^t exactly. Where the graph changes, lambda is that of one period.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,15 +18,46 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.checks import Matrix
-from dpeer.topology.circulant import Circulant
+from dpeer.topology.contraction import contraction
 from dpeer.topology.eigen import smallest
-from dpeer.topology.exchange import messages
-from dpeer.topology.papers import PaperFormula, paper_formula
-from dpeer.topology.shrinking import shrinking
-from dpeer.topology.static import Topology
-from dpeer.topology.time_varying import ChangingTopology
-from dpeer.topology.weights import matrix_of
+from dpeer.topology.mixing_matrix import CirculantMatrix, Matrix, as_sparse, messages
+from dpeer.topology.topologies import TimeVaryingTopology, Topology
+
+
+@dataclass(frozen=True)
+class PaperFormula:
+    """A spectral gap as the papers give it.
+
+    Attributes:
+        name: The formula, m being the number of peers.
+        value: The formula at this m; None where only an order is given.
+    """
+
+    name: str
+    value: float | None
+
+
+_EXPONENTIAL = "2 / (1 + log2 m)"
+
+_FORMULAS: dict[str, tuple[str, Callable[[int], float] | None]] = {
+    "ring": ("16 pi^2 / (3 m^2)", lambda m: 16.0 * math.pi**2 / (3.0 * m**2)),
+    "grid": ("O(1 / (m log2 m))", None),
+    "torus": ("O(1 / m)", None),
+    "exponential": (_EXPONENTIAL, lambda m: 2.0 / (1.0 + math.log2(m))),
+    "exponential-directed": (_EXPONENTIAL, lambda m: 2.0 / (1.0 + math.log2(m))),
+    "full": ("1", lambda _: 1.0),
+    "star": ("O(1 / m^2)", None),
+    "random-regular": ("O(1)", None),
+}
+
+
+def paper_formula(topology: str, size: int) -> PaperFormula | None:
+    """The papers' spectral gap of `topology` with `size` peers; None for a graph they do not treat."""
+    if topology not in _FORMULAS:
+        return None
+    name, formula = _FORMULAS[topology]
+    return PaperFormula(name, None if formula is None else formula(size))
+
 
 SPECTRUM_LIMIT = 2000
 """The largest size of which all eigenvalues are computed: that takes a dense matrix."""
@@ -66,7 +98,7 @@ class Analysis:
     bytes_per_round_factor: float
     paper_formula: PaperFormula | None
     period: int = 1
-    averages: bool = True
+    doubly_stochastic: bool = True
 
     @property
     def gap_per_message(self) -> float:
@@ -88,24 +120,24 @@ class Analysis:
             "paper_formula": None if paper is None else {"name": paper.name, "value": paper.value},
             "gap_per_message": self.gap_per_message,
             "period": self.period,
-            "doubly_stochastic": self.averages,
+            "doubly_stochastic": self.doubly_stochastic,
         }
 
 
-def analyse(topology: Topology | ChangingTopology) -> Analysis:
+def analyse(topology: Topology | TimeVaryingTopology) -> Analysis:
     """Compute how fast `topology` mixes and what a round of it costs.
 
     The gap's relative error is below 1e-6 for any size.
     """
     period = topology.period
-    if isinstance(topology, ChangingTopology):
-        left = shrinking(topology)
+    if isinstance(topology, TimeVaryingTopology):
+        left = contraction(topology)
         shrinkage = left.after(period)
         gap, rounds = 1.0 - shrinkage, left.first_below(_SHRINK * (1.0 + _GENEROSITY))
     else:
         gap = _gap(topology.mixing)
         shrinkage, rounds = 1.0 - gap, _rounds(gap)
-    sent = np.concatenate([messages(topology.during(number)) for number in range(period)])
+    sent = np.concatenate([messages(topology.mixing_at(number)) for number in range(period)])
     return Analysis(
         topology=topology.name,
         size=topology.size,
@@ -117,27 +149,27 @@ def analyse(topology: Topology | ChangingTopology) -> Analysis:
         bytes_per_round_factor=float(sent.mean()),
         paper_formula=paper_formula(topology.name, topology.size),
         period=period,
-        averages=topology.averages,
+        doubly_stochastic=topology.doubly_stochastic,
     )
 
 
-def spectral_gap(topology: Topology | ChangingTopology) -> float:
+def spectral_gap(topology: Topology | TimeVaryingTopology) -> float:
     """The spectral gap alone, as `analyse` finds it."""
-    if isinstance(topology, ChangingTopology):
-        return 1.0 - shrinking(topology).after(topology.period)
+    if isinstance(topology, TimeVaryingTopology):
+        return 1.0 - contraction(topology).after(topology.period)
     return _gap(topology.mixing)
 
 
-def disagreement(topology: Topology | ChangingTopology, rounds: int) -> NDArray[np.float64]:
+def disagreement(topology: Topology | TimeVaryingTopology, rounds: int) -> NDArray[np.float64]:
     """The worst disagreement left after 0, 1, ..., `rounds` rounds of gossip without training, (rounds + 1,)."""
-    if isinstance(topology, ChangingTopology):
-        left = shrinking(topology)
+    if isinstance(topology, TimeVaryingTopology):
+        left = contraction(topology)
         return np.array([1.0] + [left.after(number) for number in range(1, rounds + 1)])
     shrinkage = max(0.0, 1.0 - _gap(topology.mixing))
     return shrinkage ** np.arange(rounds + 1, dtype=np.float64)
 
 
-def spectrum(topology: Topology | ChangingTopology) -> NDArray[np.float64]:
+def spectrum(topology: Topology | TimeVaryingTopology) -> NDArray[np.float64]:
     """How much one round, or a period where the graph changes, leaves of each independent disagreement, (size,).
 
     The singular values of W - J (of a period's product), the largest being lambda, after the 1 of what all agree on.
@@ -150,14 +182,14 @@ def spectrum(topology: Topology | ChangingTopology) -> NDArray[np.float64]:
         raise TopologyError(f"size {topology.size}: the spectrum is computed for at most {SPECTRUM_LIMIT} peers")
     product = np.eye(topology.size) - 1.0 / topology.size
     for number in range(topology.period):
-        product = np.asarray(matrix_of(topology.during(number)) @ product)
+        product = np.asarray(as_sparse(topology.mixing_at(number)) @ product)
     values = np.linalg.svd(product - product.mean(axis=0), compute_uv=False)
     return np.concatenate([[1.0], values[:-1]])
 
 
-def _gap(mixing: Circulant | Matrix) -> float:
+def _gap(mixing: CirculantMatrix | Matrix) -> float:
     """The gap 1 - ||W - J|| of a W that is circulant or symmetric."""
-    if isinstance(mixing, Circulant):
+    if isinstance(mixing, CirculantMatrix):
         return mixing.gap()
     others = csr_array(mixing - diags_array(mixing.diagonal()))
     # What is left of one on the diagonal, not subtracted from it: the gap may be far smaller than rounding.

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, diags_array
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.checks import TOLERANCE, Matrix, row_sums
-from dpeer.topology.circulant import Circulant
-from dpeer.topology.edges import Links, Ranks, Steps
 from dpeer.topology.eigen import smallest
 from dpeer.topology.fastest import fastest_weights
+from dpeer.topology.graph_types import CirculantGraph, EdgeList, Ranks
+from dpeer.topology.mixing_matrix import TOLERANCE, CirculantMatrix, Matrix, row_sums
 
 
 @dataclass(frozen=True)
@@ -34,12 +33,12 @@ class Rule:
         changing: Whether it also suits the graph of a single round, which need not connect everyone.
     """
 
-    of_links: Callable[[Links], NDArray[np.float64]]
-    of_steps: Callable[[Steps], float] | None
+    of_links: Callable[[EdgeList], NDArray[np.float64]]
+    of_steps: Callable[[CirculantGraph], float] | None
     changing: bool = True
 
 
-def metropolis(graph: Links) -> NDArray[np.float64]:
+def metropolis(graph: EdgeList) -> NDArray[np.float64]:
     """W_ij = 1 / (1 + max(d_i, d_j)) on edges, the rest of each row on the diagonal.
 
     Doubly stochastic and symmetric on every undirected graph (Xiao, Boyd and Kim, "Distributed average
@@ -49,7 +48,7 @@ def metropolis(graph: Links) -> NDArray[np.float64]:
     return 1.0 / (1.0 + np.maximum(degrees[graph.sender], degrees[graph.receiver]))
 
 
-def max_degree(graph: Links) -> NDArray[np.float64]:
+def max_degree(graph: EdgeList) -> NDArray[np.float64]:
     """W_ij = 1 / (1 + d), d being the largest number of neighbors that any peer has: I - L / (1 + d).
 
     The 1 keeps a share of every peer's own body, without which peers in two camps that only hear each other
@@ -58,7 +57,7 @@ def max_degree(graph: Links) -> NDArray[np.float64]:
     return np.full(len(graph.sender), 1.0 / (1.0 + _degrees(graph).max()))
 
 
-def best_constant(graph: Links) -> NDArray[np.float64]:
+def best_constant(graph: EdgeList) -> NDArray[np.float64]:
     """W = I - a L, L being the Laplacian, with the a of the largest gap: 2 / (L's largest + its second smallest).
 
     Xiao and Boyd, "Fast linear iterations for distributed averaging", 2004, section 4.1. Clamped to 1 over the largest
@@ -66,7 +65,7 @@ def best_constant(graph: Links) -> NDArray[np.float64]:
     """
     ones = np.ones(len(graph.sender))
     degrees = _degrees(graph)
-    laplacian = csr_array(diags_array(degrees.astype(float)) - _exchanged(graph, ones))
+    laplacian = csr_array(diags_array(degrees.astype(float)) - _off_diagonal(graph, ones))
     # The largest, at most 2 d, is the distance of the smallest of (bound I - L) from the bound. The 1 keeps that away
     # from zero where the largest is 2 d (two camps that only hear each other): nothing is exact relative to zero.
     bound = 2.0 * float(degrees.max()) + 1.0
@@ -74,10 +73,10 @@ def best_constant(graph: Links) -> NDArray[np.float64]:
     return ones * _constant(largest, smallest(laplacian, laplacian=True), int(degrees.max()))
 
 
-def _best_constant_step(graph: Steps) -> float:
+def _best_constant_step(graph: CirculantGraph) -> float:
     indicator = np.zeros(graph.size)
-    indicator[graph.steps] = 1.0
-    degree = len(graph.steps)
+    indicator[graph.offsets] = 1.0
+    degree = len(graph.offsets)
     spectrum = degree - np.fft.fft(indicator).real[1:]  # the Laplacian's, without its 0
     return _constant(float(spectrum.max()), float(spectrum.min()), degree)
 
@@ -86,7 +85,7 @@ def _constant(largest: float, second_smallest: float, degree: int) -> float:
     return min(2.0 / (largest + second_smallest), 1.0 / degree)
 
 
-def uniform(graph: Links) -> NDArray[np.float64]:
+def uniform(graph: EdgeList) -> NDArray[np.float64]:
     """W_ij = 1 / (d + 1) for everyone heard and for oneself: regular graphs only.
 
     Raises:
@@ -101,8 +100,8 @@ def uniform(graph: Links) -> NDArray[np.float64]:
     return np.full(len(graph.sender), 1.0 / (1.0 + degrees[0]))
 
 
-def _equal_step(graph: Steps) -> float:
-    return 1.0 / (1.0 + len(graph.steps))
+def _equal_step(graph: CirculantGraph) -> float:
+    return 1.0 / (1.0 + len(graph.offsets))
 
 
 WEIGHT_RULES: dict[str, Rule] = {
@@ -114,7 +113,7 @@ WEIGHT_RULES: dict[str, Rule] = {
 }
 
 
-def mix(graph: Links | Steps, rule: str, name: str) -> Circulant | Matrix:
+def mixing_matrix(graph: EdgeList | CirculantGraph, rule: str, name: str) -> CirculantMatrix | Matrix:
     """The mixing matrix of a graph. Directed ones take equal weights, the only ones that are defined on them.
 
     Args:
@@ -125,32 +124,27 @@ def mix(graph: Links | Steps, rule: str, name: str) -> Circulant | Matrix:
     Raises:
         TopologyError: If the rule does not suit the graph.
     """
-    if isinstance(graph, Steps):
+    if isinstance(graph, CirculantGraph):
         of_steps = WEIGHT_RULES["uniform" if graph.directed else rule].of_steps
         if of_steps is not None:
-            return Circulant(graph, of_steps(graph))
-        graph = graph.links()
+            return CirculantMatrix(graph, of_steps(graph))
+        graph = graph.edge_list()
     if graph.directed:
-        return filled(graph, np.full(len(graph.sender), 1.0 / (1.0 + np.bincount(graph.receiver)[0])))
+        return with_diagonal(graph, np.full(len(graph.sender), 1.0 / (1.0 + np.bincount(graph.receiver)[0])))
     try:
-        return filled(graph, WEIGHT_RULES[rule].of_links(graph))
+        return with_diagonal(graph, WEIGHT_RULES[rule].of_links(graph))
     except TopologyError as error:
         raise TopologyError(f"{name}: {error}") from error
 
 
-def matrix_of(mixing: Circulant | Matrix) -> Matrix:
-    """The mixing matrix as a sparse matrix, also where it is a circulant."""
-    return mixing.matrix if isinstance(mixing, Circulant) else mixing
-
-
-def filled(graph: Links, weight: NDArray[np.float64]) -> Matrix:
+def with_diagonal(graph: EdgeList, weight: NDArray[np.float64]) -> Matrix:
     """The matrix with these weights on the edges, and on the diagonal what each row lacks to one.
 
     Args:
         graph: The edges.
         weight: The weight of each edge, (edges,). Edges of weight 0 are left out: nothing need travel over them.
     """
-    others = _exchanged(graph, weight)
+    others = _off_diagonal(graph, weight)
     rest = 1.0 - row_sums(others)
     rest[np.abs(rest) <= TOLERANCE] = 0.0  # rounding, possibly negative
     matrix = csr_array(others + diags_array(rest))
@@ -159,11 +153,11 @@ def filled(graph: Links, weight: NDArray[np.float64]) -> Matrix:
     return matrix
 
 
-def _degrees(graph: Links) -> Ranks:
+def _degrees(graph: EdgeList) -> Ranks:
     return np.bincount(np.concatenate([graph.sender, graph.receiver]), minlength=graph.size)
 
 
-def _exchanged(graph: Links, weight: NDArray[np.float64]) -> Matrix:
+def _off_diagonal(graph: EdgeList, weight: NDArray[np.float64]) -> Matrix:
     """The off-diagonal entries."""
     sender, receiver = graph.messages()
     values = weight if graph.directed else np.tile(weight, 2)

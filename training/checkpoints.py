@@ -11,7 +11,7 @@ from dpeer.exceptions import CheckpointError
 from dpeer.privacy import Protection, StepLedger
 from dpeer.training import store
 from dpeer.training.algorithms import Algorithm, shared_options
-from dpeer.training.algorithms.contract import facts_of
+from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.schedules import ends_with_the_run
 from dpeer.training.selection import POINTS, ModelSelection, Point
 from dpeer.training.snapshots import Snapshots

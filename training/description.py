@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dpeer.privacy.step_protection import StepProtection
 from dpeer.training.algorithms import Algorithm
-from dpeer.training.algorithms.contract import Facts
+from dpeer.training.algorithms.facts import Facts
 from dpeer.training.codecs import Codec, Private
 from dpeer.training.device import Compute, host
 from dpeer.training.dpsgd_trainer import PrivateTrainer

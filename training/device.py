@@ -16,8 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from dpeer.exceptions import ConfigurationError, TaskError
-from dpeer.training.errors import describe
+from dpeer.exceptions import ConfigurationError, TaskError, describe
 
 Amp = Literal["bf16"]
 

@@ -11,18 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from dpeer.exceptions import DpeerError, TaskError
+from dpeer.exceptions import DpeerError, TaskError, describe
 from dpeer.training.layouts import type_of
-
-_LONGEST = 400
-
-
-def describe(error: BaseException) -> str:
-    """The error's type and message on one line, cut to a readable length."""
-    text = " ".join(str(error).split())
-    if len(text) > _LONGEST:
-        text = text[:_LONGEST] + " ..."
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from dpeer.exceptions import ConfigurationError, TaskError
 from dpeer.privacy import Protection, Unprotected
 from dpeer.training.algorithms import Algorithm, find_algorithm
-from dpeer.training.algorithms.contract import Facts, facts_of
+from dpeer.training.algorithms.facts import Facts, facts_of
 from dpeer.training.algorithms.plugins import blamed, extras_of, is_built_in, new_algorithm
 from dpeer.training.checkpoints import Checkpoints
 from dpeer.training.codecs import Weigh

@@ -1,28 +1,26 @@
-"""Finding a task: a built-in one by its name, or a factory in a user's file or package."""
+"""Tasks by name: a built-in one, or a factory in a user's file or package."""
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from types import ModuleType
 from typing import Any
 
-from dpeer.exceptions import ConfigurationError, DpeerError, TaskError, UnknownName
+from dpeer import plugins
+from dpeer.exceptions import ConfigurationError, DpeerError, TaskError, UnknownName, describe
 from dpeer.training.data.partitions import check_spec
-from dpeer.training.errors import describe
-from dpeer.training.importing import imported
 from dpeer.training.initial import begin_from
 from dpeer.training.lora.adapting import adapted
 from dpeer.training.models import drops, last_layer
 from dpeer.training.randomness import LOCK, seed_globals
-from dpeer.training.registry import given as handed_over
 from dpeer.training.settings import DataSettings
 from dpeer.training.task import Task
 from dpeer.training.tasks import BUILTIN_TASKS, Choices
 from dpeer.training.torch_defaults import defaults_kept
 from dpeer.training.validation import with_validation
+
+PLUGIN = plugins.Kind("task", "factory", "task", TaskError, inspect.isfunction)
 
 
 def load_task(
@@ -73,9 +71,7 @@ def load_task(
 
 
 def _loaded(spec: str, place: tuple[int, int, int], given: dict[str, Any], choices: Choices, init_seed: int) -> Task:
-    if ":" not in spec and spec not in BUILTIN_TASKS:
-        if spec.endswith(".py"):
-            raise TaskError(f"task {spec!r} names no factory; write {spec + ':task'!r} for its function `task`")
+    if ":" not in spec and not spec.endswith(".py") and spec not in BUILTIN_TASKS:
         raise UnknownName("task", spec, BUILTIN_TASKS)
     with LOCK:
         if spec in BUILTIN_TASKS:
@@ -89,12 +85,11 @@ def _loaded(spec: str, place: tuple[int, int, int], given: dict[str, Any], choic
             made = _made(spec, factory, place, init_seed, {"choices": bound}, given)
             return replace(made, draws=drops(made.model))
         _check_own(spec, choices)
-        if (factory := handed_over(spec)) is not None:
+        with plugins.load(PLUGIN, spec) as factory:
+            if not callable(factory):
+                kind = type(factory).__name__
+                raise TaskError(f"task {spec!r} is a {kind}, not a function that returns a Task")
             task = _made(spec, factory, place, init_seed, {}, given)
-            return task if choices.head_prefixes is None else replace(task, head=choices.head_prefixes)
-        where, _, name = spec.rpartition(":")
-        with imported(f"task {spec!r}", where, TaskError) as module:
-            task = _made(spec, _attribute(spec, module, name), place, init_seed, {}, given)
         return task if choices.head_prefixes is None else replace(task, head=choices.head_prefixes)
 
 
@@ -112,18 +107,6 @@ def _check_own(spec: str, choices: Choices) -> None:
         f"{said} is for built-in tasks ({', '.join(BUILTIN_TASKS)}): {spec!r} brings its own data and model; pass it "
         "a --task-option, and use dpeer.training.partition and dpeer.training.build_model in the factory"
     )
-
-
-def _attribute(spec: str, module: ModuleType, name: str) -> Callable[..., Any]:
-    factory = getattr(module, name, None)
-    if callable(factory):
-        return factory  # type: ignore[no-any-return]
-    if factory is not None:
-        raise TaskError(f"task {spec!r}: {name!r} is a {type(factory).__name__}, not a function that returns a Task")
-    own = [n for n, value in vars(module).items() if inspect.isfunction(value) and value.__module__ == module.__name__]
-    near = difflib.get_close_matches(name, own, n=1, cutoff=0.5)
-    advice = f"did you mean {near[0]!r}? " if near else ""
-    raise TaskError(f"task {spec!r}: there is no {name!r}: {advice}its functions: {', '.join(own) or '(none)'}")
 
 
 def _made(

@@ -14,10 +14,9 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import nn
 
-from dpeer.exceptions import TaskError
+from dpeer.exceptions import TaskError, describe
 from dpeer.training.algorithms.local import Local
 from dpeer.training.device import HOST, Compute
-from dpeer.training.errors import describe
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.learner import TorchLearner

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator
 
+from dpeer.plugins import reference
 from dpeer.sections import Mark, Section, setting
 from dpeer.training.lora.text import check_lora
-from dpeer.training.registry import reference
 from dpeer.training.robust import check_robust
 from dpeer.training.schedules import PATTERN
 

@@ -7,10 +7,9 @@ from typing import Protocol
 
 from torch import Tensor
 
-from dpeer.exceptions import CheckpointError
+from dpeer.exceptions import CheckpointError, describe
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.device import CPU, host
-from dpeer.training.errors import describe
 from dpeer.training.predicted import Predicted
 from dpeer.training.store import State
 from dpeer.training.trainer import Trainer

@@ -14,9 +14,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from dpeer.exceptions import CheckpointError
+from dpeer.exceptions import CheckpointError, describe
 from dpeer.training.device import host
-from dpeer.training.errors import describe
 from dpeer.training.flat import Flat
 from dpeer.training.privacy_mark import KEY, Origin
 from dpeer.training.saved import REST, TENSORS, body_key

@@ -16,7 +16,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.client_plan import ClientPlan
 from dpeer.privacy.guarantee import Guarantee
 from dpeer.privacy.pairwise_leakage import by_distance, epsilon_of_pairs, views, work
-from dpeer.topology import ChangingTopology, Topology
+from dpeer.topology import TimeVaryingTopology, Topology
 
 MULTIPLICATIONS = 4e12
 """The most that are done: about two minutes on two cores."""
@@ -77,7 +77,7 @@ def matrix(name: str | None, size: int | None, pairs: bool, as_json: bool, **opt
 
 def _fixed(name: str | None, size: int | None, options: dict[str, Any]) -> Topology:
     topology = build_one(name, size, options)
-    if isinstance(topology, ChangingTopology):
+    if isinstance(topology, TimeVaryingTopology):
         raise ConfigurationError(
             f"--topology {topology.name}: it has another graph every round, and what one peer sees of another is "
             "computed for one that stays; against a direct neighbor `dpeer privacy epsilon` holds for every graph"

@@ -17,8 +17,7 @@ from dpeer.cli.topology.options import DEFAULT_SIZE, json_option, one_size
 from dpeer.exceptions import ConfigurationError
 from dpeer.results import units
 from dpeer.results.units import size as as_size
-from dpeer.topology.candidates import CHOOSING, DEFAULT_WEIGHTS, LeftOut, Terms
-from dpeer.topology.ranking import Ranked, best, rank
+from dpeer.topology.advice import CHOOSING, DEFAULT_WEIGHTS, Excluded, Ranked, Requirements, best, rank_graphs
 from dpeer.topology.settings import GraphSettings
 
 SURVIVES = (
@@ -99,7 +98,7 @@ def advise(
         raise ConfigurationError(
             f"{' and '.join(missing)} must be given, for example dpeer topology advise --size {size} {EXAMPLE}"
         )
-    terms = Terms(
+    terms = Requirements(
         size=size,
         body_bytes=units.read_size("--body-bytes", body_bytes or ""),
         bandwidth=units.read_rate("--bandwidth", bandwidth or ""),
@@ -110,7 +109,7 @@ def advise(
         graph_seed=graph_seed,
         rounds=rounds,
     )
-    ranked, left_out = rank(terms)
+    ranked, left_out = rank_graphs(terms)
     if as_json:
         document = {
             "ranking": [dataclasses.asdict(one) for one in ranked],
@@ -148,7 +147,7 @@ def _label(topology: str, options: Mapping[str, Any], number: str = "") -> str:
     return arguments(topology, {name: number}).removeprefix("--topology ")
 
 
-def _heading(terms: Terms) -> str:
+def _heading(terms: Requirements) -> str:
     times = {"training": terms.train_seconds, "latency": terms.latency}
     parts = [
         f"{terms.size} peers",
@@ -181,7 +180,7 @@ def _table(ranked: list[Ranked]) -> Table:
     return table
 
 
-def _remarks(ranked: list[Ranked], left_out: list[LeftOut], terms: Terms) -> list[str]:
+def _remarks(ranked: list[Ranked], left_out: list[Excluded], terms: Requirements) -> list[str]:
     lines = [
         "rounds: until disagreement is a thousandth. sends: bodies of the busiest peer in one round. partners: how "
         f"many others a peer is connected to in a run of {terms.rounds} rounds (--rounds), whom its firewall must let "

@@ -18,8 +18,8 @@ from dpeer.cli.topology.options import (
     sizes_option,
     topologies_option,
 )
-from dpeer.topology import CHANGING, Analysis, analyse
-from dpeer.topology.vertex_connectivity import survives
+from dpeer.topology import TIME_VARYING, Analysis, analyse
+from dpeer.topology.connectivity import survivable_losses
 
 ROUNDS = 20
 """Of a run, for what the edges of a graph that changes join together."""
@@ -40,7 +40,7 @@ def spectral_gap(asked: list[str] | None, size: list[int] | None, as_json: bool,
     """Print how fast graphs mix and for how many messages, beside the papers' formulas."""
     graphs = build_all(asked, size, options)
     found = [analyse(graph) for graph in graphs]
-    lost = [survives(graph, ROUNDS) for graph in graphs]
+    lost = [survivable_losses(graph, ROUNDS) for graph in graphs]
     if not as_json:
         _print_gaps(found, _losses(found, lost))
         return
@@ -92,10 +92,10 @@ def _remarks(found: list[Analysis]) -> list[str]:
     """Remarks that help to read the table."""
     lines = []
     by_name = {name: [a for a in found if a.topology == name] for name in dict.fromkeys(a.topology for a in found)}
-    periods = [f"{name} {_periods(these)}" for name, these in by_name.items() if name in CHANGING]
+    periods = [f"{name} {_periods(these)}" for name, these in by_name.items() if name in TIME_VARYING]
     if periods:
         lines.append(f"Changing every round; the gap is that of so many rounds together: {'; '.join(periods)}.")
-    if losing := [name for name, these in by_name.items() if not these[0].averages]:
+    if losing := [name for name, these in by_name.items() if not these[0].doubly_stochastic]:
         lines.append(f"{', '.join(losing)}: rows sum to one, columns do not, so the average is not kept.")
     formulas = {a.topology: a.paper_formula.name for a in found if a.paper_formula is not None}
     if formulas:

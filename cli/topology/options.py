@@ -47,7 +47,7 @@ def names(text: str) -> list[str]:
     return [part.strip() for part in text.split(",")]
 
 
-NAMES = f"{', '.join(TOPOLOGIES)}, file:PATH"
+NAMES = f"{', '.join(TOPOLOGIES)}, file:PATH, FILE.py:FUNCTION"
 
 topology_option = click.option("--topology", "name", default=None, help=f"{NAMES}.  [default: ring]")
 topologies_option = click.option(

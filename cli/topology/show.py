@@ -21,7 +21,7 @@ from dpeer.cli.topology.options import (
     topology_option,
 )
 from dpeer.exceptions import ConfigurationError
-from dpeer.topology import AnyTopology, ChangingTopology
+from dpeer.topology import AnyTopology, TimeVaryingTopology
 
 MATRIX_LIMIT = 12
 """The largest size whose matrix is printed: it must fit 80 columns."""
@@ -50,7 +50,7 @@ def show(name: str | None, size: int | None, as_json: bool, **options: Any) -> N
         _print_graph(shown)
         return
     document: dict[str, Any] = {"topology": shown.name, "size": shown.size, "weights_rule": shown.weights_rule}
-    if isinstance(shown, ChangingTopology):
+    if isinstance(shown, TimeVaryingTopology):
         rounds = range(shown.period)
         document["edges"] = sorted({tuple(edge) for number in rounds for edge in shown.edges_at(number)})
         document["weights"] = _together(shown).tolist()
@@ -65,7 +65,7 @@ def show(name: str | None, size: int | None, as_json: bool, **options: Any) -> N
     click.echo(json.dumps(document, allow_nan=False))
 
 
-def _together(shown: ChangingTopology) -> NDArray[np.float64]:
+def _together(shown: TimeVaryingTopology) -> NDArray[np.float64]:
     """The effect of a period: the product of its matrices, the first round's to the right."""
     product = np.eye(shown.size)
     for number in range(shown.period):
@@ -77,8 +77,8 @@ def _print_graph(shown: AnyTopology) -> None:
     console = Console(highlight=False)
     parameters = "".join(f", {key} {value}" for key, value in shown.parameters.items())
     console.print(f"{shown.name}, {shown.size} peers, weights {shown.weights_rule}{parameters}", markup=False)
-    if isinstance(shown, ChangingTopology):
-        again = "and so on" if shown.plan.period is None else "then again from the first"
+    if isinstance(shown, TimeVaryingTopology):
+        again = "and so on" if shown.graphs.period is None else "then again from the first"
         which = "is round 0" if shown.period == 1 else f"are rounds 0 to {shown.period - 1}"
         console.print(f"A new graph every round; shown {which}, {again}.")
         for number in range(shown.period):
@@ -88,7 +88,7 @@ def _print_graph(shown: AnyTopology) -> None:
     else:
         _print_edges(console, "", shown.edges, shown.directed)
         title, weights = "row: receiver, column: sender", shown.weights
-    if not shown.averages:
+    if not shown.doubly_stochastic:
         console.print("Columns do not sum to one: the average over the peers is not kept.")
     if shown.size > MATRIX_LIMIT:
         console.print(f"Weights are printed up to {MATRIX_LIMIT} peers; --json has them all.")

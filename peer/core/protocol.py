@@ -39,7 +39,7 @@ from dpeer.peer.core.waiting import Pauses, Waiting
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, Payload
 from dpeer.peer.transports import Link
-from dpeer.topology import Graphs, Neighborhood, rounds_to_everybody
+from dpeer.topology import Graphs, Neighborhood, temporal_diameter
 
 _LATE = 3
 """After how many bodies in a row that were too late for everybody a peer is told."""
@@ -91,7 +91,7 @@ class Core:
         self._useless = Allowance(limits.USELESS_BODIES_A_SECOND, limits.USELESS_BODIES, limits.STRANGERS)
         self._lines = Allowance(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, limits.STRANGERS)
         self._hearing: float | None = None
-        slack = 0 if alone or not self.members.all() else rounds_to_everybody(topology, config.rounds)
+        slack = 0 if alone or not self.members.all() else temporal_diameter(topology, config.rounds)
         self._flows = Flows(self.members, self.assembly, self.lanes, config.liveness.dead_after)
         self._waiting = Waiting(
             config, self.members, self.exchange, self._admission, self.presence, slack, self._flows, self._say

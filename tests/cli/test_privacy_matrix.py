@@ -12,7 +12,7 @@ from dpeer.cli.privacy import privacy
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.privacy.gaussian import epsilon
 from dpeer.privacy.pairwise_leakage import views
-from dpeer.topology import CHANGING, Topology, build
+from dpeer.topology import TIME_VARYING, Topology, build
 
 
 def run(*arguments: object) -> Result:
@@ -103,7 +103,7 @@ def test_the_estimate_is_called_one_and_stands_beside_the_guarantee() -> None:
         assert "one peer's whole data set, against one other peer at each distance, replace-one" in words
 
 
-@pytest.mark.parametrize("name", sorted(CHANGING))
+@pytest.mark.parametrize("name", sorted(TIME_VARYING))
 def test_changing_graphs_are_refused_with_the_reason(name: str) -> None:
     result = run("--topology", name, "--size", 8, *ASKED)
     assert isinstance(result.exception, ConfigurationError)

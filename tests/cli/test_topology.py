@@ -8,7 +8,7 @@ from click.testing import CliRunner, Result
 
 from dpeer.cli.topology import topology
 from dpeer.exceptions import ConfigurationError, TopologyError, UnknownName
-from dpeer.topology import CHANGING, TOPOLOGIES, build
+from dpeer.topology import TIME_VARYING, TOPOLOGIES, build
 
 
 def run(*arguments: str) -> Result:
@@ -101,7 +101,7 @@ def test_the_table_is_sorted_by_rounds_that_is_by_gap_and_fits_80_columns() -> N
     rounds = [int(row[3]) for row in rows]
     assert rounds == sorted(rounds)
     # Gaps of periods, which differ in length, cannot be compared.
-    gaps = [float(row[2]) for row in rows if row[0] not in CHANGING]
+    gaps = [float(row[2]) for row in rows if row[0] not in TIME_VARYING]
     assert gaps == sorted(gaps, reverse=True)
 
 

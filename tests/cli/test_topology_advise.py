@@ -12,9 +12,8 @@ from click.testing import CliRunner, Result
 
 from dpeer.cli.topology import topology
 from dpeer.exceptions import ConfigurationError, TopologyError, UnknownName
-from dpeer.topology import TOPOLOGIES, ChangingTopology, build
-from dpeer.topology.candidates import Terms
-from dpeer.topology.ranking import best, rank
+from dpeer.topology import TOPOLOGIES, TimeVaryingTopology, build
+from dpeer.topology.advice import Requirements, best, rank_graphs
 from tests.thinning import only
 
 pytestmark = pytest.mark.slow
@@ -51,14 +50,14 @@ def expected(name: str, size: int, options: dict[str, Any], body: float, bits: f
     sends = receives = 0
     sent, met = np.zeros(size), np.zeros((size, size), dtype=bool)
     while rounds == 0 or np.linalg.norm(center @ product @ center, ord=2) > 1e-3 * (1 + 1e-9):
-        weights = graph.weights_at(rounds) if isinstance(graph, ChangingTopology) else graph.weights
+        weights = graph.weights_at(rounds) if isinstance(graph, TimeVaryingTopology) else graph.weights
         product = weights @ product
         others = (weights != 0.0) & ~np.eye(size, dtype=bool)
         sends, receives = max(sends, others.sum(axis=0).max()), max(receives, others.sum(axis=1).max())
         sent += others.sum(axis=0)
         rounds += 1
     for number in range(20):  # the rounds of a run
-        weights = graph.weights_at(number) if isinstance(graph, ChangingTopology) else graph.weights
+        weights = graph.weights_at(number) if isinstance(graph, TimeVaryingTopology) else graph.weights
         met |= ((weights != 0.0) | (weights.T != 0.0)) & ~np.eye(size, dtype=bool)
     a_round = fixed + max(sends, receives) * body * 8 / bits
     return {
@@ -231,13 +230,13 @@ def test_the_command_runs_the_graph_that_was_ranked(arguments: tuple[str, ...]) 
     document = json.loads(shown.output)
     found = next(one for one in parsed(*GIVEN, *arguments)["ranking"] if one["topology"] == document["topology"])
     graph = build(found["topology"], found["size"], **found["options"])
-    weights = graph.weights_at(0) if isinstance(graph, ChangingTopology) else graph.weights
+    weights = graph.weights_at(0) if isinstance(graph, TimeVaryingTopology) else graph.weights
     first = document["rounds"][0] if "rounds" in document else document
     assert np.array_equal(weights, np.array(first["weights"]))
 
 
 def test_a_graph_that_loses_the_average_is_not_recommended() -> None:
-    ranked, _ = rank(Terms(40, 45_000_000, 100e6, train_seconds=3600, max_degree=12, graph_seed=1))
+    ranked, _ = rank_graphs(Requirements(40, 45_000_000, 100e6, train_seconds=3600, max_degree=12, graph_seed=1))
     ranked = [one for one in ranked if one.topology not in ("fresh-neighbors",)]
     assert not ranked[0].doubly_stochastic
     assert best(ranked).doubly_stochastic
@@ -245,7 +244,7 @@ def test_a_graph_that_loses_the_average_is_not_recommended() -> None:
 
 
 def test_equals_are_in_the_order_of_their_names_and_one_that_is_not_drawn_is_recommended() -> None:
-    ranked, _ = rank(Terms(3, 1000, 1e6))
+    ranked, _ = rank_graphs(Requirements(3, 1000, 1e6))
     assert [one.topology for one in ranked[:3]] == ["erdos-renyi", "exponential", "exponential-directed"]
     assert best(ranked).topology == "exponential"
     assert all(a.seconds <= b.seconds for a, b in pairwise(ranked))

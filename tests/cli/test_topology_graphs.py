@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from dpeer.cli.topology import topology
 from dpeer.exceptions import ConfigurationError, TopologyError
-from dpeer.topology import CHANGING, ChangingTopology, analyse, build
+from dpeer.topology import TIME_VARYING, TimeVaryingTopology, analyse, build
 
 
 def run(*arguments: str) -> Result:
@@ -27,12 +27,12 @@ def parsed(*arguments: str) -> Any:
     return json.loads(result.output, parse_constant=refuse)
 
 
-@pytest.mark.parametrize("name", sorted(CHANGING))
+@pytest.mark.parametrize("name", sorted(TIME_VARYING))
 def test_show_of_a_changing_graph_keeps_the_promised_keys_and_gives_every_round(name: str) -> None:
     shown = parsed("show", "--topology", name, "--size", "6", "--json")
     assert list(shown) == ["topology", "size", "weights_rule", "edges", "weights", "period", "rounds"]
     graph = build(name, 6)
-    assert isinstance(graph, ChangingTopology)
+    assert isinstance(graph, TimeVaryingTopology)
     assert shown["period"] == graph.period == len(shown["rounds"])
     product, edges = np.eye(6), set()
     for number, entry in enumerate(shown["rounds"]):

@@ -164,7 +164,7 @@ def test_flags_make_the_other_half_of_a_table(name: str, flags: dict[str, Any], 
 def often(rounds: int, share: float) -> int:
     """In how many rounds the peer trains that is drawn most often of 50 with seed 0."""
     drawn = Participation(Isolated(50), share, 0)
-    return max(sum(rank in drawn.taking_part(number) for number in range(rounds)) for rank in range(50))
+    return max(sum(rank in drawn.participants(number) for number in range(rounds)) for rank in range(50))
 
 
 @lru_cache

@@ -285,7 +285,7 @@ def from_edges(size, *rounds):
     return Changing(size, matrix)
 
 
-CHANGING = {"matching": matching, "shift": shift, "random-senders": random_senders}
+TIME_VARYING = {"matching": matching, "shift": shift, "random-senders": random_senders}
 
 
 def expected_bodies(topology, rounds, width=5):
@@ -342,7 +342,7 @@ def expected():
 @pytest.fixture
 def changing():
     """Graphs that change with the round, by name: (size, seed) -> graphs."""
-    return CHANGING
+    return TIME_VARYING
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ def recursion(topology, participation, rounds, width=5):
     x = np.zeros((topology.size, width))
     drift = np.arange(topology.size)[:, None] + 1.0
     for number in range(rounds):
-        active = np.array([rank in participation.taking_part(number) for rank in range(topology.size)])
+        active = np.array([rank in participation.participants(number) for rank in range(topology.size)])
         together = topology.weights * np.outer(active, active)
         np.fill_diagonal(together, 0)
         together += np.diag(1 - together.sum(axis=1))
@@ -53,7 +53,7 @@ async def test_who_sits_out_neither_trains_nor_exchanges_and_says_so(federation,
         learner.on_train = trained[rank].append
     await ours.run()
     for rank in range(4):
-        took_part = [number for number in range(ROUNDS) if rank in drawn.taking_part(number)]
+        took_part = [number for number in range(ROUNDS) if rank in drawn.participants(number)]
         assert trained[rank] == took_part
         assert 0 < len(took_part) < ROUNDS, "the seed is one for which everyone sits out sometimes"
         entries = [json.loads(line) for line in (tmp_path / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()]
@@ -73,7 +73,7 @@ async def test_a_run_that_was_stopped_goes_on_to_the_same_bodies(federation, kin
     topology = build("ring", 4)
     drawn = Participation(topology, 0.5, seed=1)
     first = federation(kind, drawn, rounds=ROUNDS, out=tmp_path)
-    held = next(number for number in range(4, ROUNDS) if 2 in drawn.taking_part(number))
+    held = next(number for number in range(4, ROUNDS) if 2 in drawn.participants(number))
     first.learners[2].hold = held
     running = asyncio.create_task(first.run())
     await until(first.learners[2].held.is_set)
@@ -97,7 +97,7 @@ async def test_the_learner_is_told_which_rounds_go_by_without_it(federation, kin
     ours = federation(kind, drawn, rounds=ROUNDS)
     await ours.run()
     for rank, learner in ours.learners.items():
-        assert learner.sat_out == [number for number in range(ROUNDS) if rank not in drawn.taking_part(number)]
+        assert learner.sat_out == [number for number in range(ROUNDS) if rank not in drawn.participants(number)]
 
 
 # Where a sample sends to all ---------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def servers(drawn, rounds, width=5):
     """x <- the mean over the sample of 0.9 x + d, which all take."""
     x = np.zeros(width)
     for number in range(rounds):
-        x = np.mean([0.9 * x + rank + 1.0 for rank in sorted(drawn.taking_part(number))], axis=0)
+        x = np.mean([0.9 * x + rank + 1.0 for rank in sorted(drawn.participants(number))], axis=0)
     return np.tile(x, (drawn.size, 1))
 
 
@@ -123,7 +123,7 @@ async def test_all_take_the_mean_of_those_drawn(federation, kind, liveness, tmp_
         assert not peer.core.rejections.counts
         entries = [json.loads(line) for line in (tmp_path / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()]
         for number, entry in enumerate(entries):
-            sample = drawn.taking_part(number)
+            sample = drawn.participants(number)
             assert entry["active"] == (rank in sample)
             assert entry["heard"] == sorted(sample - {rank})
             assert entry["missed"] == []
@@ -137,7 +137,7 @@ async def test_a_stopped_run_in_which_a_sample_sends_to_all_goes_on_to_the_same_
 ):
     drawn = ServerSampling(build("full", 4), 0.5, seed=1)
     first = federation(kind, drawn, rounds=ROUNDS, out=tmp_path)
-    first.learners[2].hold = next(number for number in range(4, ROUNDS) if 2 in drawn.taking_part(number))
+    first.learners[2].hold = next(number for number in range(4, ROUNDS) if 2 in drawn.participants(number))
     running = asyncio.create_task(first.run())
     await until(first.learners[2].held.is_set)
     for peer in first.peers.values():

@@ -12,23 +12,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpeer.topology import CHANGING, ChangingTopology, build
-from dpeer.topology.regular import others, paired, shuffled
+from dpeer.topology import TIME_VARYING, TimeVaryingTopology, build
+from dpeer.topology.random_graphs import draw_others, pairing_model, shuffled
 
 
-def changing(name: str, size: int, fresh_neighbors: int = 4, graph_seed: int = 0) -> ChangingTopology:
+def changing(name: str, size: int, fresh_neighbors: int = 4, graph_seed: int = 0) -> TimeVaryingTopology:
     graph = build(name, size, fresh_neighbors=fresh_neighbors, graph_seed=graph_seed)
-    assert isinstance(graph, ChangingTopology)
+    assert isinstance(graph, TimeVaryingTopology)
     return graph
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(CHANGING))
+@pytest.mark.parametrize("name", sorted(TIME_VARYING))
 @pytest.mark.parametrize("count", [1, 2, 3, 5])
 def test_everybody_is_as_likely_to_be_drawn(name: str, count: int) -> None:
     size, numbers = 66, 300
     graph = changing(name, size, count)
-    if graph.plan.period is not None:
+    if graph.graphs.period is not None:
         return
     met = sum(graph.weights_at(number) > 0.0 for number in range(numbers)).astype(float)
     np.fill_diagonal(met, 0.0)
@@ -50,7 +50,7 @@ def test_rounds_and_seeds_draw_different_graphs(name: str) -> None:
 
 DRAWN = [
     (name, size, count, seed)
-    for name in sorted(CHANGING)
+    for name in sorted(TIME_VARYING)
     for size, count, seed in ((2, 1, 0), (8, 3, 5), (30, 4, 1), (100, 2, 7), (100, 4, 7), (700, 6, 3))
 ]
 
@@ -108,12 +108,12 @@ def test_quick_draws_of_any_density_are_regular(size: int, data: st.DataObject) 
     degree = data.draw(st.integers(1, max(1, size // 4)))
     degree -= degree * size % 2
     seed = data.draw(st.integers(0, 999))
-    drawn = paired(size, degree, random.Random(seed))
+    drawn = pairing_model(size, degree, random.Random(seed))
     ends = np.sort(np.stack([drawn.sender, drawn.receiver], axis=1), axis=1)
     assert len(np.unique(ends, axis=0)) == len(ends) == size * degree // 2
     assert (ends[:, 0] < ends[:, 1]).all()
     assert (np.bincount(ends.ravel(), minlength=size) == degree).all()
-    heard = others(size, min(degree, size - 1), random.Random(seed))
+    heard = draw_others(size, min(degree, size - 1), random.Random(seed))
     assert all(len({rank, *row}) == 1 + len(row) for rank, row in enumerate(heard.tolist()))
 
 
@@ -122,13 +122,13 @@ def test_small_regular_graphs_are_all_as_likely() -> None:
     generator = random.Random(1)
     bipartite = 0
     for _ in range(1000):
-        drawn = paired(6, 3, generator)
+        drawn = pairing_model(6, 3, generator)
         bipartite += nx.is_bipartite(nx.Graph(list(zip(drawn.sender.tolist(), drawn.receiver.tolist(), strict=True))))
     assert bipartite == pytest.approx(1000 / 7, abs=60)
 
 
 def test_every_peer_may_hear_all_others() -> None:
-    assert [sorted(row) for row in others(4, 3, random.Random(0)).tolist()] == [
+    assert [sorted(row) for row in draw_others(4, 3, random.Random(0)).tolist()] == [
         [1, 2, 3],
         [0, 2, 3],
         [0, 1, 3],

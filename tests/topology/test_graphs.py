@@ -4,7 +4,7 @@ import networkx as nx
 import pytest
 
 from dpeer.exceptions import TopologyError, UnknownName
-from dpeer.topology import TOPOLOGIES, build
+from dpeer.topology import build
 
 CIRCLE_OF_4 = [[0, 1], [0, 3], [1, 2], [2, 3]]
 
@@ -100,13 +100,6 @@ def test_lattices_of_prime_size_say_what_to_do(name: str) -> None:
 def test_a_shape_must_hold_everyone(shape: tuple[int, int]) -> None:
     with pytest.raises(TopologyError, match=rf"grid shape {shape[0]}x{shape[1]} .*must be 8"):
         build("grid", 8, grid_shape=shape)
-
-
-@pytest.mark.parametrize("name", TOPOLOGIES)
-@pytest.mark.parametrize("size", [1, 0, -3])
-def test_one_peer_is_no_topology(name: str, size: int) -> None:
-    with pytest.raises(TopologyError, match=rf"size {size}: .*at least 2"):
-        build(name, size)
 
 
 def test_unknown_names_give_the_nearest() -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from dpeer.topology import analyse, build, spectral_gap
-from dpeer.topology.circulant import Circulant
-from dpeer.topology.edges import Steps
+from dpeer.topology.graph_types import CirculantGraph
+from dpeer.topology.mixing_matrix import CirculantMatrix
 
 pytestmark = pytest.mark.slow
 
@@ -43,9 +43,9 @@ def test_rings(size: int) -> None:
 @pytest.mark.parametrize("name", ["ring", "exponential", "exponential-directed"])
 @pytest.mark.parametrize("weights", ["metropolis", "best-constant"])
 def test_circulants_at_every_frequency(name: str, size: int, weights: str) -> None:
-    mixing = build(name, size, weights=weights).during(0)
-    assert isinstance(mixing, Circulant)
-    steps = mixing.steps.steps.tolist()
+    mixing = build(name, size, weights=weights).mixing_at(0)
+    assert isinstance(mixing, CirculantMatrix)
+    steps = mixing.graph.offsets.tolist()
     values = np.abs(mixing.eigenvalues()[1:])
     # The exact sums where the transform says that the largest are; elsewhere there is nothing to be confused with.
     near = 1 + np.flatnonzero(values > values.max() - 1e-9)
@@ -60,9 +60,11 @@ def test_circulants_at_every_frequency(name: str, size: int, weights: str) -> No
 def test_circulants_against_dense_matrices(size: int, reach: int, directed: bool) -> None:
     reach = min(reach, size - 1)
     forward = list(range(1, reach + 1))
-    graph = Steps.of(size, forward if directed else [*forward, *(-step for step in forward)], directed=directed)
-    for weight in (0.1 / len(graph.steps), 1.0 / (1 + len(graph.steps))):
-        mixing = Circulant(graph, weight)
+    graph = CirculantGraph.of(
+        size, forward if directed else [*forward, *(-step for step in forward)], directed=directed
+    )
+    for weight in (0.1 / len(graph.offsets), 1.0 / (1 + len(graph.offsets))):
+        mixing = CirculantMatrix(graph, weight)
         dense = mixing.matrix.toarray()
         assert np.abs(dense.sum(axis=0) - 1.0).max() < 1e-12
         assert mixing.gap() == pytest.approx(1.0 - np.linalg.norm(dense - 1.0 / size, 2), rel=1e-9, abs=1e-12)

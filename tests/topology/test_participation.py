@@ -52,7 +52,7 @@ def test_as_many_take_part_as_asked_for_but_never_fewer_than_two(size: int, frac
     graphs = Participation(build("full", size), fraction, 3)
     assert (graphs.size, graphs.count) == (size, count)
     for number in range(20):
-        present = graphs.taking_part(number)
+        present = graphs.participants(number)
         assert len(present) == count
         assert present <= set(range(size))
         assert present == {rank for rank in range(size) if graphs.at(number, rank).active}
@@ -60,13 +60,13 @@ def test_as_many_take_part_as_asked_for_but_never_fewer_than_two(size: int, frac
 
 def test_a_single_peer_takes_part_alone() -> None:
     graphs = Participation(Isolated(1), 0.5, 0)
-    assert (graphs.count, graphs.pair_rate, graphs.taking_part(4)) == (1, 1.0, frozenset({0}))
+    assert (graphs.count, graphs.pair_rate, graphs.participants(4)) == (1, 1.0, frozenset({0}))
     assert graphs.at(4, 0) == Isolated(1).at(4, 0)
 
 
 def test_rounds_and_seeds_draw_different_peers() -> None:
     full = build("full", 40)
-    drawn = [Participation(full, 0.5, seed).taking_part(number) for seed in range(3) for number in (*range(20), 111)]
+    drawn = [Participation(full, 0.5, seed).participants(number) for seed in range(3) for number in (*range(20), 111)]
     assert len(set(drawn)) == len(drawn)
 
 
@@ -77,7 +77,7 @@ def test_every_peer_draws_the_same_in_its_own_process() -> None:
 import json
 from dpeer.topology import Participation, build
 graphs = Participation(build("ring", 30), 0.3, 7)
-print(json.dumps([sorted(graphs.taking_part(number)) for number in (9, 0, 1000)]))
+print(json.dumps([sorted(graphs.participants(number)) for number in (9, 0, 1000)]))
 """
     run = subprocess.run(
         [sys.executable, "-c", program],
@@ -87,26 +87,26 @@ print(json.dumps([sorted(graphs.taking_part(number)) for number in (9, 0, 1000)]
         check=True,
     )
     graphs = Participation(build("full", 30), 0.3, 7)  # whatever the graph
-    expected = [sorted(graphs.taking_part(number)) for number in (9, 0, 1000)]
+    expected = [sorted(graphs.participants(number)) for number in (9, 0, 1000)]
     assert json.loads(run.stdout) == expected
 
 
 def test_draws_stay_what_they_were() -> None:
     # When this fails, seeds mean other peers than in earlier releases: say so in the release notes.
     graphs = Participation(build("full", 20), 0.25, 0)
-    drawn = [sorted(graphs.taking_part(number)) for number in range(3)]
+    drawn = [sorted(graphs.participants(number)) for number in range(3)]
     assert drawn == [[7, 10, 15, 17, 18], [0, 3, 9, 14, 19], [8, 11, 17, 18, 19]]
 
 
 def test_draws_that_are_no_longer_kept_are_made_again() -> None:
     graphs = Participation(build("ring", 12), 0.5, 1)
-    expected = [graphs.taking_part(number) for number in range(100)]
+    expected = [graphs.participants(number) for number in range(100)]
     kept = participation._drawn.cache_info()
     assert kept.maxsize is not None
     assert kept.currsize <= kept.maxsize < 100
     participation._drawn.cache_clear()
     fresh = Participation(build("ring", 12), 0.5, 1)
-    assert [fresh.taking_part(number) for number in reversed(range(100))] == expected[::-1]
+    assert [fresh.participants(number) for number in reversed(range(100))] == expected[::-1]
 
 
 @pytest.mark.parametrize(("size", "fraction"), [(10, 0.2), (20, 0.5), (9, 0.8)])
@@ -115,7 +115,7 @@ def test_everyone_takes_part_as_often_and_pairs_meet_as_often_as_said(size: int,
     graphs = Participation(build("full", size), fraction, 0)
     together = np.zeros((size, size))
     for number in range(rounds):
-        present = np.isin(np.arange(size), list(graphs.taking_part(number)))
+        present = np.isin(np.arange(size), list(graphs.participants(number)))
         together += np.outer(present, present)
     share = graphs.count / size
     assert np.diag(together).sum() == rounds * graphs.count
@@ -149,7 +149,7 @@ def test_matrices_of_symmetric_weights_stay_symmetric_and_doubly_stochastic(
     whole = build(name, size, fresh_neighbors=2 if size > 2 else 1, graph_seed=seed)
     graphs = Participation(whole, fraction, seed)
     weights = matrix(graphs, number)
-    present = np.isin(np.arange(size), list(graphs.taking_part(number)))
+    present = np.isin(np.arange(size), list(graphs.participants(number)))
     assert weights.min() >= 0.0
     assert np.abs(weights.sum(axis=0) - 1.0).max() <= 1e-12
     assert np.abs(weights.sum(axis=1) - 1.0).max() <= 1e-12
@@ -193,7 +193,7 @@ def test_neighbors_are_those_of_the_graph_that_take_part_and_agree_on_both_ends(
 ) -> None:
     whole = build(name, size, fresh_neighbors=2, graph_seed=seed)
     graphs = Participation(whole, fraction, seed)
-    present = graphs.taking_part(number)
+    present = graphs.participants(number)
     sent, heard = set(), set()
     for rank in range(size):
         around, before = graphs.at(number, rank), whole.at(number, rank)
@@ -209,7 +209,7 @@ def test_neighbors_are_those_of_the_graph_that_take_part_and_agree_on_both_ends(
 
 def test_who_sits_out_keeps_what_it_has() -> None:
     graphs = Participation(build("full", 10), 0.3, 0)
-    (rank, *_) = set(range(10)) - graphs.taking_part(4)
+    (rank, *_) = set(range(10)) - graphs.participants(4)
     around = graphs.at(4, rank)
     assert (around.rank, around.row, around.active) == (rank, Row(rank, {rank: 1.0}), False)
     assert (around.in_neighbors, around.out_neighbors) == ((), ())
@@ -217,7 +217,7 @@ def test_who_sits_out_keeps_what_it_has() -> None:
 
 def test_among_few_of_a_full_graph_each_keeps_most_of_its_own() -> None:
     graphs = Participation(build("full", 100), 0.1, 0)
-    rank = min(graphs.taking_part(0))
+    rank = min(graphs.participants(0))
     row = graphs.at(0, rank).row
     assert len(row) == 10
     assert row[rank] == pytest.approx(0.91)
@@ -230,7 +230,7 @@ def test_where_everyone_takes_part_the_graph_is_as_it_was(name: str, size: int) 
     whole = build(name, size, fresh_neighbors=1)
     graphs = Participation(whole, 1.0, 9)
     assert graphs.pair_rate == 1.0
-    assert graphs.taking_part(2) == set(range(size))
+    assert graphs.participants(2) == set(range(size))
     for number in range(3):
         assert [graphs.at(number, rank) for rank in range(size)] == [whole.at(number, rank) for rank in range(size)]
 
@@ -252,7 +252,7 @@ def test_who_sits_out_of_the_graphs_inside_sits_out_of_those_outside() -> None:
     outside = Participation(inside, 0.75, 1)
     for number in range(10):
         active = {rank for rank in range(12) if outside.at(number, rank).active}
-        assert active == inside.taking_part(number) & outside.taking_part(number)
+        assert active == inside.participants(number) & outside.participants(number)
 
 
 @pytest.mark.parametrize("fraction", [0.0, -0.1, 1.1, 2, math.nan, math.inf])

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology import Participation, ServerSampling, build, rounds_to_everybody
+from dpeer.topology import Participation, ServerSampling, build, temporal_diameter
 
 FULL = build("full", 10, weights="uniform")
 
@@ -12,7 +12,7 @@ FULL = build("full", 10, weights="uniform")
 def test_all_rows_are_the_mean_of_the_sample() -> None:
     graphs = ServerSampling(FULL, 0.3, 4)
     for number in range(30):
-        sample = graphs.taking_part(number)
+        sample = graphs.participants(number)
         assert len(sample) == 3
         for rank in range(10):
             seen = graphs.at(number, rank)
@@ -32,7 +32,7 @@ def test_who_sends_and_who_hears_agree() -> None:
 
 def test_the_sample_is_that_of_participation() -> None:
     ours, others = ServerSampling(FULL, 0.3, 4), Participation(FULL, 0.3, 4)
-    assert [ours.taking_part(n) for n in range(20)] == [others.taking_part(n) for n in range(20)]
+    assert [ours.participants(n) for n in range(20)] == [others.participants(n) for n in range(20)]
     assert ours != others
     assert ours.share == 0.3
     assert ServerSampling(FULL, 0.25, 0).share == 0.3  # 2.5 peers are three
@@ -41,7 +41,7 @@ def test_the_sample_is_that_of_participation() -> None:
 
 def test_what_does_not_come_counts_as_what_the_receiver_has() -> None:
     graphs = ServerSampling(FULL, 0.3, 4)
-    sample = sorted(graphs.taking_part(0))
+    sample = sorted(graphs.participants(0))
     outside = next(rank for rank in range(10) if rank not in sample)
     assert dict(graphs.at(0, outside).row.restricted_to(sample[:2])) == pytest.approx(
         {outside: 1 / 3, sample[0]: 1 / 3, sample[1]: 1 / 3}
@@ -61,7 +61,7 @@ def test_everyone_is_the_full_graph() -> None:
 
 def test_news_reaches_all_once_everybody_has_been_drawn() -> None:
     graphs = ServerSampling(FULL, 0.3, 4)
-    rounds = rounds_to_everybody(graphs, 60)
+    rounds = temporal_diameter(graphs, 60)
     assert 4 <= rounds < 60
 
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from dpeer.cli.topology import topology
 from dpeer.topology import build
-from dpeer.topology.vertex_connectivity import LIMIT, survives
+from dpeer.topology.connectivity import LIMIT, survivable_losses
 
 
 def whole(graph, lost, rounds=20):
@@ -28,7 +28,7 @@ def whole(graph, lost, rounds=20):
 )
 def test_so_many_may_be_lost_and_one_more_may_not(name):
     graph = build(name, 8)
-    most = survives(graph, 20)
+    most = survivable_losses(graph, 20)
     for count in range(most + 1):
         assert all(whole(graph, lost) for lost in combinations(range(8), count))
     if most < 6:  # of two every one is whole
@@ -37,16 +37,16 @@ def test_so_many_may_be_lost_and_one_more_may_not(name):
 
 @pytest.mark.parametrize(("name", "most"), [("ring", 1), ("star", 0), ("full", 6), ("hypercube", 2)])
 def test_known_graphs(name, most):
-    assert survives(build(name, 8), 20) == most
+    assert survivable_losses(build(name, 8), 20) == most
 
 
 def test_a_graph_that_changes_is_joined_by_the_edges_of_all_its_rounds():
     graph = build("random-matching", 8)
-    assert survives(graph, 20) > survives(graph, 4)
+    assert survivable_losses(graph, 20) > survivable_losses(graph, 4)
 
 
 def test_of_many_peers_nothing_is_said():
-    assert survives(build("ring", LIMIT + 1), 20) is None
+    assert survivable_losses(build("ring", LIMIT + 1), 20) is None
 
 
 def test_the_commands_say_it():

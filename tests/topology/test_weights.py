@@ -1,82 +1,19 @@
 """Mixing matrices, for every graph and size."""
 
-import json
 import math
 
-import networkx as nx
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology import Topology, build
-from dpeer.topology.checks import check, row_sums
-from dpeer.topology.edges import Links
-from dpeer.topology.graphs import GRAPHS
+from dpeer.topology import build
+from dpeer.topology.graph_types import EdgeList
+from dpeer.topology.mixing_matrix import check_mixing, row_sums
 from dpeer.topology.weights import WEIGHT_RULES, Rule
-
-
-@st.composite
-def topologies(draw: st.DrawFn) -> Topology:
-    """Any topology that exists, of up to 60 peers."""
-    try:
-        graph = build(
-            draw(st.sampled_from(sorted(GRAPHS))),
-            draw(st.integers(2, 60)),
-            weights=draw(st.sampled_from(sorted(set(WEIGHT_RULES) - {"fastest"}))),
-            degree=draw(st.integers(1, 8)),
-            graph_seed=draw(st.integers(0, 99)),
-        )
-        assert isinstance(graph, Topology)
-        return graph
-    except TopologyError:
-        assume(False)
-        raise
-
-
-@pytest.mark.slow
-@settings(deadline=None, max_examples=150)
-@given(topologies())
-def test_every_matrix_is_doubly_stochastic_and_connected(graph: Topology) -> None:
-    weights = graph.weights
-    assert weights.shape == (graph.size, graph.size)
-    assert weights.min() >= 0.0
-    assert np.abs(weights.sum(axis=0) - 1.0).max() <= 1e-12
-    assert np.abs(weights.sum(axis=1) - 1.0).max() <= 1e-12
-    assert nx.is_strongly_connected(nx.from_numpy_array(weights, create_using=nx.DiGraph))
-    if not graph.directed:
-        assert np.array_equal(weights, weights.T)
-
-
-@settings(deadline=None, max_examples=100)
-@given(topologies())
-def test_edges_weights_and_neighborhoods_say_the_same(graph: Topology) -> None:
-    weights, ranks = graph.weights, range(graph.size)
-    messages = {(i, j) for i, j in graph.edges} | (set() if graph.directed else {(j, i) for i, j in graph.edges})
-    assert messages == {(j, i) for i in ranks for j in ranks if i != j and weights[i, j] > 0.0}
-    around = [graph.at(3, rank) for rank in ranks]
-    assert messages == {(j, i) for i in ranks for j in around[i].in_neighbors}
-    assert messages == {(i, j) for i in ranks for j in around[i].out_neighbors}
-    for rank in ranks:
-        # One's own weight is always there, though it may be 0.
-        assert dict(around[rank].row) == {j: w for j, w in enumerate(weights[rank]) if w > 0.0 or j == rank}
-        assert around[rank].in_neighbors == tuple(j for j in around[rank].row if j != rank)
-        expected = sorted({*around[rank].in_neighbors, *around[rank].out_neighbors})
-        assert graph.connections(rank, 1) == tuple(expected)
-        assert sorted(around[rank].out_neighbors) == list(around[rank].out_neighbors)
-
-
-@settings(deadline=None, max_examples=50)
-@given(topologies())
-def test_what_defines_a_topology_is_canonical_json(graph: Topology) -> None:
-    assert graph.edges == sorted(graph.edges)
-    assert graph.directed or all(i < j for i, j in graph.edges)
-    assert len({(i, j) for i, j in graph.edges}) == len(graph.edges)
-    assert json.loads(json.dumps(graph.edges)) == graph.edges
-    assert json.loads(json.dumps(graph.parameters)) == graph.parameters
 
 
 @settings(deadline=None, max_examples=50)
@@ -133,7 +70,7 @@ def test_uniform_weights_on_an_irregular_graph_name_the_degrees() -> None:
 )
 def test_a_matrix_that_does_not_average_is_refused(matrix: list[list[float]], said: str) -> None:
     with pytest.raises(TopologyError, match=said):
-        check(csr_array(np.array(matrix)), symmetric=True)
+        check_mixing(csr_array(np.array(matrix)), symmetric=True)
 
 
 def test_a_topology_cannot_be_changed_by_accident() -> None:
@@ -151,7 +88,7 @@ def test_a_topology_cannot_be_changed_by_accident() -> None:
     ("weight", "said"), [(float("nan"), "mixing matrix"), (-0.1, "-0.1 is negative"), (0.6, "is negative")]
 )
 def test_no_matrix_leaves_build_unchecked(monkeypatch: pytest.MonkeyPatch, name: str, weight: float, said: str) -> None:
-    def wrong(graph: Links) -> NDArray[np.float64]:
+    def wrong(graph: EdgeList) -> NDArray[np.float64]:
         return np.full(len(graph.sender), weight * (2.0 if name == "random-matching" else 1.0))
 
     monkeypatch.setitem(WEIGHT_RULES, "metropolis", Rule(wrong, None))

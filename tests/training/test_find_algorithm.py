@@ -137,7 +137,7 @@ def test_built_in_names_and_classes() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("Mien", r"there is no 'Mien': did you mean 'Mine'\? its algorithms: Mine, Quiet, "),
+        ("Mien", r"there is no 'Mien': did you mean 'Mine'\? it has Mine, Quiet, "),
         ("Algorithm", "is the class Algorithm; it must be a subclass of dpeer.training.Algorithm"),
         ("function", "is a function; it must be a subclass"),
         ("number", "is a int; it must be a subclass"),

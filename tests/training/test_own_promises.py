@@ -37,31 +37,6 @@ def learner(task: Task, algorithm: type[Algorithm], folder: Path | None = None, 
     return TorchLearner(task, algorithm, H, rank=0, seed=0, protection=protection, options=options)
 
 
-@pytest.mark.parametrize("attribute", ["shares", "name", "mixed_uses_data"])
-def test_what_leaves_the_peer_is_said_by_the_class_alone(attribute: str, make_task: Make) -> None:
-    class Turncoat(Plain):
-        shares = "nothing"
-
-        def __init__(self, options: Any = None) -> None:
-            super().__init__(options)
-            setattr(self, attribute, {"shares": "body", "name": "other", "mixed_uses_data": False}[attribute])
-
-    with pytest.raises(AlgorithmError, match=f"its {attribute} must be stated in the class"):
-        learner(make_task(), Turncoat)
-
-
-@pytest.mark.parametrize("where", ["instance", "class"])
-def test_what_is_said_later_is_refused(where: str, make_task: Make) -> None:
-    class Late(Plain):
-        shares = "nothing"
-
-        def start(self, peer: Any) -> None:
-            (self if where == "instance" else type(self)).shares = "body"
-
-    with pytest.raises(AlgorithmError, match=r"its shares must be stated in the class, not changed"):
-        learner(make_task(), Late)
-
-
 def test_what_a_class_says_of_its_own_code_does_not_hold_for_others_code() -> None:
     class Public(Plain):
         mixed_uses_data = False

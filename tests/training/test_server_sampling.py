@@ -17,7 +17,7 @@ from tests.training.linear import COUNT, DECAY, SHAPES, SIZE, STEPS, Vector, beg
 Make = Callable[..., Task]
 ROUNDS, LR = 6, 0.1
 DRAWN = ServerSampling(build("full", SIZE, weights="uniform"), 0.5, 5)
-SAMPLES = [sorted(DRAWN.taking_part(number)) for number in range(ROUNDS)]
+SAMPLES = [sorted(DRAWN.participants(number)) for number in range(ROUNDS)]
 
 
 def run(learners: list[TorchLearner], rounds: int = ROUNDS, drawn: ServerSampling = DRAWN) -> None:

@@ -5,9 +5,9 @@ import itertools
 import math
 
 from dpeer.exceptions import PeersMissing
-from dpeer.topology import rounds_to_everybody
+from dpeer.topology import temporal_diameter
 from tests.world.learner import mixed, trained
-from tests.world.scenario import CHANGING
+from tests.world.scenario import TIME_VARYING
 
 _OVERHEAD = 5.0
 """Seconds of silence that a broken connection costs besides: a notice, dialling, and a hello with its answer."""
@@ -91,7 +91,7 @@ def undisturbed(scenario, one, other, start, end):
 def no_island(world, life, number):
     """No peer is more than the graph's diameter, and a round, past what a quorum has really completed."""
     reached, completed = _reached(world, life, number)
-    slack = rounds_to_everybody(world.graphs, world.scenario.rounds)
+    slack = temporal_diameter(world.graphs, world.scenario.rounds)
     world.check(
         number <= reached + slack + 1,
         f"rank {life.rank} begins round {number}, and a quorum has begun {reached} at most: {completed}",
@@ -147,7 +147,7 @@ def in_vain(world, life, number):
 
     Where graphs change somebody may be far ahead because it needed nothing in between.
     """
-    if world.scenario.topology in CHANGING or world.scenario.participation < 1:
+    if world.scenario.topology in TIME_VARYING or world.scenario.participation < 1:
         return False
     graph, core = world.graphs.at(number, life.rank), life.peer.core
     near = {*graph.in_neighbors, *graph.out_neighbors}

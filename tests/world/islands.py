@@ -6,7 +6,7 @@ import random
 from dpeer.exceptions import TopologyError
 from dpeer.simulation.links import Conditions
 from tests.world.faults import Fault
-from tests.world.scenario import CHANGING, STATIC, Scenario, graphs
+from tests.world.scenario import STATIC, TIME_VARYING, Scenario, graphs
 
 ISLANDS = 240
 """So many are played by the test suite, those of the first seeds."""
@@ -16,7 +16,7 @@ def generate_islands(seed: int) -> Scenario:
     """The scenario of a seed."""
     rng = random.Random(f"islands {seed}")
     size, rounds, pace = rng.randint(2, 8), rng.randint(20, 60), rng.choice((0.5, 1.0, 2.0))
-    topology = rng.choice(STATIC if rng.random() < 0.8 else CHANGING)
+    topology = rng.choice(STATIC if rng.random() < 0.8 else TIME_VARYING)
     try:
         graphs(topology, size, 1.0)
     except TopologyError:  # not of this size

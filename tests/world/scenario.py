@@ -15,7 +15,7 @@ SCHEDULES = 1000
 """So many are played by the test suite, those of the first seeds."""
 
 STATIC = ("ring", "star", "full", "grid", "exponential-directed", "one-way")
-CHANGING = ("one-peer-exponential", "random-matching")
+TIME_VARYING = ("one-peer-exponential", "random-matching")
 MILD = ("cut", "stall", "freeze", "slow", "crash", "part")
 """What nothing is lost by, if it is over before anybody is taken for dead."""
 
@@ -91,7 +91,7 @@ def generate(seed: int) -> Scenario:
     """The scenario of a seed."""
     rng = random.Random(seed)
     size, rounds = min(rng.randint(3, 12), rng.randint(3, 12)), rng.randint(4, 8)
-    topology = rng.choice(STATIC if rng.random() < 0.75 else CHANGING)
+    topology = rng.choice(STATIC if rng.random() < 0.75 else TIME_VARYING)
     participation = 1.0 if rng.random() < 0.9 else 0.6
     try:
         found = graphs(topology, size, participation)

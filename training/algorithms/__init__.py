@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dpeer.exceptions import AlgorithmError, UnknownName
+from dpeer.exceptions import UnknownName
+from dpeer.plugins import source_hash
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.dfedavgm import DFedAvgM
 from dpeer.training.algorithms.dfedmdc import DFedMDC
@@ -26,10 +27,8 @@ from dpeer.training.algorithms.fedsam import FedSAM
 from dpeer.training.algorithms.local import Local
 from dpeer.training.algorithms.localadamw import LocalAdamW
 from dpeer.training.algorithms.options import make_options, option, options_among, shared_options
-from dpeer.training.algorithms.plugin_source import source_hash
 from dpeer.training.algorithms.plugins import check_algorithm, load_algorithm
 from dpeer.training.algorithms.scaffold import Scaffold
-from dpeer.training.registry import given
 
 _ALL: tuple[type[Algorithm], ...] = (
     Local,
@@ -68,16 +67,12 @@ def find_algorithm(algorithm: str | type[Algorithm]) -> type[Algorithm]:
         UnknownName: There is no built-in one of that name; the error names the nearest.
         AlgorithmError: A class cannot be imported or used as an algorithm.
     """
-    if isinstance(algorithm, str):
-        algorithm = given(algorithm) or algorithm
     if not isinstance(algorithm, str):
         return check_algorithm(algorithm, getattr(algorithm, "__name__", repr(algorithm)))
     if algorithm in ALGORITHMS:
         return ALGORITHMS[algorithm]
-    if ":" in algorithm:
+    if ":" in algorithm or algorithm.endswith(".py"):
         return load_algorithm(algorithm)
-    if algorithm.endswith(".py"):
-        raise AlgorithmError(f"algorithm {algorithm!r} names no class; write {algorithm + ':CLASS'!r}")
     raise UnknownName("algorithm", algorithm, ALGORITHMS)
 
 

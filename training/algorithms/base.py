@@ -9,9 +9,7 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
-from dpeer.training.algorithms.contract import note_promise
 from dpeer.training.algorithms.options import flagged_options
-from dpeer.training.algorithms.plugin_source import note_source
 from dpeer.training.codecs import Codec
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.split import Shares, Split
@@ -69,19 +67,17 @@ class Algorithm(ABC):
 
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
-        said = vars(cls)
+        own = vars(cls)
         for name, value in (("name", cls.__name__), ("summary", _first_line(cls)), ("paper", "")):
-            if name not in said:
+            if name not in own:
                 setattr(cls, name, value)
-        if "shares" in said and "leaves" not in said:
-            cls.leaves = _LEAVES.get(str(said["shares"]), "")
+        if "shares" in own and "leaves" not in own:
+            cls.leaves = _LEAVES.get(str(own["shares"]), "")
         # What a class says of its own code does not hold for the code of a class that derives from it.
         # (A class that has no `mixed` of its own may still change what an inherited one calls.)
-        if "mixed_uses_data" not in said:
+        if "mixed_uses_data" not in own:
             cls.mixed_uses_data = True
-        note_promise(cls)
-        note_source(cls)
-        if "draws" not in said:
+        if "draws" not in own:
             cls.draws = not cls.__module__.startswith("dpeer.")
 
     def __init__(self, options: Any = None) -> None:

@@ -27,9 +27,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
-from dpeer.exceptions import AlgorithmError, UnknownName
+from dpeer.exceptions import AlgorithmError, UnknownName, describe
 from dpeer.sections import Mark, meaning_of
-from dpeer.training.errors import describe
 from dpeer.training.settings import OptionSettings
 
 if TYPE_CHECKING:

@@ -1,27 +1,25 @@
-"""Algorithms of a user's own: ``path/to/file.py:CLASS`` or ``package.module:CLASS``."""
+"""Algorithms of a user's own: loaded, checked, and their errors reported in one line."""
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from types import ModuleType
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
 from pydantic import ValidationError
 from torch import Tensor
 
+from dpeer import plugins
 from dpeer.exceptions import AlgorithmError
+from dpeer.plugins import source_hash
 from dpeer.training.algorithms.base import Algorithm
-from dpeer.training.algorithms.contract import CALLED, Called, check_kept, facts_of, keep_facts
+from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import check_options, make_options
-from dpeer.training.algorithms.plugin_source import source_hash
 from dpeer.training.errors import blame
 from dpeer.training.extras import check_extras
 from dpeer.training.hyperparameters import Hyperparameters
-from dpeer.training.importing import imported
 from dpeer.training.randomness import LOCK
 from dpeer.training.saved import RESERVED
 from dpeer.training.split import Split
@@ -29,33 +27,29 @@ from dpeer.training.split import Split
 _BUILT_IN = "dpeer."
 
 
-def load_algorithm(text: str) -> type[Algorithm]:
+PLUGIN = plugins.Kind(
+    "algorithm",
+    "class",
+    "CLASS",
+    AlgorithmError,
+    lambda thing: isinstance(thing, type) and issubclass(thing, Algorithm),
+)
+
+_CALLED = ("predictor", "untrained", "held", "at_home", "codec", "state", "plan", "sit_out")
+"""Methods of an algorithm that are called in passing, outside of `blamed`; `restore` has errors of its own."""
+
+
+def load_algorithm(spec: str) -> type[Algorithm]:
     """Import a class; a file is imported once in a process.
 
     Args:
-        text: ``path/to/file.py:CLASS`` or ``package.module:CLASS``.
+        spec: ``path/to/file.py:CLASS`` or ``package.module:CLASS``.
 
     Raises:
         AlgorithmError: It cannot be imported, there is no such class, or it is no algorithm.
     """
-    where, _, name = text.rpartition(":")
-    with LOCK, imported(f"algorithm {text!r}", where, AlgorithmError) as module:
-        return check_algorithm(_found(text, module, name), text)
-
-
-def _found(text: str, module: ModuleType, name: str) -> Any:
-    if hasattr(module, name):
-        return getattr(module, name)
-    there = [
-        n
-        for n, value in vars(module).items()
-        if isinstance(value, type) and issubclass(value, Algorithm) and value.__module__ == module.__name__
-    ]
-    near = difflib.get_close_matches(name, there, n=1, cutoff=0.5)
-    advice = f"did you mean {near[0]!r}? " if near else ""
-    raise AlgorithmError(
-        f"algorithm {text!r}: there is no {name!r}: {advice}its algorithms: {', '.join(there) or '(none)'}"
-    )
+    with LOCK, plugins.load(PLUGIN, spec) as found:
+        return check_algorithm(found, spec)
 
 
 def check_algorithm(found: Any, text: str) -> type[Algorithm]:
@@ -103,15 +97,13 @@ def new_algorithm(algorithm: type[Algorithm], options: Mapping[str, Any] | Any) 
         UnknownName: It has no option of that name.
         AlgorithmError: An option cannot be what was given, or the class cannot be made with options.
     """
-    facts = facts_of(algorithm)
     given = options if isinstance(options, algorithm.Options) else make_options(algorithm, options)
     with blame(f"algorithm {algorithm.name} cannot be made with its options", kind=AlgorithmError):
         made = algorithm(given)
     if getattr(made, "options", None) is not given:
         raise AlgorithmError(f"algorithm {algorithm.name}: its __init__ must call super().__init__(options)")
     if not is_built_in(algorithm):
-        keep_facts(made, facts)
-        for name in CALLED:
+        for name in _CALLED:
             setattr(made, name, _blaming(made, name))
     return made
 
@@ -135,19 +127,15 @@ def is_built_in(code: type[Algorithm] | Callable[..., Any]) -> bool:
     return code.__module__.startswith(_BUILT_IN)
 
 
-def _blaming(made: Algorithm, name: str) -> Called:
+def _blaming(made: Algorithm, name: str) -> Callable[..., Any]:
     """A method that reports what it raises, or gives that cannot be used, as one error that names it."""
-    method = getattr(made, name)
+    method, usable = getattr(made, name), _USABLE.get(name, lambda found: found)
 
     def call(*arguments: Any) -> Any:
         with blamed(made, name):
-            return _USABLE.get(name, _as_it_is)(method(*arguments))
+            return usable(method(*arguments))
 
-    return Called(call)
-
-
-def _as_it_is(found: Any) -> Any:
-    return found
+    return call
 
 
 def _plan(found: Any) -> Any:
@@ -186,12 +174,8 @@ def extras_of(algorithm: Algorithm, split: Split) -> dict[str, int]:
 def blamed(algorithm: Algorithm, method: str) -> Iterator[None]:
     """Within it a method of the algorithm runs: what a method of a user's own raises becomes one AlgorithmError.
 
-    Afterwards the algorithm has to be what its class has said. An error of a built-in algorithm is a fault of dpeer,
-    and stays as it is.
+    An error of a built-in algorithm is a fault of dpeer, and stays as it is.
     """
-    if is_built_in(type(algorithm)):
+    own = not is_built_in(type(algorithm))
+    with blame(f"algorithm {algorithm.name} failed in {method!r}", kind=AlgorithmError) if own else nullcontext():
         yield
-        return
-    with blame(f"algorithm {algorithm.name} failed in {method!r}", kind=AlgorithmError):
-        yield
-    check_kept(algorithm)

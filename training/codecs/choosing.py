@@ -5,7 +5,7 @@ from __future__ import annotations
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import Protection
 from dpeer.training.algorithms import Algorithm
-from dpeer.training.algorithms.contract import facts_of
+from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.codecs import Codec, Dense, Private, Quantized
 from dpeer.training.robust import Robust
 from dpeer.training.trainer import Trainer

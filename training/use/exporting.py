@@ -13,8 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from dpeer.exceptions import OutputError, TaskError
-from dpeer.training.errors import describe
+from dpeer.exceptions import OutputError, TaskError, describe
 from dpeer.training.use.model import TrainedModel
 from dpeer.training.use.reading import token_count
 

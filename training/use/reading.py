@@ -11,13 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpeer.exceptions import TaskError
+from dpeer.exceptions import TaskError, describe
 from dpeer.training.data.images.image_folder import ENDINGS as IMAGES
 from dpeer.training.data.images.image_folder import ImageFolder, all_images, labelled_images, left_out
 from dpeer.training.data.images.pixels import read_images
 from dpeer.training.data.pool import Pool
 from dpeer.training.data.tables.inputs import TableInputs
-from dpeer.training.errors import describe
 from dpeer.training.use.new_data import NewData
 from dpeer.training.use.texts import ENDINGS, read_new_texts, takes_texts
 

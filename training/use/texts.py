@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 
-from dpeer.exceptions import TaskError
+from dpeer.exceptions import TaskError, describe
 from dpeer.training.data.text import BYTES, Tokens, read_tokens
 from dpeer.training.data.text.tsv import TextColumns, TextRows, read_lines, read_texts
-from dpeer.training.errors import describe
 from dpeer.training.use.new_data import NewData
 
 ENDINGS = (".txt", ".tsv")

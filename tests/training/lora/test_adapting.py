@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import TaskError
+from dpeer.plugins import reference
 from dpeer.training import Choices, Hyperparameters, Task, TorchLearner, load_task
 from dpeer.training.lora.adapting import adapted
 from dpeer.training.lora.targets import chosen
-from dpeer.training.registry import reference
 
 from .conftest import Words, words
 

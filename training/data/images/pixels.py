@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpeer.cores import own_cores
-from dpeer.exceptions import TaskError
-from dpeer.training.errors import describe
+from dpeer.exceptions import TaskError, describe
 
 _AT_ONCE = 256  # images a thread reads before it asks for more: 100,000 tasks of one would take memory
 

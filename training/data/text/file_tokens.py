@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from dpeer.exceptions import TaskError
+from dpeer.exceptions import TaskError, describe
 from dpeer.extras import check_libraries
 from dpeer.training.data.text.tokens import Ids, Tokens
-from dpeer.training.errors import describe
 
 _PADDING = ("<pad>", "[PAD]", "<|pad|>")
 _AT_ONCE = 4096  # texts whose encodings, which are large, are in memory together

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology import build, size_of
+from dpeer.topology import Topology, build, size_of, spectral_gap
 
 LINE = [[0, 1], [1, 2]]
 Written = Callable[[str, bytes | str], str]
@@ -163,3 +164,55 @@ def test_whatever_is_in_a_file_is_a_graph_or_one_line(written: Written, data: st
         said = str(error)
     assert said == "" or said.startswith(asked)
     assert said.isprintable()
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "own_graph.py"
+
+
+def test_a_function_gives_the_edges_and_perhaps_the_weights() -> None:
+    plain, weighted = (build(f"{EXAMPLE}:{name}", 8) for name in ("two_rings", "weighted"))
+    assert isinstance(plain, Topology)
+    assert isinstance(weighted, Topology)
+    assert plain.edges == weighted.edges == [[0, 1], [0, 3], [0, 4], [1, 2], [2, 3], [4, 5], [4, 7], [5, 6], [6, 7]]
+    assert (plain.name, plain.weights_rule) == ("own_graph.py:two_rings", "metropolis")
+    assert weighted.weights_rule == "own"
+    assert weighted.weights[0].tolist() == pytest.approx([0.0, 0.3, 0.0, 0.3, 0.4, 0.0, 0.0, 0.0], abs=1e-12)
+    assert plain == build(f"{EXAMPLE}:two_rings", 8)
+    assert plain.digest != weighted.digest, "weights are compared, too"
+    assert 1.0 - np.linalg.svd(weighted.weights, compute_uv=False)[1] == pytest.approx(spectral_gap(weighted))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return 3", "returned a int; it must return an undirected networkx.Graph"),
+        ("return nx.DiGraph([(0, 1)])", "returned a DiGraph"),
+        ("return nx.Graph([(0, 1), (1, 2)])", "joins 3 peers, and size is 4"),
+        ("return nx.Graph([(0, 1), (2, 3)])", "not connected: 2 groups"),
+        ("return nx.Graph([(0, 0), (0, 1), (1, 2), (2, 3)])", "an edge joins rank 0 to itself"),
+        ("return nx.Graph([('a', 'b')])", "node 'a': name the nodes by their ranks, 0 to 3"),
+        ("return nx.empty_graph(size)", "the graph has no edges"),
+        ("return 1 / 0", "failed: ZeroDivisionError"),
+        (
+            "g = nx.path_graph(size); g.edges[0, 1]['weight'] = 0.5; return g",
+            "give each edge a number as its weight",
+        ),
+        ("g = nx.path_graph(size); nx.set_edge_attributes(g, 0.6, 'weight'); return g", "-0.2 is negative"),
+        ("g = nx.path_graph(size); nx.set_edge_attributes(g, float('nan'), 'weight'); return g", "each edge a number"),
+    ],
+)
+def test_what_a_function_must_not_give(tmp_path: Path, body: str, message: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(f"import networkx as nx\ndef graph(size, seed):\n    {body}\n")
+    with pytest.raises(TopologyError, match=message):
+        build(f"{path}:graph", 4)
+
+
+def test_a_function_must_be_there(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def graph(size, seed): ...\n")
+    with pytest.raises(TopologyError, match=r"names no function; write '.*mine.py:graph'"):
+        build(f"{tmp_path / 'mine.py'}", 4)
+    with pytest.raises(TopologyError, match=r"there is no 'grahp': did you mean 'graph'\?"):
+        build(f"{tmp_path / 'mine.py'}:grahp", 4)
+    with pytest.raises(TopologyError, match="there is no file"):
+        build("nowhere/mine.py:graph", 4)

@@ -9,13 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology import CHANGING, ChangingTopology, Topology, analyse, build
-from dpeer.topology import time_varying as changing_graphs
+from dpeer.topology import TIME_VARYING, TimeVaryingTopology, Topology, analyse, build, topologies
 
 
-def changing(name: str, size: int, fresh_neighbors: int = 4, graph_seed: int = 0) -> ChangingTopology:
+def changing(name: str, size: int, fresh_neighbors: int = 4, graph_seed: int = 0) -> TimeVaryingTopology:
     graph = build(name, size, fresh_neighbors=fresh_neighbors, graph_seed=graph_seed)
-    assert isinstance(graph, ChangingTopology)
+    assert isinstance(graph, TimeVaryingTopology)
     return graph
 
 
@@ -51,8 +50,8 @@ def test_one_peer_exponential_averages_exactly_at_powers_of_two(size: int) -> No
 @given(st.integers(2, 120), st.integers(0, 99), st.integers(0, 10**6))
 def test_random_matching_pairs_everyone_but_an_odd_one(size: int, seed: int, number: int) -> None:
     graph = changing("random-matching", size, graph_seed=seed)
-    paired = [rank for edge in graph.edges_at(number) for rank in edge]
-    assert len(paired) == len(set(paired)) == size // 2 * 2
+    pairing_model = [rank for edge in graph.edges_at(number) for rank in edge]
+    assert len(pairing_model) == len(set(pairing_model)) == size // 2 * 2
     weights = graph.weights_at(number)
     assert set(np.unique(weights)) <= {0.0, 0.5, 1.0}
     assert np.array_equal(weights @ weights, weights)  # the average of each pair
@@ -81,17 +80,17 @@ def test_fresh_directed_peers_hear_as_many_others_as_asked_for(size: int, count:
     count = min(count, size - 1)
     graph = changing("fresh-directed", size, count, seed)
     assert graph.directed
-    assert not graph.averages
+    assert not graph.doubly_stochastic
     for rank in range(size):
         heard = graph.at(number, rank).in_neighbors
         assert len(set(heard) - {rank}) == len(heard) == count
     assert np.allclose(graph.weights_at(number).sum(axis=1), 1.0, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", sorted(CHANGING))
+@pytest.mark.parametrize("name", sorted(TIME_VARYING))
 def test_rounds_that_are_no_longer_kept_are_drawn_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = [changing(name, 9).at(number, 4) for number in range(12)]
-    monkeypatch.setattr(changing_graphs, "_KEPT", 3)
+    monkeypatch.setattr(topologies, "_KEPT", 3)
     graph = changing(name, 9)
     order = [11, 0, 3, 3, 7, 1, 11, 2, 0, 4, 5, 6, 8, 9, 10, 11, 0]
     for number in order:

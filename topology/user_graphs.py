@@ -1,32 +1,82 @@
-"""Graphs that users bring: `file:PATH`, an edge list or GraphML."""
+"""Graphs of a user's own: `file:PATH`, an edge list or GraphML, or a function `FILE.py:NAME` or `MODULE:NAME`."""
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
+import math
 from pathlib import Path
 from xml.etree.ElementTree import ParseError
 
 import networkx as nx
 import numpy as np
+from numpy.typing import NDArray
 
-from dpeer.exceptions import TopologyError
-from dpeer.topology.edges import Drawing, Links
+from dpeer import plugins
+from dpeer.exceptions import TopologyError, describe
+from dpeer.topology.graph_types import BuiltGraph, EdgeList
 
 PREFIX = "file:"
+PLUGIN = plugins.Kind("topology", "function", "graph", TopologyError, inspect.isfunction)
 
 _GRAPHML = (".graphml", ".xml")
 _DIGITS = 9
 
 
-def file_graph(name: str, size: int) -> Drawing:
+def file_graph(name: str, size: int) -> BuiltGraph:
     """Read the graph of `file:PATH`: GraphML if the path ends so, else two ranks a line (`#` starts a comment).
 
     Raises:
         TopologyError: If it cannot be read, its nodes are not the ranks 0..size-1, or it is directed, joins a peer to
             itself, or does not connect everyone.
     """
-    edges = _read(name)
+    return _checked(name, _read(name), size)
+
+
+def plugin_graph(name: str, size: int, seed: int) -> tuple[BuiltGraph, NDArray[np.float64] | None]:
+    """Call a user's function `(size, seed) -> networkx.Graph`.
+
+    Returns:
+        The graph, and the weights of its edges in the mixing matrix, (edges,), where the graph's edges have an
+        attribute "weight"; None for those of a weights rule.
+
+    Raises:
+        TopologyError: The function cannot be found, fails, or gives no graph that `file_graph` would take.
+    """
+    with plugins.load(PLUGIN, name) as function:
+        try:
+            graph = function(size, seed)
+        except (Exception, SystemExit) as error:
+            raise TopologyError(f"{name}: failed: {describe(error)}") from error
+    if not isinstance(graph, nx.Graph) or graph.is_directed() or graph.is_multigraph():
+        kind = type(graph).__name__
+        raise TopologyError(f"{name}: returned a {kind}; it must return an undirected networkx.Graph of the ranks")
+    if wrong := [node for node in graph if type(node) is not int or not 0 <= node < size]:
+        raise TopologyError(f"{name}: node {wrong[0]!r}: name the nodes by their ranks, 0 to {size - 1}")
+    if graph.number_of_edges() == 0:
+        raise TopologyError(f"{name}: the graph has no edges")
+    built = _checked(name, [_edge(name, one, other) for one, other in graph.edges], size)
+    weights = [graph.edges[one, other].get("weight") for one, other in _sorted(graph)]
+    if all(weight is None for weight in weights):
+        return built, None
+    if not all(isinstance(weight, int | float) and math.isfinite(weight) for weight in weights):
+        raise TopologyError(f"{name}: give each edge a number as its weight, or none of them")
+    return built, np.array(weights, dtype=np.float64)
+
+
+def shown(name: str) -> str:
+    """The name of a user's graph without the folders of its file, which differ from host to host."""
+    if name.startswith(PREFIX):
+        return f"{PREFIX}{Path(name.removeprefix(PREFIX)).name}"
+    return Path(name).name
+
+
+def _sorted(graph: nx.Graph[int]) -> list[list[int]]:
+    return sorted(sorted(edge) for edge in graph.edges)
+
+
+def _checked(name: str, edges: list[tuple[int, int]], size: int) -> BuiltGraph:
     ranks = {rank for edge in edges for rank in edge}
     if max(ranks) != len(ranks) - 1:
         raise TopologyError(
@@ -38,10 +88,10 @@ def file_graph(name: str, size: int) -> Drawing:
     if not nx.is_connected(graph):
         parts = nx.number_connected_components(graph)
         raise TopologyError(f"{name}: the graph is not connected: {parts} groups of peers would never agree")
-    ordered = sorted(sorted(edge) for edge in graph.edges)
+    ordered = _sorted(graph)
     digest = hashlib.sha256(json.dumps(ordered).encode()).hexdigest()[:16]
     ends = np.array(ordered, dtype=np.int64)
-    return Drawing(Links(size, ends[:, 0], ends[:, 1]), {"edges_sha256": digest})
+    return BuiltGraph(EdgeList(size, ends[:, 0], ends[:, 1]), {"edges_sha256": digest})
 
 
 def size_of(name: str) -> int:

@@ -12,17 +12,15 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.checks import Matrix
-from dpeer.topology.circulant import Circulant
 from dpeer.topology.eigen import largest_singular_value
-from dpeer.topology.time_varying import ChangingTopology
-from dpeer.topology.weights import matrix_of
+from dpeer.topology.mixing_matrix import CirculantMatrix, Matrix, as_sparse
+from dpeer.topology.topologies import TimeVaryingTopology
 
 _ROUNDING = 1e-12
 _PATIENCE = 10_000
 
 
-class Shrinking(Protocol):
+class Contraction(Protocol):
     """The disagreement left, as that norm, after any number of rounds."""
 
     def after(self, rounds: int) -> float:
@@ -38,15 +36,19 @@ class Shrinking(Protocol):
         ...
 
 
-def shrinking(topology: ChangingTopology) -> Shrinking:
+def contraction(topology: TimeVaryingTopology) -> Contraction:
     """How the disagreement of a topology shrinks; the matrices looked at are kept."""
-    return _Circulants(topology) if isinstance(topology.during(0), Circulant) else _Products(topology)
+    return (
+        _CirculantProducts(topology)
+        if isinstance(topology.mixing_at(0), CirculantMatrix)
+        else _MatrixProducts(topology)
+    )
 
 
-class _Circulants:
+class _CirculantProducts:
     """Products of circulants, whose eigenvalues are the products of theirs."""
 
-    def __init__(self, topology: ChangingTopology) -> None:
+    def __init__(self, topology: TimeVaryingTopology) -> None:
         self._topology = topology
         self._eigenvalues: list[NDArray[np.complex128]] = []
 
@@ -62,21 +64,21 @@ class _Circulants:
             product *= self._of(number)
             if float(np.abs(product).max()) <= threshold:
                 return number + 1
-        raise _lasting(self._topology)
+        raise _no_contraction(self._topology)
 
     def _of(self, number: int) -> NDArray[np.complex128]:
         number %= self._topology.period  # graphs in which all do the same are the only ones that repeat
         while len(self._eigenvalues) <= number:
-            mixing = self._topology.during(len(self._eigenvalues))
-            assert isinstance(mixing, Circulant)
+            mixing = self._topology.mixing_at(len(self._eigenvalues))
+            assert isinstance(mixing, CirculantMatrix)
             self._eigenvalues.append(mixing.eigenvalues()[1:])
         return self._eigenvalues[number]
 
 
-class _Products:
+class _MatrixProducts:
     """Products of other matrices, never multiplied out."""
 
-    def __init__(self, topology: ChangingTopology) -> None:
+    def __init__(self, topology: TimeVaryingTopology) -> None:
         self._topology = topology
         self._matrices: list[Matrix] = []
         self._transposed: list[Matrix] = []
@@ -95,7 +97,7 @@ class _Products:
             shares = np.linalg.norm(left - left.mean(axis=0), axis=0) / start
             if float(shares.max()) <= threshold and self._norm(number + 1, threshold) <= threshold:
                 return number + 1
-        raise _lasting(self._topology)
+        raise _no_contraction(self._topology)
 
     def _norm(self, rounds: int, threshold: float | None = None) -> float:
         self._draw(rounds)
@@ -108,7 +110,7 @@ class _Products:
 
     def _draw(self, rounds: int) -> None:
         while len(self._matrices) < rounds:
-            matrix = matrix_of(self._topology.during(len(self._matrices)))
+            matrix = as_sparse(self._topology.mixing_at(len(self._matrices)))
             self._matrices.append(matrix)
             self._transposed.append(csr_array(matrix.T) if self._topology.directed else matrix)
 
@@ -124,5 +126,5 @@ def _rounded(norm: float) -> float:
     return norm if norm > _ROUNDING else 0.0
 
 
-def _lasting(topology: ChangingTopology) -> TopologyError:
+def _no_contraction(topology: TimeVaryingTopology) -> TopologyError:
     return TopologyError(f"{topology.name}: {_PATIENCE} rounds do not shrink disagreement 1000-fold")

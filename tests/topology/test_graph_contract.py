@@ -1,5 +1,6 @@
-"""What holds for every graph, fixed or changing, with every weights rule: computed the long way on dense matrices."""
+"""The contract of every graph, fixed or time-varying, with every weights rule, against dense numpy matrices."""
 
+import json
 import math
 import tempfile
 from pathlib import Path
@@ -13,10 +14,19 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology import CHANGING, TOPOLOGIES, WEIGHTS, ChangingTopology, Topology, analyse, build, spectral_gap
-from dpeer.topology.weights import matrix_of
+from dpeer.topology import (
+    TIME_VARYING,
+    TOPOLOGIES,
+    WEIGHTS,
+    TimeVaryingTopology,
+    Topology,
+    analyse,
+    build,
+    spectral_gap,
+)
+from dpeer.topology.mixing_matrix import as_sparse
 
-AnyTopology = Topology | ChangingTopology
+AnyTopology = Topology | TimeVaryingTopology
 Dense = NDArray[np.float64]
 RULES = [rule for rule in WEIGHTS if rule != "fastest"]  # see test_weights_solved.py
 
@@ -47,7 +57,9 @@ def named(draw: st.DrawFn) -> tuple[str, int, dict[str, Any]]:
         size = 1 << (size - 1).bit_length()
     size = min(size, 200) if name != "hypercube" else min(size, 128)
     options: dict[str, Any] = {
-        "weights": draw(st.sampled_from([rule for rule in RULES if name not in CHANGING or rule != "best-constant"])),
+        "weights": draw(
+            st.sampled_from([rule for rule in RULES if name not in TIME_VARYING or rule != "best-constant"])
+        ),
         "graph_seed": draw(st.integers(0, 999)),
         "degree": draw(st.integers(1, 8)),
         "rewire": draw(st.sampled_from([0.0, 0.1, 0.5, 1.0])),
@@ -80,7 +92,7 @@ topologies = st.one_of(named(), named(), named(), files()).map(built)
 
 
 def dense(graph: AnyTopology, number: int) -> Dense:
-    return matrix_of(graph.during(number)).toarray()
+    return as_sparse(graph.mixing_at(number)).toarray()
 
 
 def norms(graph: AnyTopology) -> Any:
@@ -101,13 +113,13 @@ def test_matrices_are_stochastic_and_connect_everyone(graph: AnyTopology) -> Non
         assert weights.shape == (graph.size, graph.size)
         assert weights.min() >= 0.0
         assert np.abs(weights.sum(axis=1) - 1.0).max() <= 1e-12
-        if graph.averages:
+        if graph.doubly_stochastic:
             assert np.abs(weights.sum(axis=0) - 1.0).max() <= 1e-12
         if not graph.directed:
             assert np.array_equal(weights, weights.T)
         joined += weights
     assert nx.is_strongly_connected(nx.from_numpy_array(joined, create_using=nx.DiGraph))
-    assert graph.averages or graph.name == "fresh-directed"
+    assert graph.doubly_stochastic or graph.name == "fresh-directed"
 
 
 @settings(deadline=None, max_examples=80)
@@ -122,7 +134,7 @@ def test_the_gap_and_lambda_are_those_of_the_dense_matrices(graph: AnyTopology) 
     sent = [np.count_nonzero(dense(graph, t) - np.diag(np.diag(dense(graph, t))), axis=0) for t in range(graph.period)]
     assert (found.degree_min, found.degree_max) == (np.min(sent), np.max(sent))
     assert found.bytes_per_round_factor == pytest.approx(np.mean(sent))
-    assert (found.period, found.averages, found.size) == (graph.period, graph.averages, graph.size)
+    assert (found.period, found.doubly_stochastic, found.size) == (graph.period, graph.doubly_stochastic, graph.size)
 
 
 @settings(deadline=None, max_examples=40)
@@ -182,3 +194,30 @@ def test_every_peer_has_the_same_graph_in_whatever_order_it_asks(
     first = {number: dense(one, number) for number in numbers}
     for number in sorted(numbers, reverse=True):
         assert np.array_equal(dense(other, number), first[number])
+
+
+@settings(deadline=None, max_examples=60)
+@given(topologies, st.integers(0, 20))
+def test_edges_and_parameters_are_canonical_json(graph: AnyTopology, number: int) -> None:
+    edges = graph.edges if isinstance(graph, Topology) else graph.edges_at(number)
+    assert edges == sorted(edges)
+    assert graph.directed or all(i < j for i, j in edges)
+    assert len({(i, j) for i, j in edges}) == len(edges)
+    told = {(i, j) for i, j in edges} | (set() if graph.directed else {(j, i) for i, j in edges})
+    assert told == {(int(j), int(i)) for i, j in zip(*dense(graph, number).nonzero(), strict=True) if i != j}
+    assert json.loads(json.dumps(edges)) == edges
+    assert json.loads(json.dumps(graph.parameters)) == graph.parameters
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_every_name_builds_refuses_and_bounds_its_ranks(name: str) -> None:
+    graph = build(name, 8)
+    assert (graph.name, graph.size) == (name, 8)
+    for rank in (-1, 8):
+        with pytest.raises(TopologyError, match=f"rank {rank}: ranks of 8 peers run from 0 to 7"):
+            graph.at(0, rank)
+        with pytest.raises(TopologyError, match=f"rank {rank}"):
+            graph.connections(rank, 9)
+    for size in (1, 0, -3):
+        with pytest.raises(TopologyError, match=f"size {size}: .*at least 2"):
+            build(name, size)

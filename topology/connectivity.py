@@ -1,18 +1,23 @@
-"""How many rounds news takes from every peer to every other one: the diameter of graphs that may change."""
+"""Connectivity over a run: the diameter in rounds, and the vertex connectivity (from networkx)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
 
+import networkx as nx
+
 from dpeer.topology.neighborhood import Graphs
-from dpeer.topology.static import Topology
+from dpeer.topology.topologies import Topology
+
+LIMIT = 32
+"""The largest size whose vertex connectivity is found: the time grows with more than its square."""
 
 _STARTS = 3
 """From how many rounds on news is followed: graphs that change spread it at different speeds."""
 
 
-def rounds_to_everybody(graphs: Graphs, rounds: int) -> int:
+def temporal_diameter(graphs: Graphs, rounds: int) -> int:
     """The most rounds in which what one peer knows reaches all others, if each tells its out-neighbors in each round.
 
     For a graph that stays this is its (directed) diameter. For one that changes it is the largest temporal diameter
@@ -47,3 +52,30 @@ def _from(senders: Callable[[int], list[tuple[int, ...]]], start: int, period: i
             for sender in heard:
                 known[rank] |= before[sender]
     return rounds
+
+
+def survivable_losses(graphs: Graphs, rounds: int) -> int | None:
+    """How many peers may be lost, whichever they are, so that the others stay in one piece.
+
+    That is the vertex connectivity less one, of all edges of the run together: a peer that is left can still reach, and
+    be reached by, every other one. Whether those that are left go on is another matter: they must be a quorum.
+
+    Args:
+        graphs: The graph of every round.
+        rounds: How many rounds the run has.
+
+    Returns:
+        A number from 0 to size - 2; None for more than `LIMIT` peers.
+    """
+    if graphs.size > LIMIT:
+        return None
+    together: nx.DiGraph[int] = nx.DiGraph()
+    together.add_nodes_from(range(graphs.size))
+    together.add_edges_from(
+        (sender, rank)
+        for number in range(1 if isinstance(graphs, Topology) else rounds)
+        for rank in range(graphs.size)
+        for sender in graphs.at(number, rank).in_neighbors
+    )
+    mutual = all(together.has_edge(receiver, sender) for sender, receiver in together.edges)
+    return int(nx.node_connectivity(together.to_undirected() if mutual else together)) - 1

@@ -1,6 +1,6 @@
 """Graphs that change with the round, by name, each drawn anew from the round's number and a public seed.
 
-A new graph is one function from a `Request` to a `Plan` and one line in `CHANGING`.
+A new graph is one function from a `GraphOptions` to a `TimeVaryingGraph` and one line in `TIME_VARYING`.
 """
 
 from __future__ import annotations
@@ -13,16 +13,24 @@ from typing import Any
 import numpy as np
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.edges import Links, Request, Steps
+from dpeer.topology.graph_types import CirculantGraph, EdgeList, GraphOptions
 from dpeer.topology.graphs import powers_of_two
-from dpeer.topology.random_graphs import check_regular, draw_regular, generator_of
-from dpeer.topology.regular import connects, cycle, others, paired, shuffled
+from dpeer.topology.random_graphs import (
+    check_regular,
+    draw_others,
+    draw_regular,
+    is_connected,
+    pairing_model,
+    random_cycle,
+    random_stream,
+    shuffled,
+)
 
 _MANY = 64
 
 
 @dataclass(frozen=True)
-class Plan:
+class TimeVaryingGraph:
     """How to draw the graph of any round.
 
     Attributes:
@@ -32,57 +40,58 @@ class Plan:
         parameters: What, with name and size, defines the graphs (JSON-able and canonical).
     """
 
-    draw: Callable[[int], Links | Steps]
+    draw: Callable[[int], EdgeList | CirculantGraph]
     period: int | None
-    averages: bool = True
+    doubly_stochastic: bool = True
     parameters: dict[str, Any] = field(default_factory=dict)
 
 
-def one_peer_exponential(request: Request) -> Plan:
+def one_peer_exponential(request: GraphOptions) -> TimeVaryingGraph:
     """In round t rank i sends to i + 2^(t mod log2 size) only: one message, half of it mixed in.
 
     At powers of two everyone holds the exact average after log2 size rounds (Ying, Yuan, Chen, Hu, Pan and Yin,
     "Exponential graph is provably efficient for decentralized deep training", 2021, Lemma 1).
     """
     powers = powers_of_two(request.size)
-    return Plan(
-        lambda number: Steps.of(request.size, [powers[number % len(powers)]], directed=True), period=len(powers)
+    return TimeVaryingGraph(
+        lambda number: CirculantGraph.of(request.size, [powers[number % len(powers)]], directed=True),
+        period=len(powers),
     )
 
 
-def random_matching(request: Request) -> Plan:
+def random_matching(request: GraphOptions) -> TimeVaryingGraph:
     """In every round peers are paired at random and each pair averages; of an odd number one sits out.
 
     Boyd, Ghosh, Prabhakar and Shah, "Randomized gossip algorithms", 2006, with all pairs of a round at once.
     """
 
-    def draw(number: int) -> Links:
-        ranks = shuffled(request.size, generator_of(request.graph_seed, "random-matching", number))
+    def draw(number: int) -> EdgeList:
+        ranks = shuffled(request.size, random_stream(request.graph_seed, "random-matching", number))
         pairs = np.sort(ranks[: request.size // 2 * 2].reshape(-1, 2), axis=1)
-        return Links(request.size, pairs[:, 0], pairs[:, 1])
+        return EdgeList(request.size, pairs[:, 0], pairs[:, 1])
 
-    generator_of(request.graph_seed, "random-matching")  # a seed that is wrong is said at once
-    return Plan(draw, None, parameters={"graph_seed": request.graph_seed})
+    random_stream(request.graph_seed, "random-matching")  # a seed that is wrong is said at once
+    return TimeVaryingGraph(draw, None, parameters={"graph_seed": request.graph_seed})
 
 
-def fresh_neighbors(request: Request) -> Plan:
+def fresh_neighbors(request: GraphOptions) -> TimeVaryingGraph:
     """Each round has a new random graph in which everyone has `fresh_neighbors` neighbors; connected from 2 on."""
     size, degree, seed = request.size, request.fresh_neighbors, request.graph_seed
     check_regular("fresh-neighbors", "K", degree, size)
 
-    def draw(number: int) -> Links:
-        generator = generator_of(seed, "fresh-neighbors", number)
+    def draw(number: int) -> EdgeList:
+        generator = random_stream(seed, "fresh-neighbors", number)
         for _ in range(1000):
             graph = _draw_fresh(size, degree, generator)
-            if degree == 1 or connects(graph):
+            if degree == 1 or is_connected(graph):
                 return graph
         raise TopologyError(f"fresh-neighbors: {degree} of {size} peers, round {number}: no draw is connected")
 
-    generator_of(seed, "fresh-neighbors")
-    return Plan(draw, None, parameters={"fresh_neighbors": degree, "graph_seed": seed})
+    random_stream(seed, "fresh-neighbors")
+    return TimeVaryingGraph(draw, None, parameters={"fresh_neighbors": degree, "graph_seed": seed})
 
 
-def fresh_directed(request: Request) -> Plan:
+def fresh_directed(request: GraphOptions) -> TimeVaryingGraph:
     """In every round everyone draws `fresh_neighbors` peers to hear, whoever else hears them.
 
     Rows of the matrix sum to one, columns do not: the average over the peers is not kept. It is how published
@@ -92,15 +101,19 @@ def fresh_directed(request: Request) -> Plan:
     if not 1 <= degree < size:
         raise TopologyError(f"fresh-directed: K {degree} with size {size}: choose a K from 1 to {size - 1}")
 
-    def draw(number: int) -> Links:
-        generator = generator_of(seed, "fresh-directed", number)
-        return Links(size, others(size, degree, generator).ravel(), np.repeat(np.arange(size), degree), directed=True)
+    def draw(number: int) -> EdgeList:
+        generator = random_stream(seed, "fresh-directed", number)
+        return EdgeList(
+            size, draw_others(size, degree, generator).ravel(), np.repeat(np.arange(size), degree), directed=True
+        )
 
-    generator_of(seed, "fresh-directed")
-    return Plan(draw, None, averages=False, parameters={"fresh_neighbors": degree, "graph_seed": seed})
+    random_stream(seed, "fresh-directed")
+    return TimeVaryingGraph(
+        draw, None, doubly_stochastic=False, parameters={"fresh_neighbors": degree, "graph_seed": seed}
+    )
 
 
-CHANGING: dict[str, Callable[[Request], Plan]] = {
+TIME_VARYING: dict[str, Callable[[GraphOptions], TimeVaryingGraph]] = {
     "one-peer-exponential": one_peer_exponential,
     "random-matching": random_matching,
     "fresh-neighbors": fresh_neighbors,
@@ -108,8 +121,8 @@ CHANGING: dict[str, Callable[[Request], Plan]] = {
 }
 
 
-def _draw_fresh(size: int, degree: int, generator: random.Random) -> Links:
+def _draw_fresh(size: int, degree: int, generator: random.Random) -> EdgeList:
     """One draw, perhaps not connected, by a quick way where it suits: for many peers with few neighbors each."""
     if size < _MANY or 4 * degree > size:
-        return Links.of(draw_regular(size, degree, generator))
-    return cycle(size, generator) if degree == 2 else paired(size, degree, generator)
+        return EdgeList.of(draw_regular(size, degree, generator))
+    return random_cycle(size, generator) if degree == 2 else pairing_model(size, degree, generator)

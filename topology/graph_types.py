@@ -1,8 +1,8 @@
-"""What a graph is drawn from, and its two forms, from which weights are computed: links, or steps.
+"""The two forms of a graph, a list of edges or a circulant graph, and the options from which graphs are made.
 
-Nodes are the ranks 0..size-1. A graph in which all peers do the same, only from their own place, is a set of
-`Steps`, from which everything about it follows without ever writing its edges down (a complete graph of 100,000
-peers has five thousand million). Every other graph is a list of `Links`.
+Nodes are the ranks 0..size-1. In a `CirculantGraph` all peers do the same, each from its own place: everything about it
+follows from one row, and its edges are never written down (a complete graph of 100,000 peers has five thousand
+million). Every other graph is an `EdgeList`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Ranks = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Request:
+class GraphOptions:
     """What a graph may be drawn from; each graph takes what it needs and ignores the rest.
 
     Attributes:
@@ -41,7 +41,7 @@ class Request:
 
 
 @dataclass(frozen=True, eq=False)
-class Links:
+class EdgeList:
     """A graph as a list of its edges.
 
     Attributes:
@@ -57,7 +57,7 @@ class Links:
     directed: bool = False
 
     @classmethod
-    def of(cls, graph: nx.Graph[int]) -> Links:
+    def of(cls, graph: nx.Graph[int]) -> EdgeList:
         """The links of a networkx graph whose nodes are the ranks."""
         ends = np.array(list(graph.edges), dtype=np.int64).reshape(-1, 2)
         return cls(len(graph), ends[:, 0], ends[:, 1], graph.is_directed())
@@ -70,35 +70,35 @@ class Links:
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class CirculantGraph:
     """A circulant graph: peer i sends to peer i + s (modulo size) for every s.
 
     Attributes:
         size: The number of peers.
-        steps: The distinct s, each from 1 to size - 1, ascending.
-        directed: Whether an edge carries bodies one way only; otherwise there is a step back for every s.
+        offsets: The distinct s, each from 1 to size - 1, ascending.
+        directed: Whether an edge carries bodies one way only; otherwise every s comes with -s.
     """
 
     size: int
-    steps: Ranks
+    offsets: Ranks
     directed: bool = False
 
     @classmethod
-    def of(cls, size: int, steps: Any, *, directed: bool = False) -> Steps:
-        """The graph of any steps, taken modulo size."""
-        return cls(size, np.unique(np.asarray(steps, dtype=np.int64) % size), directed)
+    def of(cls, size: int, offsets: Any, *, directed: bool = False) -> CirculantGraph:
+        """The graph of any offsets, taken modulo size."""
+        return cls(size, np.unique(np.asarray(offsets, dtype=np.int64) % size), directed)
 
-    def links(self) -> Links:
+    def edge_list(self) -> EdgeList:
         """The same graph as a list of its edges."""
-        sender = np.repeat(np.arange(self.size), len(self.steps))
-        receiver = (sender + np.tile(self.steps, self.size)) % self.size
+        sender = np.repeat(np.arange(self.size), len(self.offsets))
+        receiver = (sender + np.tile(self.offsets, self.size)) % self.size
         once = slice(None) if self.directed else sender < receiver
-        return Links(self.size, sender[once], receiver[once], self.directed)
+        return EdgeList(self.size, sender[once], receiver[once], self.directed)
 
 
 @dataclass(frozen=True)
-class Drawing:
+class BuiltGraph:
     """A graph and the parameters that, with its name and size, define it (JSON-able and canonical)."""
 
-    graph: Links | Steps
+    graph: EdgeList | CirculantGraph
     parameters: dict[str, Any] = field(default_factory=dict)

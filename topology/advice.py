@@ -1,0 +1,259 @@
+"""Ranking of graphs by the time to agreement: the numbers behind `dpeer topology advise`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from dpeer.exceptions import ConfigurationError, TopologyError
+from dpeer.topology import TOPOLOGIES, AnyTopology, TimeVaryingTopology, analyse, build
+from dpeer.topology.connectivity import survivable_losses
+from dpeer.topology.mixing_matrix import CirculantMatrix, messages
+
+LIMIT = 2000
+"""The largest size: it takes about ten seconds."""
+
+FASTEST_LIMIT = 32
+"""The largest size with weights that a convex solver finds, which grows with the square of the edges."""
+
+NEIGHBORS = (2, 3, 4, 6, 8)
+"""The numbers of neighbors tried where one is to be chosen."""
+
+CHOOSING = {
+    "random-regular": "degree",
+    "small-world": "degree",
+    "fresh-neighbors": "fresh_neighbors",
+    "fresh-directed": "fresh_neighbors",
+}
+"""Graphs whose number of neighbors is to be chosen, and the option of `build` that says it."""
+
+DRAWN = (*CHOOSING, "erdos-renyi", "random-matching")
+"""Graphs that are drawn at random."""
+
+_DRAWN_FAST = 32
+"""Graphs of more neighbors are not tried: each would take seconds to draw."""
+
+DEFAULT_WEIGHTS = "metropolis"
+
+_SHORT_REASONS = (
+    ("is prime", "a prime number makes no rectangle"),
+    ("not a power of two", "not a power of two"),
+    ("one of them must be even", "odd degree of an odd number of peers"),
+    ("draws is connected", "no draw connects everyone"),
+    ("no draw is connected", "no draw connects everyone"),
+    ("not regular", "weights uniform needs equal numbers of neighbors"),
+    ("another graph every round", "weights for a graph that stays the same"),
+)
+"""Words of an error -> the same in short, so that graphs can be listed together."""
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What the graphs are compared for.
+
+    Attributes:
+        size: The number of peers.
+        body_bytes: The bytes of one message.
+        bandwidth: Bits per second that a peer can send, and receive at the same time.
+        train_seconds: Seconds of training in a round.
+        latency: Seconds of delay in a round.
+        max_degree: The most messages that a peer may send or receive in a round; None for any number.
+        weights: The weights rule.
+        graph_seed: What random graphs are drawn from.
+        rounds: The rounds of the run, in which partners are counted.
+    """
+
+    size: int
+    body_bytes: int
+    bandwidth: float
+    train_seconds: float = 0.0
+    latency: float = 0.0
+    max_degree: int | None = None
+    weights: str = DEFAULT_WEIGHTS
+    graph_seed: int = 0
+    rounds: int = 20
+
+
+@dataclass(frozen=True)
+class Excluded:
+    """A graph that is not ranked: its name, the reason, and the reason in a few words, by which graphs are grouped."""
+
+    topology: str
+    reason: str
+    short: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+def _option_values(name: str, asked: Requirements) -> tuple[list[dict[str, Any]], list[Excluded]]:
+    """The options to try this graph with, or why there are none to try."""
+    if name not in CHOOSING:
+        return [{}], []
+    if asked.size < 4:
+        return [], [Excluded(name, f"two neighbors of {asked.size} peers are all there are", "from 4 peers on")]
+    most = asked.size - 2  # one more is everybody, which is `full`
+    numbers = set(NEIGHBORS)
+    if asked.max_degree is not None:
+        most = min(most, asked.max_degree)
+        if asked.max_degree <= _DRAWN_FAST:
+            numbers.add(asked.max_degree)
+    step = 2 if name == "small-world" else 1
+    fitting = sorted(number for number in numbers if number <= most and number % step == 0 and number > 1)
+    if not fitting:
+        return [], [_too_many(name, {}, 2, asked)]
+    return [{CHOOSING[name]: number} for number in fitting], []
+
+
+def _too_many(name: str, options: dict[str, Any], count: int, asked: Requirements) -> Excluded:
+    """A graph left out because a peer has `count` messages in a round, which is more than was allowed."""
+    return Excluded(
+        name,
+        f"a peer sends or receives {count} messages in a round, more than --max-degree {asked.max_degree}",
+        f"more than {asked.max_degree} in a round",
+        options,
+    )
+
+
+def _excluded_by_error(name: str, options: dict[str, Any], error: TopologyError) -> Excluded:
+    """A graph left out because it does not exist, for the reason that `build` gives."""
+    reason = str(error)
+    return Excluded(name, reason, next((short for words, short in _SHORT_REASONS if words in reason), reason), options)
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """A graph and what it costs to reduce disagreement 1000-fold.
+
+    Attributes:
+        topology: Its name.
+        options: What else `build` must be told.
+        size: The number of peers.
+        sends: The most messages that a peer sends in one round.
+        receives: The most messages that a peer receives in one round.
+        partners: The most peers that any peer is connected to in the run.
+        rounds: Rounds of gossip until disagreement is a thousandth.
+        seconds_per_round: How long one round takes.
+        seconds: How long all these rounds take.
+        bytes_sent: The most bytes that any peer sends in all these rounds.
+        doubly_stochastic: Whether the average over the peers is kept.
+        survives: How many peers may be lost and the rest stays in one piece; None where there are too many to tell.
+    """
+
+    topology: str
+    options: dict[str, Any]
+    size: int
+    sends: int
+    receives: int
+    partners: int
+    rounds: int
+    seconds_per_round: float
+    seconds: float
+    bytes_sent: int
+    doubly_stochastic: bool
+    survives: int | None
+
+
+def rank_graphs(asked: Requirements) -> tuple[list[Ranked], list[Excluded]]:
+    """Every graph that suits these terms, the soonest done first, and the graphs that are left out.
+
+    Raises:
+        ConfigurationError: The terms suit no graph at all.
+    """
+    _check(asked)
+    ranked: list[Ranked] = []
+    left_out: list[Excluded] = []
+    for name in TOPOLOGIES:
+        every, missing = _option_values(name, asked)
+        left_out += missing
+        for options in every:
+            found = _measure(name, options, asked)
+            if isinstance(found, Ranked):
+                ranked.append(found)
+            else:
+                left_out.append(found)
+    ranked.sort(key=lambda one: (one.seconds, one.bytes_sent, one.topology, list(one.options.values())))
+    return ranked, left_out
+
+
+def best(ranked: list[Ranked]) -> Ranked:
+    """The graph that is done soonest and keeps the average; among equals one that is not drawn at random.
+
+    There is always one: one-peer-exponential has every size, any weights and one message a round.
+    """
+    return min(
+        (one for one in ranked if one.doubly_stochastic),
+        key=lambda one: (one.seconds, one.bytes_sent, one.topology in DRAWN),
+    )
+
+
+def _check(asked: Requirements) -> None:
+    if asked.size > LIMIT:
+        raise ConfigurationError(f"--size {asked.size}: graphs are compared up to {LIMIT} peers")
+    if asked.graph_seed < 0:
+        raise ConfigurationError(f"--graph-seed {asked.graph_seed}: choose 0 or more")
+    if asked.weights == "fastest" and asked.size > FASTEST_LIMIT:
+        raise ConfigurationError(
+            f"--weights fastest: solved for every graph up to {FASTEST_LIMIT} peers, not for {asked.size}: "
+            "use best-constant, which is instant"
+        )
+    # A ring takes every rule and every size from 2: what it does not take is wrong for all graphs.
+    build("ring", asked.size, weights=asked.weights)
+
+
+def _measure(name: str, options: dict[str, Any], asked: Requirements) -> Ranked | Excluded:
+    try:
+        topology = build(name, asked.size, weights=asked.weights, graph_seed=asked.graph_seed, **options)
+        analysis = analyse(topology)
+        sends, receives, sent = _load(topology, analysis.rounds)
+    except TopologyError as error:
+        return _excluded_by_error(name, options, error)
+    if asked.max_degree is not None and max(sends, receives) > asked.max_degree:
+        return _too_many(name, options, max(sends, receives), asked)
+    transfer = max(sends, receives) * asked.body_bytes * 8 / asked.bandwidth
+    a_round = asked.train_seconds + asked.latency + transfer
+    options = dict(options)
+    if topology.weights_rule == asked.weights != DEFAULT_WEIGHTS:
+        options["weights"] = asked.weights
+    if asked.graph_seed and "graph_seed" in topology.parameters:
+        options["graph_seed"] = asked.graph_seed
+    return Ranked(
+        topology=name,
+        options=options,
+        size=asked.size,
+        sends=sends,
+        receives=receives,
+        partners=_partners(topology, asked.rounds),
+        rounds=analysis.rounds,
+        seconds_per_round=_plain(a_round),
+        seconds=_plain(analysis.rounds * a_round),
+        bytes_sent=sent * asked.body_bytes,
+        doubly_stochastic=analysis.doubly_stochastic,
+        survives=survivable_losses(topology, asked.rounds),
+    )
+
+
+def _load(topology: AnyTopology, rounds: int) -> tuple[int, int, int]:
+    """The most messages sent and received by a peer in one round, and the most sent by a peer in all rounds."""
+    changing = isinstance(topology, TimeVaryingTopology)
+    sends = receives = 0
+    sent = np.zeros(topology.size, dtype=np.int64)
+    for number in range(rounds if changing else 1):
+        mixing = topology.mixing_at(number)
+        sending = messages(mixing)
+        receiving = sending if isinstance(mixing, CirculantMatrix) else messages(csr_array(mixing.T))
+        sends, receives = max(sends, int(sending.max())), max(receives, int(receiving.max()))
+        sent += sending
+    return sends, receives, int(sent.max()) * (1 if changing else rounds)
+
+
+def _partners(topology: AnyTopology, rounds: int) -> int:
+    # In a circulant graph everyone sees the same, only from its own place.
+    ranks = 1 if isinstance(topology.mixing_at(0), CirculantMatrix) else topology.size
+    return max(len(topology.connections(rank, rounds)) for rank in range(ranks))
+
+
+def _plain(seconds: float) -> float:
+    """The time without its last digits, which depend on the order of multiplication: equal times must tie."""
+    return float(f"{seconds:.12g}")
