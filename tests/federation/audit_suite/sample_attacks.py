@@ -16,7 +16,7 @@ from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.noise import grid
 from dpeer.privacy.planning import finite
 from dpeer.privacy.tradeoff import statistic
-from tests.federation.audit_suite import by_hand, followed, residuals, step_checks
+from tests.federation.audit_suite import by_hand, residuals, step_checks
 from tests.federation.audit_suite import release_checks as checks
 from tests.federation.audit_suite.canary import Array
 from tests.federation.audit_suite.records import FAR, OTHERS, WIDTH, Records, canary, of_all_lengths, others, silent
@@ -88,7 +88,7 @@ def steps(guarantee: SampleGuarantee, rounds: int, runs: int) -> int:
     """The number of steps that `examine` makes."""
     return (
         2 * runs * guarantee.compositions(rounds) + _EMPTY + 2 * _DRAWN + by_hand.steps_made(_BY_HAND)
-        + by_hand.lengths_made() + followed.steps_made()
+        + by_hand.lengths_made()
     )  # fmt: skip
 
 
@@ -123,7 +123,6 @@ def examine(guarantee: SampleGuarantee, rounds: int, runs: int, tell: Tell = lam
         *by_hand.draws_by_hand(guarantee, _DRAWN),
         by_hand.lengths_by_hand(guarantee),
         *by_hand.steps_by_hand(guarantee, _BY_HAND),
-        *followed.optimizers(guarantee),
     ]  # fmt: skip
     tell(steps(guarantee, rounds, 0))
     return Report(claimed, bound, found)
