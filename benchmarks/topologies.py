@@ -1,4 +1,4 @@
-"""Accuracy and disagreement on the digits by round and by bytes for eight graphs: see docs/topologies.md.
+"""Accuracy and disagreement on the digits by round and by bytes for eight graphs: see docs/results-algorithms.md.
 
     python benchmarks/topologies.py [--seeds 0-2] [--rounds 30] [--size 16] [--figure FILE.png]
 
@@ -25,6 +25,7 @@ from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent
 from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.files import rank_folder
+from dpeer.simulation.run import peer_configs
 from dpeer.simulation.simulation import Simulation
 from dpeer.training.saved import saved_body
 
@@ -108,10 +109,10 @@ def _cell(arguments: argparse.Namespace, topology: str, seed: int) -> list[dict[
             size=arguments.size, topology=topology, rounds=arguments.rounds, seed=seed, graph_seed=seed, out=out,
             algorithm=arguments.algorithm, partition=arguments.partition, log_level="warning",
             body_epochs=arguments.body_epochs,
-            grad_clip=None,  # as when the table of docs/topologies.md was made
+            grad_clip=None,  # as when the table of docs/results-algorithms.md was made
         )  # fmt: skip
         watch = Watch(out, arguments.size)
-        asyncio.run(Simulation(settings, watch, resume=False).run())
+        asyncio.run(Simulation(peer_configs(settings), watch, resume=False).run())
         result.write_text(json.dumps(watch.rounds))
         shutil.rmtree(out)
     content: list[dict[str, float]] = json.loads(result.read_text())
