@@ -8,7 +8,7 @@ import click
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.extras import check_libraries
-from dpeer.results.discover import find_runs
+from dpeer.results.reading import find_runs
 
 
 @click.command(short_help="Show what runs came to, on one page.")

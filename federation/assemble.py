@@ -13,12 +13,12 @@ import torch
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
+from dpeer.federation.baseline.training import BaselineTraining, baseline_training, copy_for_baseline
 from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.defaults import holds_out_if_enough, kept, with_choice, with_defaults
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.graph import build_graph, take_part
 from dpeer.federation.init_from_check import check_first_weights, first_weights_notes
-from dpeer.federation.local_baseline import AloneBeside, alone_beside, copy_apart
 from dpeer.federation.notes import notes
 from dpeer.federation.options import options_of, with_options
 from dpeer.federation.privacy_notes import privacy_notes
@@ -67,7 +67,7 @@ class PeerParts:
     """The entries of summary.json about the run that are not results."""
     notes: list[str]
     """Lines that the user is told when the peer starts."""
-    alone: AloneBeside | None
+    alone: BaselineTraining | None
     """What is trained beside, to compare with; None where nothing is."""
     watch: Watch
     """What looks for signs that training goes wrong."""
@@ -169,7 +169,7 @@ def assemble(
         | named(task, said_of_it.shares)
         | of_model(task)
     )
-    copied = copy_apart(task, settings, said_of_it.shares)
+    copied = copy_for_baseline(task, settings, said_of_it.shares)
     learner = TorchLearner(
         task, settings.algorithm, hyperparameters_of(settings), rank=rank,
         seed=seed_of(settings), keep=kept(settings), evaluate_on=settings.evaluate_on,
@@ -199,7 +199,7 @@ def assemble(
         "evaluated_class_counts": class_counts(task, settings.evaluate_on),
         "settings": settings.model_dump(mode="json", exclude={"rank"}),
     }
-    beside = alone_beside(
+    beside = baseline_training(
         copied, learner, hyperparameters_of(settings), lambda number: meeting.at(number, rank).active, settings, rank,
         seed=seed_of(settings), folder=own_folder, workers=workers,
     )  # fmt: skip

@@ -17,7 +17,7 @@ import torch
 from dpeer.exceptions import DpeerError, Isolated
 from dpeer.federation.addresses import bulk_port
 from dpeer.federation.assemble import assemble
-from dpeer.federation.baseline_comparison import conclude_worth
+from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.cluster_child import stop_signals
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.disk_errors import naming
@@ -184,7 +184,7 @@ async def _serve(
         if parts.alone is not None:
             parts.alone.end()
         await worker.run(
-            conclude_worth, out, parts.learner, parts.alone, parts.facts, stopper.requested.is_set,
+            conclude_comparison, out, parts.learner, parts.alone, parts.facts, stopper.requested.is_set,
             lambda line: log.info("worth", message=line), diverged=outcome.diverged,
         )  # fmt: skip
 

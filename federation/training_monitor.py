@@ -1,4 +1,4 @@
-"""What a peer's training is watched by: the losses and accuracies that say it goes wrong, and what to try then."""
+"""Thresholds and advice of a peer's training alerts, from its task, algorithm and settings."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpeer.federation.settings import Settings
+from dpeer.results.effect import majority_accuracy
 from dpeer.results.training_alerts import Watch, guessing_loss
-from dpeer.results.worth import majority
 from dpeer.training import BUILTIN_TASKS, Algorithm, Task
 
 
@@ -23,7 +23,7 @@ def watch_of(task: Task, algorithm: type[Algorithm], facts: Mapping[str, Any], s
     train, evaluated = facts["class_counts"], facts["evaluated_class_counts"]
     return Watch(
         chance=guessing_loss(train) if task.loss is None else None,
-        majority=majority(train, evaluated),
+        majority=majority_accuracy(train, evaluated),
         classes=sum(count > 0 for count in evaluated or ()),
         slower=_advice(algorithm, settings, "{:g}", 1 / 5),
         other=_advice(algorithm, settings, "{:g} or {:g}", 1 / 5, 5),

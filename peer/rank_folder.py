@@ -37,10 +37,10 @@ from dpeer.results.files import (
     parse,
     write_json,
 )
+from dpeer.results.json_fields import whole
 from dpeer.results.metrics import MetricsFile, Totals
 from dpeer.results.reading import read_object
-from dpeer.results.records import gap, has_diverged
-from dpeer.results.values import whole
+from dpeer.results.records import gap
 
 
 @dataclass
@@ -127,7 +127,7 @@ class RankFolder:
         Lines of metrics.jsonl that are damaged or missing are said: the checkpoint has what the run needs of them.
 
         Raises:
-            CheckpointError: it is damaged or of another run, or one of an earlier version whose last line is missing.
+            CheckpointError: it is damaged or of another run.
         """
         state = self._load() if self._config.resume else None
         start = state.next_round if state else 0
@@ -143,11 +143,6 @@ class RankFolder:
             found = whole(read_object(out / RELEASED).get("round"))
             self.released = -1 if found is None else found
         self._metrics = self._lines(state)
-        if self.completed != start:
-            raise CheckpointError(
-                f"{str(metrics)!r} lacks the line of round {start}, which an earlier version's checkpoint does not "
-                "have: restore the file, or start over with --overwrite"
-            )
         if (damage := self._metrics.damage) is not None:
             self._warn(f"{str(metrics)!r}: {damage}; the run goes on, for the checkpoint has all that it needs")
             self._warned = True
@@ -163,9 +158,8 @@ class RankFolder:
         """The lines of the rounds that a checkpoint has completed."""
         path = self._config.out / METRICS if self._config.out else None
         if state is None:
-            return MetricsFile(path, 0)
-        totals = Totals.of((state.extra or {}).get("totals"))
-        return MetricsFile(path, state.next_round, totals, self._learner.best_round)
+            return MetricsFile(path)
+        return MetricsFile(path, state.next_round, Totals(**(state.extra or {}).get("totals", {})))
 
     def _readdressed(self, number: int, frames: Frames) -> Frames:
         """An encoded body under the present federation's id, which more rounds than were planned have changed."""
@@ -295,7 +289,7 @@ class RankFolder:
                 self._go_back()
             if status == "left-behind":
                 self._finish()
-            self.diverged = ruined or has_diverged(self.last or {}) or not self._learner.finite
+            self.diverged = ruined or bool((self.last or {}).get("diverged")) or not self._learner.finite
             self._learner.write_model(model)
         card, failure = self._card(status)
         results = self._results(status) | {

@@ -9,7 +9,7 @@ from statistics import fmean
 import numpy as np
 
 from dpeer.report.groups import Group
-from dpeer.results.lines import Figure
+from dpeer.results.records import Figure
 from dpeer.results.runs import Run
 
 BAND = (10, 90)

@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from dpeer.report.groups import Group
 from dpeer.report.style import Section, legend, new_figure, render, tidy, wrap
-from dpeer.results.faults import Faults, Incident, Suffered, sentences
+from dpeer.results.faults import FaultCosts, Faults, Incident, sentences
 
 NAME = "faults"
 
@@ -104,7 +104,7 @@ def _away(incident: Incident) -> bool:
     return _DURING.get(incident.what or "", ("", ""))[1] == _NOT_THERE
 
 
-def _draw_rounds(axes: Axes, row: int, one: Suffered, away: Sequence[Incident]) -> None:
+def _draw_rounds(axes: Axes, row: int, one: FaultCosts, away: Sequence[Incident]) -> None:
     before = 0.0
     for number, time in enumerate(one.completed_at):
         # Of a round that a crash has cut short, what counts began after it.

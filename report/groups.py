@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
-from dpeer.federation.settings import Settings, aside, default_of
+from dpeer.federation.settings import aside
 from dpeer.results.runs import Run
 
 _SEEDS = ("seed", "seed_partition", "seed_init", "seed_batches")
@@ -135,14 +135,8 @@ def as_text(value: Any) -> str:
 
 
 def _plain(run: Run) -> dict[str, Any]:
-    """The settings that a run's results depend on; one that its version of dpeer did not have counts as the default."""
-    known = {**_defaults(), **run.settings} if "weights" in run.settings else run.settings
-    return {key: value for key, value in known.items() if key not in _ASIDE and value not in (None, {}, [])}
-
-
-@cache
-def _defaults() -> dict[str, Any]:
-    return {key: default_of(key) for key in Settings.model_fields}
+    """The settings that a run's results depend on."""
+    return {key: value for key, value in run.settings.items() if key not in _ASIDE and value not in (None, {}, [])}
 
 
 def _key(run: Run, labels: Sequence[str]) -> tuple[str, str]:

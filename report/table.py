@@ -98,12 +98,7 @@ def _epsilon(group: Group) -> str:
     summaries = [run.summary.privacy for run in group.runs if run.summary]
     peers = [peer.spent() for run in group.runs for peer in run.peers.values()]
     found = [spent for spent in (*summaries, *peers) if spent is not None and "epsilon" in spent]
-    if found:
-        return largest_cost(found)
-    # Written before there was more to say about it.
-    values = [value for run in group.runs for value in run.finals("epsilon").values()]
-    values += [run.summary.epsilon for run in group.runs if run.summary and run.summary.epsilon is not None]
-    return f"{max(values):.4g}" if values else NONE
+    return largest_cost(found) if found else NONE
 
 
 def _over(values: Sequence[float], text: Callable[[float], str], *, spread: bool = True) -> str:

@@ -1,4 +1,4 @@
-"""Whether joining was worth it: a headline for each run, and a picture of every peer's gain."""
+"""The effect of federating: a headline for each run, and a picture of every peer's gain."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections import Counter
 
 from dpeer.report.groups import Group
 from dpeer.report.style import COLORS, Section, clip, name_rows, new_figure, render
-from dpeer.results.pooled_gain import sentence
+from dpeer.results.effect import Effect, Verdict, headline, verdict_word
+from dpeer.results.effect_statistics import pooled_text
 from dpeer.results.runs import Run
-from dpeer.results.worth import Verdict, Worth, headline, verdict_word
 
 NAME = "gain"
 
 _ROWS = 40
 """The most peers with a line of their own."""
 
-_COLORS: dict[Verdict | None, str] = {"helped": COLORS[2], "alone": COLORS[1], "unclear": "#777777"}
+_COLORS: dict[Verdict | None, str] = {"improved": COLORS[2], "worse": COLORS[1], "inconclusive": "#777777"}
 
 
-def worth_of_run(run: Run) -> dict[int, Worth]:
-    """What each peer has from joining, where that was told."""
+def worth_of_run(run: Run) -> dict[int, Effect]:
+    """The effect of federating on each peer, where it was measured."""
     said = dict(enumerate(run.summary.worth)) if run.summary is not None else {}
     own = {rank: peer.summary.worth for rank, peer in run.peers.items() if peer.summary is not None}
     found = own | {rank: worth for rank, worth in said.items() if worth is not None}
@@ -27,7 +27,7 @@ def worth_of_run(run: Run) -> dict[int, Worth]:
 
 
 def headlines(groups: tuple[Group, ...]) -> list[str]:
-    """A sentence for each group in which peers were compared with what they would have alone."""
+    """A sentence for each group in which peers were compared with their baselines."""
     found = []
     for group in groups:
         told = [worth for run in group.runs for worth in worth_of_run(run).values()]
@@ -35,7 +35,7 @@ def headlines(groups: tuple[Group, ...]) -> list[str]:
             if (
                 len(group.runs) == 1
                 and group.runs[0].settings.get("test_split") != "shared"
-                and (all_ := sentence(told))
+                and (all_ := pooled_text(told))
             ):
                 line = f"{line}; {all_}"
             found.append(f"{group.name}: {line}" if len(groups) > 1 else f"{line[0].upper()}{line[1:]}")
@@ -71,8 +71,8 @@ def draw_gains(groups: tuple[Group, ...]) -> Section | None:
     axes.set_xlabel("gain in accuracy (share correct)" if of_accuracy else "gain: how much lower the loss is")
     figure.legend(loc="outside lower center", ncols=len(labelled), frameon=False)
     caption = (
-        "How much better a peer's model does on its own rows than the model that it would have alone: right of the "
-        "line joining is better. Bars are 95 % intervals over the peer's rows. "
+        "How much better a peer's federated model does on its own rows than its local-only baseline: right of the line "
+        "federating is better. Bars are 95 % intervals over the peer's rows. "
         + (f"The {_ROWS} lowest of {len(rows)}. " if len(rows) > _ROWS else "")
         + "It is inconclusive where the interval holds zero, where the peer has fewer than ten rows, or where too few "
         "of them differ."
@@ -80,7 +80,7 @@ def draw_gains(groups: tuple[Group, ...]) -> Section | None:
     alt = "Dots of every peer's gain with intervals. " + " ".join(
         f"{name}: {worth.gain:+.4f}, {verdict_word(worth)}." for worth, name in shown
     )
-    return Section(NAME, "What joining gained", caption, alt, render(figure))
+    return Section(NAME, "Effect of federating", caption, alt, render(figure))
 
 
 def _name(group: Group, run: Run, rank: int, *, several: bool) -> str:

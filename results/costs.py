@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpeer.results.values import number
+from dpeer.results.json_fields import number
 
 EPSILONS = ("epsilon", "epsilon_neighbor", "epsilon_aggregate")
 """Keys of what a peer has spent: the epsilon that it is held to, and in aggregate mode one for each adversary."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
-from dpeer.results.lines import Line
+from dpeer.results.records import Line
 
 Kind = Literal["diverged", "jump", "fast", "flat", "majority", "threshold"]
 
@@ -113,7 +113,7 @@ class Watch:
         """
         line = Line.of(entry)
         found: dict[Kind, str] = {}
-        if line.has_diverged:
+        if line.diverged:
             found["diverged"] = "training has diverged: the loss is not finite (NaN in the data does that, too)"
         elif line.active and line.train_loss is not None:
             self._losses.append(line.train_loss)

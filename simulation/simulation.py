@@ -16,7 +16,7 @@ from torch import Tensor
 from dpeer.cores import own_cores
 from dpeer.exceptions import TaskError
 from dpeer.federation.assemble import PeerParts, assemble
-from dpeer.federation.baseline_comparison import conclude_worth
+from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.consensus_distance import Disagreement
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.disk_errors import naming
@@ -155,11 +155,11 @@ class Simulation:
         return outcome
 
     async def _compare(self, out: Path, parts: PeerParts, worker: Worker, log: PeerLog, *, diverged: bool) -> None:
-        """Compare what a peer has kept with what it would have alone."""
+        """Compare a peer's kept model with its local-only baseline."""
         if parts.alone is not None:
             parts.alone.end()  # not when a thread is free for it
         await worker.run(
-            conclude_worth, out, parts.learner, parts.alone, parts.facts, lambda: self._stopping,
+            conclude_comparison, out, parts.learner, parts.alone, parts.facts, lambda: self._stopping,
             lambda line: log.info("worth", message=line), diverged=diverged,
         )  # fmt: skip
 

@@ -156,25 +156,6 @@ def test_a_run_that_failed_leaves_its_summary_also_where_the_model_cannot_be_mea
     assert not (tmp_path / "model.json").exists()
 
 
-def test_an_earlier_versions_checkpoint_needs_the_last_line(tmp_path: Path) -> None:
-    first = folder(tmp_path, OURS)
-    first.take_up()
-    first.begin()
-    run(first, 0, 1)
-    state = tmp_path / "checkpoint" / "round-00000001" / "state.json"
-    content = json.loads(state.read_text())
-    del content["extra"]["totals"], content["checksum"]
-    state.write_text(json.dumps(content))
-    second = folder(tmp_path, OURS, resume=True)
-    assert second.take_up() == 2
-    second.begin()
-    second.conclude("done")
-    assert of_summary(tmp_path, "completed_rounds", "bytes_sent") == [2, 10], "counted from the lines"
-    (tmp_path / "metrics.jsonl").unlink()
-    with pytest.raises(CheckpointError, match="lacks the line of round 2, which an earlier version's checkpoint does"):
-        folder(tmp_path, OURS, resume=True).take_up()
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
+from dpeer.atomic import replacing
 from dpeer.exceptions import OutputError
 from dpeer.training.use.model import Predictions
 
@@ -19,17 +19,13 @@ def write_predictions(found: Predictions, path: Path) -> None:
     Raises:
         OutputError: The file cannot be written.
     """
-    part = path.with_name(f".{path.name}.tmp")
     try:
-        with part.open("w", encoding="utf-8", newline="") as file:
+        with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow([*_unlike(found), *_headings(found)])
             columns = [*found.keys.values(), *_columns(found)]
             writer.writerows(zip(*columns, strict=True))
-        part.replace(path)
     except OSError as error:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
         raise OutputError(f"--output {str(path)!r} cannot be written: {error.strerror}") from error
 
 

@@ -1,4 +1,4 @@
-"""Comparing a peer with what it would have alone after its run has ended: without neighbors, from what the run left."""
+"""The comparison with the local-only baseline after a run has ended, and the file that a site gives away."""
 
 from __future__ import annotations
 
@@ -9,24 +9,28 @@ from typing import Any
 
 import torch
 
-from dpeer.exceptions import CheckpointError, ConfigurationError, TaskError
+import dpeer
+from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError
 from dpeer.federation.assemble import content_of, hyperparameters_of, learner_by_itself, seed_of, task_of
-from dpeer.federation.baseline_comparison import compared_with, write_worth
+from dpeer.federation.baseline.comparison import compared_with, write_comparison
+from dpeer.federation.baseline.training import STOPPED, BaselineTraining, baseline_training, copy_for_baseline
 from dpeer.federation.data_files import partition_of
 from dpeer.federation.disk_errors import naming
 from dpeer.federation.folders import held
 from dpeer.federation.graph import build_graph, take_part
 from dpeer.federation.load_model import load_model
-from dpeer.federation.local_baseline import STOPPED, AloneBeside, alone_beside, copy_apart
 from dpeer.federation.options import options_of
 from dpeer.federation.settings import Settings
 from dpeer.federation.summary import renew
+from dpeer.peer import checkpoint
+from dpeer.peer.core.wire import federation_id
 from dpeer.privacy.history import FOLDER, LEDGER
 from dpeer.privacy.ledger_file import read_or_none
-from dpeer.results.files import METRICS, MODEL, SUMMARY, read_rows, write_rows
-from dpeer.results.reading import read_object
+from dpeer.results.effect import FEWEST_ROWS, Effect, effect_of, majority_accuracy
+from dpeer.results.files import METRICS, MODEL, SUMMARY, read_rows, write_json, write_rows
+from dpeer.results.reading import read_object, read_peer_summary
+from dpeer.results.sites import Site
 from dpeer.results.summaries import PeerSummary
-from dpeer.results.worth import Worth, majority, worth_of
 from dpeer.training import Task, class_counts, find_algorithm
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.selection import ModelSelection
@@ -35,14 +39,14 @@ _FINISHED = ("done", "left-behind")
 """How runs end after whose last round models are trained on at home."""
 
 
-def compare_later(
+def compare_after_run(
     folder: Path,
     stopped: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda line: None,
     *,
     device: str | None = None,
-) -> Worth | None:
-    """Train what the peer of a rank's folder would have alone, and write the comparison into its summary.
+) -> Effect | None:
+    """Train the local-only baseline of a rank's folder, and write the comparison into its summary.
 
     It is trained for as many rounds as the peer has completed, from the same first weights on the same data, as
     `dpeer start` does it. What was trained before, by the run or by a call that was stopped, is not trained again.
@@ -91,6 +95,56 @@ def has_shared_rows(folder: Path) -> bool:
     return settings.get("test_split") == "shared"
 
 
+def check_may_give_away(folder: Path, file: Path) -> None:
+    """Refuse before a comparison is made for it what cannot be given away.
+
+    Args:
+        folder: A rank's folder.
+        file: Where it is to be written.
+
+    Raises:
+        ConfigurationError: The run is private.
+        OutputError: The file is a folder, or there is no folder for it.
+    """
+    summary = read_peer_summary(folder)
+    mode = None if summary is None else summary.settings.get("privacy")
+    if mode not in (None, "none"):
+        raise ConfigurationError(
+            f"--give-away: {str(folder)!r} is of a run with --privacy {mode}, and the gain is computed from records "
+            "without noise: it stays at home"
+        )
+    if file.is_dir() or not file.parent.is_dir():
+        why = "is a folder" if file.is_dir() else "is in a folder that does not exist"
+        raise OutputError(f"--give-away {str(file)!r} {why}: name a file, such as worth-0.json")
+
+
+def give_away(folder: Path, file: Path) -> None:
+    """Write the effect of federating on the peer of a rank's folder, which has been compared, for others to combine.
+
+    Raises:
+        CheckpointError: The folder has no checkpoint, which tells of which federation it is.
+        ConfigurationError: It was compared on so few rows that the gain tells of single ones.
+        OutputError: The file cannot be written.
+    """
+    summary = read_peer_summary(folder)
+    assert summary is not None, "compared"
+    effect = summary.worth
+    assert effect is not None, "compared"
+    if (effect.rows or 0) < FEWEST_ROWS:
+        raise ConfigurationError(
+            f"--give-away: {str(folder)!r} was compared on {effect.rows} rows: below {FEWEST_ROWS} a gain tells of "
+            "single rows, and stays at home"
+        )
+    site = Site(
+        str(file), dpeer.__version__, _federation(folder), summary.size or 0,
+        int(read_object(folder / SUMMARY)["rank"]), summary.completed_rounds or 0, has_shared_rows(folder), effect,
+    )  # fmt: skip
+    try:
+        write_json(file, site.to_json())
+    except OSError as error:
+        raise OutputError(f"--give-away {str(file)!r} cannot be written: {error.strerror}") from error
+
+
 def _summary(folder: Path) -> dict[str, Any]:
     """The summary of a peer whose run has ended with a model to compare.
 
@@ -117,8 +171,8 @@ def _found(
     stopped: Callable[[], bool],
     tell: Callable[[str], None],
     device: str | None,
-) -> Worth | None:
-    known = worth_of(summary.get("worth"))
+) -> Effect | None:
+    known = effect_of(summary.get("worth"))
     if known is not None and known.verdict is not None:
         return known
     settings, rank, rounds = _settings(folder, summary, device), int(summary["rank"]), int(summary["completed_rounds"])
@@ -127,19 +181,19 @@ def _found(
     task = task_of(settings, rank)
     _check_data(folder, task, settings, summary)
     beside = _beside(folder, task, settings, rank, rounds, finished=summary["status"] in _FINISHED)
-    if beside.alone is not None and rounds < settings.rounds:
+    if beside.baseline is not None and rounds < settings.rounds:
         tell(f"the run ended after {rounds} of {settings.rounds} rounds: these are compared")
     beside.finish(stopped, tell)
     if beside.why == STOPPED:
-        done = beside.alone.completed if beside.alone is not None else 0
-        tell(f"stopped after {done} of {rounds} rounds of training alone; the same command goes on")
+        done = beside.baseline.completed if beside.baseline is not None else 0
+        tell(f"stopped after {done} of {rounds} rounds of local-only training; the same command goes on")
         return None
-    if beside.why is not None or beside.alone is None:
+    if beside.why is not None or beside.baseline is None:
         raise TaskError(f"{str(folder)!r}: no comparison: {beside.why}")
     entry, values = _joined(folder, task, settings, summary, beside)
     entry |= compared_with(beside, str(entry["measure"]), values)
-    write_worth(folder, summary, entry, beside.alone, summary)
-    return worth_of(read_object(folder / SUMMARY).get("worth"))
+    write_comparison(folder, summary, entry, beside.baseline, summary)
+    return effect_of(read_object(folder / SUMMARY).get("worth"))
 
 
 def _settings(folder: Path, summary: Mapping[str, Any], device: str | None) -> Settings:
@@ -158,7 +212,7 @@ def _settings(folder: Path, summary: Mapping[str, Any], device: str | None) -> S
         )
     if summary.get("rounds_mixed") == 0:
         raise ConfigurationError(
-            f"{str(folder)!r}: in no round was a neighbor's body mixed, so joining cannot have changed anything"
+            f"{str(folder)!r}: in no round was a neighbor's body mixed, so federating cannot have changed anything"
         )
     return settings if device is None else settings.model_copy(update={"device": device})
 
@@ -190,15 +244,17 @@ def _check_data(folder: Path, task: Task, settings: Settings, summary: Mapping[s
         )
 
 
-def _beside(folder: Path, task: Task, settings: Settings, rank: int, rounds: int, *, finished: bool) -> AloneBeside:
-    """The peer's copy alone, as far as it is trained already."""
-    copied = copy_apart(task, settings, "")
+def _beside(
+    folder: Path, task: Task, settings: Settings, rank: int, rounds: int, *, finished: bool
+) -> BaselineTraining:
+    """The peer's baseline, as far as it is trained already."""
+    copied = copy_for_baseline(task, settings, "")
     hyperparameters = hyperparameters_of(settings)
     learner = learner_by_itself(task, settings, rank, options_of(settings))
     if not finished:
         hyperparameters = hyperparameters.model_copy(update={"finish": "none"})
     meeting = take_part(build_graph(settings), settings)
-    beside = alone_beside(
+    beside = baseline_training(
         copied, learner, hyperparameters, lambda number: meeting.at(number, rank).active, settings, rank,
         seed=seed_of(settings), folder=folder, rounds=rounds,
     )  # fmt: skip
@@ -208,7 +264,7 @@ def _beside(folder: Path, task: Task, settings: Settings, rank: int, rounds: int
 
 
 def _joined(
-    folder: Path, task: Task, settings: Settings, summary: Mapping[str, Any], beside: AloneBeside
+    folder: Path, task: Task, settings: Settings, summary: Mapping[str, Any], beside: BaselineTraining
 ) -> tuple[dict[str, Any], Sequence[float]]:
     """The entry as the run has left it, and the figure of each row of the model that it has kept.
 
@@ -221,8 +277,8 @@ def _joined(
     if summary["status"] == "done" and rows is not None and known.get("measure") == rows[0]:
         return {**known, "why": None}, rows[1]
     module, on = load_model(folder).module, settings.evaluate_on
-    assert beside.alone is not None, "trained"
-    compute = beside.alone.compute
+    assert beside.baseline is not None, "trained"
+    compute = beside.baseline.compute
     module.to(compute.device)
     found, own = ModelSelection(replace(task, model=module, lora=None), "last", on, compute).rows()
     if own is None:
@@ -230,11 +286,22 @@ def _joined(
     write_rows(folder, own.measure, own.values)
     of_accuracy = own.measure == "accuracy"
     constant = (
-        majority(summary.get("class_counts"), summary.get("evaluated_class_counts"))
+        majority_accuracy(summary.get("class_counts"), summary.get("evaluated_class_counts"))
         if of_accuracy
-        else beside.alone.constant_loss()
+        else beside.baseline.constant_loss()
     )
     return {
         "measure": own.measure, "on": on, "rows": len(own.values), "joined": getattr(found, own.measure),
         "constant": constant, "auroc": own.auroc, "rounds_mixed": summary.get("rounds_mixed"),
     }, own.values  # fmt: skip
+
+
+def _federation(folder: Path) -> str:
+    found = checkpoint.latest(folder / checkpoint.FOLDER)
+    fingerprint = read_object(found / "state.json").get("fingerprint") if found else None
+    if not fingerprint:
+        raise CheckpointError(
+            f"--give-away: {str(folder / checkpoint.FOLDER)!r} has no checkpoint, which tells of which federation the "
+            "peer is"
+        )
+    return federation_id(fingerprint).hex()

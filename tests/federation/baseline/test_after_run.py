@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError
+from dpeer.federation.baseline.after_run import compare_after_run, rank_folders
 from dpeer.federation.folders import held
-from dpeer.federation.posthoc_baseline import compare_later, rank_folders
 from dpeer.federation.running import Runner, drive_by_signals
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent
 from dpeer.simulation.run import simulate
-from dpeer.training.local_baseline import Alone
+from dpeer.training.local_baseline import LocalBaseline
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -111,7 +111,7 @@ def test_it_is_the_one_that_the_run_would_have_made(run: Callable[..., Path], op
     for rank in range(2):
         there, folder = expected / f"rank-{rank}", out / f"rank-{rank}"
         assert summary(folder)["worth"]["verdict"] is None
-        found = compare_later(folder)
+        found = compare_after_run(folder)
         assert found is not None
         assert found.verdict is not None
         assert told(folder) == told(there)
@@ -120,25 +120,25 @@ def test_it_is_the_one_that_the_run_would_have_made(run: Callable[..., Path], op
         cards = [json.loads((one / "model.json").read_text()) | {"written": None} for one in (folder, there)]
         assert cards[0] == cards[1]
         assert not (folder / "alone").exists()
-        assert compare_later(folder) == found, "there is nothing left to be done"
+        assert compare_after_run(folder) == found, "there is nothing left to be done"
     assert told(out) == told(expected), "the run's summary has it, too"
 
 
 def test_what_is_stopped_goes_on_from_the_last_round(run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     expected, out = run("beside", alone="always"), run("later") / "rank-1"
     lines: list[str] = []
-    assert compare_later(out, lambda: (out / "alone" / "round-00000001").exists(), lines.append) is None
-    assert lines == ["stopped after 2 of 4 rounds of training alone; the same command goes on"]
+    assert compare_after_run(out, lambda: (out / "alone" / "round-00000001").exists(), lines.append) is None
+    assert lines == ["stopped after 2 of 4 rounds of local-only training; the same command goes on"]
     assert summary(out)["worth"]["alone"] is None
     begun: list[int] = []
-    work = Alone.work
+    work = LocalBaseline.work
 
-    def noted(self: Alone, enough: Callable[[], bool]) -> None:
+    def noted(self: LocalBaseline, enough: Callable[[], bool]) -> None:
         begun.append(self.completed)
         work(self, enough)
 
-    monkeypatch.setattr(Alone, "work", noted)
-    found = compare_later(out)
+    monkeypatch.setattr(LocalBaseline, "work", noted)
+    found = compare_after_run(out)
     assert begun[0] == 2
     assert found is not None
     assert summary(out)["worth"] == summary(expected / "rank-1")["worth"]
@@ -151,7 +151,7 @@ def test_a_run_that_ended_early_is_compared_over_its_completed_rounds(run: Calla
     assert summary(out)["status"] == "stopped"
     assert 3 <= rounds < 50
     lines: list[str] = []
-    found = compare_later(out, tell=lines.append)
+    found = compare_after_run(out, tell=lines.append)
     assert lines == [f"the run ended after {rounds} of 50 rounds: these are compared"]
     assert found is not None
     assert (found.rounds, found.planned, found.rows) == (rounds, rounds, 30)
@@ -170,14 +170,14 @@ def test_what_is_no_run_that_has_ended_is_told(run: Callable[..., Path], tmp_pat
     assert rank_folders(out) == [out / "rank-0", out / "rank-1"]
     assert rank_folders(out / "rank-1") == [out / "rank-1"]
     with held(out / "rank-0"), pytest.raises(OutputError, match="is in use by a running peer"):
-        compare_later(out / "rank-0")
+        compare_after_run(out / "rank-0")
     (out / "rank-0" / "summary.json").unlink()
     with pytest.raises(ConfigurationError, match=r"has no summary\.json of a peer, which is written when its run ends"):
-        compare_later(out / "rank-0")
+        compare_after_run(out / "rank-0")
     assert rank_folders(out / "rank-0") == [out / "rank-0"]
     (out / "rank-1" / "model.safetensors").unlink()
     with pytest.raises(ConfigurationError, match="has no model of a completed round"):
-        compare_later(out / "rank-1")
+        compare_after_run(out / "rank-1")
 
 
 @pytest.mark.parametrize(
@@ -194,12 +194,12 @@ def test_a_run_of_which_nothing_can_be_told_says_why(
     folder = run("run", rounds=1) / "rank-0"
     (folder / "summary.json").write_text(json.dumps(summary(folder) | changes))
     with pytest.raises(ConfigurationError, match=told):
-        compare_later(folder)
+        compare_after_run(folder)
 
 
 def test_where_nothing_was_shared_there_is_nothing_to_compare(run: Callable[..., Path]) -> None:
     with pytest.raises(ConfigurationError, match="with --algorithm local nothing was shared"):
-        compare_later(run("run", rounds=1, algorithm="local") / "rank-0")
+        compare_after_run(run("run", rounds=1, algorithm="local") / "rank-0")
 
 
 @pytest.mark.parametrize("content", [True, False])
@@ -211,7 +211,7 @@ def test_other_data_than_the_runs_are_refused(run: Callable[..., Path], tmp_path
         (folder / "summary.json").write_text(json.dumps(summary(folder) | {"class_counts": [19, 21]}))
     kept = summary(folder)
     with pytest.raises(CheckpointError, match=r"the data of task 'mine\.py:task' have changed since the run"):
-        compare_later(folder)
+        compare_after_run(folder)
     assert summary(folder) == kept
 
 
@@ -220,4 +220,4 @@ def test_a_model_that_cannot_be_copied_is_told(run: Callable[..., Path], tmp_pat
     (tmp_path / "mine.py").write_text(TASK.replace("\n\ndef rows", clinging + "\n\ndef rows"))
     folder = run("run", rounds=1) / "rank-0"
     with pytest.raises(TaskError, match="no comparison: the task's model cannot be copied: ValueError: one of a kind"):
-        compare_later(folder)
+        compare_after_run(folder)

@@ -1,4 +1,4 @@
-"""Training what a peer would have alone beside its rounds, in the time that the settings allow."""
+"""Training of the local-only baseline beside a peer's rounds, in the time that the settings allow."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from dpeer.results.units import duration
 from dpeer.training import Hyperparameters, Task, TorchLearner, find_algorithm
 from dpeer.training.algorithms.plugins import new_algorithm
 from dpeer.training.fine_tuning import finish_rate
-from dpeer.training.local_baseline import Alone, alone_budget, own_copy
+from dpeer.training.local_baseline import LocalBaseline, independent_copy, local_budget
 
 FOLDER = "alone"
-"""In a rank's folder, until the comparison is made: the state of the model that is trained alone."""
+"""In a rank's folder, until the comparison is made: the state of the baseline."""
 
 FREE_SECONDS = 10.0
 """Seconds by which a run may end later for the comparison, however short it is."""
@@ -36,14 +36,14 @@ _TRIED = 0.5
 """Seconds of training from which it is estimated how long the rest will take."""
 
 
-class AloneBeside:
-    """The work of training a peer's own copy alone; `IdleWork` of dpeer.peer. It never raises and sends nothing.
+class BaselineTraining:
+    """Trains a peer's local-only baseline, as `IdleWork` of dpeer.peer. It never raises and sends nothing.
 
     The rule: a run ends later for it by `FREE_SECONDS` and `share` of the run's time at most. Time in which the peer
     waits and has a core to itself delays nothing and does not count; elsewhere nothing is trained before the end.
 
     Args:
-        alone: The copy; None where none can be made.
+        baseline: What is trained; None where no copy of the model can be made.
         why: Why not.
         mode: "auto": what the rule allows; "always": to the end.
         share: See above.
@@ -53,13 +53,13 @@ class AloneBeside:
         save_every: Seconds after which it is saved again.
 
     Attributes:
-        alone: The copy.
+        baseline: See above.
         why: Why there is no comparison; None if all is well so far.
     """
 
     def __init__(
         self,
-        alone: Alone | None,
+        baseline: LocalBaseline | None,
         why: str | None = None,
         *,
         mode: str = "auto",
@@ -69,7 +69,7 @@ class AloneBeside:
         folder: Path | None = None,
         save_every: float = _SAVE_EVERY,
     ) -> None:
-        self.alone, self.why = alone, why
+        self.baseline, self.why = baseline, why
         self._always, self._share, self._free, self._part = mode == "always", share, free, part
         self._folder, self._save_every = folder, save_every
         self._began = self._saved = time.monotonic()
@@ -82,15 +82,15 @@ class AloneBeside:
         if self._folder is None:
             return
         found = max(self._folder.glob("round-*"), default=None)
-        if resume and found is not None and self.alone is not None:
+        if resume and found is not None and self.baseline is not None:
             try:
                 completed = int(found.name.removeprefix("round-")) + 1
-                if completed <= self.alone.rounds:  # in waiting time it may get ahead of a run that ends early
-                    self.alone.load(found, completed)
-                    self._begun = self.alone.made
+                if completed <= self.baseline.rounds:  # in waiting time it may get ahead of a run that ends early
+                    self.baseline.load(found, completed)
+                    self._begun = self.baseline.made
                     return
             except (CheckpointError, ValueError):
-                self.alone, self.why = None, f"{str(found)!r} cannot be read"
+                self.baseline, self.why = None, f"{str(found)!r} cannot be read"
         shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
@@ -100,7 +100,7 @@ class AloneBeside:
 
     @property
     def _unfinished(self) -> bool:
-        return self.alone is not None and self.why is None and not self.alone.done
+        return self.baseline is not None and self.why is None and not self.baseline.done
 
     def work(self, enough: Callable[[], bool]) -> None:
         """See `IdleWork`."""
@@ -108,9 +108,9 @@ class AloneBeside:
 
     def estimate(self) -> float | None:
         """The seconds that the rest will take; None before anything has been trained in this process."""
-        if self.alone is None or self.alone.made == self._begun:
+        if self.baseline is None or self.baseline.made == self._begun:
             return None
-        return self._spent / (self.alone.made - self._begun) * (self.alone.steps - self.alone.made)
+        return self._spent / (self.baseline.made - self._begun) * (self.baseline.steps - self.baseline.made)
 
     def end(self) -> None:
         """Note that the run's rounds are over: what is trained from now on makes it end later."""
@@ -133,27 +133,27 @@ class AloneBeside:
             if not self._always and rest > self._allowed() - self._late:
                 self.why = self._too_long(rest)
             elif rest > 2 * _TRIED:
-                tell(f"training this peer alone, to compare: about {duration(rest)} more; Ctrl-C puts it off")
+                tell(f"training the local-only baseline: about {duration(rest)} more; Ctrl-C puts it off")
         while self._unfinished and not stopped() and not self._over():
             self._train_late(stopped)
         if self._unfinished:
             self.why = STOPPED if stopped() else self._too_long(self.estimate() or 0.0)
-        if self._folder is not None and self.alone is not None and self.alone.done:
+        if self._folder is not None and self.baseline is not None and self.baseline.done:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _train_late(self, enough: Callable[[], bool]) -> None:
         """Train to the end of a round, within what is allowed, and count the time."""
-        alone, began = self.alone, time.monotonic()
-        assert alone is not None
-        completed = alone.completed
-        self._train(lambda: enough() or alone.completed > completed or self._over(time.monotonic() - began))
+        baseline, began = self.baseline, time.monotonic()
+        assert baseline is not None
+        completed = baseline.completed
+        self._train(lambda: enough() or baseline.completed > completed or self._over(time.monotonic() - began))
         self._late += time.monotonic() - began
 
     def _train(self, enough: Callable[[], bool]) -> None:
-        assert self.alone is not None
+        assert self.baseline is not None
         began = time.monotonic()
         try:
-            self.alone.work(enough)
+            self.baseline.work(enough)
             self._save()
         except DpeerError as error:
             self.why = str(error)
@@ -177,23 +177,23 @@ class AloneBeside:
 
     def _save(self) -> None:
         """Save the state, if a round has just ended and some time has gone by."""
-        now, alone = time.monotonic(), self.alone
-        if self._folder is None or alone is None or not alone.between_rounds or alone.done:
+        now, baseline = time.monotonic(), self.baseline
+        if self._folder is None or baseline is None or not baseline.between_rounds or baseline.done:
             return
-        if not alone.completed or now - self._saved < self._save_every:
+        if not baseline.completed or now - self._saved < self._save_every:
             return
         self._saved = now
-        draft, final = self._folder / ".tmp", self._folder / f"round-{alone.completed - 1:08d}"
+        draft, final = self._folder / ".tmp", self._folder / f"round-{baseline.completed - 1:08d}"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
-        alone.save(draft)
+        baseline.save(draft)
         earlier = list(self._folder.glob("round-*"))
         draft.rename(final)
         for old in earlier:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def copy_apart(task: Task, settings: Settings, shares: str) -> Task | str | None:
+def copy_for_baseline(task: Task, settings: Settings, shares: str) -> Task | str | None:
     """A copy of the task for a comparison, before the peer's learner takes the task's model.
 
     Returns:
@@ -202,12 +202,12 @@ def copy_apart(task: Task, settings: Settings, shares: str) -> Task | str | None
     if settings.alone == "never" or shares == "nothing":
         return None
     try:
-        return own_copy(task)
+        return independent_copy(task)
     except TaskError as error:
         return str(error)
 
 
-def alone_beside(
+def baseline_training(
     copied: Task | str | None,
     learner: TorchLearner,
     hyperparameters: Hyperparameters,
@@ -219,11 +219,11 @@ def alone_beside(
     folder: Path,
     workers: int | None = None,
     rounds: int | None = None,
-) -> AloneBeside | None:
-    """What is trained beside a peer, as its settings have it.
+) -> BaselineTraining | None:
+    """The baseline that is trained beside a peer, as its settings have it.
 
     Args:
-        copied: What `copy_apart` gave.
+        copied: What `copy_for_baseline` gave.
         learner: The peer's own.
         hyperparameters: The peer's.
         takes_part: Whether the peer takes part in a round.
@@ -238,23 +238,23 @@ def alone_beside(
         shutil.rmtree(folder / FOLDER, ignore_errors=True)
         return None
     if isinstance(copied, str):
-        return AloneBeside(None, copied)
+        return BaselineTraining(None, copied)
     # The algorithm's head may have a rate of its own, which `local` has not.
     hyperparameters = hyperparameters.model_copy(update={"finish_lr": learner.finish_rate})
-    made = Alone(
+    made = LocalBaseline(
         copied, hyperparameters, learner.algorithm.gradients(hyperparameters), takes_part, rank=rank, seed=seed,
         keep=kept(settings), evaluate_on=settings.evaluate_on, evaluate_every=settings.evaluate_every,
         compute=learner.compute, rounds=rounds,
     )  # fmt: skip
-    return AloneBeside(
+    return BaselineTraining(
         made, mode=settings.alone, share=settings.alone_share, free=_is_free(settings, workers),
         part=1.0 if workers is None else min(1.0, workers / settings.size), folder=folder / FOLDER,
         save_every=_SAVE_EVERY if rounds is None else 0.0,
     )  # fmt: skip
 
 
-def as_alone(settings: Settings) -> Settings:
-    """The settings of a run in which every peer is trained as its copy alone would be: the run of `--baseline local`.
+def local_settings(settings: Settings) -> Settings:
+    """The settings of a run in which every peer trains its local-only baseline: the run of `--baseline local`.
 
     A run with privacy or of a paper's values keeps the baseline that its settings name.
     """
@@ -271,7 +271,7 @@ def as_alone(settings: Settings) -> Settings:
 def _budget(settings: Settings) -> dict[str, Any]:
     used, h = _used(settings)
     algorithm = new_algorithm(find_algorithm(settings.algorithm), options_of(used))
-    changes = alone_budget(h, algorithm.gradients(h))
+    changes = local_budget(h, algorithm.gradients(h))
     return changes if h.finish == "none" else {**changes, "finish_lr": finish_rate(h, algorithm.uses)}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import bootstrap
 
-from dpeer.federation.paired_bootstrap import find_gain
+from dpeer.results.effect_statistics import find_gain
 
 
 def scipys(joined: np.ndarray, alone: np.ndarray) -> tuple[float, float]:
@@ -75,25 +75,25 @@ def answers(count: int, better: int, worse: int) -> tuple[list[float], list[floa
 @pytest.mark.parametrize(
     ("count", "better", "worse", "verdict"),
     [
-        (40, 12, 1, "helped"),
-        (40, 1, 12, "alone"),
-        (40, 3, 2, "unclear"),
-        (40, 0, 0, "unclear"),
-        (40, 4, 0, "unclear"),  # four heads in a row are one throw in eight
-        (40, 6, 0, "helped"),
-        (5, 5, 0, "unclear"),
+        (40, 12, 1, "improved"),
+        (40, 1, 12, "worse"),
+        (40, 3, 2, "inconclusive"),
+        (40, 0, 0, "inconclusive"),
+        (40, 4, 0, "inconclusive"),  # four heads in a row are one throw in eight
+        (40, 6, 0, "improved"),
+        (5, 5, 0, "inconclusive"),
     ],
 )
 def test_what_is_told(count: int, better: int, worse: int, verdict: str) -> None:
     found = find_gain(*answers(count, better, worse), most_is_best=True)
     assert (found.verdict, found.differ) == (verdict, better + worse)
-    if verdict != "unclear":
+    if verdict != "inconclusive":
         assert found.low > 0 or found.high < 0
 
 
 def test_a_few_losses_tell_nothing_however_clear() -> None:
-    assert find_gain([0.1] * 9, [2.0] * 9, most_is_best=False).verdict == "unclear"
-    assert find_gain([0.1] * 10, [2.0] * 10, most_is_best=False).verdict == "helped"
+    assert find_gain([0.1] * 9, [2.0] * 9, most_is_best=False).verdict == "inconclusive"
+    assert find_gain([0.1] * 10, [2.0] * 10, most_is_best=False).verdict == "improved"
 
 
 @pytest.mark.slow
