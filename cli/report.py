@@ -43,7 +43,7 @@ def report(folders: tuple[Path, ...], out: Path, labels: tuple[str, ...], title:
     if labels and len(labels) != len(folders):
         raise ConfigurationError(f"--label: {len(labels)} for {len(folders)} folders; give one for each, or none")
     check_libraries("dpeer report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
-    from dpeer.report.write import check_out, write_report  # needs the libraries, which not everybody has
+    from dpeer.report.page import check_out, write_report  # needs the libraries, which not everybody has
 
     check_out(out)
     runs = find_runs(folders)

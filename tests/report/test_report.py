@@ -28,7 +28,7 @@ WORST = "worst peer's accuracy"
 
 SECTIONS = [
     "Results at the end", "Settings", "Accuracy by round", "Accuracy by rank", "Disagreement at the end",
-    "Megabytes sent", "Accuracy by megabytes sent", "Who gossips with whom", "Class mix per peer", "Runs and files",
+    "Megabytes sent", "Accuracy by megabytes sent", "Graph", "Class mix per peer", "Runs and files",
 ]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The table of a report: the results of each group, as text."""
+"""The tables of a report as text: the results of each group, and its further metrics."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from dpeer.report.curves import Measure, distances, mean_of, mean_of_run, settled
-from dpeer.report.groups import Group
-from dpeer.report.panels import LINES
+from dpeer.report.facets import LINES
 from dpeer.report.style import COLORS
 from dpeer.results import units
 from dpeer.results.costs import largest_cost
+from dpeer.results.curves import Measure, distances, mean_of, mean_of_run, settled
+from dpeer.results.figures import all_metrics, called, in_order
+from dpeer.results.groups import Group
+from dpeer.results.runs import Peer, Run
 
 NONE = "-"
+
+Table = tuple[list[str], list[list[str]]]
+"""The headings, and a row of texts for each group."""
 
 
 @dataclass(frozen=True)
@@ -125,3 +130,33 @@ def _signed(value: float) -> str:
 
 def _four(value: float) -> str:
     return f"{value:.4f}"
+
+
+def metrics_table(groups: Sequence[Group]) -> Table | None:
+    """Every metric's mean over the peers, a row for each group in their order; None where there is none."""
+    means = [[_means(run) for run in group.runs] for group in groups]
+    names = [*in_order(dict.fromkeys(name for group in means for run in group for name in run))]
+    names = [name for name in names if name != "accuracy"]  # the table of results has it
+    if not names:
+        return None
+    return [called(name) for name in names], [
+        [_over([run[name] for run in group if name in run], _four) for name in names] for group in means
+    ]
+
+
+def _means(run: Run) -> dict[str, float]:
+    """By name, the mean over the peers that have such a metric."""
+    found: dict[str, list[float]] = {}
+    for peer in run.peers.values():
+        for name, value in _last(peer).items():
+            if value is not None:
+                found.setdefault(name, []).append(value)
+    return {name: fmean(values) for name, values in found.items()}
+
+
+def _last(peer: Peer) -> dict[str, float | None]:
+    """A peer's metrics at the end; those of its last evaluated round where it has not ended."""
+    if peer.summary is not None:
+        return all_metrics(peer.summary)
+    lines = (line.metrics for line in reversed(list(peer.entries.values())))
+    return dict(next((metrics for metrics in lines if metrics is not None), {}))

@@ -1,4 +1,4 @@
-"""The numbers behind the pictures and the table: means over peers and seeds."""
+"""Curves and means of groups of runs, over peers and seeds."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from statistics import fmean
 
 import numpy as np
 
-from dpeer.report.groups import Group
+from dpeer.results.groups import Group
 from dpeer.results.records import Figure
 from dpeer.results.runs import Run
+
+DISTANCE = "consensus distance"
 
 BAND = (10, 90)
 """The percentiles of the peers between which a band lies: one odd peer of a hundred does not widen it."""

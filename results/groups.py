@@ -1,18 +1,15 @@
-"""Grouping runs: those that differ only in their seed are one line of a report, named by its other differences."""
+"""Groups of runs that differ only in their seed, named by the settings in which the groups differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from dpeer.federation.settings import aside
 from dpeer.results.runs import Run
 
 _SEEDS = ("seed", "seed_partition", "seed_init", "seed_batches")
-# Where and how it was run, which decides nothing about its results.
-_ASIDE = {*_SEEDS, *aside(), "rank"}
 _FIRST = ("algorithm", "topology", "partition", "task", "size", "participation", "rounds", "body_lr", "head_lr")
 _ALWAYS = ("algorithm", "topology")
 _LONG = 60
@@ -76,27 +73,33 @@ class Grouped:
     common: Mapping[str, str]
 
 
-def group_runs(runs: Sequence[Run], labels: Sequence[str] = ()) -> Grouped:
+def group_runs(runs: Sequence[Run], labels: Sequence[str] = (), aside: Collection[str] = ()) -> Grouped:
     """Put runs together that differ in nothing but their seed.
 
     Args:
         runs: All runs.
         labels: Names for the runs of the first, second, ... folder; runs of different names are not grouped.
+        aside: Settings that do not decide about results: where and how a run was made.
     """
-    together = [group for one in _by(runs, lambda run: _key(run, labels)) for group in _apart(one)]
-    settings = [_plain(group[0]) for group in together]
-    keys = list(dict.fromkeys(key for each in settings for key in each))
-    texts = [{key: as_text(each.get(key)) for key in keys} for each in settings]
-    varied = [key for key in keys if len({each[key] for each in texts}) > 1]
-    differing = tuple(sorted(varied, key=lambda key: _FIRST.index(key) if key in _FIRST else len(_FIRST)))
-    common = {key: texts[0][key] for key in keys if key not in varied}
-    values = [{key: each[key] for key in differing} for each in texts]
+    ignored = {*_SEEDS, *aside, "rank"}
+
+    def key(run: Run) -> tuple[str, str]:
+        texts = sorted((name, as_text(value)) for name, value in _plain(run, ignored).items())
+        return (labels[run.source] if run.source < len(labels) else ""), repr(texts)
+
+    together = [group for one in _by(runs, key) for group in _apart(one)]
+    settings = [_plain(group[0], ignored) for group in together]
+    names = list(dict.fromkeys(name for each in settings for name in each))
+    texts = [{name: as_text(each.get(name)) for name in names} for each in settings]
+    varied = [name for name in names if len({each[name] for each in texts}) > 1]
+    differing = tuple(sorted(varied, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST)))
+    common = {name: texts[0][name] for name in names if name not in varied}
+    values = [{name: each[name] for name in differing} for each in texts]
     naming = _enough(values, differing)
-    told = [{key: each[key] for key in naming} for each in values]
-    names = _labels(together, told, labels)
+    labelled = _labels(together, [{name: each[name] for name in naming} for each in values], labels)
     groups = tuple(
         Group(number, label, value, tuple(group))
-        for number, (label, value, group) in enumerate(zip(names, values, together, strict=True), 1)
+        for number, (label, value, group) in enumerate(zip(labelled, values, together, strict=True), 1)
     )
     return Grouped(groups, differing, naming, common)
 
@@ -134,14 +137,9 @@ def as_text(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _plain(run: Run) -> dict[str, Any]:
+def _plain(run: Run, ignored: Collection[str]) -> dict[str, Any]:
     """The settings that a run's results depend on."""
-    return {key: value for key, value in run.settings.items() if key not in _ASIDE and value not in (None, {}, [])}
-
-
-def _key(run: Run, labels: Sequence[str]) -> tuple[str, str]:
-    texts = sorted((key, as_text(value)) for key, value in _plain(run).items())
-    return (labels[run.source] if run.source < len(labels) else ""), repr(texts)
+    return {key: value for key, value in run.settings.items() if key not in ignored and value not in (None, {}, [])}
 
 
 def _seed(run: Run) -> str:
