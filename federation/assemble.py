@@ -28,13 +28,13 @@ from dpeer.federation.same_rows import Held, held_rows
 from dpeer.federation.sample_notes import sample_notes, way_notes
 from dpeer.federation.sampling import sampling_of
 from dpeer.federation.settings import Settings
-from dpeer.federation.training_monitor import watch_of
+from dpeer.federation.training_monitor import alert_monitor
 from dpeer.peer.checkpoint import completed
 from dpeer.privacy import Unprotected
 from dpeer.privacy.history import FOLDER
 from dpeer.privacy.soundness import check_said
 from dpeer.results.files import rank_folder
-from dpeer.results.training_alerts import Watch
+from dpeer.results.training_alerts import AlertMonitor
 from dpeer.topology import Graphs, Isolated, ServerSampling, TimeVaryingTopology, Topology, spectral_gap
 from dpeer.training import (
     BUILTIN_TASKS,
@@ -69,7 +69,7 @@ class PeerParts:
     """Lines that the user is told when the peer starts."""
     alone: BaselineTraining | None
     """What is trained beside, to compare with; None where nothing is."""
-    watch: Watch
+    watch: AlertMonitor
     """What looks for signs that training goes wrong."""
     partition: dict[str, Any] | None
     """The content of partition.json: which samples of common pools the rank holds."""
@@ -219,7 +219,7 @@ def assemble(
         names=own_names(task, said_of_it.shares),
         facts=facts,
         alone=beside,
-        watch=watch_of(task, algorithm, facts, settings),
+        watch=alert_monitor(task, algorithm, facts, settings),
         notes=[
             *notes(task, learner, facts, settings, said, lacking=lacking),
             *private,

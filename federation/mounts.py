@@ -1,4 +1,4 @@
-"""The mount that a file lies on, as Linux lists it."""
+"""The mount of a file, from Linux's mountinfo."""
 
 from __future__ import annotations
 

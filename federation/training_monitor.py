@@ -7,11 +7,11 @@ from typing import Any
 
 from dpeer.federation.settings import Settings
 from dpeer.results.effect import majority_accuracy
-from dpeer.results.training_alerts import Watch, guessing_loss
+from dpeer.results.training_alerts import AlertMonitor, guessing_loss
 from dpeer.training import BUILTIN_TASKS, Algorithm, Task
 
 
-def watch_of(task: Task, algorithm: type[Algorithm], facts: Mapping[str, Any], settings: Settings) -> Watch:
+def alert_monitor(task: Task, algorithm: type[Algorithm], facts: Mapping[str, Any], settings: Settings) -> AlertMonitor:
     """The watch over a peer.
 
     Args:
@@ -21,7 +21,7 @@ def watch_of(task: Task, algorithm: type[Algorithm], facts: Mapping[str, Any], s
         settings: All values as they are used.
     """
     train, evaluated = facts["class_counts"], facts["evaluated_class_counts"]
-    return Watch(
+    return AlertMonitor(
         chance=guessing_loss(train) if task.loss is None else None,
         majority=majority_accuracy(train, evaluated),
         classes=sum(count > 0 for count in evaluated or ()),

@@ -19,7 +19,7 @@ _SHOWN = 4
 
 _RANKS = 64
 
-_TRAINED, _SAT_OUT, _LOST = "#a5cbe4", "#E69F00", "#e4e9ec"
+_TRAINED, SAT_OUT, _LOST = "#a5cbe4", "#E69F00", "#e4e9ec"
 _NOT_THERE = "not there"
 _DURING = {
     "crash": ("#333333", _NOT_THERE), "restart": ("#333333", _NOT_THERE), "leave": ("#333333", _NOT_THERE),
@@ -44,7 +44,7 @@ def strips(report: Report) -> Panel | None:
             axes.set_title(wrap(group.name, 70), fontsize=11)
     grid[-1].set_xlabel("time since the start, in rounds")
     kinds = [
-        Patch(color=_TRAINED, label="a round, trained"), Patch(color=_SAT_OUT, label="a round, sat out"),
+        Patch(color=_TRAINED, label="a round, trained"), Patch(color=SAT_OUT, label="a round, sat out"),
         Patch(color=_LOST, label="begun and lost"),
         *(Patch(color=color, label=words) for words, color in seen.items()),
         Line2D([], [], ls="", marker="o", ms=5, color="#D55E00", label="a body was missing in the mix"),
@@ -108,7 +108,7 @@ def _draw_rounds(axes: Axes, row: int, one: FaultCosts, away: Sequence[Incident]
         # Of a round that a crash has cut short, what counts began after it.
         began = max([before, *(each.until_time for each in away if each.until_time and each.until_time <= time)])
         sat_out = number in one.sat_out
-        color = _SAT_OUT if sat_out else _TRAINED
+        color = SAT_OUT if sat_out else _TRAINED
         edge = color if sat_out else "white"  # it is over at once, and a white edge would hide it
         place = (row - 0.38, 0.76)
         axes.broken_barh([(before, time - before)], place, facecolor=_LOST, edgecolor="white", lw=0.7, zorder=2)

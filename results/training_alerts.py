@@ -1,4 +1,4 @@
-"""Signs in a peer's rounds that its training goes wrong, and what to try; no sign is given twice.
+"""Training alerts: signs in a peer's rounds that its training goes wrong, and what to try; none is given twice.
 
     diverged    the loss is not finite, or so large that the model is of no use
     jump        the loss of a round is far above the best so far, and above that of guessing
@@ -56,8 +56,8 @@ _RANKS = 0.65
 
 
 @dataclass(frozen=True)
-class Sign:
-    """One sign.
+class Alert:
+    """One alert.
 
     Attributes:
         kind: Which.
@@ -69,8 +69,8 @@ class Sign:
 
 
 @dataclass
-class Watch:
-    """Looks at the lines of metrics.jsonl of one peer as they come.
+class AlertMonitor:
+    """Looks at the lines of metrics.jsonl of one peer as they are written.
 
     Attributes:
         chance: The loss of guessing; None where it is not known.
@@ -105,7 +105,7 @@ class Watch:
         """The kinds of signs that were given."""
         return sorted(self._given)
 
-    def look(self, entry: Mapping[str, Any]) -> list[Sign]:
+    def look(self, entry: Mapping[str, Any]) -> list[Alert]:
         """The signs that are new with this line.
 
         Args:
@@ -125,7 +125,7 @@ class Watch:
             found |= self._of_accuracies(line)
         new = {kind: text for kind, text in found.items() if kind not in self._given}
         self._given |= new.keys()
-        return [Sign(kind, text + self._advice(kind)) for kind, text in new.items()]
+        return [Alert(kind, text + self._advice(kind)) for kind, text in new.items()]
 
     def _advice(self, kind: Kind) -> str:
         if kind == "threshold":
@@ -192,13 +192,13 @@ class Watch:
     def _of_accuracies(self, line: Line) -> dict[Kind, str]:
         if len(self._beaten) < ROUNDS or any(self._beaten[-ROUNDS:]):
             return {}
-        said = (
+        text = (
             f"accuracy is {line.accuracy:.4f}, for {ROUNDS} evaluations not better than always the most frequent class "
             f"({self.majority:.4f})"
         )
         if ranks_rows(line.auroc):
-            return {"threshold": f"{said}, but AUROC is {line.auroc:.4f}: the threshold hides what has been learned"}
-        return {"majority": said}
+            return {"threshold": f"{text}, but AUROC is {line.auroc:.4f}: the threshold hides what has been learned"}
+        return {"majority": text}
 
 
 def ranks_rows(auroc: float | None) -> bool:

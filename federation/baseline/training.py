@@ -37,7 +37,7 @@ _TRIED = 0.5
 
 
 class BaselineTraining:
-    """Trains a peer's local-only baseline, as `IdleWork` of dpeer.peer. It never raises and sends nothing.
+    """Trains a peer's local-only baseline, as `BackgroundWork` of dpeer.peer. It never raises and sends nothing.
 
     The rule: a run ends later for it by `FREE_SECONDS` and `share` of the run's time at most. Time in which the peer
     waits and has a core to itself delays nothing and does not count; elsewhere nothing is trained before the end.
@@ -95,7 +95,7 @@ class BaselineTraining:
 
     @property
     def left(self) -> bool:
-        """See `IdleWork`."""
+        """See `BackgroundWork`."""
         return self._free and self._ended is None and self._unfinished
 
     @property
@@ -103,7 +103,7 @@ class BaselineTraining:
         return self.baseline is not None and self.why is None and not self.baseline.done
 
     def work(self, enough: Callable[[], bool]) -> None:
-        """See `IdleWork`."""
+        """See `BackgroundWork`."""
         self._train(enough)
 
     def estimate(self) -> float | None:

@@ -11,7 +11,7 @@ import pytest
 from dpeer.exceptions import CheckpointError, TaskError
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
-from dpeer.peer.core.outbox import Outbox
+from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.learner import SaveCopy
 from dpeer.peer.rank_folder import RankFolder
 
@@ -44,7 +44,7 @@ def folder(
     out: Path, fingerprint: dict[str, Any], *, resume: bool = False, learner: Silent | None = None,
     warn: Callable[[str], None] = lambda message: None,
 ) -> RankFolder:  # fmt: skip
-    config = PeerConfig(0, 4, None, fingerprint, formerly=("rho", "sam"), out=out, resume=resume)
+    config = PeerConfig(0, 4, None, fingerprint, out=out, resume=resume)
     return RankFolder(config, learner or Silent(), Outbox(), {}, {}, warn)
 
 
@@ -161,7 +161,6 @@ def test_a_run_that_failed_leaves_its_summary_also_where_the_model_cannot_be_mea
     [
         ({}, None),
         ({"rounds": 3}, None),
-        ({"rho": 0.05}, None),
         ({"body_lr": 0.2}, "body_lr is 0.2 there and 0.1 here"),
         ({"algorithm's source": "abc"}, "algorithm's source is 'abc' there and None here"),
     ],
