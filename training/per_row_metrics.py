@@ -1,4 +1,4 @@
-"""How a model does on each row of its test data: what a comparison of two models on the same rows is made of."""
+"""Accuracy or loss of a model on each row of its test data, for paired comparisons."""
 
 from __future__ import annotations
 

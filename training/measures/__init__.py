@@ -1,4 +1,4 @@
-"""The full set of figures that say how well a model does, with 95 % intervals: for the end of a run, not each round."""
+"""The full set of figures of a model, with 95 % intervals: for the end of a run, not each round."""
 
 from __future__ import annotations
 

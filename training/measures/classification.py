@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeer.training.measures.bootstrap import Rows, weighted
 from dpeer.training.measures.calibration import bins
-from dpeer.training.measures.intervals import bootstrap, undefined, wilson
+from dpeer.training.measures.intervals import Rows, bootstrap, undefined, weighted, wilson
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]

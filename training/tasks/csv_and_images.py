@@ -1,4 +1,4 @@
-"""Tasks on people's own files, without a line of Python: a table, or images in folders."""
+"""The tasks csv and image-folder, on a user's own files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpeer.training.data.images.image_folder import image_folder as read_image_f
 from dpeer.training.data.tables.table import SchemaTable, Table, table_by_schema
 from dpeer.training.data.tables.table import table as read_table
 from dpeer.training.task import Task
-from dpeer.training.tasks.choices import Choices
+from dpeer.training.tasks import Choices
 from dpeer.training.tasks.options import names, one_of, place, text, whole
 from dpeer.training.tasks.pooled import pooled_task
 from dpeer.training.tasks.reading import read

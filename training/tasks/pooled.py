@@ -1,4 +1,4 @@
-"""A task from a data set in memory: every rank takes its part and leaves the rest."""
+"""Builds a rank's task from a data set in memory: division, held-out samples, model and scales."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from dpeer.training.models.scaling import ScaledLoss, scale_outputs, standardize
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.settings import TestSplit
 from dpeer.training.task import Task
+from dpeer.training.tasks import Choices
 from dpeer.training.tasks.augmentation import augment_images
-from dpeer.training.tasks.choices import Choices
 from dpeer.training.tasks.text_models import with_tokens
 
 HELD_OUT = 0.2

@@ -1,4 +1,4 @@
-"""What a task on text tells its model, and which models suit it."""
+"""Options of a text model that follow from the tokenizer, and the check that a model suits a text task."""
 
 from __future__ import annotations
 

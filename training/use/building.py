@@ -1,4 +1,4 @@
-"""A trained model, built again from its card and its saved values."""
+"""Rebuilds a trained model from its card and its saved values."""
 
 from __future__ import annotations
 

@@ -7,8 +7,7 @@ import pytest
 
 from dpeer.exceptions import PartitionError, TaskError
 from dpeer.training import Choices, load_task
-from dpeer.training.data.text.roles import Roles, roles
-from dpeer.training.data.text.roles_files import read_texts
+from dpeer.training.data.text.roles import Roles, read_texts, roles
 
 LENGTH = 9
 TEXTS = {

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dpeer.exceptions import TaskError
-from dpeer.training import Choices, load_task
 from dpeer.training.data.images.tiny_imagenet import tiny_imagenet
 
 Image = pytest.importorskip("PIL.Image", reason="reading images needs Pillow")
@@ -64,15 +63,6 @@ def test_reads_the_published_layout(tmp_path: Path, inner: str) -> None:
             level = LEVELS[WNIDS[target]]
             assert near(image, level + 20, level, level) or near(image, level, level, level)
     assert sum(bool((image[0] == image[1]).all()) for image in data.train.inputs) == 3
-
-
-def test_a_task(tmp_path: Path) -> None:
-    write(tmp_path)
-    options = {"data": str(tmp_path), "train_samples": 50, "test_samples": 12}
-    task = load_task("tiny-imagenet", 1, 2, 0, options, Choices(partition="iid"))
-    assert len(task.train) == 25
-    assert task.train[0][0].shape == (3, 64, 64)
-    assert -1 <= task.train.tensors[0].min() < task.train.tensors[0].max() <= 1
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training.data.tables.cells import Sheet
 from dpeer.training.data.tables.check import check
-from dpeer.training.data.tables.guessing import guess, outward
+from dpeer.training.data.tables.guess import guess, outward
 from dpeer.training.data.tables.propose import as_toml, propose
 from dpeer.training.data.tables.schema import parsed
 
 
 def kinds_of(name: str, *cells: str, times: int = 1) -> dict[str, Any]:
-    return guess(name, [*cells] * times, decimal=".").said
+    return guess(name, [*cells] * times, decimal=".").keys
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_what_is_unsure_is_asked() -> None:
 
 def test_rare_values_and_extremes_are_not_given_away() -> None:
     found = guess("disease", [*["flu"] * 20, *["cold"] * 9, "Creutzfeldt", "Creutzfeldt"], decimal=".")
-    assert found.said == {"kind": "category", "values": ["cold", "flu"]}
+    assert found.keys == {"kind": "category", "values": ["cold", "flu"]}
     assert found.remark == "1 rare value left out, which become other"
 
 
@@ -136,7 +136,7 @@ def test_one_column_is_not_enough() -> None:
 
 def test_many_numbers_are_a_regression() -> None:
     sheet = Sheet("x.csv", ("a", "cost_g"), {"a": ["1.5"] * 30, "cost_g": [str(n / 4) for n in range(30)]}, range(30))
-    assert propose(sheet).target.said == {"column": "cost_g", "kind": "regression", "unit": "g", "range": [0.0, 9.0]}
+    assert propose(sheet).target.keys == {"column": "cost_g", "kind": "regression", "unit": "g", "range": [0.0, 9.0]}
 
 
 @pytest.mark.parametrize(
@@ -152,18 +152,18 @@ def test_many_numbers_are_a_regression() -> None:
     ],
 )  # fmt: skip
 def test_codes_are_proposed_as_they_are_written(cells: list[str], expected: dict[str, Any]) -> None:
-    assert guess("code", cells, decimal=".").said == expected
+    assert guess("code", cells, decimal=".").keys == expected
 
 
 def test_a_number_that_may_be_two_is_asked() -> None:
     found = guess("platelets", ["436", "1.789", "2.320"] * 10, decimal=",")
-    assert found.said["kind"] == "number"
+    assert found.keys["kind"] == "number"
     assert found.remark.startswith("is '1.789' 1.789 or 1789?")
-    assert guess("lactate", ["1.789", "0.5"] * 10, decimal=".").said["range"][1] < 10
+    assert guess("lactate", ["1.789", "0.5"] * 10, decimal=".").keys["range"][1] < 10
 
 
 def test_years_of_two_digits_are_not_in_the_future() -> None:
     found = guess("born", ["29.03.47", "01.12.12", "30.06.68"] * 10, decimal=".")
-    assert found.said["format"] == "%d.%m.%y"
-    assert found.said["range"] == [datetime.date(1946, 1, 1), datetime.date(2013, 12, 31)]
+    assert found.keys["format"] == "%d.%m.%y"
+    assert found.keys["range"] == [datetime.date(1946, 1, 1), datetime.date(2013, 12, 31)]
     assert "two digits" in found.remark

@@ -1,18 +1,57 @@
-"""What a column of cells probably is: its keys in a schema, and what its reviewers should look at. No torch."""
+"""Guesses of what a column of cells is: its keys in a proposed schema, and remarks for its reviewers. No torch."""
 
 from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dpeer.training.data.tables.decode import as_time
 from dpeer.training.data.tables.numerals import ambiguous, as_number, is_code, spelled
-from dpeer.training.data.tables.words import DATES, IDENTIFIER, NO, PERSON, SUFFIX, UNIT, YES
 
-Said = dict[str, Any]
+YES = (
+    "yes", "y", "true", "t", "ja", "j", "oui", "si", "sí", "sì", "sim", "da", "tak", "ano", "igen", "kyllä", "evet",
+    "positive", "pos", "present",
+)  # fmt: skip
+"""Yes in several languages, without capitals."""
+
+NO = (
+    "no", "n", "false", "f", "nein", "non", "não", "nao", "nu", "nie", "ne", "nem", "nej", "nee", "ei", "hayır",  # noqa: RUF001
+    "negative", "neg", "absent",
+)  # fmt: skip
+"""No in several languages, without capitals."""
+
+DATES = (
+    "%Y-%m-%d", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%Y/%m/%d", "%d-%m-%Y", "%Y%m%d", "%d.%m.%y",
+    "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M", "%d.%m.%Y %H:%M",
+    "%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%dT%H:%M:%S%z", "%Y-%m-%d %H:%M:%S%z",
+)  # fmt: skip
+"""Formats of dates, in the order in which they are tried."""
+
+TARGETS = ("target", "outcome", "label", "class", "y", "diagnosis", "result", "income")
+"""Names of columns that are probably to be predicted, the likeliest first."""
+
+PERSON = re.compile(r"(^|[\s_.-])(patient|subject|person|case|mrn|pid)([\s_.-]?(id|nr|no|number|key))?$", re.IGNORECASE)
+"""Names of columns that say whose a row is."""
+
+IDENTIFIER = re.compile(
+    r"(^|[\s_.-])(id|ids|nr|no|uuid|guid|key|index|row|number|mrn|pid)$|^(unnamed.*|__index_level_\d+__|)$",
+    re.IGNORECASE,
+)
+"""Names of columns that number rows or name things."""
+
+UNIT = re.compile(r"[(\[]([^()\[\]]{1,12})[)\]]\s*$")
+"""A unit in brackets at the end of a name."""
+
+_SUFFIXES = "years|yrs|days|hours|min|kg|g|mg|ug|cm|mm|m|mmhg|bpm|mmol|mmol_l|mg_dl|g_dl|ml|l|celsius|percent|pct"
+SUFFIX = re.compile(rf"[\s_]({_SUFFIXES})$", re.IGNORECASE)
+"""A unit as the last word of a name."""
+
+
+Keys = dict[str, Any]
 
 FEW = 10
 """Whole numbers with so many values or fewer may be codes."""
@@ -31,11 +70,11 @@ class Guess(NamedTuple):
     """What a column probably is.
 
     Attributes:
-        said: Its keys in a schema.
+        keys: Its keys in a schema.
         remark: What to look at; empty if it is plain.
     """
 
-    said: Said
+    keys: Keys
     remark: str = ""
 
 
@@ -128,15 +167,15 @@ def _number(name: str, counts: Mapping[str, int], numbers: Mapping[str, float]) 
     consecutive = len(values) >= 20 and len(values) == rows and values[-1] - values[0] == len(values) - 1
     if whole and (consecutive or (IDENTIFIER.search(name) and len(values) > rows / 2)):
         return Guess({"kind": "ignore"}, "looks like a row's number or an identifier")
-    said: Said = {"kind": "number", "unit": unit_of(name), "range": outward(values[0], values[-1])}
+    keys: Keys = {"kind": "number", "unit": unit_of(name), "range": outward(values[0], values[-1])}
     if whole and len(values) <= FEW and rows > 5 * len(values):
-        low, high = said["range"]
+        low, high = keys["range"]
         return Guess(
             {"kind": "category", "values": sorted(numbers, key=lambda cell: (numbers[cell], cell))},
             "few whole numbers: if they are codes, do they mean the same at all sites? If they count or measure "
             f'something, write kind = "number" and range = [{low:g}, {high:g}] in place of values',
         )
-    return Guess(said, "" if said["unit"] else "in which unit?")
+    return Guess(keys, "" if keys["unit"] else "in which unit?")
 
 
 _LEAST = 1e-9
@@ -175,11 +214,11 @@ def _person(counts: Mapping[str, int]) -> Guess:
 def _unsure(name: str, cell: str, decimal: str, numbers: Sequence[float]) -> Guess:
     """A column of numbers of which some can be read in two ways: the range is that of the others."""
     first, second = ambiguous(cell, decimal) or ("", "")
-    said: Said = {"kind": "number", "unit": unit_of(name)}
+    keys: Keys = {"kind": "number", "unit": unit_of(name)}
     if numbers:
-        said["range"] = outward(min(numbers), max(numbers))
+        keys["range"] = outward(min(numbers), max(numbers))
     asked = f"is {cell!r} {first} or {second}? Write numbers without marks for thousands, then propose again"
-    return Guess(said, asked)
+    return Guess(keys, asked)
 
 
 def _words(name: str, counts: Mapping[str, int], numbers: Sequence[float], decimal: str = ".") -> Guess:

@@ -1,4 +1,4 @@
-"""Columns as inputs of a model, by scikit-learn's transformers, with statistics that are kept apart from them."""
+"""Preparation of decoded columns as inputs: imputed, scaled and one-hot by scikit-learn, from stored statistics."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def fit(layout: Layout, raw: Array, *, own: bool) -> dict[str, dict[str, float]]
     if not count:
         return {}
     if not own:
-        return {name: {"filling": _said_filling(inputs[name])} for name in layout.numbers}
+        return {name: {"filling": _stated_filling(inputs[name])} for name in layout.numbers}
     from sklearn.impute import SimpleImputer
     from sklearn.preprocessing import StandardScaler
 
@@ -110,7 +110,7 @@ def fit(layout: Layout, raw: Array, *, own: bool) -> dict[str, dict[str, float]]
     empty = np.atleast_1d(np.isnan(values).all(axis=0))
     fillings = np.array(
         [
-            _said_filling(inputs[name]) if empty[place] or filling_of(inputs[name]) is not None else medians[place]
+            _stated_filling(inputs[name]) if empty[place] or filling_of(inputs[name]) is not None else medians[place]
             for place, name in enumerate(layout.numbers)
         ]
     )
@@ -121,7 +121,7 @@ def fit(layout: Layout, raw: Array, *, own: bool) -> dict[str, dict[str, float]]
     }
 
 
-def _said_filling(column: Any) -> float:
+def _stated_filling(column: Any) -> float:
     """What the schema says a gap counts as, else the middle of the range, else 0."""
     said, ends = filling_of(column), range_of(column)
     if said is not None:

@@ -1,17 +1,110 @@
-"""Columns of text as numbers and classes; an error names row and column."""
+"""Tables of numbers without a schema: their cells as numbers and classes, and as inputs of a model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from dpeer.exceptions import TaskError
+from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training.data.pool import Numbers
 from dpeer.training.data.tables.cells import Sheet
+from dpeer.training.data.tables.inputs import FORMAT, Raw, TableInputs, as_targets, check_distinct
 from dpeer.training.data.tables.numerals import Spellings, ambiguous, as_number, is_code
 from dpeer.training.data.tables.schema import MISSING
+
+
+@dataclass(frozen=True)
+class PlainInputs(TableInputs):
+    """Columns of numbers as they are; the model scales them itself where that is wanted.
+
+    Attributes:
+        target: The column to predict.
+        classes: The classes by number; () where the target is a number.
+        columns: The columns of inputs, sorted.
+        group: The column that says which rows belong together; None without one.
+    """
+
+    target: str
+    classes: tuple[str, ...]
+    columns: tuple[str, ...]
+    group: str | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each input is called: as its column."""
+        return self.columns
+
+    @property
+    def width(self) -> int:
+        """How many inputs a row has."""
+        return len(self.columns)
+
+    @property
+    def target_range(self) -> None:
+        """No plausible range of the number to predict is known without a schema."""
+
+    def fit(self, raw: Tensor, *, own_statistics: bool) -> PlainInputs:
+        """Itself: nothing is computed from the rows."""
+        return self
+
+    def prepare(self, raw: Tensor) -> Tensor:
+        """The inputs as they are."""
+        return raw
+
+    def raw(self, sheet: Sheet, *, labels: bool, hint: str = "", learn: bool = False) -> Raw:
+        """See `TableInputs.raw`; each row is its inputs already.
+
+        Args:
+            sheet: The table.
+            labels: Whether to read the column to predict.
+            hint: The end of an error about a column, in front of its name.
+            learn: Whether a model is to learn from the rows: then float32 must resolve the numbers of each column.
+
+        Raises:
+            TaskError: A cell is not a finite number or class, or a column's numbers are nearly one in float32.
+            UnknownName: A column is missing.
+        """
+        if missing := [name for name in self.columns if name not in sheet.cells]:
+            raise UnknownName("column", ", ".join(missing), sheet.header, f"what the model needs; {sheet.path!r}")
+        rows = np.empty((len(sheet), len(self.columns)), np.float32)
+        for place, name in enumerate(self.columns):
+            found = numbers(sheet, name, hint)
+            if learn:
+                check_distinct(found, f"{sheet.path!r}, column {name!r}")
+            rows[:, place] = found
+        return Raw(torch.from_numpy(rows), self.labels(sheet) if labels else None)
+
+    def labels(self, sheet: Sheet) -> Tensor:
+        """Class numbers, shape (rows,), int64; or values, shape (rows, 1), float32.
+
+        Raises:
+            TaskError: A cell is none of the classes, or no number.
+        """
+        if self.classes:
+            return torch.from_numpy(class_numbers(sheet, self.target, self.classes))
+        return as_targets(numbers(sheet, self.target), f"column {self.target!r}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything that `restored` needs."""
+        return {
+            "format": FORMAT,
+            "kind": "plain",
+            "target": self.target,
+            "classes": list(self.classes),
+            "columns": list(self.columns),
+            "group": self.group,
+        }
+
+    @classmethod
+    def restored(cls, content: Mapping[str, Any]) -> PlainInputs:
+        """Undo `to_json`."""
+        return cls(content["target"], tuple(content["classes"]), tuple(content["columns"]), content["group"])
 
 
 def check_filled(sheet: Sheet, name: str) -> None:
@@ -35,7 +128,7 @@ def numbers(sheet: Sheet, name: str, hint: str = "") -> NDArray[np.float64]:
     Args:
         sheet: The table.
         name: The column.
-        hint: What the end of an error says, in front of the column's name.
+        hint: The end of an error, in front of the column's name.
 
     Raises:
         TaskError: A cell is empty, no number, a code, or a number that float32 does not have.
