@@ -48,10 +48,10 @@ def read_card(folder: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{str(path)!r} cannot be read: {error}") from error
     if card is None or card.get("format") != FORMAT:
-        said = (
+        what = (
             "holds no JSON object" if card is None else f"has format {card.get('format')!r}, this dpeer reads {FORMAT}"
         )
-        raise CheckpointError(f"{str(path)!r} {said}")
+        raise CheckpointError(f"{str(path)!r} {what}")
     return card
 
 

@@ -90,7 +90,7 @@ def _date(text: Any) -> str:
 
 
 def _about(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What the model is, by name."""
+    """Facts about the model, by name."""
     built, classes = card.get("model") or {}, card.get("classes") or []
     yield "model", str(built.get("model") or "the task's own")
     if shape := card.get("input_shape"):
@@ -125,7 +125,7 @@ def _preparation(card: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _training(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """With whom and how it was trained, by name."""
+    """Peers, graph, algorithm and rounds of its training, by name."""
     run = card["federation"]
     yield "peers", f"{run['size']}; this is rank {run['rank']}"
     yield "graph", str(run["topology"])

@@ -41,7 +41,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _Mix:
-    """A way in which the data are divided."""
+    """One division of the data."""
 
     counts: Counts
     ranks: list[int]
@@ -88,7 +88,7 @@ def class_mix(report: Report) -> Panel:
     )
     silent = sum(not class_counts(group.runs[0]) for group in groups)
     if silent:
-        caption += f"{silent} of {len(groups)} groups do not say. "
+        caption += f"{silent} of {len(groups)} groups have no class counts. "
     alt = "Stacked bars of training samples by class. " + " ".join(
         f"{mix.title}: {len(mix.ranks)} peers with {mix.counts.sum(axis=1).min()} to "
         f"{mix.counts.sum(axis=1).max()} samples of "
@@ -120,7 +120,7 @@ def class_counts(run: Run) -> dict[int, list[int]]:
 
 
 def _mixes(groups: tuple[Group, ...]) -> list[_Mix]:
-    """Every way in which data are divided, once; the first of several seeds stands for the others."""
+    """Every division of the data, once; the first of several seeds stands for the others."""
     found: dict[bytes, _Mix] = {}
     for group in groups:
         run = group.runs[0]

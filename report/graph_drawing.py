@@ -73,7 +73,7 @@ def named(name: str) -> str:
 
 
 def _draw_rounds(axes: Axes, graph: TimeVaryingTopology, points: Points) -> str:
-    """Draw the edges of the first rounds, a color for each, and say which they are."""
+    """Draw the edges of the first rounds, a color for each; returns a note on which they are."""
     repeats = graph.graphs.period is not None
     shown = min(graph.period, _PERIOD) if repeats else max(2, min(graph.period, _ROUNDS))
     colors = colormaps["viridis"](np.linspace(0.0, 0.9, shown))

@@ -103,7 +103,7 @@ def replace(path: Path, content: str) -> None:
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it that are missing; all their names are on disk when this returns.
 
-    Without that a power loss could take a rank's folder away, and with it all that tells what the rank has sent.
+    Else a power loss could remove a rank's folder, and with it every record of what the rank has sent.
     """
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ class Totals:
 
     Attributes:
         last: The line of the last round.
-        best: The line of the round whose model is the best, where the best is kept.
+        best: The line of the best model's round, where the best is kept.
         mixed: In how many rounds a neighbor's body was mixed.
     """
 
@@ -72,7 +72,7 @@ class MetricsFile:
 
     @property
     def damage(self) -> str | None:
-        """What was wrong with the file when it was read, in words; None if nothing was."""
+        """Damage of the file when it was read, in words; None if there was none."""
         parts = []
         if self._torn:
             parts.append("its last line has no end (the process was killed while it wrote it) and is cut")
@@ -124,7 +124,7 @@ class MetricsFile:
         except FileNotFoundError:
             if not self._path.parent.exists():
                 raise
-            # Another program has just deleted it: the next `append` says so.
+            # Another program has just deleted it: the next `append` reports it.
 
     def missing(self, completed: int) -> int:
         """How many of the completed rounds have no line in the file."""
@@ -135,7 +135,7 @@ class MetricsFile:
         return completed - len(found & {*range(completed)})
 
     def _changed(self) -> str | None:
-        """What another program has done to the file since it was last written; None if nothing."""
+        """Changes by another program since the last write; None if there are none."""
         if self._path is None or self._seen is None:
             return None
         try:
@@ -150,7 +150,7 @@ class MetricsFile:
 
 
 def _mark(found: os.stat_result) -> tuple[int, ...]:
-    """What tells that a file is the one that was written last: its device, its number there, its length."""
+    """The identity of a file as it was written last: device, inode, length."""
     return found.st_dev, found.st_ino, found.st_size
 
 

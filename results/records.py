@@ -14,7 +14,7 @@ from dpeer.results.json_fields import JsonFields, figures, json_field, number, t
 Figure = Literal[
     "accuracy", "accuracy_trained", "test_loss", "training_accuracy", "training_accuracy_trained", "generalization_gap"
 ]
-"""What a peer is measured by, in its lines and at the end in its summary."""
+"""The figures of a peer in its lines and, at the end, in its summary."""
 
 
 class Evaluation(Protocol):
@@ -101,7 +101,7 @@ class RoundRecord:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON values: numbers that are not finite become None, and `diverged` tells whether the loss was one."""
+        """Plain JSON values: numbers that are not finite become None; `diverged` is true where the loss was one."""
         diverged = self.train_loss is not None and not math.isfinite(self.train_loss)
         plain: dict[str, Any] = finite(asdict(self)) | {"diverged": diverged}
         return plain

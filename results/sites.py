@@ -17,7 +17,7 @@ from dpeer.results.json_fields import flag, number, text, whole
 
 FORMAT = 1
 KIND = "what joining was worth to a site"
-"""What a file says that it is."""
+"""The kind of file."""
 
 _MOST_BYTES = 10_000
 _MOST_PEERS = 100_000
@@ -32,7 +32,7 @@ class Site:
     Attributes:
         name: The file.
         version: The dpeer that wrote it.
-        federation: What tells federations apart: a hash of all that their peers compare.
+        federation: A hash of all that the federation's peers compare.
         size: How many peers the federation has.
         rank: This site's peer.
         rounds: How many rounds it has completed.
@@ -70,8 +70,8 @@ class Combined:
         high: The upper end.
         improved: At how many sites the gain is above zero.
         worse: At how many it is below.
-        by_rows: The mean in which each row counts once, with what can be told of it; None for a single site, and where
-            sites may have the same rows.
+        by_rows: The mean in which each row counts once, with its verdict; None for a single site, and where sites may
+            have the same rows.
     """
 
     sites: tuple[Site, ...]
@@ -148,7 +148,7 @@ def _short(value: Any) -> str:
 
 
 def combine(sites: Sequence[Site]) -> Combined:
-    """Combine what the sites of one federation have found.
+    """Combine the effects at the sites of one federation.
 
     Raises:
         ConfigurationError: They are of several federations or measures, or two are of one rank.

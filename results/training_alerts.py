@@ -5,7 +5,7 @@
     fast        the loss is far above that of guessing, again and again, or goes up and down by much of it
     flat        the loss stays at that of guessing
     majority    the model answers one class only, or does no better than that
-    threshold   the same, while it tells the rows of two classes apart by their scores
+    threshold   the same, while its scores separate the rows of two classes
 
 A loss is held against that of guessing: of an answer that knows the shares of the classes and nothing of the row. Where
 that is not known (a loss of the task's own), it is held against the loss of the first round.
@@ -76,9 +76,9 @@ class AlertMonitor:
         chance: The loss of guessing; None where it is not known.
         majority: The accuracy of always answering the most frequent class; None where there are no classes.
         classes: How many classes are among the rows that are evaluated.
-        slower: What to try where the rates are too fast, a few words each.
-        other: What to try where nothing is learned.
-        steadier: What to try where the loss jumps.
+        slower: Advice where the rates are too fast, a few words each.
+        other: Advice where nothing is learned.
+        steadier: Advice where the loss jumps.
         private: Whether noise is added to bodies, which may make a loss as large as that.
     """
 
@@ -202,7 +202,7 @@ class AlertMonitor:
 
 
 def ranks_rows(auroc: float | None) -> bool:
-    """Whether a model tells the rows of classes apart by its scores, whatever its answers: AUROC is well above 0.5."""
+    """Whether a model's scores separate the rows of classes, whatever its answers: AUROC is well above 0.5."""
     return auroc is not None and auroc >= _RANKS
 
 

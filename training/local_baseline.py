@@ -29,7 +29,7 @@ Enough = Callable[[], bool]
 
 
 class _ResumableLocal(Local):
-    """`local`, whose round may be trained in several calls.
+    """`local`, with a round that may be trained in several calls.
 
     Attributes:
         enough: Says when a call is to end.
@@ -113,7 +113,7 @@ class LocalBaseline:
         self.rounds, self._takes_part = h.rounds if rounds is None else rounds, takes_part
         self._finished = False
         self._keeps_best, self._every = keep == "best", evaluate_every
-        # A part of a round may only draw where the last one ended if nobody draws meanwhile: the task is said to draw.
+        # Random draws of a round must go on where its last part ended: the task counts as one that draws.
         self._learner = TorchLearner(
             task if task.draws is False else replace(task, draws=True), _ResumableLocal, h.model_copy(update=changes),
             rank=rank, seed=seed, keep=keep, evaluate_on=evaluate_on, compute=compute,

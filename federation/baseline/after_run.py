@@ -36,7 +36,7 @@ from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.selection import ModelSelection
 
 _FINISHED = ("done", "left-behind")
-"""How runs end after whose last round models are trained on at home."""
+"""The states of runs whose models were fine-tuned at home after the last round."""
 
 
 def compare_after_run(
@@ -122,8 +122,8 @@ def give_away(folder: Path, file: Path) -> None:
     """Write the effect of federating on the peer of a rank's folder, which has been compared, for others to combine.
 
     Raises:
-        CheckpointError: The folder has no checkpoint, which tells of which federation it is.
-        ConfigurationError: It was compared on so few rows that the gain tells of single ones.
+        CheckpointError: The folder has no checkpoint, which has the federation's fingerprint.
+        ConfigurationError: It was compared on so few rows that the gain reveals single ones.
         OutputError: The file cannot be written.
     """
     summary = read_peer_summary(folder)

@@ -38,7 +38,7 @@ def conclude_comparison(
         folder: The rank's folder.
         learner: The peer's.
         beside: The baseline's training; None where nothing was trained.
-        facts: What the summary says about the run besides its results.
+        facts: The entries of the summary on the run, besides its results.
         stopped: Whether to leave the comparison out.
         tell: Gets a line before it takes long.
         diverged: Whether the peer's training has diverged: then there is nothing to compare.
@@ -79,7 +79,7 @@ def write_comparison(
         summary: Its summary so far.
         entry: What was found of both models.
         baseline: The local-only model, trained to its end; None if there is none.
-        facts: What the summary says about the run besides its results.
+        facts: The entries of the summary on the run, besides its results.
 
     Raises:
         TaskError: The task's model, loss, metrics or data raised.

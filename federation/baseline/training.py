@@ -118,7 +118,7 @@ class BaselineTraining:
             self._ended = time.monotonic()
 
     def finish(self, stopped: Callable[[], bool], tell: Callable[[str], None]) -> None:
-        """After the last round: train the rest if the time allows it, and say if not; then it can be trained later.
+        """After the last round: train the rest if the time allows it; else `why` has the reason; later it can be.
 
         Args:
             stopped: Whether to give up.
@@ -197,7 +197,7 @@ def copy_for_baseline(task: Task, settings: Settings, shares: str) -> Task | str
     """A copy of the task for a comparison, before the peer's learner takes the task's model.
 
     Returns:
-        None where no comparison is asked for, or nothing is shared anyway; a text says why there can be none.
+        None where no comparison is asked for, or nothing is shared anyway; a text is the reason why none is possible.
     """
     if settings.alone == "never" or shares == "nothing":
         return None

@@ -133,9 +133,9 @@ def weighted(rows: Rows, weights: Numbers) -> dict[str, Numbers]:
     count, classes = weights.sum(axis=1), rows.shares.shape[1]
     right = (rows.guess == rows.truth).astype(np.float64)
     there = _by(rows.truth, weights, classes)
-    hits, said = _by(rows.truth, weights * right, classes), _by(rows.guess, weights, classes)
+    hits, guessed = _by(rows.truth, weights * right, classes), _by(rows.guess, weights, classes)
     recall = _divide(hits, there)
-    f1 = np.where(there > 0, _divide(2 * hits, there + said), np.nan)
+    f1 = np.where(there > 0, _divide(2 * hits, there + guessed), np.nan)
     gaps = _by(bin_of(rows.confidence), weights * (rows.confidence - rows.hit), BINS)
     auroc = np.stack([_auroc(rows, number, weights) for number in range(classes)], axis=1)
     binary = classes == 2

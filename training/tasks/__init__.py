@@ -41,8 +41,8 @@ class BuiltinTask:
         name: What ``--task`` calls it.
         summary: One line about it.
         where: ``module:function`` of its ``task(rank, size, seed, *, choices, **options)``.
-        partition: How its data are divided where the user does not say.
-        standardize: Whether its inputs are scaled by the peer's own training rows where the user does not say.
+        partition: The default of ``--partition``.
+        standardize: The default of ``--standardize``: inputs are scaled by the peer's own training rows.
     """
 
     name: str

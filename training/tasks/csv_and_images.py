@@ -30,8 +30,8 @@ def csv(
             "target": target, "group": group, "kind": kind, "classes": classes, "columns": columns,
             "ignore": ignore or None,
         }  # fmt: skip
-        if said := next((name for name, value in others.items() if value is not None), None):
-            raise TaskError(f"task 'csv': the schema {str(choices.schema)!r} says it: leave out --task-option {said}")
+        if twice := next((name for name, value in others.items() if value is not None), None):
+            raise TaskError(f"task 'csv': the schema {str(choices.schema)!r} says it: leave out --task-option {twice}")
         by_schema = SchemaTable(where, str(choices.schema))
         return pooled_task(read(table_by_schema, by_schema, seed), rank, size, seed, choices, model="mlp")
     asked = Table(

@@ -42,7 +42,7 @@ def roles(
     rank: int, size: int, seed: int, *, choices: Choices, data: Any = None, tokenizer: Any = None, length: Any = 80,
     roles: Any = None,
 ) -> Task:  # fmt: skip
-    """What a rank's roles say; see `Roles` for the options."""
+    """A rank's roles of plays, for next-token prediction; see `Roles` for the options."""
     asked = Roles(
         data=text("roles", "data", data, "PATH, LEAF's Shakespeare or a file .npz or .jsonl of speakers and texts"),
         tokenizer=_tokenizer("roles", tokenizer),

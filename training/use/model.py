@@ -25,12 +25,12 @@ from dpeer.training.use.reading import NewData, as_inputs, read_new
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a model says of rows.
+    """Predictions of a model for rows.
 
     Attributes:
         outputs: As the model gave them: class scores, shape (rows, classes), or values, shape (rows, 1).
         classes: The classes' names by number; () where values are predicted.
-        keys: What tells the rows apart, by name: row numbers, files, columns that are no inputs; empty for arrays that
+        keys: Identifiers of the rows, by name: row numbers, files, columns that are no inputs; empty for arrays that
             were handed over.
         remarks: Sentences on what of the data did not fit and was read all the same.
     """
@@ -191,7 +191,7 @@ def write_predictions(found: Predictions, path: Path) -> None:
 
 
 def _unlike(found: Predictions) -> Iterator[str]:
-    """The names of the keys; one that is also a heading of ours is told apart."""
+    """The names of the keys; one that is also a heading of ours gets a suffix."""
     ours = {*_headings(found)}
     return (f"{name} (input)" if name in ours else name for name in found.keys)
 

@@ -24,12 +24,12 @@ from dpeer.training.data.text.tsv import TextColumns, TextRows, read_lines, read
 
 @dataclass(frozen=True, eq=False)
 class NewData:
-    """What was read.
+    """New data as they were read for a trained model.
 
     Attributes:
         inputs: As the model gets them, shape (rows, ...).
         labels: As a task's targets; None where there are none, or none were wanted.
-        keys: By name, what tells the rows apart, as text: row numbers, files, and the columns that are no inputs.
+        keys: By name, identifiers of the rows as text: row numbers, files, and the columns that are no inputs.
         remarks: Sentences on what did not fit and was read all the same.
     """
 
