@@ -12,8 +12,6 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
 from dpeer.exceptions import DpeerError
-from dpeer.federation.graph import build_graph
-from dpeer.federation.settings import Settings
 from dpeer.report.facets import Report
 from dpeer.report.graph_drawing import draw_tile, place
 from dpeer.report.style import Panel, new_figure, wrap
@@ -21,7 +19,7 @@ from dpeer.results.curves import Measure, mean_of
 from dpeer.results.groups import Group
 from dpeer.sections import names
 from dpeer.topology import AnyTopology, TimeVaryingTopology
-from dpeer.topology.settings import GraphSettings
+from dpeer.topology.settings import GraphSettings, build_graph
 
 SIZE_LIMIT = 1000
 """The largest graph that is drawn: of more, dots merge."""
@@ -112,8 +110,8 @@ def _graph(group: Group) -> AnyTopology | None:
         return None
     try:
         # With the default weights: those that are solved for take minutes, and are not seen.
-        return build_graph(Settings.model_validate({**asked, "size": group.size}))
-    except (DpeerError, OSError):
+        return build_graph(GraphSettings.model_validate({**asked, "size": group.size}))
+    except (DpeerError, OSError, ValueError):
         return None  # of a file that is not here, say
 
 
