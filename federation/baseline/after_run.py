@@ -11,7 +11,7 @@ import torch
 
 import dpeer
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError
-from dpeer.federation.baseline.comparison import compared_with, write_comparison
+from dpeer.federation.baseline.comparison import compared_with, figures_of, write_comparison
 from dpeer.federation.baseline.training import STOPPED, BaselineTraining, baseline_training, copy_for_baseline
 from dpeer.federation.build import content_of, learner_by_itself, task_of
 from dpeer.federation.config import RunConfig, resolve
@@ -24,7 +24,7 @@ from dpeer.peer import checkpoint
 from dpeer.peer.core.wire import federation_id
 from dpeer.privacy.history import FOLDER, LEDGER
 from dpeer.privacy.ledger_file import read_or_none
-from dpeer.results.effect import FEWEST_ROWS, Effect, effect_of, majority_accuracy
+from dpeer.results.effect import FEWEST_ROWS, Effect, effect_of
 from dpeer.results.files import METRICS, MODEL, SUMMARY, read_rows, write_json, write_rows
 from dpeer.results.reading import read_object, read_peer_summary
 from dpeer.results.sites import Site
@@ -284,16 +284,8 @@ def _joined(
     if own is None:
         raise TaskError(f"{str(folder)!r}: the task's figures are no means over its rows, which a comparison needs")
     write_rows(folder, own.measure, own.values)
-    of_accuracy = own.measure == "accuracy"
-    constant = (
-        majority_accuracy(summary.get("class_counts"), summary.get("evaluated_class_counts"))
-        if of_accuracy
-        else beside.baseline.constant_loss()
-    )
-    return {
-        "measure": own.measure, "on": on, "rows": len(own.values), "joined": getattr(found, own.measure),
-        "constant": constant, "auroc": own.auroc, "rounds_mixed": summary.get("rounds_mixed"),
-    }, own.values  # fmt: skip
+    entry = figures_of(found, own, summary, beside.baseline.constant_loss)
+    return entry | {"on": on, "rounds_mixed": summary.get("rounds_mixed")}, own.values
 
 
 def _federation(folder: Path) -> str:
@@ -301,7 +293,7 @@ def _federation(folder: Path) -> str:
     fingerprint = read_object(found / "state.json").get("fingerprint") if found else None
     if not fingerprint:
         raise CheckpointError(
-            f"--give-away: {str(folder / checkpoint.FOLDER)!r} has no checkpoint, which tells of which federation the "
-            "peer is"
+            f"--give-away: {str(folder / checkpoint.FOLDER)!r} has no checkpoint, which has the federation's "
+            "fingerprint"
         )
     return federation_id(fingerprint).hex()

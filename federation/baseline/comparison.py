@@ -137,14 +137,27 @@ def _compared(
 ) -> dict[str, Any]:
     if diverged or rows is None:
         return {"why": "training has diverged" if diverged else "the task's figures are no means over its rows"}
-    of_accuracy = rows.measure == "accuracy"
-    own: dict[str, Any] = {
-        "measure": rows.measure, "rows": len(rows.values), "joined": getattr(found, rows.measure),
-        "constant": majority_accuracy(facts["class_counts"], facts["evaluated_class_counts"]) if of_accuracy
-        else learner.constant_loss(),
-        "auroc": rows.auroc,
-    }  # fmt: skip
+    own = figures_of(found, rows, facts, learner.constant_loss)
     return own if beside is None else own | compared_with(beside, rows.measure, rows.values)
+
+
+def figures_of(
+    found: Evaluation, rows: Rows, facts: Mapping[str, Any], constant_loss: Callable[[], float | None]
+) -> dict[str, Any]:
+    """The part of an entry `worth` that is about the kept model.
+
+    Args:
+        found: Its figures.
+        rows: The same of each row.
+        facts: The entries of the summary on the run.
+        constant_loss: Computes the loss of a constant answer, where rows are neither right nor wrong.
+    """
+    counts = facts.get("class_counts"), facts.get("evaluated_class_counts")
+    constant = majority_accuracy(*counts) if rows.measure == "accuracy" else constant_loss()
+    return {
+        "measure": rows.measure, "rows": len(rows.values), "joined": getattr(found, rows.measure),
+        "constant": constant, "auroc": rows.auroc,
+    }  # fmt: skip
 
 
 def compared_with(beside: BaselineTraining, measure: str, joined: Sequence[float]) -> dict[str, Any]:

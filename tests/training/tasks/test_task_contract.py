@@ -165,10 +165,11 @@ def test_the_same_arguments_make_the_same_task_to_the_bit(known: tuple[str, Opti
         assert all(torch.equal(a, b) for a, b in zip(values, other[name], strict=True)), name
 
 
-def test_peers_have_one_kind_of_model_and_samples_of_their_own(known: tuple[str, Options]) -> None:
+def test_peers_begin_with_one_model_and_have_samples_of_their_own(known: tuple[str, Options]) -> None:
     tasks = [loaded(known, rank, validation=0.25) for rank in range(SIZE)]
-    shapes = [{name: value.shape for name, value in task.model.state_dict().items()} for task in tasks]
-    assert shapes[0] == shapes[1]
+    first, second = (dict(task.model.named_parameters()) for task in tasks)
+    assert first.keys() == second.keys()
+    assert all(torch.equal(value, second[name]) for name, value in first.items()), "one initialisation"
     held: list[set[int]] = []
     for task in tasks:
         assert task.indices is not None

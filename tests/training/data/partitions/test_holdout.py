@@ -1,3 +1,5 @@
+"""Samples that are held out together with those that overlap them."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,3 +1,5 @@
+"""Whole groups, such as writers, for each peer."""
+
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -27,15 +27,6 @@ def test_pools() -> None:
     assert ((share - 0.2).abs() < 0.01).all()
 
 
-def test_peers_share_no_sample_and_one_initialisation() -> None:
-    tasks = [load_task("digits", rank, 8, 1) for rank in range(8)]
-    for part in ("train", "test"):
-        together = np.concatenate([task.indices[part] for task in tasks])
-        assert len(together) == len(np.unique(together)) > 0
-    digests = {TorchLearner(task, "dfedmdc", rank=rank, seed=1).digest for rank, task in enumerate(tasks)}
-    assert len(digests) == 1
-
-
 @pytest.fixture
 def one_thread() -> Iterator[None]:
     """Two peers train at a time: more threads than one each would get into each other's way."""
