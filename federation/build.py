@@ -62,7 +62,7 @@ class PeerParts:
     """The entries of summary.json about the run that are not results."""
     notes: list[str]
     """Lines that the user is told when the peer starts."""
-    alone: BaselineTraining | None
+    baseline: BaselineTraining | None
     """What is trained beside, to compare with; None where nothing is."""
     watch: AlertMonitor
     """What looks for signs that training goes wrong."""
@@ -211,7 +211,7 @@ def build(
         fingerprint=compared,
         names=own_names(task, shares),
         facts=facts,
-        alone=beside,
+        baseline=beside,
         watch=alert_monitor(task, config.algorithm, facts, how, data, config.privacy),
         notes=[
             *notes(task, learner, facts, config.algorithm, config.options, config.chosen, lacking=lacking),

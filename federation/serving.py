@@ -182,10 +182,10 @@ async def _serve(
             looking.append(asyncio.create_task(_look(registry, log)))
 
     async def compare(outcome: Outcome) -> None:
-        if parts.alone is not None:
-            parts.alone.end()
+        if parts.baseline is not None:
+            parts.baseline.end()
         await worker.run(
-            conclude_comparison, out, parts.learner, parts.alone, parts.facts, stopper.requested.is_set,
+            conclude_comparison, out, parts.learner, parts.baseline, parts.facts, stopper.requested.is_set,
             lambda line: log.info("worth", message=line), diverged=outcome.diverged,
         )  # fmt: skip
 
@@ -224,12 +224,12 @@ async def _serve(
         on_waiting=lambda neighbors: report({"kind": "waiting", "neighbors": list(neighbors)}),
         on_sign=lambda sign: report({"kind": "sign", "sign": vars(sign)}),
         watch=parts.watch,
-        background=parts.alone,
+        background=parts.baseline,
         at_once=compare,
     )  # fmt: skip
     stopper.watch(peer)
-    if parts.alone is not None:
-        await worker.run(parts.alone.take_up, resume=resume)
+    if parts.baseline is not None:
+        await worker.run(parts.baseline.take_up, resume=resume)
     bound = await peer.listen()
     if bound is not None:
         log.info("listening", message=f"listening at {bound}", address=bound)
