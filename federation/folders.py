@@ -173,7 +173,7 @@ def _named(ranks: list[int]) -> str:
 
 
 @contextlib.contextmanager
-def home_kept() -> Iterator[Path]:
+def working_folder_kept() -> Iterator[Path]:
     """The current folder; whatever folder the process changes to within the block, afterwards it is back there.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from dpeer.exceptions import ConfigurationError, Diverged, PeerFailed
 from dpeer.federation import folders, summary
-from dpeer.federation.folders import home_kept, naming
+from dpeer.federation.folders import naming, working_folder_kept
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.sections import RunPart
 from dpeer.federation.settings import Settings
@@ -152,7 +152,7 @@ def run_federation(
     Raises:
         DpeerError: as documented in dpeer.exceptions; nothing of an earlier run has been removed.
     """
-    with home_kept():
+    with working_folder_kept():
         out = settings.out.absolute()  # now: a task may change to another folder
         graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
         folders.check(

@@ -1,4 +1,4 @@
-"""All settings of a federation: the sections of the packages, and those of running it."""
+"""`dpeer.Settings`: all settings of a federation, of which each package states its own."""
 
 from __future__ import annotations
 
