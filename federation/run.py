@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from dpeer.exceptions import ConfigurationError, Diverged, PeerFailed
+from dpeer.exceptions import Diverged, PeerFailed
 from dpeer.federation import folders, summary
-from dpeer.federation.folders import naming, working_folder_kept
+from dpeer.federation.folders import naming, refuse_faults, working_folder_kept
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.sections import RunPart
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import stop_signals
 from dpeer.federation.view import Silent, View
 from dpeer.results.files import DISAGREEMENT
-from dpeer.results.reading import read_run_summary
 from dpeer.topology import take_part
 from dpeer.topology.settings import build_graph
 
@@ -108,24 +107,6 @@ def cluster(
         settings, lambda view: Launcher(settings, view, resume=resume, new_data=new_data),
         resume=resume, overwrite=overwrite, new_data=new_data, open_view=open_view, drive=drive,
     )  # fmt: skip
-
-
-def refuse_faults(run: RunPart, *, resume: bool) -> None:
-    """Refuse planned faults where peers are real, and resuming a run that had any.
-
-    Raises:
-        ConfigurationError: Names the file or the folder.
-    """
-    if run.faults is not None:
-        raise ConfigurationError(
-            f"--faults {run.faults}: only dpeer simulate has a clock and a network of its own: use that"
-        )
-    before = read_run_summary(run.out) if resume else None
-    if before is not None and before.faults is not None:
-        raise ConfigurationError(
-            f"--resume: {str(run.out)!r} holds a run with --faults, which cannot be resumed: start over with "
-            "--overwrite, or give another --out"
-        )
 
 
 def run_federation(

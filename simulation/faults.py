@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.config import read_toml
-from dpeer.federation.run import refuse_faults
+from dpeer.federation.folders import refuse_faults
 from dpeer.federation.sections import RunPart
 from dpeer.sections import Section
 
