@@ -1,4 +1,4 @@
-"""A peer's model from its checkpoint alone, where its process has left none: without neighbors or training."""
+"""`dpeer model`: the model of a killed peer, made from its checkpoint without neighbors or training."""
 
 from __future__ import annotations
 

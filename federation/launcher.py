@@ -1,4 +1,4 @@
-"""The parent of `dpeer cluster`'s processes: starts them, gives them each other's addresses, relays their reports."""
+"""The parent of `dpeer cluster`'s processes: starts them, exchanges their addresses, relays their reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of running a federation: what is measured and kept, and how peers are run on a host."""
+"""The settings of runs, hosts and the network, and the parts that a `RunConfig` has of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running one peer in this process, as `dpeer start` and each process of `dpeer cluster` do."""
+"""One peer in this process, from its settings to its outcome: `dpeer start` and each child of `dpeer cluster`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import build
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
-from dpeer.federation.folders import held, home_kept, naming
+from dpeer.federation.folders import held, naming, working_folder_kept
 from dpeer.federation.malloc import freeze_heap, keep_heap
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
@@ -129,7 +129,12 @@ async def serve(
     executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
     disk = ThreadPoolExecutor(1, "disk", initializer=_limit_threads, initargs=(1,))
     try:
-        with home_kept() as home, naming(out, rank_folder(settings.out, rank)), held(out), ExitStack() as leaving:
+        with (
+            working_folder_kept() as home,
+            naming(out, rank_folder(settings.out, rank)),
+            held(out),
+            ExitStack() as leaving,
+        ):
             worker = Worker(executor, disk)
             config = await worker.run(resolve, settings, rank)
             return await _serve(

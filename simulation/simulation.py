@@ -25,7 +25,7 @@ from dpeer.federation.view import View
 from dpeer.peer import LivenessConfig, Network, Outcome, Peer, PeerConfig, Transport, Worker
 from dpeer.peer.logs import PeerLog, peer_logger
 from dpeer.results.files import DISAGREEMENT, LOG, rank_folder
-from dpeer.simulation.consensus_distance import Disagreement
+from dpeer.simulation.consensus_distance import ConsensusLog
 from dpeer.training import forget
 from dpeer.training.randomness import undisturbed
 
@@ -57,7 +57,7 @@ class Simulation:
         self._resume, self._new_data = resume, new_data
         self._peers: list[Peer] = []
         self._bodies: dict[int, Callable[[], Tensor]] = {}
-        self._disagreement: Disagreement | None = None
+        self._disagreement: ConsensusLog | None = None
         self._network = Network()
         self._stopping = False
         self._conclude: dict[int, Callable[[Outcome], Awaitable[Any]]] = {}
@@ -99,7 +99,7 @@ class Simulation:
             forget()
             if self._stopping:
                 return []
-            self._disagreement = Disagreement(
+            self._disagreement = ConsensusLog(
                 self._out / DISAGREEMENT, self._bodies, self._worker(),
                 every=self._common.run.evaluate_every, rounds=self._common.training.rounds, resume=self._resume,
             )  # fmt: skip

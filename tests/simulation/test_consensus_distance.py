@@ -13,7 +13,7 @@ import torch
 import dpeer
 from dpeer.federation.settings import Settings
 from dpeer.peer import Worker
-from dpeer.simulation.consensus_distance import Disagreement
+from dpeer.simulation.consensus_distance import ConsensusLog
 from dpeer.simulation.run import simulate
 
 
@@ -29,7 +29,7 @@ async def test_rounds_are_kept_apart_and_only_whole_ones_written(tmp_path: Path)
     copies = {rank: lambda rank=rank: bodies[rank].clone() for rank in range(3)}
     path = tmp_path / "disagreement.jsonl"
     with ThreadPoolExecutor(2) as executor:
-        found = Disagreement(path, copies, Worker(executor), every=2, rounds=5, resume=False)
+        found = ConsensusLog(path, copies, Worker(executor), every=2, rounds=5, resume=False)
         for number in (0, 1):
             found.record(2, number)
             found.record(0, number)
@@ -47,7 +47,7 @@ async def test_a_peer_that_is_away_is_not_waited_for_until_it_completes_a_round_
     path = tmp_path / "disagreement.jsonl"
     with ThreadPoolExecutor(1) as executor:
         copies = {rank: lambda rank=rank: bodies[rank] for rank in bodies}
-        found = Disagreement(path, copies, Worker(executor), every=1, rounds=9, resume=False)
+        found = ConsensusLog(path, copies, Worker(executor), every=1, rounds=9, resume=False)
         for rank in (0, 1):
             found.record(rank, 3)
         found.without(2)
