@@ -101,6 +101,10 @@ class Inbox:
             for old in sorted(firsts)[:-PAYLOAD_FINGERPRINTS]:
                 del firsts[old]
 
+    def knows(self, rank: int, number: int) -> bool:
+        """Whether a body of this rank for round `number` has come, as far as is remembered."""
+        return self._first(rank, number) is not None
+
     def has(self, rank: int, number: int) -> bool:
         """Whether round `number`'s body of this rank is here."""
         return rank in self._rounds.get(number, {})

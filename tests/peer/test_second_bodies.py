@@ -128,7 +128,7 @@ class Case:
 
     async def at_the_gate(self):
         await self._until(self.learner.waiting.is_set, 120)
-        await self.peer._saver.saved()
+        await self.peer.saver.saved()
 
     async def lost(self, fake):
         """The fake is no more, and rank 0's transport knows it."""
@@ -221,7 +221,7 @@ async def test_a_second_body_that_does_not_come_whole_is_not_judged(case):
     *most, _ = chunked(other, case.chunked)
     for frames in most:
         fake.put(frames)
-    await case._until(lambda: 0 in case.inbox._firsts.get(1, {}) and len(case.core.reassembly), 120)
+    await case._until(lambda: case.inbox.knows(1, 0) and len(case.core.reassembly), 120)
     await case.lost(fake)
     fake = await case.fake()
     fake.send(0, 7.0)
@@ -243,7 +243,7 @@ async def test_a_peer_that_trains_a_round_again_with_other_noise_is_found_out(
     killed = asyncio.create_task(ours.peers[3].serve(addresses))
     await until(ours.learners[3].waiting.is_set, 120)
     neighbors = [ours.peers[rank].core for rank in (0, 2)]
-    await until(lambda: all(3 in core.exchange.inbox._firsts[3] for core in neighbors), 120)
+    await until(lambda: all(core.exchange.inbox.knows(3, 3) for core in neighbors), 120)
     await kill(ours.peers[3], ours.transports[3], killed)
     await until(lambda: all(core.members[3].link is None for core in neighbors), 120)
     ours.add(3, out=tmp_path, resume=True, listen=addresses[3], wait=120.0, learner=gated(3, noise=noise))
