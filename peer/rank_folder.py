@@ -16,7 +16,7 @@ from typing import Any
 from dpeer.exceptions import CheckpointError, Interrupted
 from dpeer.peer import checkpoint
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.core import headers, wire
+from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.core.handshake import difference
 from dpeer.peer.core.waiting import Pauses
@@ -197,7 +197,7 @@ class RankFolder:
     def _readdressed(self, number: int, frames: Frames) -> Frames:
         """An encoded body under the present federation's id, which more rounds than were planned have changed."""
         federation = wire.federation_id(self._config.fingerprint)
-        presence = headers.unpack(frames[0]).get("presence", b"")
+        presence = wire.unpack(frames[0]).get("presence", b"")
         return wire.encode(wire.body(federation, self._config.rank, number, frames[1:], presence))
 
     def begin(self) -> None:

@@ -1,7 +1,6 @@
 import pytest
 
-from dpeer.peer.core.bodies import Inbox, Received
-from dpeer.peer.core.payload_fingerprint import fingerprint_of
+from dpeer.peer.core.bodies import Inbox, Received, fingerprint_of
 
 
 def body(text):
