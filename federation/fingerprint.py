@@ -11,7 +11,7 @@ from dpeer.federation.settings import Settings, default_of, shared
 from dpeer.privacy import Guarantee
 from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
 from dpeer.topology import AnyTopology
-from dpeer.training import MODELS, Algorithm, Task, find_algorithm, shared_options, source_hash
+from dpeer.training import MODELS, Algorithm, Task, codecs, find_algorithm, shared_options, source_hash
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import flagged_options
 from dpeer.training.algorithms.plugins import is_built_in
@@ -60,6 +60,7 @@ def fingerprint(
         "seed": settings.seed,
         "seed partition": settings.seed if settings.seed_partition is None else settings.seed_partition,
         **{name: getattr(settings, name) for name in shared() if not _left_out(name, settings)},
+        **({} if settings.codec is None else codecs.identity(settings.codec)),
         **{said(name): value for name, value in _compared(algorithm, options).items()},
         "privacy": settings.privacy,
         "clip_norm": guarantee.clip_norm if guarantee else None,

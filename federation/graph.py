@@ -49,7 +49,8 @@ def _check_server(settings: Settings) -> None:
     robust = f"--robust {settings.robust}" if settings.robust != "none" else None
     furthest = f"--max-norm {settings.max_norm}" if settings.max_norm is not None else None
     quantized = f"--quantize {settings.quantize}" if settings.quantize is not None else None
-    for said in filter(None, (robust, furthest, quantized)):
+    codec = f"--codec {settings.codec}" if settings.codec is not None else None
+    for said in filter(None, (robust, furthest, quantized, codec)):
         raise ConfigurationError(
             f"--participation-mode server with {said}: it needs what the receiver itself has sent in the round, and "
             "most send nothing: leave one of the two out"

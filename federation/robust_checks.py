@@ -8,7 +8,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.federation.settings import Settings
 from dpeer.privacy.soundness import check_mixing
 from dpeer.topology import Row, TimeVaryingTopology, Topology
-from dpeer.training.robust import Robust
+from dpeer.training.mixing.robust_setting import Robust
 
 
 def check_hostile(settings: Settings, graph: Topology | TimeVaryingTopology) -> None:

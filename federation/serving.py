@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from dpeer.exceptions import DpeerError, Isolated
+from dpeer.exceptions import AlgorithmError, ConfigurationError, DpeerError, Isolated
 from dpeer.federation.addresses import bulk_port
 from dpeer.federation.assemble import assemble
 from dpeer.federation.baseline_comparison import conclude_worth
@@ -30,9 +30,11 @@ from dpeer.federation.working_directory import home_kept
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
 from dpeer.peer.logs import PeerLog, Sink, peer_logger
 from dpeer.peer.transports import Keyring
+from dpeer.plugins import check_source
 from dpeer.results.files import LOG, rank_folder
 from dpeer.training import find_algorithm, forget
-from dpeer.training.algorithms.plugins import check_source
+from dpeer.training.algorithms.plugins import is_built_in
+from dpeer.training.codecs import find_codec
 
 Report = Callable[[dict[str, Any]], None]
 """Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}},
@@ -249,7 +251,11 @@ async def _look(registry: Registry, log: PeerLog) -> None:
 
 
 def _check_source(settings: Settings) -> None:
-    check_source(find_algorithm(settings.algorithm))
+    algorithm = find_algorithm(settings.algorithm)
+    if not is_built_in(algorithm):
+        check_source(f"algorithm {algorithm.name}", algorithm, AlgorithmError)
+    if settings.codec is not None and (codec := find_codec(settings.codec)) is not None:
+        check_source(f"codec {codec.__name__}", codec, ConfigurationError)
 
 
 def _limit_threads(threads: int | None) -> None:

@@ -16,8 +16,8 @@ from dpeer.federation.audit.attacks import examine, releases
 from dpeer.federation.audit.canary import COORDINATES, Setting, view
 from dpeer.privacy import Clipped, Guarantee, Ledger, Sparsifier, mechanism, noise
 from dpeer.privacy.audit import audit as audited
-from dpeer.training.codecs import private
-from dpeer.training.codecs.private import Private
+from dpeer.training.mixing import private
+from dpeer.training.mixing.private import PrivateGossip
 from dpeer.training.models.echo import LAYERS
 from tests.federation.defects import Constant, EightBits, Remembering, noise_changed, scaled, spared
 
@@ -117,12 +117,12 @@ def chosen_before_the_noise(
     return PRIVATIZE(base, body, clip_norm, noise_std, Sparsifier(), mask, **options)
 
 
-def own_part_without_noise(codec: Private, received: Any, row: Any) -> bool:
-    codec._released = [codec._body.data.clone()]
-    return ADD(codec, received, row)
+def own_part_without_noise(gossip: PrivateGossip, *rest: Any) -> bool:
+    gossip._released = [gossip._body.data.clone()]
+    return ADD(gossip, *rest)
 
 
-ADD = Private._add
+ADD = PrivateGossip._add
 
 
 def finite_or_not(base: Any, body: Any, clip_norm: float) -> Clipped:
@@ -163,7 +163,7 @@ DEFECTS = {
         "last digits",
     ),
     "top-k of the update itself": ((private, "privatize", chosen_before_the_noise), "top-k:0.4, float32"),
-    "an own part without noise": ((Private, "_add", own_part_without_noise), "base"),
+    "an own part without noise": ((PrivateGossip, "_add", own_part_without_noise), "base"),
     "noise that comes again a little changed": ((mechanism, "noised", Remembering()), "noise across releases"),
     "noise of the same strength that is not normal": (
         (mechanism, "noised", noise_changed(lambda drawn, plain, here: np.sign(drawn) * np.sqrt(np.mean(drawn**2)))),
