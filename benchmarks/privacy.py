@@ -5,7 +5,7 @@
 One peer trains two epochs of the body and one of the head on random images, releases, and mixes with one neighbor's
 body: plainly, and with the update clipped, noised, charged and flushed to disk. Both ways alternate. The noise is also
 drawn by itself, on one core and on two, beside what numpy takes for as many float32 deviates of its statistical
-generator SFC64 (fast, and no protection: docs/privacy.md). Ratios are those within a repetition.
+generator SFC64 (fast, and no protection: docs/privacy-reference.md). Ratios are those within a repetition.
 """
 
 from __future__ import annotations

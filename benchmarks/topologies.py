@@ -1,4 +1,4 @@
-"""Accuracy and disagreement on the digits by round and by bytes for eight graphs: see docs/topologies.md.
+"""Accuracy and disagreement on the digits by round and by bytes for eight graphs: see docs/results-algorithms.md.
 
     python benchmarks/topologies.py [--seeds 0-2] [--rounds 30] [--size 16] [--figure FILE.png]
 
@@ -108,7 +108,7 @@ def _cell(arguments: argparse.Namespace, topology: str, seed: int) -> list[dict[
             size=arguments.size, topology=topology, rounds=arguments.rounds, seed=seed, graph_seed=seed, out=out,
             algorithm=arguments.algorithm, partition=arguments.partition, log_level="warning",
             body_epochs=arguments.body_epochs,
-            grad_clip=None,  # as when the table of docs/topologies.md was made
+            grad_clip=None,  # as when the table of docs/results-algorithms.md was made
         )  # fmt: skip
         watch = Watch(out, arguments.size)
         asyncio.run(Simulation(settings, watch, resume=False).run())

@@ -28,7 +28,7 @@ def _active(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class Line(Keys):
-    """One round of one peer (docs/running.md). None is what the line does not say, or what is not finite."""
+    """One round of one peer (docs/files.md). None is what the line does not say, or what is not finite."""
 
     round: int = said(_round)
     """From 0 on; -1 is that of no line."""

@@ -37,7 +37,7 @@ class Evaluation(Protocol):
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """One line of metrics.jsonl (docs/running.md): None where not evaluated, or where there is no such metric."""
+    """One line of metrics.jsonl (docs/files.md): None where not evaluated, or where there is no such metric."""
 
     round: int
     accuracy: float | None

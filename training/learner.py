@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -238,8 +238,13 @@ class TorchLearner(Description):
         """
         if row.keys() != received.keys() | {self._rank}:
             raise ValueError(f"weights are for ranks {sorted(row)}, bodies from {sorted(received)} and own")
-        if refused := self.mix_sound(received, lambda ranks: row if len(ranks) == len(received) else {self._rank: 1.0}):
-            raise ValueError(f"payloads that cannot be mixed: {refused}")
+
+        def weigh(sound: Collection[int]) -> Mapping[int, float]:
+            if len(sound) < len(received):
+                raise ValueError(f"only ranks {sorted(sound)} of {sorted(received)} sent what can be mixed")
+            return row
+
+        self.mix_sound(received, weigh)
 
     def mix_sound(self, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
         """Mix as `mix` does, of any payloads those that `check` lets pass.

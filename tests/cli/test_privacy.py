@@ -334,9 +334,9 @@ def test_what_two_runs_in_a_folder_come_to_is_as_the_documentation_says() -> Non
 
 @pytest.mark.slow
 def test_the_program_of_the_page_prints_what_its_comments_say(capsys: pytest.CaptureFixture[str]) -> None:
-    page = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "privacy-reference.md").read_text(encoding="utf-8")
     (program,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
-    exec(compile(program, "docs/privacy.md", "exec"), {})
+    exec(compile(program, "docs/privacy-reference.md", "exec"), {})
     printed = capsys.readouterr().out.splitlines()
     said = re.findall(r"^print\(.*?\)(?:  # ([\d.]+))?", program, flags=re.MULTILINE)
     assert len(printed) == len(said) == 6
