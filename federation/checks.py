@@ -5,13 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from dpeer.training.robust import Robust
-
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.privacy.soundness import check_mixing
 from dpeer.topology import Row, TimeVaryingTopology, Topology
 from dpeer.training import Task
+from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.privacy_mark import Origin
 from dpeer.training.settings import TrainingPart
 
