@@ -108,7 +108,7 @@ def peers(rank: int, case: Case, introduce: Introduce) -> Figures:
     """Whole peers.
 
     Options: `listen`, "tcp" or "ipc"; `topology` and `degree`, of the graph from which the case's neighbors are;
-    `piece_bytes`, of the transport; `lands`, to copy pieces into a pooled buffer before they are mixed; `sleeps` and
+    `chunk_bytes`, of the transport; `lands`, to copy pieces into a pooled buffer before they are mixed; `sleeps` and
     `computes`, of the learner; `saves`, to keep files, in a folder in `out`; `keyrings`, of all ranks, to use keys;
     `bulk`, the port of second connections, with keys; `transport`, what makes one, if it is another.
     """
@@ -146,7 +146,7 @@ async def _peer(rank: int, case: Case, introduce: Introduce, address: str, folde
     made = case.options.get("transport", ZeroMQTransport)
     limits = Limits(payload_bytes=learner.payload_bytes)
     transport = made(limits, keyring=keyring, bulk=case.options.get("bulk"))
-    transport.piece_bytes = case.options.get("piece_bytes", transport.piece_bytes)
+    transport.chunk_bytes = case.options.get("chunk_bytes", transport.chunk_bytes)
     laps = Laps()
     peer = Peer(
         PeerConfig(
@@ -196,10 +196,10 @@ CONTESTANTS: dict[str, tuple[Worker, dict[str, Any]]] = {
 }
 
 VARIANTS: dict[str, tuple[Worker, dict[str, Any]]] = {
-    "pieces_1_mib": (peers, {"piece_bytes": 2**20}),
-    "pieces_2_mib": (peers, {"piece_bytes": 2**21}),
-    "pieces_16_mib": (peers, {"piece_bytes": 2**24}),
-    "one_message": (peers, {"piece_bytes": 2**30}),
+    "pieces_1_mib": (peers, {"chunk_bytes": 2**20}),
+    "pieces_2_mib": (peers, {"chunk_bytes": 2**21}),
+    "pieces_16_mib": (peers, {"chunk_bytes": 2**24}),
+    "one_message": (peers, {"chunk_bytes": 2**30}),
     "landing": (peers, {"lands": True}),
     "saving": (peers, {"saves": True}),
 }

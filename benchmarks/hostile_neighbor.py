@@ -12,10 +12,11 @@ from strangers import sink
 from dpeer.exceptions import ProtocolError
 from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.core import wire
-from dpeer.peer.core.limits import LEAST_PIECE
+from dpeer.peer.core.limits import LEAST_CHUNK
 from dpeer.peer.core.wire import Frames
-from dpeer.peer.transports import Arrival, Event, Keyring, Link, Sent
-from dpeer.peer.transports.keys import Identity, new_secret, public_of
+from dpeer.peer.transport import Arrival, Event, Identity, Link, Sent
+from dpeer.peer.transports import Keyring
+from dpeer.peer.transports.keys import new_secret, public_of
 
 USELESS = 10
 """Messages of no use before each message that the neighbor has to send. With bodies in 11 pieces this is more than what
@@ -97,19 +98,19 @@ class HostileTransport(ZeroMQTransport):
         self._aside.send_multipart(frames, copy=False)
         return Sent.TAKEN
 
-    def _keep(self, message: wire.Message | wire.Piece, frames: Frames) -> None:
+    def _keep(self, message: wire.Message | wire.Chunk, frames: Frames) -> None:
         """Keep what may be replayed: copies, since a body's memory is used again."""
         match message:
-            case wire.Piece():
-                self._pieces.append([bytes(frames[0]), bytes(memoryview(frames[1])[:LEAST_PIECE])])
+            case wire.Chunk():
+                self._pieces.append([bytes(frames[0]), bytes(memoryview(frames[1])[:LEAST_CHUNK])])
                 return
             case wire.Heartbeat():
                 self._beats.append([bytes(frames[0])])
-            case wire.Body() if wire.size(frames) <= LEAST_PIECE:
+            case wire.Body() if wire.size(frames) <= LEAST_CHUNK:
                 self._bodies.append([bytes(frame) for frame in frames])
         self._small.append(bytes(frames[0]))
 
-    def _useless(self, message: wire.Message | wire.Piece) -> list[Frames]:
+    def _useless(self, message: wire.Message | wire.Chunk) -> list[Frames]:
         """What is sent before this message; nothing before the hello, of which it would be no part."""
         found: list[Frames] = []
         if isinstance(message, wire.Hello) or not self._small:

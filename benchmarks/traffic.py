@@ -7,14 +7,14 @@ import time
 
 from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import cut
-from dpeer.peer.transports import Arrival, Link, Sent
+from dpeer.peer.core.chunking import chunked
+from dpeer.peer.transport import Arrival, Link, Sent
 
 
-def pieces(nbytes: int) -> list[wire.Frames]:
+def chunks(nbytes: int) -> list[wire.Frames]:
     """The messages of a body of so many bytes, as a peer sends them."""
     body = wire.body(bytes(16), 0, 0, [bytearray(nbytes)])
-    return list(cut(wire.encode(body), ZeroMQTransport.piece_bytes))
+    return list(chunked(wire.encode(body), ZeroMQTransport.chunk_bytes))
 
 
 class Neighborhood:
@@ -30,8 +30,8 @@ class Neighborhood:
         self.got = 0
         self._transport, self._neighbors = transport, neighbors
         self._limits = Limits(payload_bytes=nbytes)
-        self._messages = pieces(nbytes)
-        self._links: dict[Link, list[wire.Piece]] = {}
+        self._messages = chunks(nbytes)
+        self._links: dict[Link, list[wire.Chunk]] = {}
         self._everybody = asyncio.Event()
         self._reading = asyncio.create_task(self._read())
         self._sending: asyncio.Task[None] | None = None
@@ -62,7 +62,7 @@ class Neighborhood:
                 continue
             self.got += wire.size(frames)
             message = wire.decode(frames, self._limits)
-            if isinstance(message, wire.Piece):
+            if isinstance(message, wire.Chunk):
                 self._links[link].append(message)  # a body stays until the next one begins
             else:
                 self._links[link] = []

@@ -29,7 +29,7 @@ import torch
 import zmq
 from fleet import cpu_seconds, say
 from local_training import ImageNet32, random_images
-from traffic import Neighborhood, pieces
+from traffic import Neighborhood, chunks
 
 from dpeer.cores import own_cores
 from dpeer.federation.malloc import keep_heap
@@ -51,7 +51,7 @@ def partner(address: str, neighbors: int, rate: float, pipe: Connection) -> None
             link.connect(address)
             link.send(b"here")
             poller.register(link, zmq.POLLIN)
-        messages = pieces(BODY_BYTES)
+        messages = chunks(BODY_BYTES)
         sending, due, sent, got, used = False, 0.0, 0, 0, 0.0
         while True:
             left = max(0.0, due - time.perf_counter()) if sending else 3600.0

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
-from dpeer.peer.async_writer import Outlet
+from dpeer.peer.async_writer import AsyncWriter
 from dpeer.peer.core.wire import printable
 from dpeer.peer.logs import Entry
 
@@ -40,7 +40,7 @@ class Terminal(AbstractContextManager["Terminal"]):
 
     def __init__(self, console: Console | None = None, patience: float = PATIENCE) -> None:
         self.console = console or Console(file=_unlocked(sys.stderr))
-        self._outlet = Outlet("terminal", _MOST)
+        self._outlet = AsyncWriter("terminal", _MOST)
         self._patience = patience
         self._streams = sys.stdout, sys.stderr
 

@@ -38,7 +38,7 @@ def addresses(settings: Settings) -> dict[int, str]:
     given = {rank: own.address for rank, own in settings.rank.items() if own.address is not None}
     owners: dict[str, int] = {}
     for rank, address in list(given.items()):
-        if not is_ipc(address, f"rank.{rank}.address"):
+        if not (is_ipc(address, f"rank.{rank}.address") or has_own_transport(address)):
             host, port = _parse(address, f"rank.{rank}.address")
             address = given[rank] = f"tcp://{_unmapped(host)}:{port}" if _unmapped(host) != host else address
         if owners.setdefault(address, rank) != rank:
@@ -54,14 +54,15 @@ def from_file(settings: Settings) -> bool:
 def all_on_this_host(settings: Settings) -> bool:
     """Whether every address is a loopback one, so that all peers share this machine's cores."""
     return all(
-        is_ipc(address, f"rank.{rank}") or _is_loopback(_parse(address, f"rank.{rank}")[0])
+        is_ipc(address, f"rank.{rank}")
+        or (not has_own_transport(address) and _is_loopback(_parse(address, f"rank.{rank}")[0]))
         for rank, address in addresses(settings).items()
     )
 
 
 def unresolvable(address: str) -> str | None:
     """The address's host if no name server knows it (yet); None if it can be dialled."""
-    if is_ipc(address, "address"):
+    if is_ipc(address, "address") or has_own_transport(address):
         return None
     host, _ = _parse(address, "address")
     try:
@@ -90,6 +91,8 @@ def listen_address(settings: Settings, rank: int, *, encrypted: bool = False) ->
     if is_ipc(address, key):
         _check_free(address, key)
         return address
+    if has_own_transport(address):
+        return address
     host, port = _parse(address, key)
     if not (encrypted or _is_loopback(host) or settings.insecure):
         raise AddressError(
@@ -112,7 +115,7 @@ def bulk_port(settings: Settings, rank: int) -> int | None:
     if own is None or own.bulk is None:
         return None
     address = own.bind if own.bind is not None else addresses(settings).get(rank)
-    if address is None or is_ipc(address, f"rank.{rank}.address"):
+    if address is None or is_ipc(address, f"rank.{rank}.address") or has_own_transport(address):
         raise AddressError(
             f"rank.{rank}.bulk = {own.bulk}: a second port goes with an address tcp://HOST:PORT, and rank {rank} "
             f"{'is not dialled' if address is None else 'listens at a path'}: leave `bulk` out"
@@ -130,6 +133,16 @@ def is_ipc(address: str, key: str) -> bool:
     if match and len(os.fsencode(match["path"])) > _LONGEST_PATH:
         raise AddressError(f"{key} = {address!r}: the path of a socket has at most {_LONGEST_PATH} bytes")
     return match is not None
+
+
+def has_own_transport(address: str) -> bool:
+    """Whether the address is of a scheme that code from outside has registered a transport for."""
+    scheme, found, _ = address.partition("://")
+    if not found or scheme in ("tcp", "ipc"):
+        return False
+    from dpeer.peer.transports import schemes  # zmq; most addresses do without
+
+    return scheme in schemes()
 
 
 def _check_free(address: str, key: str) -> None:

@@ -25,9 +25,6 @@ _LATER = ("lora", "lr_schedule", "warmup", "optimizer", "robust", "quorum", "par
 _LATER_OPTIONS: Mapping[str, tuple[str, ...]] = {"fedrod": ("personal", "hidden")}
 """The same of built-in algorithms' options, by the algorithm's name."""
 
-FORMERLY = frozenset(shared(OptionSettings))
-"""Keys that earlier versions wrote for every algorithm; they are here now for those that have such an option."""
-
 
 def fingerprint(
     settings: Settings, graph: AnyTopology, options: Any, guarantee: Guarantee | None = None

@@ -134,9 +134,8 @@ def _write(
     import torch
 
     from dpeer.federation.assemble import assemble
-    from dpeer.federation.fingerprint import FORMERLY
     from dpeer.peer import PeerConfig
-    from dpeer.peer.core.outbox import Outbox
+    from dpeer.peer.core.bodies import Outbox
     from dpeer.peer.rank_folder import RankFolder
 
     if settings.threads is not None:
@@ -144,7 +143,7 @@ def _write(
     parts = assemble(settings, rank, resume=True)
     config = PeerConfig(
         rank=rank, rounds=settings.rounds, listen=None, fingerprint=parts.fingerprint, names=parts.names,
-        formerly=FORMERLY, about=parts.about, out=folder, resume=True,
+        about=parts.about, out=folder, resume=True,
     )  # fmt: skip
     files = RankFolder(config, parts.learner, Outbox(), {}, parts.facts, say)
     completed = files.take_up()

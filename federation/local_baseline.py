@@ -37,7 +37,7 @@ _TRIED = 0.5
 
 
 class AloneBeside:
-    """The work of training a peer's own copy alone; `IdleWork` of dpeer.peer. It never raises and sends nothing.
+    """The work of training a peer's own copy alone; `BackgroundWork` of dpeer.peer. It never raises and sends nothing.
 
     The rule: a run ends later for it by `FREE_SECONDS` and `share` of the run's time at most. Time in which the peer
     waits and has a core to itself delays nothing and does not count; elsewhere nothing is trained before the end.
@@ -95,7 +95,7 @@ class AloneBeside:
 
     @property
     def left(self) -> bool:
-        """See `IdleWork`."""
+        """See `BackgroundWork`."""
         return self._free and self._ended is None and self._unfinished
 
     @property
@@ -103,7 +103,7 @@ class AloneBeside:
         return self.alone is not None and self.why is None and not self.alone.done
 
     def work(self, enough: Callable[[], bool]) -> None:
-        """See `IdleWork`."""
+        """See `BackgroundWork`."""
         self._train(enough)
 
     def estimate(self) -> float | None:

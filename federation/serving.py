@@ -15,21 +15,21 @@ from typing import Any
 import torch
 
 from dpeer.exceptions import DpeerError, Isolated
+from dpeer.federation.addresses import addresses as addresses_of
 from dpeer.federation.addresses import bulk_port
 from dpeer.federation.assemble import assemble
 from dpeer.federation.baseline_comparison import conclude_worth
 from dpeer.federation.cluster_child import stop_signals
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.disk_errors import naming
-from dpeer.federation.fingerprint import FORMERLY
 from dpeer.federation.folders import held
 from dpeer.federation.malloc import freeze_heap, keep_heap
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
 from dpeer.federation.working_directory import home_kept
-from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker, ZeroMQTransport
+from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker
 from dpeer.peer.logs import PeerLog, Sink, peer_logger
-from dpeer.peer.transports import Keyring
+from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.results.files import LOG, rank_folder
 from dpeer.training import find_algorithm, forget
 from dpeer.training.algorithms.plugins import check_source
@@ -194,7 +194,6 @@ async def _serve(
         listen=listen,
         fingerprint=parts.fingerprint,
         names=parts.names,
-        formerly=FORMERLY,
         about=parts.about,
         authenticated=keyring is not None,
         evaluate_every=settings.evaluate_every,
@@ -206,8 +205,11 @@ async def _serve(
         out=out,
         resume=resume,
     )
-    transport = ZeroMQTransport(
-        Limits(payload_bytes=parts.learner.payload_bytes), settings.dead_after, keyring, bulk_port(settings, rank)
+    transport = make_transport(
+        listen or next(iter(addresses_of(settings).values()), "tcp://"),
+        TransportOptions(
+            Limits(payload_bytes=parts.learner.payload_bytes), settings.dead_after, keyring, bulk_port(settings, rank)
+        ),
     )
     peer = Peer(
         config, parts.topology, parts.learner, transport, worker, log,
@@ -217,7 +219,7 @@ async def _serve(
         on_waiting=lambda neighbors: report({"kind": "waiting", "neighbors": list(neighbors)}),
         on_sign=lambda sign: report({"kind": "sign", "sign": vars(sign)}),
         watch=parts.watch,
-        idle=parts.alone,
+        background=parts.alone,
         at_once=compare,
     )  # fmt: skip
     stopper.watch(peer)

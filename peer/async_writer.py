@@ -1,4 +1,4 @@
-"""A thread that writes what others hand over, so that none of them waits for a disk, or for somebody to read."""
+"""Asynchronous writer: a thread that writes lines, so that no caller waits for a disk, or for a reader."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any, Protocol
 
 MOST = 10_000
-"""Lines that wait in an outlet at most: a few megabytes."""
+"""Lines that wait in a writer at most: a few megabytes."""
 
 
 class Target(Protocol):
-    """Where an outlet writes lines, on its thread."""
+    """Where a writer writes lines, on its thread."""
 
     def write(self, line: Any) -> None:
         """Write a line; may take as long as it takes."""
@@ -32,7 +32,7 @@ class _Gap:
     lines: int = 0
 
 
-class Outlet:
+class AsyncWriter:
     """A bounded queue of lines to any number of targets, and the thread that empties it.
 
     A full queue takes no lines until half of it is written, so that what is missing is missing in one piece. The thread

@@ -14,7 +14,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ class State:
     """The ranks that the released body was for."""
     released: Frames | None = None
     """The encoded body of round next_round - 1; None if nothing was released."""
-    extra: Mapping[str, Any] | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
     """Bookkeeping that goes on, such as which neighbors were lost; plain JSON values."""
 
 
@@ -68,7 +68,7 @@ def write(folder: Path, state: State, save_learner: SaveCopy) -> None:
         "fingerprint": dict(state.fingerprint),
         "receivers": list(state.receivers),
         "released_frames": None if state.released is None else len(state.released),
-        "extra": dict(state.extra or {}),
+        "extra": dict(state.extra),
         "sha256": hashes,
     }
     (draft / STATE).write_text(json.dumps({**described, _CHECKSUM: _checksum(described)}))
@@ -155,16 +155,15 @@ def read(checkpoint: Path, load_learner: Callable[[Path], None]) -> State:
 
 
 def _check_state(described: dict[str, Any], checkpoint: Path) -> None:
-    """Check that state.json is what was written; one of an earlier version has no checksum.
+    """Check that state.json is what was written.
 
     Raises:
         CheckpointError: It is not.
     """
     written = described.pop(_CHECKSUM, None)
     number = int(checkpoint.name.removeprefix(_PREFIX))
-    # The names are compared, too: a damaged name of the checksum must not make it an earlier version's file.
     sound = set(described) == _KEYS and described["next_round"] == number + 1
-    if not sound or (written is not None and written != _checksum(described)):
+    if not sound or written != _checksum(described):
         raise CheckpointError(
             f"checkpoint {str(checkpoint)!r} is damaged: {STATE} is not what was written; restore the folder, or start "
             "over with --overwrite"

@@ -1,8 +1,8 @@
-"""What one peer is told about its run. Every field says what it means and what is traded when it is changed."""
+"""Configuration of one peer. Every field says what it means and what is traded when it is changed."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -47,11 +47,8 @@ class PeerConfig:
     fingerprint: Mapping[str, Any]
     """Everything that must be equal on all peers, by name; plain JSON values. Compared in the handshake."""
 
-    formerly: Collection[str] = ()
-    """Names that fingerprints of earlier versions had, and that nothing depends on where `fingerprint` lacks them."""
-
     authenticated: bool = False
-    """Whether the transport says who has proved to be at the other end of each link: then nobody else speaks for it."""
+    """Whether the transport knows the rank at the other end of each link by a proof: then nobody else speaks for it."""
 
     evaluate_every: int = 1
     """Evaluate in every n-th round; the last one always. Evaluation runs twice a round: before and after mixing."""
@@ -74,16 +71,16 @@ class PeerConfig:
     learn it, too; longer than it takes them to dial again."""
 
     deadline: float | Literal["auto"] | None = None
-    """Seconds that a round waits for a neighbor that is there but does not send its body; "auto" for what `Patience`
-    finds; None to wait for as long as it takes. A deadline keeps a process that hangs from holding up everybody, and
-    costs the bodies of slow ones. It does not count while a body comes at a useful pace (`Flow`)."""
+    """Seconds that a round waits for a neighbor that is there but sends no body; "auto" to find it (`RoundDeadline`);
+    None to wait for as long as it takes. A deadline keeps a process that hangs from holding up everybody, and costs the
+    bodies of slow ones. It does not count while a body comes at a useful pace (`Transfer`)."""
 
     quorum: Quorum = "majority"
-    """Which peers are enough to go on: "majority" of all ranks (`Presence`), or "any": a group that is cut off runs
+    """Which peers are enough to go on: "majority" of all ranks (`RoundClock`), or "any": a group that is cut off runs
     ahead by itself, and loses what the others do meanwhile. Without heartbeats nobody can be cut off: "any"."""
 
     say_waiting: float = 30.0
-    """Seconds of waiting in a round after which a line says for whom; said again after twice that time, and so on."""
+    """Seconds of waiting in a round until a line of the log names the ranks; then twice as many, and so on."""
 
     liveness: LivenessConfig = field(default_factory=LivenessConfig)
 

@@ -9,43 +9,43 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from dpeer.peer.core.effects import Close, Deliver, Dial, Effect, Fail, Rest, Say, Wake, Write
-from dpeer.peer.core.inbox import Received
+from dpeer.peer.core.bodies import Received
+from dpeer.peer.core.effects import Close, Deliver, Dial, Effect, Fail, LogEvent, Throttle, Wake, Write
 from dpeer.peer.core.limits import REST, REST_AFTER
 from dpeer.peer.core.protocol import Core, Goodbyes
 from dpeer.peer.learner import Payload
-from dpeer.peer.transports import (
+from dpeer.peer.transport import (
     Arrival,
     Broken,
     Endless,
     Event,
     Link,
     Opened,
-    Room,
     Sent,
     Slower,
     Transport,
     TurnedAway,
     Unreachable,
+    Writable,
 )
 from dpeer.topology import Neighborhood
 
-Log = Callable[[Say], None]
-"""Logs what a core says."""
+Log = Callable[[LogEvent], None]
+"""Writes an event of a core."""
 
 
-class Pump:
-    """Tells the core what happens, does what it wants done, and lets the round loop wait for it.
+class Driver:
+    """Passes events to the core, carries out its effects, and lets the round loop wait for them.
 
     Args:
         core: The peer's decisions.
         transport: What carries the frames.
-        log: Takes what the core says.
-        linger: Seconds for which what is not written yet may be written when the peer leaves, and as many again for
-            the transport to deliver it.
+        log: Takes the core's events for the log.
+        linger: Seconds for which messages may still be written when the peer leaves, and as many again for the
+            transport to deliver them.
 
     Attributes:
-        broken: Done with the exception that ended the pump, if one did: then nothing that is waited for comes.
+        broken: Done with the exception that ended the driver, if one did: then nothing that is waited for comes.
     """
 
     def __init__(self, core: Core, transport: Transport, log: Log, linger: float) -> None:
@@ -94,7 +94,7 @@ class Pump:
             self._idle.clear()
             await self._idle.wait()
 
-    # -- what the round loop wants -----------------------------------------------------------------------------
+    # -- wishes of the round loop ------------------------------------------------------------------------------
 
     async def meet(self) -> None:
         """Wait until every neighbor has shaken hands.
@@ -182,7 +182,7 @@ class Pump:
                 return self.core.connected(link, now)
             case Broken(link):
                 return self.core.disconnected(link, now)
-            case Room(link):
+            case Writable(link):
                 return [Write(link)]
             case Unreachable(link, reason):
                 return self.core.unreachable(link, reason, now)
@@ -222,9 +222,9 @@ class Pump:
             case Fail(error):
                 if self._waiting is not None and not self._waiting.done():
                     self._waiting.set_exception(error)
-            case Say():
+            case LogEvent():
                 self._log(effect)
-            case Rest():
+            case Throttle():
                 self._excess += 1
 
     def _write(self, link: Link) -> None:
@@ -258,6 +258,6 @@ class Pump:
 
     def _break(self, error: Exception) -> None:
         text = f"the connections of this peer failed, so it ends: {type(error).__name__}: {error}"
-        self._log(Say("warning", "connections-failed", text, {"traceback": traceback.format_exc()}))
+        self._log(LogEvent("warning", "connections-failed", text, {"traceback": traceback.format_exc()}))
         if not self.broken.done():
             self.broken.set_exception(error)

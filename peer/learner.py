@@ -1,4 +1,4 @@
-"""What the round loop needs of a learner: the one place where peer/ and training/ meet.
+"""Learner: the protocol of what a peer trains; the one place where peer/ and training/ meet.
 
 `peer/` never sees a tensor. A payload is a sequence of buffers whose meaning only the learner knows; a learner
 never sees a socket, a neighbor's state or the event loop.

@@ -20,20 +20,20 @@ from structlog import BoundLoggerBase
 from structlog.processors import ExceptionRenderer, TimeStamper, add_log_level
 from structlog.typing import EventDict, Processor
 
-from dpeer.peer.async_writer import Outlet
+from dpeer.peer.async_writer import AsyncWriter
 from dpeer.results.files import OLDER_LOG, finite
 
 Entry = Mapping[str, Any]
-"""What was logged: time (Unix seconds), level, event, message, rank, further fields, traceback where there is one."""
+"""A line of the log: time (Unix seconds), level, event, message, rank, further fields, traceback where there is one."""
 
 Sink = Callable[[Entry], bool]
-"""Takes what is logged, at once and wherever it is logged; returns False for what it has to drop."""
+"""Takes entries, at once and on any thread; returns False for those that it has to drop."""
 
 _LEVELS = ("debug", "info", "warning", "error")
 
 _FIRST = ("time", "level", "event", "message", "rank")
 
-_FILES = Outlet("log files")
+_FILES = AsyncWriter("log files")
 """One thread writes the files of all the peers of this process."""
 
 
@@ -58,7 +58,7 @@ class PeerLog(BoundLoggerBase):
 
     @property
     def dropped(self) -> int:
-        """How many lines were not written so far: an outlet was full, or a disk."""
+        """How many lines were not written so far: a queue was full, or a disk."""
         lines: _Lines = self._logger
         return lines.dropped
 
@@ -106,7 +106,7 @@ class _Lines:
 
 
 class _File:
-    """log.jsonl, written on the outlet's thread. That a disk is full is said by whoever trains, not by the log.
+    """log.jsonl, written on the writer's thread. A full disk is reported by the training, not by the log.
 
     When others have moved the file or removed it (logrotate), a line opens it anew.
     """

@@ -1,4 +1,4 @@
-"""One peer of a federation, from listening to goodbye. `Peer.serve` is the table of contents."""
+"""Peer: one member of a federation, from listening to goodbye. `Peer.serve` is the table of contents."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from dpeer.exceptions import AddressError, Interrupted, Isolated, PeersMissing
-from dpeer.peer.background_work import Idle, IdleWork
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.core.effects import Say
+from dpeer.peer.core.effects import LogEvent
 from dpeer.peer.core.protocol import Core, Goodbyes
-from dpeer.peer.driver import Pump
+from dpeer.peer.driver import Driver
 from dpeer.peer.learner import Learner
 from dpeer.peer.logs import PeerLog
-from dpeer.peer.rank_folder import RankFolder
+from dpeer.peer.rank_folder import RankFolder, RunCounts
 from dpeer.peer.rounds import run_rounds
 from dpeer.peer.saver import Saver
-from dpeer.peer.transports import Transport
-from dpeer.peer.worker import Worker
+from dpeer.peer.transport import Transport
+from dpeer.peer.worker import BackgroundRunner, BackgroundWork, Worker
 from dpeer.results.costs import cost
 from dpeer.results.training_alerts import Sign, Watch
 from dpeer.topology import Graphs
@@ -91,7 +90,7 @@ class Peer:
         on_waiting: Called on the event loop with the neighbors for which a round has been waiting for a while.
         on_sign: Called on the event loop with a sign that training goes wrong; it has been logged.
         watch: Looks for such signs; None for those that need to know nothing of the data.
-        idle: What the peer does while it waits for its neighbors.
+        background: What the peer does while it waits for its neighbors.
         at_once: Awaited where a resumed run has no round left and its result was lost, when model, card and summary are
             there again, while neighbors get what they may still need.
         files: Keeps the peer's files; by default in the folder that `config` names.
@@ -116,7 +115,7 @@ class Peer:
         on_waiting: Callable[[Sequence[int]], None] = lambda neighbors: None,
         on_sign: Callable[[Sign], None] = lambda sign: None,
         watch: Watch | None = None,
-        idle: IdleWork | None = None,
+        background: BackgroundWork | None = None,
         at_once: Callable[[Outcome], Awaitable[object]] | None = None,
         files: RankFolder | None = None,
     ) -> None:
@@ -125,7 +124,7 @@ class Peer:
         self._learner = learner
         self._transport = transport
         self._worker = worker
-        self._idle = Idle(worker, idle)
+        self._background = BackgroundRunner(worker, background)
         self._at_once = at_once
         self._log = log
         self._on_record = on_record
@@ -135,10 +134,10 @@ class Peer:
         self._watch = watch or Watch()
         self._start = 0
         self._why = ""
-        self.core = Core(config, learner, topology, transport.piece_bytes)
-        self._pump = Pump(self.core, transport, self._say, config.linger)
+        self.core = Core(config, learner, topology, transport.chunk_bytes)
+        self._driver = Driver(self.core, transport, self._log_event, config.linger)
         outbox, lost = self.core.exchange.outbox, self.core.members.lost
-        self._files = files or RankFolder(config, learner, outbox, lost, facts or {}, self._say_of_metrics)
+        self._files = files or RankFolder(config, learner, outbox, lost, facts or {}, self._warn_of_metrics)
         self._saver = Saver(self._files, worker, on_completed, self._report)
         self._stopping = asyncio.Event()
 
@@ -181,7 +180,7 @@ class Peer:
                 outcome = await self._conclude("done")  # at once: neighbors are met only for what they may still need
                 if self._at_once is not None:
                     early = asyncio.ensure_future(self._at_once(outcome))
-            self._pump.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
+            self._driver.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
             status = leaving = await self._until_stopped(self._run())
             if early is not None:
                 await early
@@ -194,24 +193,24 @@ class Peer:
         finally:
             if early is not None:
                 await asyncio.gather(early, return_exceptions=True)
-            await self._pump.close(leaving)
+            await self._driver.close(leaving)
 
     def stop(self) -> None:
         """Finish the current minibatch, discard the unfinished round, and leave. May be called more than once."""
         self._stopping.set()
         self._learner.interrupt()
 
-    def _say_of_metrics(self, message: str) -> None:
+    def _warn_of_metrics(self, message: str) -> None:
         self._log.warning("metrics-damaged", message=message)
 
-    def _say(self, said: Say) -> None:
-        log = {"debug": self._log.debug, "info": self._log.info, "warning": self._log.warning}[said.level]
-        log(said.event, message=said.message, **said.fields)
-        if said.event in ("waiting", "paused") and "round" in said.fields:
-            self._on_waiting(said.fields["neighbors"])
+    def _log_event(self, event: LogEvent) -> None:
+        log = {"debug": self._log.debug, "info": self._log.info, "warning": self._log.warning}[event.level]
+        log(event.event, message=event.message, **event.fields)
+        if event.event in ("waiting", "paused") and "round" in event.fields:
+            self._on_waiting(event.fields["neighbors"])
 
     async def _run(self) -> None:
-        await self._idle.during(self._pump.meet())
+        await self._background.during(self._driver.meet())
         self._on_connected()
         if self.neighbors:
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
@@ -222,19 +221,19 @@ class Peer:
             self._start,
             self.config.rounds,
             self._learner,
-            self._pump,
+            self._driver,
             self._worker,
             self._saver,
-            self._idle,
+            self._background,
             evaluate_every=self.config.evaluate_every,
         )
-        await self._idle.during(self._pump.linger())
+        await self._background.during(self._driver.linger())
 
     async def _until_stopped(self, run: Coroutine[Any, Any, None]) -> Literal["done", "stopped", "isolated"]:
         running = asyncio.create_task(run)
         stopping = asyncio.create_task(self._stopping.wait())
         try:
-            ends: set[asyncio.Future[Any]] = {running, stopping, self._pump.broken}
+            ends: set[asyncio.Future[Any]] = {running, stopping, self._driver.broken}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
@@ -245,8 +244,8 @@ class Peer:
             # A job on the worker goes on after its round was cancelled: a checkpoint is finished, not torn.
             late = [await self._worker.drain(), await self._saver.close()]
         stopped = self._stopping.is_set()
-        if self._pump.broken.done():
-            self._pump.broken.result()
+        if self._driver.broken.done():
+            self._driver.broken.result()
         for error in (outcome, *late):
             expected = isinstance(error, Isolated) or (stopped and isinstance(error, _EXPECTED_WHEN_STOPPED))
             if isinstance(error, BaseException) and not expected:
@@ -289,17 +288,19 @@ class Peer:
             self._log.warning("left", message=f"{status}: the model of {rounds} is in {str(self.config.out)!r}")
 
     async def _conclude(self, status: Ending) -> Outcome:
-        dropped = self.core.rejections.counts + self.core.exchange.inbox.dropped
+        dropped = self.core.drops.counts + self.core.exchange.inbox.dropped
         await self._worker.run(
             self._files.conclude,
             status,
-            dropped,
-            self._watch.given,
-            self._watch.ruined,
-            self.core.left_behind,
-            self.core.pauses,
-            self.core.late_bodies,
-            self._log.dropped,
+            RunCounts(
+                dropped,
+                self._watch.given,
+                self._watch.ruined,
+                self.core.left_behind,
+                self.core.pauses,
+                self.core.late_bodies,
+                self._log.dropped,
+            ),
         )
         return self._outcome(status)
 

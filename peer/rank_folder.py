@@ -9,17 +9,16 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from dpeer.exceptions import CheckpointError, Interrupted
 from dpeer.peer import checkpoint
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import headers, wire
-from dpeer.peer.core.fingerprint_diff import difference
-from dpeer.peer.core.outbox import Outbox
+from dpeer.peer.core.bodies import Outbox
+from dpeer.peer.core.handshake import difference
 from dpeer.peer.core.waiting import Pauses
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, SaveCopy
@@ -57,6 +56,41 @@ class _Completed:
     """Whether its line is in metrics.jsonl."""
 
 
+@dataclass(frozen=True)
+class RunCounts:
+    """What a peer's process counts for its summary.
+
+    Attributes:
+        dropped: Messages that were not used, by reason.
+        warnings: The kinds of warnings that were given.
+        ruined: Whether training went beyond use.
+        left_behind: Rounds that were sat out because the others had gone past them.
+        pauses: The pauses without a quorum.
+        late_bodies: Bodies that nobody could mix any more.
+        log_dropped: Lines that the log did not write.
+    """
+
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    warnings: Sequence[str] = ()
+    ruined: bool = False
+    left_behind: int = 0
+    pauses: Pauses = field(default_factory=Pauses)
+    late_bodies: int = 0
+    log_dropped: int = 0
+
+    def as_results(self) -> dict[str, Any]:
+        """The entries of summary.json."""
+        return {
+            "dropped": dict(self.dropped),
+            "warnings": list(self.warnings),
+            "left_behind": self.left_behind,
+            "pauses": self.pauses.count,
+            "paused_seconds": round(self.pauses.seconds, 1),
+            "late_bodies": self.late_bodies,
+            "log_dropped": self.log_dropped,
+        }
+
+
 class RankFolder:
     """One rank's folder in a run folder.
 
@@ -92,7 +126,7 @@ class RankFolder:
         self._warn, self._warned = warn, False
         self.diverged = False
         self.released = -1
-        self._metrics = MetricsFile(None, 0)
+        self._metrics = MetricsFile(None)
         self._completed: _Completed | None = None
         self._earlier_seconds = 0.0
         self._began = time.monotonic()
@@ -124,10 +158,10 @@ class RankFolder:
     def take_up(self) -> int:
         """Load the checkpoint when resuming; return the first round to run. Nothing is written yet.
 
-        Lines of metrics.jsonl that are damaged or missing are said: the checkpoint has what the run needs of them.
+        Damaged or missing lines of metrics.jsonl cost a warning: the checkpoint has what the run needs of them.
 
         Raises:
-            CheckpointError: it is damaged or of another run, or one of an earlier version whose last line is missing.
+            CheckpointError: it is damaged or of another run.
         """
         state = self._load() if self._config.resume else None
         start = state.next_round if state else 0
@@ -143,29 +177,22 @@ class RankFolder:
             found = whole(read_object(out / RELEASED).get("round"))
             self.released = -1 if found is None else found
         self._metrics = self._lines(state)
-        if self.completed != start:
-            raise CheckpointError(
-                f"{str(metrics)!r} lacks the line of round {start}, which an earlier version's checkpoint does not "
-                "have: restore the file, or start over with --overwrite"
-            )
         if (damage := self._metrics.damage) is not None:
             self._warn(f"{str(metrics)!r}: {damage}; the run goes on, for the checkpoint has all that it needs")
             self._warned = True
         if state is not None:
             if state.released is not None:
                 self._outbox.add(start - 1, self._readdressed(start - 1, state.released), state.receivers)
-            extra = state.extra or {}
-            self._earlier_seconds = float(extra.get("seconds", 0.0))
-            self._lost.update({int(rank): reason for rank, reason in extra.get("lost", {}).items()})
+            self._earlier_seconds = float(state.extra["seconds"])
+            self._lost.update({int(rank): reason for rank, reason in state.extra["lost"].items()})
         return start
 
     def _lines(self, state: checkpoint.State | None) -> MetricsFile:
         """The lines of the rounds that a checkpoint has completed."""
         path = self._config.out / METRICS if self._config.out else None
-        if state is None:
-            return MetricsFile(path, 0)
-        totals = Totals.of((state.extra or {}).get("totals"))
-        return MetricsFile(path, state.next_round, totals, self._learner.best_round)
+        return (
+            MetricsFile(path) if state is None else MetricsFile(path, state.next_round, Totals(**state.extra["totals"]))
+        )
 
     def _readdressed(self, number: int, frames: Frames) -> Frames:
         """An encoded body under the present federation's id, which more rounds than were planned have changed."""
@@ -176,7 +203,7 @@ class RankFolder:
     def begin(self) -> None:
         """Begin to measure the time, and remove an earlier run's files, unless it is resumed.
 
-        The learner is told if the run is a new one.
+        The learner starts over if the run is a new one.
         """
         self._began = time.monotonic()
         if not self._config.resume:
@@ -227,7 +254,7 @@ class RankFolder:
         if not completed.noted:
             if self._config.out is not None:
                 (self._config.out / SUMMARY).unlink(missing_ok=True)  # outdated only now
-            self._say_changed(self._metrics.append(completed.entry, best=completed.best))
+            self._warn_of_change(self._metrics.append(completed.entry, best=completed.best))
             completed.noted = True
         if not (now or self._due(completed.entry["round"])):
             return
@@ -236,8 +263,8 @@ class RankFolder:
             checkpoint.write(self._checkpoints, completed.state, completed.save_learner)
         self._completed = None
 
-    def _say_changed(self, changed: str | None) -> None:
-        """Say once what another program has done to metrics.jsonl."""
+    def _warn_of_change(self, changed: str | None) -> None:
+        """Warn once of what another program has done to metrics.jsonl."""
         if changed is not None and not self._warned and self._config.out is not None:
             self._warned = True
             self._warn(
@@ -253,30 +280,13 @@ class RankFolder:
         return number == 0 or (number + 1) % self._config.checkpoint_every == 0 or number + 1 == self._config.rounds
 
     def conclude(
-        self,
-        status: str,
-        dropped: Mapping[str, int] = MappingProxyType({}),
-        warnings: Sequence[str] = (),
-        ruined: bool = False,
-        left_behind: int = 0,
-        pauses: Pauses | None = None,
-        late_bodies: int = 0,
-        log_dropped: int = 0,
-        *,
-        model: Path | None = None,
-        summarize: bool = True,
+        self, status: str, counts: RunCounts | None = None, *, model: Path | None = None, summarize: bool = True
     ) -> None:
         """Write the model, its card and the summary of the last completed round.
 
         Args:
             status: How the run ended, a word.
-            dropped: Messages that were not used, by reason.
-            warnings: The kinds of warnings that were given.
-            ruined: Whether training went beyond use.
-            left_behind: Rounds that were sat out because the others had gone past them.
-            pauses: The pauses without a quorum.
-            late_bodies: Bodies that nobody could mix any more.
-            log_dropped: Lines that the log did not write.
+            counts: What this process has counted; None for a run of another process.
             model: Where the model goes, and its card beside it; None for the rank's folder.
             summarize: Whether the summary is written.
 
@@ -287,7 +297,7 @@ class RankFolder:
         out = self._config.out
         if out is None:
             return
-        model = model or out / MODEL
+        model, counts = model or out / MODEL, counts or RunCounts()
         # Every release counts, whichever round's model is kept, and whether the release's round was completed or not.
         spent = self._learner.privacy
         if self.completed:
@@ -295,7 +305,7 @@ class RankFolder:
                 self._go_back()
             if status == "left-behind":
                 self._finish()
-            self.diverged = ruined or has_diverged(self.last or {}) or not self._learner.finite
+            self.diverged = counts.ruined or has_diverged(self.last or {}) or not self._learner.finite
             self._learner.write_model(model)
         card, failure = self._card(status)
         results = self._results(status) | {
@@ -304,11 +314,7 @@ class RankFolder:
             "delta": spent["delta"] if spent else None,
             "privacy": spent,
         }
-        results |= {"lost": _by_name(self._lost), "dropped": dict(dropped), "warnings": list(warnings)}
-        paused = pauses or Pauses()
-        results |= {"left_behind": left_behind, "pauses": paused.count, "paused_seconds": round(paused.seconds, 1)}
-        results["late_bodies"] = late_bodies
-        results["log_dropped"] = log_dropped
+        results |= {"lost": _by_name(self._lost)} | counts.as_results()
         if card:
             write_json(card_of(model), make_card(self._facts, card, results))
         elif failure is not None:
@@ -354,13 +360,9 @@ class RankFolder:
         kept = last if best is None or best == last.get("round") else totals.best or last
         missing = self._metrics.missing(self.completed)
         if missing:
-            self._say_changed("deleted or cut short")
+            self._warn_of_change("deleted or cut short")
         point = self._learner.kept_point
         ending = "" if point == "mixed" else f"_{point}"
-
-        def of_kept(name: str) -> Any:
-            # An older version's lines say of a model that is not mixed what it is like in the plain keys alone.
-            return kept.get(f"{name}{ending}", kept.get(name))
 
         others = {
             f"{name}_{other}": kept.get(name if other == "mixed" else f"{name}_{other}")
@@ -375,9 +377,9 @@ class RankFolder:
             "kept_round": kept.get("round"),
             "kept_point": point,
             "diverged": self.diverged,
-            **{name: of_kept(name) for name in ("accuracy", "test_loss", "metrics")},
+            **{name: kept.get(f"{name}{ending}") for name in ("accuracy", "test_loss", "metrics")},
             "training_accuracy": training,
-            "generalization_gap": gap(training, of_kept("accuracy")),
+            "generalization_gap": gap(training, kept.get(f"accuracy{ending}")),
             **others,
             "test_loss_mixed": kept.get("test_loss"),
             "metrics_mixed": kept.get("metrics"),
@@ -394,16 +396,16 @@ class RankFolder:
         if found is None:
             return None
         state = checkpoint.read(found, self._learner.load)
-        ours, outdated = self._config.fingerprint, self._config.formerly
-        for field in [*ours, *(name for name in state.fingerprint if name not in ours and name not in outdated)]:
-            there, here = state.fingerprint.get(field), ours.get(field)
+        ours = self._config.fingerprint
+        for name in [*ours, *(one for one in state.fingerprint if one not in ours)]:
+            there, here = state.fingerprint.get(name), ours.get(name)
             # More rounds than planned are welcome: nothing that happened so far depended on the plan.
-            if field != "rounds" and there != here:
-                names = self._config.names.get(field)
-                said = f"{field} is {there!r} there and {here!r} here"
+            if name != "rounds" and there != here:
+                names = self._config.names.get(name)
+                values = f"{name} is {there!r} there and {here!r} here"
                 raise CheckpointError(
                     f"checkpoint {str(found)!r} is of another run: "
-                    f"{said if names is None else difference(field, here, there, 'the checkpoint', names)}; "
+                    f"{values if names is None else difference(name, here, there, 'the checkpoint', names)}; "
                     "use the same settings, or start over with --overwrite"
                 )
         if state.next_round > self._config.rounds:

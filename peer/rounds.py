@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from functools import partial
 
-from dpeer.peer.background_work import Idle
-from dpeer.peer.core.inbox import Received
-from dpeer.peer.driver import Pump
+from dpeer.peer.core.bodies import Received
+from dpeer.peer.driver import Driver
 from dpeer.peer.learner import Learner, Payload
 from dpeer.peer.saver import Saver
-from dpeer.peer.stopwatch import Stopwatch
-from dpeer.peer.worker import Worker
+from dpeer.peer.worker import BackgroundRunner, Worker
 from dpeer.results.records import RoundRecord
 from dpeer.topology import Row
+
+
+class Stopwatch:
+    """Measures one part of a round after the other."""
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+
+    def lap(self) -> float:
+        """The seconds since the last call, or since the start."""
+        now = time.perf_counter()
+        seconds, self._since = now - self._since, now
+        return seconds
 
 
 async def run_rounds(
     start: int,
     rounds: int,
     learner: Learner,
-    pump: Pump,
+    driver: Driver,
     worker: Worker,
     saver: Saver,
-    idle: Idle,
+    background: BackgroundRunner,
     *,
     evaluate_every: int = 1,
 ) -> None:
@@ -35,11 +47,11 @@ async def run_rounds(
     A round is saved while the next one trains. Until then nothing leaves that says that this peer has reached the next.
     """
     for number in range(start, rounds):
-        saver.once_saved(partial(pump.begin, number))
-        if pump.holds(number):
-            await idle.during(saver.saved())
-            await idle.during(pump.pause(number))
-        graph, behind = pump.at(number), pump.behind(number)
+        saver.once_saved(partial(driver.begin, number))
+        if driver.holds(number):
+            await background.during(saver.saved())
+            await background.during(driver.pause(number))
+        graph, behind = driver.at(number), driver.behind(number)
         active = graph.active and not behind
         last = number == rounds - 1
         computed = learner.gradients
@@ -48,14 +60,14 @@ async def run_rounds(
 
         trains = train_and_release if active else sit_out
         train_loss, payload, train_seconds = await worker.run(trains, learner, number, watch, saver)
-        saver.once_saved(partial(pump.send, number, payload))
+        saver.once_saved(partial(driver.send, number, payload))
         exchange_seconds = watch.lap()
         # The bodies are on their way while this runs.
         trained = await worker.run(learner.evaluate) if evaluating else None
         watch.lap()
-        await idle.during(saver.saved())
+        await background.during(saver.saved())
         # Two that both sit the round out would wait for each other's bodies.
-        received = {} if behind else await idle.during(pump.collect(number))
+        received = {} if behind else await background.during(driver.collect(number))
         exchange_seconds += watch.lap()
 
         # Who has trained and not released mixes nothing: its own part would be missing. Who sits out and hears others
@@ -63,7 +75,7 @@ async def run_rounds(
         mixes = payload is not None or (not active and bool(received))
         refused = await worker.run(mix_received, learner, received, graph.row if mixes else None)
         for neighbor, reason in refused.items():
-            pump.left_out(neighbor, reason)
+            driver.left_out(neighbor, reason)
             del received[neighbor]
         if not mixes:
             received.clear()
@@ -76,7 +88,7 @@ async def run_rounds(
         after = trained if unchanged or not evaluating else await worker.run(learner.evaluate)
         tuned = await worker.run(learner.fine_tune, number) if last else None
         watch.lap()
-        sent = await idle.during(pump.settle(number))
+        sent = await background.during(driver.settle(number))
         exchange_seconds += watch.lap()
         privacy = learner.privacy
         await saver.complete(
@@ -100,7 +112,7 @@ async def run_rounds(
                 privacy=privacy,
             )
         )
-    await idle.during(saver.saved())
+    await background.during(saver.saved())
 
 
 def train_and_release(

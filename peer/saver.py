@@ -1,4 +1,4 @@
-"""Puts completed rounds on disk while the next one trains, and holds back what must not leave before that."""
+"""Saver: writes completed rounds to disk while the next one trains, and holds back messages until then."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,6 @@ class Totals:
     bytes_received: int = 0
     mixed: int = 0
 
-    @classmethod
-    def of(cls, value: Mapping[str, Any] | None) -> Totals | None:
-        """Those that a checkpoint has kept; None in one of an earlier version."""
-        return None if value is None else cls(**value)
-
     def plus(self, entry: dict[str, Any], *, best: bool = False) -> Totals:
         """The same with one more round."""
         line = Line.of(entry)
@@ -52,21 +47,18 @@ class MetricsFile:
     Args:
         path: The file, or None to keep nothing.
         next_round: Lines from this round on do not count: they belong to rounds that are run again.
-        totals: What the rounds before came to, if the checkpoint has kept it; else it is counted from the lines.
-        best_round: Of these rounds the one whose model is the best, where the best is kept.
+        totals: What the rounds before came to, as the checkpoint has kept it.
 
     Attributes:
         totals: What all rounds so far came to.
     """
 
-    def __init__(
-        self, path: Path | None, next_round: int, totals: Totals | None = None, best_round: int | None = None
-    ) -> None:
+    def __init__(self, path: Path | None, next_round: int = 0, totals: Totals | None = None) -> None:
         self._path = path
         self._kept: list[str] = []
         self._seen: tuple[int, ...] | None = None
         self._damaged, self._torn = 0, False
-        counted, rounds = Totals(), set[int]()
+        rounds = set[int]()
         for line, whole in _lines(path) if path and next_round else ():
             entry = parse(line)
             number = -1 if entry is None else Line.of(entry).round
@@ -75,9 +67,8 @@ class MetricsFile:
             elif number < next_round:
                 self._kept.append(line)
                 rounds.add(number)
-                counted = counted.plus(entry, best=number == best_round)
         self._missing = [number for number in range(next_round) if number not in rounds]
-        self.totals = totals or counted
+        self.totals = totals or Totals()
 
     @property
     def damage(self) -> str | None:

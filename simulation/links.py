@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dpeer.peer.core.wire import Frames, size
-from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Room, Sent
+from dpeer.peer.transport import Arrival, Broken, Event, Link, Sent, Writable
 from dpeer.simulation.virtual_time import Process
 
 _CLOCK = 1e-9
@@ -35,8 +35,8 @@ class Conditions:
     capacity: int = 32
     """How many messages may be under way before the sender is told to wait."""
 
-    piece_bytes: int | None = None
-    """As `Transport.piece_bytes`."""
+    chunk_bytes: int | None = None
+    """As `Transport.chunk_bytes`."""
 
     keys: bool = False
     """Whether every process proves which rank it is, as by keys."""
@@ -174,7 +174,7 @@ class Way:
     def _tell_sender(self) -> None:
         if self._sender_waits:
             self._sender_waits = False
-            self._source.push(Room(self._source_link))
+            self._source.push(Writable(self._source_link))
 
 
 class Connection:

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 
 from dpeer.exceptions import AddressError
 from dpeer.peer.core.wire import Frames
-from dpeer.peer.transports.base import Broken, Event, Link, Opened, Sent
-from dpeer.peer.transports.keys import Identity
+from dpeer.peer.transport import Broken, Event, Identity, Link, Opened, Sent
 from dpeer.simulation.links import Conditions, Connection, Way, later
 from dpeer.simulation.virtual_time import Process
 
@@ -177,9 +176,9 @@ class FaultyTransport:
         process.on_thaw.append(self._look)
 
     @property
-    def piece_bytes(self) -> int | None:
+    def chunk_bytes(self) -> int | None:
         """The most bytes of buffers that a message should have."""
-        return self._network.conditions.piece_bytes
+        return self._network.conditions.chunk_bytes
 
     async def listen(self, address: str) -> str:
         """Take the address."""

@@ -20,7 +20,6 @@ from dpeer.federation.baseline_comparison import conclude_worth
 from dpeer.federation.consensus_distance import Disagreement
 from dpeer.federation.data_files import save_data_files
 from dpeer.federation.disk_errors import naming
-from dpeer.federation.fingerprint import FORMERLY
 from dpeer.federation.folders import held
 from dpeer.federation.malloc import keep_heap
 from dpeer.federation.settings import Settings
@@ -191,7 +190,6 @@ class Simulation:
             listen=f"inproc://rank-{rank}",
             fingerprint=parts.fingerprint,
             names=parts.names,
-            formerly=FORMERLY,
             about=parts.about,
             evaluate_every=own.evaluate_every,
             checkpoint_every=own.checkpoint_every,
@@ -206,7 +204,8 @@ class Simulation:
             config, parts.topology, parts.learner, transport, worker, log,
             facts=parts.facts, on_record=lambda entry: self._view.record(rank, entry),
             # On a clock that is not real nobody waits in earnest.
-            idle=parts.alone if own.faults is None else None, at_once=lambda outcome: self._conclude[rank](outcome),
+            background=parts.alone if own.faults is None else None,
+            at_once=lambda outcome: self._conclude[rank](outcome),
             on_completed=lambda number: self._measure(rank, number), watch=parts.watch,
             on_sign=lambda sign: self._view.sign(rank, sign), on_connected=on_connected,
             on_waiting=lambda neighbors: self._view.waiting(rank, neighbors),

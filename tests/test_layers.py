@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -165,3 +166,21 @@ def test_a_checkout_that_lost_its_links_still_works(tmp_path):
     code = "import dpeer.topology; print(dpeer.topology.__file__)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert found.stdout.strip() == str(tmp_path / "topology" / "__init__.py")
+
+
+def test_the_core_of_a_peer_knows_no_sockets():
+    files = [*(ROOT / "peer" / "core").glob("*.py"), ROOT / "peer" / "transport.py"]
+    names = {name for path in files for name in imported(path.read_text())}
+    assert not {name for name in names if name.startswith(("zmq", "asyncio", "socket", "dpeer.peer.transports"))}
+
+
+def test_no_modules_of_a_peer_import_each_other():
+    modules = {}
+    for path in (ROOT / "peer").rglob("[!_]*.py"):
+        modules["dpeer." + ".".join(path.relative_to(ROOT).with_suffix("").parts)] = path
+    imports = {}
+    for module, path in modules.items():
+        froms = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
+        names = {node.module for node in froms} | {f"{node.module}.{one.name}" for node in froms for one in node.names}
+        imports[module] = names & modules.keys()
+    assert tuple(TopologicalSorter(imports).static_order())

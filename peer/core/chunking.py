@@ -1,37 +1,43 @@
-"""Cutting bodies into pieces. The format is that of `dpeer.peer.core.wire`; no I/O.
+"""Bodies as chunks: cut for a link, and put together again at its other end. The format is `wire`'s; no I/O.
 
-How long a piece may be is for the line to say: between two pieces other messages have their turn, and a neighbor whose
-piece is on its way cannot be heard. So a peer that sends begins with the shortest ones. The receiver measures how fast
-they come, and says in its heartbeats how long they may be: as what comes in a small part of the time after which
-silence is death. So a line may become a hundred times slower, and its neighbor is still heard.
+Between two chunks other messages have their turn, and a neighbor whose chunk is on its way cannot be heard. So the line
+decides how long a chunk may be. A sender begins with the shortest ones. The receiver measures how fast they come, and
+answers in its heartbeats with a length that takes a small part of the time after which silence is death. Even a line
+that becomes a hundred times slower lets its neighbor be heard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import accumulate
 
+from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
-from dpeer.peer.core.limits import LEAST_PIECE
-from dpeer.peer.core.wire import Frames
+from dpeer.peer.core.limits import LEAST_CHUNK
+from dpeer.peer.core.payload_fingerprint import PayloadFingerprint
+from dpeer.peer.core.wire import Body, Chunk, Frames
+from dpeer.peer.learner import Buffer, Payload
+from dpeer.peer.transport import Link
 
 _PARTS = 200
 """In how many parts the time after which silence is death is divided."""
 
 
-def pace(nbytes: int, seconds: float, dead_after: float, most: int) -> int:
-    """How many bytes a piece should have at most on a line on which `nbytes` came in `seconds`: a multiple of 64 KiB.
+def chunk_length(nbytes: int, seconds: float, dead_after: float, most: int) -> int:
+    """How many bytes a chunk should have on a line on which `nbytes` came in `seconds`: a multiple of 64 KiB.
 
     Args:
         nbytes: Bytes of a body.
-        seconds: Between its header and its last piece.
+        seconds: Between its header and its last chunk.
         dead_after: Seconds after which silence is death.
-        most: The most bytes that any piece has.
+        most: The most bytes that any chunk has.
     """
     fit = most if seconds <= 0 else min(most, int(nbytes / seconds * dead_after / _PARTS))
-    return max(fit - fit % LEAST_PIECE, min(LEAST_PIECE, most))
+    return max(fit - fit % LEAST_CHUNK, min(LEAST_CHUNK, most))
 
 
-class Cut:
+class ChunkedBody:
     """A body on its way on one link: gives one message after the other.
 
     Args:
@@ -47,36 +53,160 @@ class Cut:
 
     def __init__(self, frames: Frames, *, whole: bool = False) -> None:
         self.begun = self.over = False
+        self.offset = 0
         self._frames = frames
         self._whole = whole
         self._tag = b""
-        self.offset = 0
         self._rest = [view for frame in frames[1:] if (view := memoryview(frame).cast("B")).nbytes][::-1]
         self.total = sum(view.nbytes for view in self._rest)
 
-    def next(self, piece_bytes: int) -> Frames:
-        """The message that comes next, with at most `piece_bytes` bytes of the body's."""
+    def next(self, chunk_bytes: int) -> Frames:
+        """The next message, with at most `chunk_bytes` bytes of the body's buffers."""
         if not self.begun:
             self.begun = True
-            if self._whole or self.total <= piece_bytes:
+            if self._whole or self.total <= chunk_bytes:
                 self.over = True
                 return self._frames
             self._tag = wire.tag(self._frames[0])
             return [self._frames[0]]
-        offset, room, data = self.offset, piece_bytes, []
-        while room and self._rest:
+        offset, left, data = self.offset, chunk_bytes, []
+        while left and self._rest:
             buffer = self._rest.pop()
-            data.append(buffer[:room])
-            if buffer.nbytes > room:
-                self._rest.append(buffer[room:])
-            room -= data[-1].nbytes
-        self.offset += piece_bytes - room
+            data.append(buffer[:left])
+            if buffer.nbytes > left:
+                self._rest.append(buffer[left:])
+            left -= data[-1].nbytes
+        self.offset += chunk_bytes - left
         self.over = not self._rest
-        return wire.piece(self._tag, offset, data)
+        return wire.chunk(self._tag, offset, data)
 
 
-def cut(frames: Frames, piece_bytes: int | None) -> Iterator[Frames]:
-    """All messages that a body travels as: one, or if its buffers have more than `piece_bytes`, a header and pieces."""
-    body = Cut(frames, whole=piece_bytes is None)
+def chunked(frames: Frames, chunk_bytes: int | None) -> Iterator[Frames]:
+    """All messages of a body: one, or a header and chunks if its buffers have more than `chunk_bytes` bytes."""
+    body = ChunkedBody(frames, whole=chunk_bytes is None)
     while not body.over:
-        yield body.next(piece_bytes or 0)
+        yield body.next(chunk_bytes or 0)
+
+
+@dataclass
+class PartialBody:
+    """A body of which not all chunks have come, or whose last one just has.
+
+    Attributes:
+        body: The body as it was announced.
+        wire_bytes: The bytes of its header and all of its buffers.
+        fingerprint: Takes in the bytes of a body that is not kept; None for one that is.
+        buffer: Memory that the bytes are copied to; None to keep the chunks as they came.
+        chunks: The chunks that came, without such memory.
+        got: How many bytes have come.
+        since: Clock time at which the body was announced.
+        last: Clock time of its last chunk.
+    """
+
+    body: Body
+    wire_bytes: int
+    fingerprint: PayloadFingerprint | None
+    buffer: memoryview | None
+    chunks: list[Buffer] = field(default_factory=list)
+    got: int = 0
+    since: float = 0.0
+    last: float = 0.0
+
+    def put(self, chunk: Chunk) -> None:
+        """Take in the next chunk."""
+        for data in chunk.data:
+            end = self.got + len(data)
+            if self.fingerprint is not None:
+                self.fingerprint.add(data)
+            elif self.buffer is not None:
+                self.buffer[self.got : end] = data
+            else:
+                self.chunks.append(data)
+            self.got = end
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the body is kept."""
+        return self.fingerprint is None
+
+    def buffers_that_end_within(self, start: int, end: int) -> int:
+        """How many of the body's buffers end after `start` and before `end`."""
+        return sum(start < ends < end for ends in accumulate(self.body.sizes))
+
+    @property
+    def complete(self) -> bool:
+        """Whether all bytes have come."""
+        return self.got == self.body.payload_bytes
+
+    @property
+    def payload(self) -> Payload:
+        """The body's buffers; their chunks where no memory was given for them."""
+        if self.buffer is None:
+            return self.chunks
+        ends = list(accumulate(self.body.sizes))
+        return [self.buffer[end - size : end].toreadonly() for size, end in zip(self.body.sizes, ends, strict=True)]
+
+
+class Reassembly:
+    """The one body that may be on its way on each link.
+
+    Chunks come in order, so nothing is sorted. The bytes of a body are out of sight before its last chunk has come.
+
+    Args:
+        buffer: Gives memory for a body, which may be used again once nothing refers to it; None to keep the chunks.
+        least: The fewest bytes of a chunk, except the last one of a body: very short ones would cost many times their
+            bytes.
+    """
+
+    def __init__(self, buffer: Callable[[], memoryview | None], least: int = 1) -> None:
+        self._buffer = buffer
+        self._least = least
+        self._partial: dict[Link, PartialBody] = {}
+
+    def begin(self, link: Link, body: Body, wire_bytes: int, *, wanted: bool, now: float = 0.0) -> None:
+        """Expect the chunks of a body that was announced on this link.
+
+        Raises:
+            ProtocolError: "incomplete": chunks of the link's earlier body have not come. The new body is begun.
+        """
+        earlier = self._partial.get(link)
+        fingerprint, buffer = (None, self._buffer()) if wanted else (PayloadFingerprint(body.payload_bytes), None)
+        self._partial[link] = PartialBody(body, wire_bytes, fingerprint, buffer, since=now, last=now)
+        if earlier is not None:
+            raise ProtocolError("incomplete", f"{earlier.got} of {earlier.body.payload_bytes} bytes of a body came")
+
+    def get(self, link: Link) -> PartialBody | None:
+        """The body on its way on this link; None without one."""
+        return self._partial.get(link)
+
+    def add(self, link: Link, chunk: Chunk, now: float = 0.0) -> PartialBody:
+        """Take in a chunk; return the body that it belongs to.
+
+        Raises:
+            ProtocolError: "stray": the chunk is of no body that was announced, or is not the next one. "short-piece":
+                it has too few bytes.
+        """
+        partial = self._partial.get(link)
+        if partial is None or chunk.tag != partial.body.tag:
+            raise ProtocolError("stray", "a piece of a body that was not announced")
+        end = chunk.offset + chunk.nbytes
+        if chunk.offset != partial.got or end > partial.body.payload_bytes:
+            # A chunk that a broken connection had still under way may come late: that is no damage to this body.
+            raise ProtocolError("stray", f"a piece at byte {chunk.offset}, expected at {partial.got}")
+        if chunk.nbytes < self._least and end < partial.body.payload_bytes:
+            raise ProtocolError("short-piece", f"{chunk.nbytes} bytes in the middle of a body, expected {self._least}")
+        if len(chunk.data) > 1 + partial.buffers_that_end_within(chunk.offset, end):
+            raise ProtocolError("short-piece", f"{len(chunk.data)} frames, more than there are buffers in them")
+        partial.put(chunk)
+        partial.last = now
+        if partial.complete:
+            del self._partial[link]
+        return partial
+
+    def __len__(self) -> int:
+        """How many bodies are on their way."""
+        return len(self._partial)
+
+    def forget(self, link: Link) -> None:
+        """Drop the body on its way on this link, because the link is broken or its peer has gone."""
+        self._partial.pop(link, None)

@@ -1,4 +1,4 @@
-"""Who speaks on which link: hellos, refusals, impostors, and links that have to be dialled anew. No I/O."""
+"""Connection setup: which rank speaks on which link. Hellos, refusals, impostors, and links to dial anew. No I/O."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from collections.abc import Callable
 from dpeer.exceptions import ProtocolError, Refused
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
-from dpeer.peer.core.admission import Admission
+from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.effects import Close, Dial, Effect
 from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.limits import ASK_AGAIN, ASKED
 from dpeer.peer.core.membership import Membership, Neighbor, Status
-from dpeer.peer.core.reassembly import Assembly
-from dpeer.peer.core.round_clock import Presence
+from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
-from dpeer.peer.core.send_queue import Lanes
+from dpeer.peer.core.send_queue import SendQueues
 from dpeer.peer.core.waiting import Waiting
-from dpeer.peer.transports import Link
+from dpeer.peer.transport import Link
 
 _PROBE = 0.5
 """Seconds in which it shows whether the connection of a process, whose rank another one wants, is broken."""
 
 
-class Greetings:
+class ConnectionSetup:
     """Introduces this peer, and takes in its neighbors.
 
     Args:
         config: This peer's place in the federation.
         members: The neighbors.
         schedule: Which rounds join two peers.
-        lanes: What is to be written.
+        send_queues: Messages to be written.
         exchange: The bodies.
-        assembly: Bodies that are under way.
-        waiting: What the round loop waits for.
-        admission: Judges hellos.
-        presence: How many rounds each rank has completed; travels in hellos.
+        reassembly: Bodies that are under way.
+        waiting: The round loop's wait.
+        handshake: Judges hellos.
+        round_clock: How many rounds each rank has completed; travels in hellos.
         note: Takes in a neighbor's round and table, at a clock time.
-        say: Logs something; arguments as those of `Say`, fields as keywords.
+        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
         drop: Counts a message that came on a link and could not be used.
 
     Attributes:
@@ -51,28 +51,28 @@ class Greetings:
         config: PeerConfig,
         members: Membership,
         schedule: Schedule,
-        lanes: Lanes,
+        send_queues: SendQueues,
         exchange: Exchange,
-        assembly: Assembly,
+        reassembly: Reassembly,
         waiting: Waiting,
-        admission: Admission,
-        presence: Presence,
+        handshake: Handshake,
+        round_clock: RoundClock,
         note: Callable[[Neighbor, int, bytes, float], None],
-        say: Callable[..., None],
+        log: Callable[..., None],
         drop: Callable[[Link, ProtocolError], None],
     ) -> None:
         self.dialling = Dialling(max(config.liveness.dead_after, 1.0))
         self._config = config
         self._members = members
         self._schedule = schedule
-        self._lanes = lanes
+        self._send_queues = send_queues
         self._exchange = exchange
-        self._assembly = assembly
+        self._reassembly = reassembly
         self._waiting = waiting
-        self._admission = admission
-        self._presence = presence
+        self._handshake = handshake
+        self._round_clock = round_clock
         self._note = note
-        self._say = say
+        self._log = log
         self._drop = drop
         self._contenders: dict[int, tuple[Link, wire.Hello, float]] = {}
         self._refused: dict[int, tuple[float, float]] = {}
@@ -92,8 +92,8 @@ class Greetings:
         self._hello(link, reply=False)
 
     def _hello(self, link: Link, *, reply: bool) -> None:
-        hello = self._admission.hello(self._members.current_round, reply=reply, presence=self._presence.table)
-        self._lanes[link].say("answer" if reply else "hello", wire.encode(hello))
+        hello = self._handshake.hello(self._members.current_round, reply=reply, presence=self._round_clock.table)
+        self._send_queues[link].add("answer" if reply else "hello", wire.encode(hello))
 
     def take(self, link: Link, hello: wire.Hello, now: float, identity: int | None = None) -> None:
         """Take a hello.
@@ -115,11 +115,11 @@ class Greetings:
         dialled = self.dialling.get(link)
         expected = dialled.rank if dialled is not None else None
         try:
-            self._admission.judge(hello, self._members.current_round, expected)
+            self._handshake.judge(hello, self._members.current_round, expected)
         except Refused as refusal:
             if not self._waiting.refuse(refusal, now):
                 raise ProtocolError("mismatch", str(refusal)) from refusal
-            self._admission.part(hello, self._members.current_round, expected)
+            self._handshake.part(hello, self._members.current_round, expected)
             self._tell_parting()
             return
         neighbor = self._members[rank]
@@ -130,8 +130,8 @@ class Greetings:
         if hello.running:
             self._waiting.join(now)
         self._welcome(neighbor, link, hello.next_round, now)
-        if self._admission.apart and hello.reply:
-            # It took part before this peer met one that it cannot train with: it is told, and hears the goodbye.
+        if self._handshake.apart and hello.reply:
+            # It took part before this peer met one that it cannot train with: it is informed, and hears the goodbye.
             self._hello(link, reply=True)
 
     def _welcome(self, neighbor: Neighbor, link: Link, number: int, now: float) -> None:
@@ -142,23 +142,23 @@ class Greetings:
             self.part(neighbor.link)
         here = self._members.current_round
         if self._members.greet(neighbor.rank, link, number, now):
-            self._say_back(neighbor)
+            self._log_back(neighbor)
         self.dialling.welcome(neighbor.rank)
         self._refused.pop(neighbor.rank, None)
         neighbor.trouble_dialling = ""
         if number < here and not self._schedule.fits(here, neighbor.rank, number):
             neighbor.left_behind = True  # and is not waited for until it has caught up
-        self._lanes[link].known = True
+        self._send_queues[link].known = True
         self._exchange.outbox.ask(neighbor.rank, number)
         self._exchange.deliver()
-        self._exchange.beat(link)
+        self._exchange.send_heartbeat(link)
 
     def _replaced(self, neighbor: Neighbor) -> None:
         """Say that a neighbor has connected anew, at its 1st, 10th, 100th ... time."""
         neighbor.replaced += 1
         if math.log10(neighbor.replaced) % 1 == 0:
             times = "" if neighbor.replaced == 1 else f" for the {neighbor.replaced}th time"
-            self._say(
+            self._log(
                 "info" if neighbor.replaced == 1 else "warning", "neighbor-reconnected",
                 f"rank {neighbor.rank} has connected anew{times} while its earlier connection was there, and uses the "
                 f"new one; if this goes on, two processes run as rank {neighbor.rank} with its key: stop one",
@@ -167,7 +167,7 @@ class Greetings:
 
     def _on_trouble(self, neighbor: Neighbor, trouble: str) -> None:
         if neighbor.trouble != trouble:
-            self._say(
+            self._log(
                 "warning", "neighbor-trouble",
                 f"rank {neighbor.rank} says that {trouble}; start these two again with settings that agree",
                 neighbor=neighbor.rank, reason=trouble,
@@ -183,13 +183,13 @@ class Greetings:
     def heard(self, neighbor: Neighbor, number: int, now: float) -> None:
         """Note that the neighbor lives, and mentioned this round."""
         if self._members.heard(neighbor, number, now):
-            self._say_back(neighbor)
+            self._log_back(neighbor)
             # While it was dead nothing was sent to it, and it may have taken us for dead, too: new hellos make both
             # sides send again what the other lacks.
             self._hello(neighbor.link, reply=False)
 
-    def _say_back(self, neighbor: Neighbor) -> None:
-        self._say(
+    def _log_back(self, neighbor: Neighbor) -> None:
+        self._log(
             "info", "neighbor-back",
             f"rank {neighbor.rank} is back: it is used again once it has caught up; nothing has to be done",
             neighbor=neighbor.rank, round=self._members.current_round,
@@ -211,7 +211,7 @@ class Greetings:
             self._drop(earlier[0], ProtocolError("rank-taken", f"another hello of rank {hello.rank} came after it"))
             until = earlier[2] if earlier[0] == link else until
         self._contenders[hello.rank] = link, hello, until
-        self._exchange.beat(neighbor.link)
+        self._exchange.send_heartbeat(neighbor.link)
         return True
 
     def refuse_contenders(self, now: float) -> None:
@@ -220,7 +220,7 @@ class Greetings:
         for rank in late:
             link, _, _ = self._contenders.pop(rank)
             reason = f"another process already takes part as rank {rank} (has it just crashed? try again in a while)"
-            self._lanes[link].say("refusal", wire.encode(wire.Refusal(rank=self._config.rank, reason=reason)))
+            self._send_queues[link].add("refusal", wire.encode(wire.Refusal(rank=self._config.rank, reason=reason)))
             self._drop(link, ProtocolError("rank-taken", f"a second rank {rank} shook hands"))
 
     def on_refusal(self, link: Link, refusal: wire.Refusal, now: float) -> None:
@@ -256,7 +256,7 @@ class Greetings:
         """Ask somebody for a hello, now and then: a neighbor's link may have been taken over for a while."""
         if now >= self._asked.get(link, now):
             self._note_asked(link, now)
-            self._lanes[link].say("unknown", wire.encode(wire.Unknown(rank=self._config.rank)))
+            self._send_queues[link].add("unknown", wire.encode(wire.Unknown(rank=self._config.rank)))
         return ProtocolError("stranger", f"{what} before the handshake")
 
     def on_unknown(self, link: Link, neighbor: Neighbor | None, unknown: wire.Unknown, now: float) -> None:
@@ -279,8 +279,8 @@ class Greetings:
 
     def part(self, link: Link) -> int | None:
         """Forget what depended on a link that is broken; returns the rank that spoke on it."""
-        self._assembly.forget(link)
-        unfinished = self._lanes.forget(link)
+        self._reassembly.forget(link)
+        unfinished = self._send_queues.forget(link)
         dialled = self.dialling.get(link)
         if dialled is not None:
             dialled.unanswered = float("inf")

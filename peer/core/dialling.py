@@ -1,11 +1,11 @@
-"""The links that this peer has dialled: which rank is behind each, and when to say hello or to dial again. No I/O."""
+"""Dialling: the links that this peer has dialled, the rank behind each, and when to dial again. No I/O."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from dpeer.peer.transports import Link
+from dpeer.peer.transport import Link
 
 _LONGEST = 60.0
 """Seconds between two attempts to dial a rank that stays silent, at most."""
@@ -16,7 +16,7 @@ class Dialled:
     """A link that this peer has dialled.
 
     Attributes:
-        rank: Who should answer.
+        rank: The rank that should answer.
         since: Clock time at which it was dialled.
         patience: Seconds of silence after which the rank is dialled again.
         unanswered: Clock time at which the hello is repeated, because no answer has come since the link was
@@ -30,7 +30,7 @@ class Dialled:
 
 
 class Dialling:
-    """All of them.
+    """All dialled links.
 
     A connection can die without a word, for example because a box on the way that translates addresses has forgotten
     it, and the operating system may take a quarter of an hour to notice. And a rank's name may stand for another

@@ -1,4 +1,4 @@
-"""Messages that were dropped: counted by reason, said once for each neighbor or stranger and reason. No I/O."""
+"""Dropped messages: counted by reason, and logged once for each sender and reason. No I/O."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.limits import ENOUGH, LINES_OF_STRANGERS, PAUSE, STRANGERS
 from dpeer.peer.core.wire import printable
-from dpeer.peer.transports import Link
+from dpeer.peer.transport import Link
 
 
 @dataclass
 class _Stranger:
-    """What is remembered of somebody who sends what is of no use.
+    """A stranger who sends messages of no use.
 
     Attributes:
-        said: The reasons that have been said.
+        logged: The reasons that have been logged.
         count: Messages since it was last left unread.
         unread_until: Clock time until which its messages are not read.
     """
 
-    said: set[str] = field(default_factory=set)
+    logged: set[str] = field(default_factory=set)
     count: int = 0
     unread_until: float = 0.0
 
@@ -42,30 +42,30 @@ _ADVICE: Mapping[str, str] = {
 """What to do, by reason; the other reasons are of bodies that arrived whole."""
 
 
-class Rejections:
+class DropCounter:
     """Counts the messages that were dropped.
 
     Args:
-        say: Logs something; arguments as those of `Say`, fields as keywords.
+        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
 
     Attributes:
         counts: How many, by reason.
     """
 
-    def __init__(self, say: Callable[..., None]) -> None:
+    def __init__(self, log: Callable[..., None]) -> None:
         self.counts: Counter[str] = Counter()
-        self._say = say
-        self._said: set[tuple[int, str]] = set()
+        self._log = log
+        self._logged: set[tuple[int, str]] = set()
         self._turned_away: set[tuple[str, str]] = set()
-        self._said_of_strangers = 0
+        self._logged_strangers = 0
         self._strangers: dict[Link, _Stranger] = {}
 
     def count(self, rank: int, error: ProtocolError) -> None:
         """Count a neighbor's message that was dropped, and say so if it is the first for this reason."""
         self.counts[error.reason] += 1
-        if (rank, error.reason) not in self._said:
-            self._said.add((rank, error.reason))
-            self._log(f"rank {rank}", error, neighbor=rank)
+        if (rank, error.reason) not in self._logged:
+            self._logged.add((rank, error.reason))
+            self._report(f"rank {rank}", error, neighbor=rank)
 
     def count_stranger(self, link: Link, error: ProtocolError, identity: int | None = None) -> None:
         """Count a message of somebody who is no neighbor, or none yet; `identity` is the rank whose key it proved."""
@@ -77,16 +77,16 @@ class Rejections:
         if len(self._strangers) > STRANGERS:
             del self._strangers[next(iter(self._strangers))]
         one.count += 1
-        if error.reason in one.said:
+        if error.reason in one.logged:
             return
-        one.said.add(error.reason)
-        self._said_of_strangers += 1
-        if self._said_of_strangers <= LINES_OF_STRANGERS:
-            last = "" if self._said_of_strangers < LINES_OF_STRANGERS else " (further ones are only counted)"
+        one.logged.add(error.reason)
+        self._logged_strangers += 1
+        if self._logged_strangers <= LINES_OF_STRANGERS:
+            last = "" if self._logged_strangers < LINES_OF_STRANGERS else " (further ones are only counted)"
             if identity is None:
-                self._log("a stranger", error, last)
+                self._report("a stranger", error, last)
             else:
-                self._log(f"rank {identity} (its key is proved)", error, last, neighbor=identity)
+                self._report(f"rank {identity} (its key is proved)", error, last, neighbor=identity)
 
     def count_turned_away(self, place: str, reason: str, times: int) -> None:
         """Count somebody who wanted to connect from this host, and could not prove a key that is listed."""
@@ -95,7 +95,7 @@ class Rejections:
             return
         self._turned_away.add((place, reason))
         what = {"unlisted-key": "its key is not in the federation file", "no-key": "it proved no key"}[reason]
-        self._say(
+        self._log(
             "warning", "turned-away",
             f"turned away a connection{f' from {place}' if place else ''}: {what}; see who dials this peer's address: "
             "a peer with a new key, or without keys, or nobody of this federation",
@@ -111,7 +111,7 @@ class Rejections:
             one.count, one.unread_until = 0, now + PAUSE
         return now < one.unread_until
 
-    def _log(self, who: str, error: ProtocolError, more: str = "", **fields: int) -> None:
+    def _report(self, who: str, error: ProtocolError, more: str = "", **fields: int) -> None:
         advice = _ADVICE.get(error.reason, _ITS_LOG)
         message = f"dropped a message from {who}: {printable(str(error))}; {advice}{more}"
-        self._say("warning", "message-dropped", message, reason=error.reason, **fields)
+        self._log("warning", "message-dropped", message, reason=error.reason, **fields)

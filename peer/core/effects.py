@@ -1,4 +1,4 @@
-"""What a peer's core wants done. `Core` returns these; whoever runs it does them, in this order.
+"""Effects: the orders of a peer's core. `Core` returns them, and its driver carries them out, in this order.
 
 An effect says what, never how: the core knows no sockets, clocks, tasks or logs.
 """
@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dpeer.peer.core.inbox import Received
-from dpeer.peer.transports import Link
+from dpeer.peer.core.bodies import Received
+from dpeer.peer.transport import Link
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Deliver:
-    """A round's bodies, by rank in rank order, are what the round loop waits for."""
+    """End the round loop's wait with a round's bodies, by rank in rank order."""
 
     number: int
     bodies: Mapping[int, Received]
@@ -44,7 +44,7 @@ class Deliver:
 
 @dataclass(frozen=True)
 class Wake:
-    """What else the round loop waits for has come: neighbors are there, or a round may be completed."""
+    """End another wait of the round loop: neighbors are there, or a round may be completed."""
 
     bytes_sent: int = 0
     """Of the round that may be completed: the bytes of all copies of its body."""
@@ -52,20 +52,20 @@ class Wake:
 
 @dataclass(frozen=True)
 class Fail:
-    """What the round loop waits for cannot come any more."""
+    """End the round loop's wait with an error: nothing that it waits for can come any more."""
 
     error: Exception
 
 
 @dataclass(frozen=True)
-class Say:
-    """Log something.
+class LogEvent:
+    """Log an event.
 
     Attributes:
         level: How much it matters.
         event: A short name that stays the same from version to version.
         message: The whole sentence: who, why and what to do.
-        fields: What a program that reads the log wants to know: "neighbor", "round", "reason".
+        fields: For programs that read the log: "neighbor", "round", "reason".
     """
 
     level: Literal["debug", "info", "warning"]
@@ -75,8 +75,8 @@ class Say:
 
 
 @dataclass(frozen=True)
-class Rest:
-    """Its sender had nothing left for a message: after several of these, nothing is to be read for a moment."""
+class Throttle:
+    """A sender is over its rate limit: after several of these, nothing is to be read for a moment."""
 
 
-Effect = Dial | Close | Write | Deliver | Wake | Fail | Say | Rest
+Effect = Dial | Close | Write | Deliver | Wake | Fail | LogEvent | Throttle

@@ -1,4 +1,4 @@
-"""A peer's part in the exchange of bodies, round by round: what goes out when, and for whom a round waits. No I/O.
+"""Exchange of bodies, round by round: which bodies go out when, and which ranks a round waits for. No I/O.
 
 Two rules keep the peers in step on every graph (docs/design.md). A round's body goes to an out-neighbor once that one
 has reached the round before. A round is completed once the out-neighbors of the round before have used that round's
@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from dpeer.peer.core import wire
-from dpeer.peer.core.inbox import Inbox
+from dpeer.peer.core.bodies import Inbox, Outbox
 from dpeer.peer.core.membership import Membership, Neighbor
-from dpeer.peer.core.outbox import Outbox
-from dpeer.peer.core.round_clock import Presence
+from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
-from dpeer.peer.core.send_queue import Lanes
+from dpeer.peer.core.send_queue import SendQueues
 from dpeer.peer.learner import Payload
-from dpeer.peer.transports import Link
+from dpeer.peer.transport import Link
 from dpeer.topology import Neighborhood
 
 
@@ -29,8 +28,8 @@ class Exchange:
         federation: The federation's id.
         schedule: With whom bodies are exchanged in each round.
         members: The neighbors: which are there, and in which round.
-        lanes: What is to be written on their links.
-        presence: How many rounds each rank has completed; travels in every message of its kind.
+        send_queues: Messages to be written on their links.
+        round_clock: How many rounds each rank has completed; travels in every message of its kind.
         second: Called with rank and round when a second, different body of a round comes.
 
     Attributes:
@@ -47,8 +46,8 @@ class Exchange:
         federation: bytes,
         schedule: Schedule,
         members: Membership,
-        lanes: Lanes,
-        presence: Presence,
+        send_queues: SendQueues,
+        round_clock: RoundClock,
         second: Callable[[int, int], None],
     ) -> None:
         self.inbox = Inbox(second)
@@ -57,17 +56,17 @@ class Exchange:
         self._federation = federation
         self._schedule = schedule
         self._members = members
-        self._lanes = lanes
-        self._presence = presence
+        self._send_queues = send_queues
+        self._round_clock = round_clock
         self.paused = False
         self.hops = 0
 
-    # -- what goes out -----------------------------------------------------------------------------------------
+    # -- bodies go out -----------------------------------------------------------------------------------------
 
     def begin(self, number: int) -> None:
         """Make round `number` this peer's current round, and tell the neighbors that wait for that."""
         self._members.current_round = number
-        self._presence.reached(self._rank, number)
+        self._round_clock.reached(self._rank, number)
         self.inbox.open(number)
         listeners = self._schedule.listeners(number)
         if number - 1 not in self.outbox.frames:  # sat out: the out-neighbors of that round get no body that tells them
@@ -75,7 +74,7 @@ class Exchange:
         # Bodies wait for one that was left behind, and then say an earlier round: so it would think itself hardly
         # behind, and train and release rounds that are over for the others.
         listeners.update(one.rank for one in self._members.all() if one.left_behind)
-        self.tell(sorted(listeners))
+        self.send_heartbeats(sorted(listeners))
 
     def release(self, number: int, payload: Payload | None) -> None:
         """Send round `number`'s body to each out-neighbor once that one is known to have reached the round before.
@@ -86,9 +85,9 @@ class Exchange:
         """
         receivers = self._schedule.at(number).out_neighbors
         if payload is None:
-            self.tell(receivers)
+            self.send_heartbeats(receivers)
             return
-        body = wire.body(self._federation, self._rank, number, payload, self._presence.table)
+        body = wire.body(self._federation, self._rank, number, payload, self._round_clock.table)
         self.outbox.add(number, wire.encode(body), receivers)
         self.outbox.unsent[number].update(receivers)
         self.deliver()
@@ -99,7 +98,7 @@ class Exchange:
         return bool(receivers) and all(self._members[rank].current_round > number for rank in receivers)
 
     def deliver(self) -> None:
-        """Put the bodies for all receivers that are ready in their lanes."""
+        """Put the bodies for all receivers that are ready in their send queues."""
         for number, rank in self.outbox.pending():
             neighbor = self._members[rank]
             there = neighbor.current_round
@@ -108,21 +107,21 @@ class Exchange:
             elif self._members.reachable(rank) and there >= number - 1:
                 self.outbox.unsent[number].discard(rank)
                 self.outbox.sent[number].add(rank)
-                self._lanes.add_body(neighbor.link, number, self.outbox.frames[number])
+                self._send_queues.add_body(neighbor.link, number, self.outbox.frames[number])
 
-    def tell(self, ranks: Iterable[int]) -> None:
+    def send_heartbeats(self, ranks: Iterable[int]) -> None:
         """Tell neighbors by a heartbeat that this peer is alive, and its current round.
 
-        A neighbor whose link is broken is told once a new hello has been answered with the bodies that it lacks: a
+        A neighbor whose link is broken gets it once a new hello has been answered with the bodies that it lacks: a
         heartbeat that came before them would mean that they cannot come.
         """
         for rank in ranks:
             if self._members.reachable(rank):
-                self.beat(self._members[rank].link)
+                self.send_heartbeat(self._members[rank].link)
 
-    def beat(self, link: Link) -> None:
+    def send_heartbeat(self, link: Link) -> None:
         """Say on this link that this peer is alive, and its current round."""
-        self._lanes[link].beat(lambda: wire.encode(self._heartbeat(link)))
+        self._send_queues[link].add_heartbeat(lambda: wire.encode(self._heartbeat(link)))
 
     def parted(self, rank: int, unfinished: Iterable[int]) -> None:
         """Send these rounds' bodies anew when the rank is back, because its link broke before they were written."""
@@ -134,12 +133,12 @@ class Exchange:
     def forget_useless(self, rank: int) -> None:
         """Drop bodies of rounds that the rank has long gone past: a neighbor that never reads holds a few, not all."""
         neighbor = self._members[rank]
-        lane = self._lanes.get(neighbor.link)
-        if lane is not None:
-            for number in [one for one in lane.bodies if one < neighbor.current_round - 1]:
-                del lane.bodies[number]
+        queue = self._send_queues.get(neighbor.link)
+        if queue is not None:
+            for number in [one for one in queue.bodies if one < neighbor.current_round - 1]:
+                del queue.bodies[number]
 
-    # -- what a round waits for ----------------------------------------------------------------------------------
+    # -- ranks a round waits for ---------------------------------------------------------------------------------
 
     def awaited(self, number: int, now: float) -> list[int]:
         """The ranks whose body of round `number` is not here and may still come."""
@@ -223,9 +222,9 @@ class Exchange:
             rank=self._rank,
             federation=self._federation,
             round=self._members.current_round,
-            presence=self._presence.table,
+            presence=self._round_clock.table,
             paused=self.paused,
             hops=self.hops,
-            got=self._lanes[link].got,
-            pace=self._lanes[link].measured,
+            got=self._send_queues[link].got,
+            pace=self._send_queues[link].measured,
         )

@@ -1,13 +1,20 @@
-"""Whether two peers belong to the same federation: a comparison of two hellos. No I/O."""
+"""Handshake: this peer's hello, and whether the hello of another peer fits it, or in which field it differs. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from dpeer.peer.core.fingerprint_diff import ABSENT, difference, first_difference, short
-from dpeer.peer.core.wire import Hello
+from dpeer.exceptions import ProtocolError, Refused
+from dpeer.peer.config import PeerConfig
+from dpeer.peer.core.membership import Membership, Status
+from dpeer.peer.core.wire import Hello, printable
+from dpeer.peer.learner import Learner
+
+ABSENT = "not set"
+_LISTED = 8
 
 Names = Mapping[str, Mapping[str, str]]
 
@@ -25,8 +32,8 @@ def mismatch(ours: Hello, theirs: Hello, rounds: int, names: Names = MappingProx
     """Why the two must not train together, naming the field and both values; None when they may.
 
     Args:
-        ours: What this peer says of itself.
-        theirs: What the other side says.
+        ours: This peer's hello.
+        theirs: The other side's.
         rounds: How many rounds the run has.
         names: As in `PeerConfig`.
     """
@@ -55,7 +62,7 @@ def mismatch(ours: Hello, theirs: Hello, rounds: int, names: Names = MappingProx
 
 
 def in_short(ours: Hello, theirs: Hello) -> str:
-    """What differs between two that do not fit, for other neighbors: names that this peer has itself, no values."""
+    """Difference of two peers that do not fit, for other neighbors: names that this peer has itself, no values."""
     if ours.protocol != theirs.protocol:
         return "protocol version differs"
     field = first_difference(ours.fingerprint, theirs.fingerprint)
@@ -88,3 +95,143 @@ def _entries(manifest: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(parameters, list):
         return {}
     return {str(entry.get("name")): entry.get("shape") for entry in parameters if isinstance(entry, dict)}
+
+
+class Handshake:
+    """Makes this peer's hellos, and judges those of other peers.
+
+    Args:
+        config: What must be equal on both sides.
+        learner: Asked for manifest and digest.
+        members: The neighbors, and which of them are there.
+        size: Number of peers in the federation.
+
+    Attributes:
+        apart: The neighbor that this peer cannot train with, and why, once it has met one; all later hellos name it.
+        start: The first round of this process; None before it is known.
+    """
+
+    def __init__(self, config: PeerConfig, learner: Learner, members: Membership, size: int) -> None:
+        self.apart: tuple[int, str] | None = None
+        self.start: int | None = None
+        self._config = config
+        self._learner = learner
+        self._members = members
+        self._size = size
+
+    def hello(self, current_round: int, *, reply: bool, presence: bytes = b"") -> Hello:
+        """This peer's hello while it works on round `current_round`."""
+        apart_from, apart_because = self.apart or (None, "")
+        return Hello(
+            rank=self._config.rank,
+            next_round=current_round,
+            reply=reply,
+            fingerprint=dict(self._config.fingerprint),
+            manifest=dict(self._learner.manifest),
+            digest=self._learner.digest,
+            presence=presence,
+            apart_from=apart_from,
+            apart_because=apart_because,
+            running=self.start is not None and current_round >= self.start + 2,
+        )
+
+    def judge(self, hello: Hello, current_round: int, dialled: int | None) -> None:
+        """Let a neighbor in, or raise.
+
+        Args:
+            hello: The other side's.
+            current_round: The round that this peer works on.
+            dialled: Which rank we dialled on this link; None if we were dialled.
+
+        Raises:
+            Refused: The other side does not fit, and our own run must not begin.
+            ProtocolError: The other side does not fit, and is turned away.
+        """
+        if dialled is not None and hello.rank != dialled:
+            problem = f"rank: expected {dialled} at its address, found {hello.rank}: check the addresses"
+        else:
+            ours = self.hello(current_round, reply=False)
+            problem = mismatch(ours, hello, self._config.rounds, self._config.names) or ""
+        problem = printable(problem)
+        if problem and self._concerns_us(hello.rank, dialled):
+            raise Refused(problem)
+        if problem:
+            raise ProtocolError("mismatch", problem)
+        if hello.rank not in self._members:
+            raise ProtocolError("not-a-neighbor", f"rank {hello.rank} shook hands")
+
+    def part(self, hello: Hello, current_round: int, dialled: int | None) -> None:
+        """Note that this peer cannot train with one that `judge` has refused; arguments as there."""
+        if dialled is not None and hello.rank != dialled:
+            self.apart = dialled, "another rank answers at its address"
+        else:
+            self.apart = hello.rank, in_short(self.hello(current_round, reply=False), hello)[:300]
+
+    def _concerns_us(self, rank: int, dialled: int | None) -> bool:
+        """Whether a mismatch with this rank ends our own run.
+
+        It does only before the first round, and only if the rank is one of the federation. Once neighbors train
+        together, a peer that comes with other settings is turned away; strangers always are.
+        """
+        one_of_us = dialled is not None or rank < self._size
+        trains_with_us = rank in self._members and self._members[rank].status is not Status.UNSEEN
+        return one_of_us and not trains_with_us and bool(self._members.missing())
+
+
+def first_difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> str | None:
+    """The first field in which two tables differ; None if they are equal."""
+    for field in [*ours, *theirs]:
+        if ours.get(field, ABSENT) != theirs.get(field, ABSENT):
+            return field
+    return None
+
+
+def difference(field: str, here: Any, there: Any, them: str, names: Mapping[str, str] | None) -> str:
+    """Difference of two values of a field, on one line.
+
+    Args:
+        field: Its name.
+        here: This peer's value.
+        there: The other one.
+        them: Owner of the other value ("rank 1").
+        names: What the keys of `here` stand for, if they are hashes of names; None if they are not.
+    """
+    if names is None:
+        return f"{field[:60]}: {short(here)} here, {short(there)} at {them}"
+    if not (isinstance(here, Mapping) and isinstance(there, Mapping)):
+        return f"{field[:60]}: {_counted(here)} here, {_counted(there)} at {them}"
+    own = [(key, names.get(key, key)) for key in here]
+    otherwise = [name for key, name in own if key in there and there[key] != here[key]]
+    lacking = [name for key, name in own if key not in there]
+    besides = sum(key not in here for key in there)
+    parts = [
+        *([f"{listed(otherwise)} {_is(otherwise)} not defined alike here and at {them}"] if otherwise else []),
+        *([f"{listed(lacking)} {_is(lacking)} here and not at {them}"] if lacking else []),
+        *([f"{them} has {besides} that {'is' if besides == 1 else 'are'} not here"] if besides else []),
+    ]
+    return f"{field[:60]}: {', '.join(parts)}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in quotes, the first few of them."""
+    shown = ", ".join(repr(name) for name in names[:_LISTED])
+    return shown if len(names) <= _LISTED else f"{shown} and {len(names) - _LISTED} more"
+
+
+def _is(names: Sequence[str]) -> str:
+    return "is" if len(names) == 1 else "are"
+
+
+def _counted(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{len(value)} of them"
+    return ABSENT if value is None else short(value)
+
+
+def short(value: Any) -> str:
+    """A value's text, shortened for a message; quick, however large the value that came over the wire is."""
+    return _REPR.repr(value)
+
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = 60

@@ -1,4 +1,4 @@
-"""Unpacking the header of a message that anybody may have made. No I/O.
+"""Headers: unpacking msgpack that anybody may have made, within bounds. No I/O.
 
 A byte of msgpack can stand for a container of a hundred bytes of memory, for an error report as long, or for four
 thousand million entries that do not follow. So what a header may hold has bounds of its own, and is looked at once

@@ -1,4 +1,4 @@
-"""What others may ask of a peer at most: every bound on it, with its reason.
+"""Limits: every bound on what others may ask of a peer, with its reason.
 
 A bound is beyond what an honest peer comes to. What is beyond it is dropped and counted, or not kept.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Limits:
-    """What is accepted of a message at most."""
+    """The limits of one message."""
 
     header_bytes: int = 2**20
     """A hello carries the manifest: about 60 bytes a parameter tensor."""
@@ -34,12 +34,12 @@ HEADER_DEPTH = 16
 HEADER_FIELDS = 32
 """Of a header: a hello has eleven, and later versions may add some. Each unknown one is an error by itself."""
 
-LEAST_PIECE = 2**16
-"""Bytes of the shortest piece; only the last one of a body may have fewer. Its header takes 17 more, and its
+LEAST_CHUNK = 2**16
+"""Bytes of the shortest chunk; only the last one of a body may have fewer. Its header takes 17 more, and its
 way through the event loop as long as 64 KiB take on a line of 10 Gbit/s."""
 
-PIECE = 2**22
-"""Bytes of the longest piece, over ZeroMQ. Shorter frames cost more calls (1 MiB: rounds of 20 % more), longer ones say
+CHUNK = 2**22
+"""Bytes of the longest chunk, over ZeroMQ. Shorter frames cost more calls (1 MiB: rounds of 20 % more), longer ones say
 less often that a neighbor is there."""
 
 # -- messages and bytes a second -------------------------------------------------------------------------------------
@@ -86,12 +86,12 @@ their turns meanwhile: beside a flood 2000 pieces a second, 130 MB of the shorte
 
 AROUND = 2**18
 """What a message takes on the wire beside its header and its buffers, at most: the lengths of 4096 buffers, their
-seals, what was said before the first message, and what libzmq reads at once."""
+seals, the handshake, and the bytes that libzmq reads at once."""
 
 LOOK = 0.05
-"""Seconds between two looks at what libzmq holds of a message whose end has not come. A connection on which that is
-longer than any message of a peer is ended. Its sender can fill what its line carries in this time beside: 60 MB at 10
-Gbit/s. A look takes some microseconds."""
+"""Seconds between two looks at what libzmq holds of a message whose end has not come. A connection is ended on which
+that is more than all whole messages that may wait (`UNREAD`) and two more. Beside these its sender can fill what its
+line carries in this time: 60 MB at 10 Gbit/s. A look takes some microseconds."""
 
 # -- connections, where keys are used ----------------------------------------------------------------------------------
 
@@ -108,22 +108,22 @@ PROVE_WITHIN = 10.0
 KEEPALIVE_IDLE = 30
 """Seconds without a word on a connection after which the operating system asks whether the other end is there."""
 
-UNSAID = 8
-"""How many words that somebody was turned away may wait to be read; what else happens is added to the next one."""
+UNREPORTED = 8
+"""How many events that somebody was turned away may wait to be read; what else happens is added to the next one."""
 
 # -- what is kept ----------------------------------------------------------------------------------------------------
 
-IMPRINTS = 4
-"""How many imprints of each neighbor's bodies are kept when a round begins: 16 bytes each."""
+PAYLOAD_FINGERPRINTS = 4
+"""How many payload fingerprints of each neighbor's bodies are kept when a round begins: 16 bytes each."""
 
-LANES = 1024
-"""How many links may have something waiting. A neighbor has one; the others are strangers who do not read."""
+SEND_QUEUES = 1024
+"""How many links may have a send queue. A neighbor has one; the others are strangers who do not read."""
 
 STRANGERS = 4096
 """Links of strangers that are remembered: anybody can open any number of links."""
 
 LINES_OF_STRANGERS = 256
-"""Lines of the log that are said of them."""
+"""Lines of the log about them."""
 
 ENOUGH = 100
 """Messages of no use after which a stranger's are not even decoded for a while."""
@@ -139,7 +139,7 @@ ASK_AGAIN = 5.0
 
 UNREAD = 8
 """How many messages may wait to be decoded, in each socket's queue here and in each connection's queues in libzmq,
-before their sender has to wait: with the longest pieces 32 MiB each. (libzmq counts whole messages; for what is not
+before their sender has to wait: with the longest chunks 32 MiB each. (libzmq counts whole messages; for what is not
 whole, see `LOOK`.)"""
 
 UNREAD_IN_PROCESS = 16
@@ -147,7 +147,7 @@ UNREAD_IN_PROCESS = 16
 
 # -- the second connections of links with keys -------------------------------------------------------------------------
 
-LONG = LEAST_PIECE
+LONG = LEAST_CHUNK
 """Bytes of buffers from which on a message uses the second connection."""
 
 HELD = 1024

@@ -1,4 +1,4 @@
-"""Which neighbors are there: alive, suspect, dead or gone. Bookkeeping with the time passed in; no I/O.
+"""Membership: which neighbors are alive, suspect, dead or gone. The time is passed in; no I/O.
 
 A neighbor is *alive* while it is heard. Silence makes it *suspect*, then *dead*: rounds go on without it. It is *gone*
 when it said goodbye. A neighbor that is heard again is alive again. Dead and gone together are called *away*. The other
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from dpeer.peer.config import LivenessConfig
-from dpeer.peer.transports import Link
+from dpeer.peer.transport import Link
 
 
 class Status(enum.Enum):

@@ -1,4 +1,4 @@
-"""Imprints: hashes that tell two different bodies of the same round apart. Arithmetic; no I/O."""
+"""Payload fingerprint: a hash that tells two different bodies of the same round apart. No I/O."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WHOLE = WINDOWS * WIDTH
 """A payload of at most so many bytes is looked at whole."""
 
 
-class Imprint:
+class PayloadFingerprint:
     """A hash of a payload's size and of some of its bytes, made while they come.
 
     A large payload is looked at through 64 evenly spread windows of 128 bytes, so that a body of a hundred megabytes
@@ -45,13 +45,13 @@ class Imprint:
         self._hash.update(b"".join([view[max(start, 0) : start + WIDTH] for start in starts]))
 
     def digest(self) -> bytes:
-        """The imprint of what has come so far."""
+        """The fingerprint of what has come so far."""
         return self._hash.digest()
 
 
-def imprint(payload: Payload) -> bytes:
-    """The imprint of a whole payload."""
-    found = Imprint(sum(memoryview(buffer).nbytes for buffer in payload))
+def fingerprint_of(payload: Payload) -> bytes:
+    """The fingerprint of a whole payload."""
+    found = PayloadFingerprint(sum(memoryview(buffer).nbytes for buffer in payload))
     for buffer in payload:
         found.add(buffer)
     return found.digest()

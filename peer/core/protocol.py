@@ -1,13 +1,13 @@
 """The decisions of a peer: a state machine without sockets, clock, tasks or randomness.
 
-What happens outside is told to `Core`, with the time at which it did; each call returns what is to be done (`effects`).
-The pump does it over a `Transport`. So a peer's behavior is a function of what it was told, which tests can replay.
+Events from outside are calls of `Core`, with their clock time; each returns the effects to be done (`effects`). The
+driver does them over a `Transport`. So a peer's behavior is a function of its events, which tests can replay.
 
     core.open, dialled                              the start
-    core.connected, disconnected, receive           what a link does
+    core.connected, disconnected, receive           events of a link
     core.tick                                       time passes; `next_tick` says when it matters
-    core.meet, begin, pause, release, collect, settle, linger, leave     what the round loop wants
-    core.outgoing, taken                            what is to be written on a link
+    core.meet, begin, pause, release, collect, settle, linger, leave     wishes of the round loop
+    core.outgoing, taken                            messages to be written on a link
 
 docs/design.md has a picture of a neighbor's states and says what each message does.
 """
@@ -22,27 +22,27 @@ from typing import Any, Literal
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import chunking, limits, wire
-from dpeer.peer.core.admission import Admission
-from dpeer.peer.core.connection_setup import Greetings
-from dpeer.peer.core.drop_counter import Rejections
-from dpeer.peer.core.effects import Dial, Effect, Rest, Say, Write
+from dpeer.peer.core.bodies import Received
+from dpeer.peer.core.chunking import Reassembly
+from dpeer.peer.core.connection_setup import ConnectionSetup
+from dpeer.peer.core.drop_counter import DropCounter
+from dpeer.peer.core.effects import Dial, Effect, LogEvent, Throttle, Write
 from dpeer.peer.core.exchange import Exchange
-from dpeer.peer.core.inbox import Received
+from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.membership import Membership, Neighbor, Status
-from dpeer.peer.core.rate_limiter import Allowance
-from dpeer.peer.core.reassembly import Assembly
-from dpeer.peer.core.round_clock import Presence
+from dpeer.peer.core.rate_limiter import RateLimiter
+from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.schedule import Schedule
-from dpeer.peer.core.send_queue import Lanes
-from dpeer.peer.core.transfer_progress import Flows
+from dpeer.peer.core.send_queue import SendQueues
+from dpeer.peer.core.transfer_progress import TransferProgress
 from dpeer.peer.core.waiting import Pauses, Waiting
 from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Learner, Payload
-from dpeer.peer.transports import Link
+from dpeer.peer.transport import Link
 from dpeer.topology import Graphs, Neighborhood, temporal_diameter
 
 _LATE = 3
-"""After how many bodies in a row that were too late for everybody a peer is told."""
+"""Bodies in a row that were too late for everybody, before a line of the log warns of it."""
 
 Goodbyes = Literal["done", "stopped", "failed", "isolated"]
 """Why a peer says goodbye."""
@@ -51,54 +51,60 @@ Goodbyes = Literal["done", "stopped", "failed", "isolated"]
 class Core:
     """Everything that a peer decides between its sockets and its round loop.
 
-    Messages that do not belong here are dropped, counted by reason, and said once for each sender and reason.
+    Messages that do not belong here are dropped, counted by reason, and logged once for each sender and reason.
 
     Args:
         config: This peer's place in the federation.
         learner: Asked for manifest, digest, payload size and room for payloads only.
         topology: The graph of each round.
-        piece_bytes: The most bytes of a piece; None where bodies are not cut.
+        chunk_bytes: The most bytes of a chunk; None where bodies are not cut.
 
     Attributes:
         members: The neighbors: which are there, and in which round.
-        presence: How many rounds each rank of the federation has completed, as far as is known.
+        round_clock: How many rounds each rank of the federation has completed, as far as is known.
         exchange: The bodies.
-        greetings: Who speaks on which link.
-        rejections: Counts the messages that were dropped.
+        connection_setup: The ranks at the ends of the links.
+        drops: Counts the messages that were dropped.
         late_bodies: How many bodies this process has released after all neighbors had completed their round.
     """
 
-    def __init__(self, config: PeerConfig, learner: Learner, topology: Graphs, piece_bytes: int | None) -> None:
+    def __init__(self, config: PeerConfig, learner: Learner, topology: Graphs, chunk_bytes: int | None) -> None:
         alone = config.liveness.heartbeat == 0  # nobody can be cut off
-        self.presence = Presence(config.rank, topology.size, config.rounds, "any" if alone else config.quorum)
-        self.presence.silent = alone
+        self.round_clock = RoundClock(config.rank, topology.size, config.rounds, "any" if alone else config.quorum)
+        self.round_clock.silent = alone
         self.members = Membership(
-            topology.connections(config.rank, config.rounds), config.liveness, self.presence.passed
+            topology.connections(config.rank, config.rounds), config.liveness, self.round_clock.passed
         )  # fmt: skip
-        self.rejections = Rejections(self._say)
+        self.drops = DropCounter(self._log)
         self._config = config
         self._schedule = Schedule(topology, config.rank, config.rounds)
-        self._admission = Admission(config, learner, self.members, topology.size)
+        self.handshake = Handshake(config, learner, self.members, topology.size)
         self._federation = wire.federation_id(config.fingerprint)
-        self._most = piece_bytes
-        self.lanes = Lanes(piece_bytes)
+        self._most = chunk_bytes
+        self.send_queues = SendQueues(chunk_bytes)
         self.exchange = Exchange(
-            config.rank, self._federation, self._schedule, self.members, self.lanes, self.presence, self._second_body
+            config.rank,
+            self._federation,
+            self._schedule,
+            self.members,
+            self.send_queues,
+            self.round_clock,
+            self._second_body,
         )
         self._limits = limits.Limits(payload_bytes=learner.payload_bytes)
-        self.assembly = Assembly(learner.room, min(limits.LEAST_PIECE, piece_bytes or limits.LEAST_PIECE))
-        self._messages = Allowance(limits.EACH_SECOND, limits.AT_ONCE, limits.STRANGERS)
-        self._useless = Allowance(limits.USELESS_BODIES_A_SECOND, limits.USELESS_BODIES, limits.STRANGERS)
-        self._lines = Allowance(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, limits.STRANGERS)
+        self.reassembly = Reassembly(learner.room, min(limits.LEAST_CHUNK, chunk_bytes or limits.LEAST_CHUNK))
+        self._messages = RateLimiter(limits.EACH_SECOND, limits.AT_ONCE, limits.STRANGERS)
+        self._useless = RateLimiter(limits.USELESS_BODIES_A_SECOND, limits.USELESS_BODIES, limits.STRANGERS)
+        self._lines = RateLimiter(limits.LINES_A_SECOND, limits.LINES_AT_ONCE, limits.STRANGERS)
         self._hearing: float | None = None
         slack = 0 if alone or not self.members.all() else temporal_diameter(topology, config.rounds)
-        self._flows = Flows(self.members, self.assembly, self.lanes, config.liveness.dead_after)
+        self._transfers = TransferProgress(self.members, self.reassembly, self.send_queues, config.liveness.dead_after)
         self._waiting = Waiting(
-            config, self.members, self.exchange, self._admission, self.presence, slack, self._flows, self._say
+            config, self.members, self.exchange, self.handshake, self.round_clock, slack, self._transfers, self._log
         )  # fmt: skip
-        self.greetings = Greetings(
-            config, self.members, self._schedule, self.lanes, self.exchange, self.assembly, self._waiting,
-            self._admission, self.presence, self.note, self._say, self._drop,
+        self.connection_setup = ConnectionSetup(
+            config, self.members, self._schedule, self.send_queues, self.exchange, self.reassembly, self._waiting,
+            self.handshake, self.round_clock, self.note, self._log, self._drop,
         )  # fmt: skip
         self._beat_at: float | None = None
         self.late_bodies = self._late_at_once = 0
@@ -108,8 +114,8 @@ class Core:
 
     def open(self, dialled: list[int], number: int, now: float) -> list[Effect]:
         """Begin: dial these neighbors; `number` is the first round that will be run."""
-        self.members.current_round = self._admission.start = number
-        self.presence.reached(self._config.rank, number)
+        self.members.current_round = self.handshake.start = number
+        self.round_clock.reached(self._config.rank, number)
         self.exchange.inbox.open(number)
         self._effects += [Dial(rank) for rank in dialled]
         if self._config.liveness.heartbeat > 0:
@@ -118,22 +124,22 @@ class Core:
 
     def dialled(self, rank: int, link: Link, now: float) -> list[Effect]:
         """Note that the rank is dialled on this link."""
-        self.greetings.dialling.add(rank, link, now)
+        self.connection_setup.dialling.add(rank, link, now)
         return self._after(now)
 
     def connected(self, link: Link, now: float) -> list[Effect]:
         """A link that was dialled is established, perhaps once more."""
-        self.greetings.part(link)
-        if self.greetings.dialling.get(link) is not None:
-            self.greetings.introduce(link, now)
+        self.connection_setup.part(link)
+        if self.connection_setup.dialling.get(link) is not None:
+            self.connection_setup.introduce(link, now)
         return self._after(now)
 
     def disconnected(self, link: Link, now: float) -> list[Effect]:
         """A link is broken: what was not written is lost."""
-        contender = self.greetings.contender(self.greetings.part(link))
+        contender = self.connection_setup.contender(self.connection_setup.part(link))
         if contender is not None and contender[0] != link:
             with self._dropping(contender[0]):
-                self.greetings.take(contender[0], contender[1], now)
+                self.connection_setup.take(contender[0], contender[1], now)
         return self._after(now)
 
     def receive(self, link: Link, frames: Frames, now: float, identity: int | None = None) -> list[Effect]:
@@ -146,7 +152,7 @@ class Core:
 
     def turned_away(self, place: str, reason: str, times: int, now: float) -> list[Effect]:
         """Somebody wanted to connect, so many times, and was not let in."""
-        self.rejections.count_turned_away(place, reason, times)
+        self.drops.count_turned_away(place, reason, times)
         return self._after(now)
 
     def endless(self, link: Link | None, place: str, now: float) -> list[Effect]:
@@ -154,19 +160,19 @@ class Core:
         error = ProtocolError(
             "endless", f"it came from {place}, was longer than any may be and had no end: the connection was ended"
         )
-        known = self.members.by_link(link) or self.greetings.dialling.get(link)
+        known = self.members.by_link(link) or self.connection_setup.dialling.get(link)
         if known is not None:
-            self.rejections.count(known.rank, error)
+            self.drops.count(known.rank, error)
         else:
-            self.rejections.count_stranger(f"from {place}", error)
+            self.drops.count_stranger(f"from {place}", error)
         return self._after(now)
 
     def unreachable(self, link: Link, reason: str, now: float) -> list[Effect]:
         """A dialled link cannot be established at present, for this reason."""
-        one = self.greetings.dialling.get(link)
+        one = self.connection_setup.dialling.get(link)
         if one is not None and self.members[one.rank].trouble_dialling != reason:
             self.members[one.rank].trouble_dialling = reason
-            self._say(
+            self._log(
                 "warning", "neighbor-unreachable", f"rank {one.rank} cannot be dialled: {reason}; trying again",
                 neighbor=one.rank, reason=reason,
             )  # fmt: skip
@@ -174,9 +180,9 @@ class Core:
 
     def slower(self, link: Link, reason: str, now: float) -> list[Effect]:
         """Bodies take the ordinary way on a dialled link, for this reason."""
-        one = self.greetings.dialling.get(link)
+        one = self.connection_setup.dialling.get(link)
         if one is not None:
-            self._say(
+            self._log(
                 "warning", "no-bulk",
                 f"bodies to and from rank {one.rank} take libzmq's encryption, which is slower: {reason}; see that its "
                 "firewall lets this port through, or leave its `bulk` out of the federation file",
@@ -184,7 +190,7 @@ class Core:
             )  # fmt: skip
         return self._after(now)
 
-    # -- what the round loop wants -----------------------------------------------------------------------------
+    # -- wishes of the round loop ------------------------------------------------------------------------------
 
     def meet(self, now: float) -> list[Effect]:
         """Wait until every neighbor has shaken hands: ends in a Wake, or a Fail with PeersMissing or Refused."""
@@ -224,8 +230,8 @@ class Core:
         return self._after(now)
 
     def release(self, number: int, payload: Payload | None, now: float) -> list[Effect]:
-        """Send round `number`'s body; None if there is none."""
-        if payload is not None and number != self._admission.start:  # which an earlier process may have released
+        """Send round `number`'s body; None without one."""
+        if payload is not None and number != self.handshake.start:  # which an earlier process may have released
             self._note_lateness(number)
         self.exchange.release(number, payload)
         return self._after(now)
@@ -238,7 +244,7 @@ class Core:
         self.late_bodies += 1
         self._late_at_once += 1
         if self._late_at_once in (_LATE, 10 * _LATE, 100 * _LATE):
-            self._say(
+            self._log(
                 "warning", "too-slow",
                 f"the last {self._late_at_once} bodies that this peer has trained came after all its neighbors had "
                 "completed the round, so nobody mixes them: its rounds take longer than the neighbors wait (their "
@@ -260,8 +266,8 @@ class Core:
     def linger(self, now: float) -> list[Effect]:
         """Wait, after the last round, until nobody needs this peer any more: ends in a Wake."""
         self.members.current_round = self._config.rounds
-        self.presence.reached(self._config.rank, self._config.rounds)
-        self.exchange.tell(one.rank for one in self.members.all())
+        self.round_clock.reached(self._config.rank, self._config.rounds)
+        self.exchange.send_heartbeats(one.rank for one in self.members.all())
         self._waiting.linger(now)
         return self._after(now)
 
@@ -271,48 +277,48 @@ class Core:
         goodbye = wire.Goodbye(rank=self._config.rank, federation=self._federation, reason=reason)
         for neighbor in self.members.all():
             if neighbor.link is not None and neighbor.status is not Status.GONE:
-                self.lanes[neighbor.link].leave(wire.encode(goodbye))
+                self.send_queues[neighbor.link].add_goodbye(wire.encode(goodbye))
         return self._after(now)
 
     def left_out(self, rank: int, reason: str, now: float) -> list[Effect]:
         """Count a body that arrived whole but must not be mixed."""
         error = ProtocolError(reason, "its weight goes to the diagonal this round")
-        self.rejections.count(rank, error)
+        self.drops.count(rank, error)
         return self._after(now)
 
     def waited_for(self, now: float) -> list[int]:
         """The ranks that this peer waits for at present."""
         return self._waiting.ranks(now)
 
-    # -- what is to be written ---------------------------------------------------------------------------------
+    # -- messages to be written --------------------------------------------------------------------------------
 
     def outgoing(self, link: Link) -> Frames | None:
-        """The message that is to be written on the link next; None if there is none. The same until `taken`."""
-        lane = self.lanes.get(link)
-        if lane is None:
+        """The next message for the link; None without one. The same until `taken`."""
+        queue = self.send_queues.get(link)
+        if queue is None:
             return None
         if (neighbor := self.members.by_link(link)) is not None:
             self.exchange.forget_useless(neighbor.rank)
-        elif lane.empty and self.greetings.dialling.get(link) is None:
-            self.lanes.forget(link)
-        return lane.next()
+        elif queue.empty and self.connection_setup.dialling.get(link) is None:
+            self.send_queues.forget(link)
+        return queue.next()
 
     def taken(self, link: Link) -> None:
         """The link has taken that message."""
-        lane = self.lanes.get(link)
-        if lane is not None:
-            lane.taken()
+        queue = self.send_queues.get(link)
+        if queue is not None:
+            queue.taken()
 
     def full(self, link: Link) -> None:
         """The link takes nothing more at present: for a stranger who does not read, nothing is kept."""
-        if self.members.by_link(link) is None and self.greetings.dialling.get(link) is None:
-            self.lanes.forget(link)
+        if self.members.by_link(link) is None and self.connection_setup.dialling.get(link) is None:
+            self.send_queues.forget(link)
 
     @property
     def written(self) -> bool:
         """Whether nothing waits to be written to a neighbor that is there."""
-        lanes = (self.lanes.get(one.link) for one in self.members.all() if one.link is not None)
-        return all(lane is None or lane.empty for lane in lanes)
+        send_queues = (self.send_queues.get(one.link) for one in self.members.all() if one.link is not None)
+        return all(queue is None or queue.empty for queue in send_queues)
 
     # -- what arrives ------------------------------------------------------------------------------------------
 
@@ -320,24 +326,24 @@ class Core:
         if self._config.authenticated and identity is None:
             raise ProtocolError("stranger", "it has not proved who it is")
         neighbor = self.members.by_link(link)
-        if neighbor is None and self.rejections.muted(link, now):
+        if neighbor is None and self.drops.muted(link, now):
             raise ProtocolError("muted", "the sender has sent too much that was of no use")
         self._charge(link, neighbor, frames, now)
         message = wire.decode(frames, self._limits)
         match message:
-            case wire.Piece():
-                self._on_piece(link, neighbor, message, now)
+            case wire.Chunk():
+                self._on_chunk(link, neighbor, message, now)
             case wire.Hello():
                 if neighbor is not None and not self._messages.spend(_who(neighbor), limits.HELLO_AGAIN, now):
                     raise self._too_many(neighbor, now)
-                self.greetings.take(link, message, now, identity)
+                self.connection_setup.take(link, message, now, identity)
             case wire.Refusal():
-                self.greetings.on_refusal(link, message, now)
+                self.connection_setup.on_refusal(link, message, now)
             case wire.Unknown():
-                self.greetings.on_unknown(link, neighbor, message, now)
+                self.connection_setup.on_unknown(link, neighbor, message, now)
             case _:
                 if neighbor is None:
-                    raise self.greetings.stranger(link, f"a {message.kind}", now)
+                    raise self.connection_setup.stranger(link, f"a {message.kind}", now)
                 if message.rank != neighbor.rank:
                     raise ProtocolError("wrong-rank", f"rank {neighbor.rank} speaks for rank {message.rank}")
                 if message.federation != self._federation:
@@ -349,13 +355,13 @@ class Core:
     def _charge(self, link: Link, neighbor: Neighbor | None, frames: Frames, now: float) -> None:
         """Let the sender pay for a message. A small one that it cannot pay is late, and a large one is dropped."""
         if not self._messages.spend(link if neighbor is None else _who(neighbor), wire.cost(frames), now):
-            self._effects.append(Rest())
+            self._effects.append(Throttle())
             if wire.cost(frames) > 1:
                 raise self._too_many(neighbor, now)
 
     def _too_many(self, neighbor: Neighbor | None, now: float) -> ProtocolError:
         if neighbor is not None:
-            self.greetings.heard(neighbor, neighbor.mentioned, now)  # it is there, whatever it says
+            self.connection_setup.heard(neighbor, neighbor.mentioned, now)  # it is there, whatever it says
         return ProtocolError("too-many", "the sender has sent more than there can be to say")
 
     def _on_message(
@@ -368,69 +374,72 @@ class Core:
             neighbor.paused, neighbor.hops = False, 0
         match message:
             case wire.Body(buffers=None):
-                self.greetings.heard(neighbor, message.round, now)
+                self.connection_setup.heard(neighbor, message.round, now)
                 wanted = inbox.wants(neighbor.rank, message.round)
                 length = wire.size(frames) + message.payload_bytes
-                self.assembly.begin(link, message, length, wanted=wanted, now=now)
+                self.reassembly.begin(link, message, length, wanted=wanted, now=now)
             case wire.Body():
-                self.greetings.heard(neighbor, message.round, now)
+                self.connection_setup.heard(neighbor, message.round, now)
                 if inbox.put(neighbor.rank, message.round, Received(frames[1:], wire.size(frames))):
                     self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
             case wire.Heartbeat():
                 if message.round > neighbor.mentioned:  # at most once a round
                     self._messages.earn(_who(neighbor), 1)
-                self.greetings.heard(neighbor, message.round, now)
-                self.lanes.pace(link, message.pace)
-                self._flows.told(neighbor.rank, message.got, now)
+                self.connection_setup.heard(neighbor, message.round, now)
+                self.send_queues.pace(link, message.pace)
+                self._transfers.acknowledged(neighbor.rank, message.got, now)
                 neighbor.paused, neighbor.hops = message.paused, message.hops
-                if neighbor.paused and self.presence.adds_to(message.presence):
-                    self.exchange.beat(link)
+                if neighbor.paused and self.round_clock.adds_to(message.presence):
+                    self.exchange.send_heartbeat(link)
             case wire.Goodbye():
                 self._on_goodbye(neighbor, message.reason, now)
 
     def note(self, neighbor: Neighbor, number: int, table: bytes, now: float) -> None:
-        """Take in which rounds a neighbor has completed, and which others have, as it knows; tell those who pause."""
-        news = self.presence.merge(table)
-        news |= self.presence.reached(neighbor.rank, number)
+        """Take in the rounds that a neighbor and others have completed; pass news on to those who pause."""
+        news = self.round_clock.merge(table)
+        news |= self.round_clock.reached(neighbor.rank, number)
         if news:
             self._waiting.news(now)
-            self.exchange.tell(one.rank for one in self.members.all() if one.paused)
+            self.exchange.send_heartbeats(one.rank for one in self.members.all() if one.paused)
 
-    def _on_piece(self, link: Link, neighbor: Neighbor | None, piece: wire.Piece, now: float) -> None:
+    def _on_chunk(self, link: Link, neighbor: Neighbor | None, chunk: wire.Chunk, now: float) -> None:
         if neighbor is None:
-            raise self.greetings.stranger(link, "a piece of a body", now)
-        self.greetings.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
-        arriving = self.assembly.add(link, piece, now)
-        if (lane := self.lanes.get(link)) is not None:
-            lane.got = 0 if arriving.complete else arriving.got
+            raise self.connection_setup.stranger(link, "a piece of a body", now)
+        self.connection_setup.heard(neighbor, neighbor.mentioned, now)  # a slow line is not a dead neighbor
+        arriving = self.reassembly.add(link, chunk, now)
+        if (queue := self.send_queues.get(link)) is not None:
+            queue.got = 0 if arriving.complete else arriving.got
         self._messages.earn(_who(neighbor), 1)
         if not arriving.wanted and not self._useless.spend(
-            neighbor.rank, piece.nbytes / self._limits.payload_bytes, now
+            neighbor.rank, chunk.nbytes / self._limits.payload_bytes, now
         ):
-            self._effects.append(Rest())
+            self._effects.append(Throttle())
         if not arriving.complete:
             return
         body, inbox = arriving.body, self.exchange.inbox
-        if arriving.imprint is not None:
-            inbox.compare(body.rank, body.round, arriving.imprint.digest())
+        if arriving.fingerprint is not None:
+            inbox.compare(body.rank, body.round, arriving.fingerprint.digest())
         elif inbox.put(body.rank, body.round, Received(arriving.payload, arriving.wire_bytes)):
             self._messages.earn(_who(neighbor), limits.FOR_A_BODY)
         self._measure(link, body.payload_bytes, now - arriving.since)
 
     def _measure(self, link: Link, nbytes: int, seconds: float) -> None:
-        """Tell the sender how long its pieces may be, if that has changed much."""
+        """Tell the sender how long its chunks may be, if that has changed much."""
         if self._most is None:
             return
-        found, lane = chunking.pace(nbytes, seconds, self._config.liveness.dead_after, self._most), self.lanes[link]
-        told, lane.measured = lane.measured, found
-        if max(found, told) >= 2 * min(found, told):
-            self.exchange.beat(link)
+        found, queue = (
+            chunking.chunk_length(nbytes, seconds, self._config.liveness.dead_after, self._most),
+            self.send_queues[link],
+        )
+        before, queue.measured = queue.measured, found
+        if max(found, before) >= 2 * min(found, before):
+            self.exchange.send_heartbeat(link)
 
     def _on_goodbye(self, neighbor: Neighbor, reason: Goodbyes, now: float) -> None:
         if neighbor.status is Status.GONE:
             return
         self.members.goodbye(neighbor, reason, now)
-        self.assembly.forget(neighbor.link)
+        self.reassembly.forget(neighbor.link)
         if reason == "done":
             neighbor.current_round = max(neighbor.current_round, self._config.rounds)
             return
@@ -441,7 +450,7 @@ class Core:
             "isolated": "was cut off from a quorum, and has ended: rounds go on without it",
             "failed": "failed: its own log.jsonl says why; rounds that have begun go on without it",
         }[reason]
-        self._say(
+        self._log(
             "warning", "neighbor-gone", f"rank {neighbor.rank} {why}", neighbor=neighbor.rank, reason=reason
         )  # fmt: skip
 
@@ -453,18 +462,18 @@ class Core:
         except ProtocolError as error:
             self._drop(link, error, identity)
         except Exception as error:
-            self._say("debug", "message-unhandled", "a message could not be handled", traceback=traceback.format_exc())
+            self._log("debug", "message-unhandled", "a message could not be handled", traceback=traceback.format_exc())
             self._drop(link, ProtocolError("unhandled", type(error).__name__), identity)
 
     def _drop(self, link: Link, error: ProtocolError, identity: int | None = None) -> None:
         neighbor = self.members.by_link(link)
         if neighbor is None:
-            self.rejections.count_stranger(link, error, identity)
+            self.drops.count_stranger(link, error, identity)
         else:
-            self.rejections.count(neighbor.rank, error)
+            self.drops.count(neighbor.rank, error)
 
     def _second_body(self, rank: int, number: int) -> None:
-        self._say(
+        self._log(
             "warning", "second-body",
             f"rank {rank} sent a second, different body for round {number} (the first is used): its folder was copied "
             "or rolled back to a backup, or two processes use it; with --privacy it has released that round twice, and "
@@ -481,44 +490,44 @@ class Core:
 
     def tick(self, now: float) -> list[Effect]:
         """Let time pass."""
-        self.greetings.refuse_contenders(now)
+        self.connection_setup.refuse_contenders(now)
         if self._beat_at is not None and now >= self._beat_at:
             self._beat_at = now + self._config.liveness.heartbeat
             for dead in self.members.tick(now):
                 self._on_death(dead)
-            self._effects += self.greetings.tend(now)
-            self.exchange.tell(one.rank for one in self.members.all())
+            self._effects += self.connection_setup.tend(now)
+            self.exchange.send_heartbeats(one.rank for one in self.members.all())
         return self._after(now)
 
     def next_tick(self, now: float) -> float:
         """The clock time at which `tick` has to be called, unless something happens before; infinity for never."""
         beat = float("inf") if self._beat_at is None else self._beat_at
-        return min(beat, self._waiting.next_look(now), self.greetings.next_refusal())
+        return min(beat, self._waiting.next_look(now), self.connection_setup.next_refusal())
 
     def _on_death(self, dead: Neighbor) -> None:
-        self._say(
+        self._log(
             "warning", "neighbor-dead",
             f"rank {dead.rank} is {dead.why_away}: rounds go on without it; see whether its process, its host and the "
             "network are well (--dead-after says how long is too long)",
             neighbor=dead.rank, round=self.members.current_round, reason=dead.why_away,
         )  # fmt: skip
-        self.assembly.forget(dead.link)
-        self.exchange.parted(dead.rank, self.lanes.begin_anew(dead.link))
+        self.reassembly.forget(dead.link)
+        self.exchange.parted(dead.rank, self.send_queues.begin_anew(dead.link))
 
     # -- effects -----------------------------------------------------------------------------------------------
 
-    def _say(self, level: Literal["debug", "info", "warning"], event: str, message: str, **fields: Any) -> None:
+    def _log(self, level: Literal["debug", "info", "warning"], event: str, message: str, **fields: Any) -> None:
         by = fields.get("neighbor")
         if by is not None and self._hearing is not None and not self._lines.spend(by, 1, self._hearing):
             return
-        self._effects.append(Say(level, event, message, fields))
+        self._effects.append(LogEvent(level, event, message, fields))
 
     def _after(self, now: float) -> list[Effect]:
         """See what has become possible, and give out all effects."""
         self.exchange.deliver()
         self._effects += self._waiting.look(now)
-        self._effects += [Write(link) for link in self.lanes.fresh]
-        self.lanes.fresh.clear()
+        self._effects += [Write(link) for link in self.send_queues.fresh]
+        self.send_queues.fresh.clear()
         effects, self._effects = self._effects, []
         return effects
 

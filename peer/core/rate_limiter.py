@@ -1,7 +1,7 @@
-"""How much others may ask of this peer: counted in messages, over time. Bookkeeping; no I/O.
+"""Rate limiter: a token bucket for each sender, in messages a second. No I/O.
 
-An honest neighbor's messages are few, or bodies that are used. One that sends what is of no use, without end, would
-have the event loop do nothing else.
+An honest neighbor's messages are few, or bodies that are used. Endless messages of no use would keep the event loop
+busy for ever.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 
 @dataclass
-class _Purse:
+class _Bucket:
     left: float
     since: float
 
 
-class Allowance:
-    """What each sender has left. It grows with time, up to a bound.
+class RateLimiter:
+    """The tokens that each sender has left. They grow with time, up to a bound.
 
     Args:
         a_second: What everybody gets a second.
@@ -27,22 +27,22 @@ class Allowance:
 
     def __init__(self, a_second: float, at_most: float, senders: int) -> None:
         self._a_second, self._at_most, self._senders = a_second, at_most, senders
-        self._purses: dict[Hashable, _Purse] = {}
+        self._buckets: dict[Hashable, _Bucket] = {}
 
     def spend(self, who: Hashable, cost: float, now: float) -> bool:
         """Take this from what a sender has left, if there is as much; return whether there was."""
-        purse = self._purses.pop(who, None) or _Purse(self._at_most, now)
-        self._purses[who] = purse  # the last one of all
-        if len(self._purses) > self._senders:
-            del self._purses[next(iter(self._purses))]
-        purse.left = min(self._at_most, purse.left + max(now - purse.since, 0.0) * self._a_second)
-        purse.since = max(purse.since, now)
-        if purse.left < cost:
+        bucket = self._buckets.pop(who, None) or _Bucket(self._at_most, now)
+        self._buckets[who] = bucket  # the last one of all
+        if len(self._buckets) > self._senders:
+            del self._buckets[next(iter(self._buckets))]
+        bucket.left = min(self._at_most, bucket.left + max(now - bucket.since, 0.0) * self._a_second)
+        bucket.since = max(bucket.since, now)
+        if bucket.left < cost:
             return False
-        purse.left -= cost
+        bucket.left -= cost
         return True
 
     def earn(self, who: Hashable, gain: float) -> None:
         """Give a sender something back."""
-        if who in self._purses:
-            self._purses[who].left = min(self._at_most, self._purses[who].left + gain)
+        if who in self._buckets:
+            self._buckets[who].left = min(self._at_most, self._buckets[who].left + gain)

@@ -1,7 +1,7 @@
-"""The federation's clock: how many rounds each rank has completed, and what a quorum of all ranks has. No I/O.
+"""Round clock: how many rounds each rank of the federation has completed, and a quorum of all ranks. No I/O.
 
 A round's number is the clock. Each peer has a table of lower bounds: only a rank itself raises its entry, everybody
-else takes the maximum of what it hears. An entry that is old is merely low, so one-way loss, delays and islands cannot
+else takes the maximum of what it hears. An old entry is merely low, so one-way loss, delays and islands cannot
 make it wrong, and no timer enters it.
 """
 
@@ -18,7 +18,7 @@ Quorum = Literal["majority", "any"]
 _ENTRY = np.dtype("<u4")
 
 
-class Presence:
+class RoundClock:
     """The table of one peer.
 
     Args:
@@ -34,7 +34,7 @@ class Presence:
 
     def __init__(self, rank: int, size: int, rounds: int, quorum: Quorum = "majority") -> None:
         self.silent = False
-        """Whether its messages tell nothing: peers of one process cannot be cut off, and timing shows in no byte."""
+        """Whether its messages carry zeros: peers of one process cannot be cut off, and timing shows in no byte."""
         self._rank = rank
         self._rounds = rounds
         self._completed = np.zeros(size, _ENTRY)
@@ -65,7 +65,7 @@ class Presence:
     def merge(self, table: bytes) -> bool:
         """Take the maximum of this table and another peer's; returns whether that has brought news.
 
-        What others say of this rank is ignored: it knows better.
+        Entries of others for this rank are ignored: it knows better.
 
         Raises:
             ProtocolError: "malformed": it is not of this federation's size, or an entry has more rounds than there are.

@@ -1,4 +1,4 @@
-"""In which rounds two peers exchange bodies; from that, whom a peer must tell its round and whom it can train with."""
+"""Schedule: the rounds in which two peers exchange bodies, and what follows for a peer's messages and neighbors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Bodies on their way: how far each has come, and how long it still takes at its pace. No I/O.
+"""Transfer progress: how far each body on its way has come, and how long the rest takes at its pace. No I/O.
 
-What this peer has written may wait in buffers of the operating system for as long as a slow line takes. So neighbors
-say in their heartbeats how much has come.
+Bytes that were written may wait in buffers of the operating system for as long as a slow line takes. So neighbors
+acknowledge in their heartbeats how much has come.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from dpeer.peer.core.chunking import Reassembly
 from dpeer.peer.core.membership import Membership
-from dpeer.peer.core.reassembly import Assembly
-from dpeer.peer.core.send_queue import Lanes
+from dpeer.peer.core.send_queue import SendQueues
 from dpeer.results.units import duration, size
 
 LONGEST = 10
@@ -19,7 +19,7 @@ LONGEST = 10
 
 
 @dataclass(frozen=True)
-class Flow:
+class Transfer:
     """A body on its way to or from a neighbor.
 
     Attributes:
@@ -60,63 +60,63 @@ class Flow:
         return f"{words}, {size(round(self.done / self.seconds))}/s, about {duration(self.left)} to go"
 
 
-class Flows:
+class TransferProgress:
     """Looks for bodies on their way.
 
     Args:
         members: The neighbors, and their links.
-        assembly: What comes in pieces.
-        lanes: What goes in pieces.
+        reassembly: Bodies that come.
+        send_queues: Bodies that go.
         dead_after: Seconds without bytes after which a body is not on its way any more.
     """
 
-    def __init__(self, members: Membership, assembly: Assembly, lanes: Lanes, dead_after: float) -> None:
-        self._members, self._assembly, self._lanes = members, assembly, lanes
+    def __init__(self, members: Membership, reassembly: Reassembly, send_queues: SendQueues, dead_after: float) -> None:
+        self._members, self._reassembly, self._send_queues = members, reassembly, send_queues
         self._dead_after = dead_after
         self._sent: dict[int, _Sent] = {}
         self._moved: dict[int, float] = {}
 
-    def coming(self, rank: int, number: int, now: float) -> Flow | None:
+    def coming(self, rank: int, number: int, now: float) -> Transfer | None:
         """Round `number`'s body from this rank, or an earlier one that comes first; None if nothing comes."""
-        arriving = self._assembly.get(self._members[rank].link)
+        arriving = self._reassembly.get(self._members[rank].link)
         if arriving is None or arriving.body.round > number:
             return None
-        found = Flow(
+        found = Transfer(
             arriving.got, arriving.body.payload_bytes, now - arriving.since, now - arriving.last, incoming=True
         )
         return found if found.silent < self._dead_after else None
 
-    def told(self, rank: int, got: int, now: float) -> None:
+    def acknowledged(self, rank: int, got: int, now: float) -> None:
         """Note how many bytes a neighbor has of this peer's body on its way to it, as it says; 0 if none is."""
-        lane = self._lanes.get(self._members[rank].link)
+        queue = self._send_queues.get(self._members[rank].link)
         sent = self._sent.get(rank)
-        if not got or lane is None or got > lane.total:
+        if not got or queue is None or got > queue.total:
             if sent is not None:
                 del self._sent[rank]
                 self._moved[rank] = now
         elif sent is None or got < sent.done:
-            self._sent[rank] = _Sent(got, got, lane.total, now, now)
+            self._sent[rank] = _Sent(got, got, queue.total, now, now)
             self._moved[rank] = now
         elif got > sent.done:
             sent.done, sent.last = got, now
             self._moved[rank] = now
 
-    def going(self, rank: int, now: float) -> Flow | None:
+    def going(self, rank: int, now: float) -> Transfer | None:
         """This peer's body on its way to this rank, as far as the rank says that it has come; None if nothing moves."""
         sent = self._sent.get(rank)
         if sent is None or now - sent.last >= self._dead_after:
             return None
         seconds = (now - sent.since) * sent.done / more if (more := sent.done - sent.first) else 0.0
-        return Flow(sent.done, sent.total, seconds, now - sent.last, incoming=False)
+        return Transfer(sent.done, sent.total, seconds, now - sent.last, incoming=False)
 
     def moved(self, rank: int) -> float:
-        """When the rank last said that more of this peer's body has come; minus infinity if it never did."""
+        """When the rank last acknowledged more of this peer's body; minus infinity if it never did."""
         return self._moved.get(rank, -math.inf)
 
 
 @dataclass
 class _Sent:
-    """How much of a body has come at a neighbor: at first, and by now; out of how much; and when that was said."""
+    """Bytes of a body that a neighbor acknowledged, first and last, of how many, and when."""
 
     first: int
     done: int

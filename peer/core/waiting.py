@@ -1,4 +1,4 @@
-"""What a peer's round loop waits for, and for whom: neighbors, bodies, the end of a round, a quorum. No I/O."""
+"""The waits of a peer's round loop: for neighbors, bodies, the end of a round, a quorum. No I/O."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Literal
 
 from dpeer.exceptions import Isolated, PeersMissing, Refused
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.core.admission import Admission
 from dpeer.peer.core.effects import Deliver, Effect, Fail, Wake
 from dpeer.peer.core.exchange import Exchange
+from dpeer.peer.core.handshake import Handshake
 from dpeer.peer.core.membership import Membership
-from dpeer.peer.core.patience import Patience
-from dpeer.peer.core.round_clock import Presence
-from dpeer.peer.core.transfer_progress import LONGEST, Flow, Flows
+from dpeer.peer.core.round_clock import RoundClock
+from dpeer.peer.core.round_deadline import RoundDeadline
+from dpeer.peer.core.transfer_progress import LONGEST, Transfer, TransferProgress
 
 _SOON = 0.001
 """Seconds after a time at which something ends, so that it has ended whatever the rounding."""
@@ -32,23 +32,23 @@ _AGAIN = 1.0
 
 @dataclass
 class _Wait:
-    """What is waited for at present.
+    """The present wait.
 
     Attributes:
-        kind: The neighbors, that a round may begin, its bodies, its end, or those who need this peer after the last.
+        kind: For the neighbors, the begin of a round, its bodies, its end, or neighbors that need this peer after it.
         number: The round.
         since: Clock time at which it began.
-        say_at: Clock time at which is said for whom.
-        pause: Seconds from then until it is said again.
-        said: Whether it has been.
+        log_at: Clock time of the next line of the log about it.
+        pause: Seconds from then until the line after that.
+        logged: Whether a line has been written.
     """
 
     kind: Literal["meet", "pause", "collect", "settle", "linger"]
     number: int
     since: float
-    say_at: float
+    log_at: float
     pause: float
-    said: bool = False
+    logged: bool = False
 
 
 @dataclass
@@ -74,20 +74,20 @@ class Pauses:
 
 
 class Waiting:
-    """Knows what the round loop waits for, and when it has come.
+    """The wait of the round loop: its kinds, its ends, and the ranks that it is for.
 
     Args:
         config: Says how long.
         members: The neighbors.
         exchange: The bodies.
-        admission: Knows whether this peer is about to leave.
-        presence: Knows what a quorum has completed.
+        handshake: Knows whether this peer is about to leave.
+        round_clock: Knows what a quorum has completed.
         slack: How many rounds more than a quorum this peer may have completed when it begins another one.
-        flows: Knows which bodies are on their way.
-        say: Logs something; arguments as those of `Say`, fields as keywords.
+        transfers: Knows which bodies are on their way.
+        log: Logs an event; arguments as those of `LogEvent`, fields as keywords.
 
     Attributes:
-        met: The neighbors that have said hello, whatever came of it.
+        met: The neighbors whose hello came, whatever the answer.
         left_behind: How many rounds this peer has sat out because the others had gone past them.
         pauses: How often this peer has paused because it was cut off, and for how many seconds in all.
         began: Whether all neighbors have been there, so that rounds have begun.
@@ -98,26 +98,26 @@ class Waiting:
         config: PeerConfig,
         members: Membership,
         exchange: Exchange,
-        admission: Admission,
-        presence: Presence,
+        handshake: Handshake,
+        round_clock: RoundClock,
         slack: int,
-        flows: Flows,
-        say: Callable[..., None],
+        transfers: TransferProgress,
+        log: Callable[..., None],
     ) -> None:
         self.met: set[int] = set()
         self.left_behind = 0
         self._config = config
         self._members = members
         self._exchange = exchange
-        self._admission = admission
-        self._presence = presence
+        self._handshake = handshake
+        self._round_clock = round_clock
         self._slack = slack
-        self._flows = flows
-        self._patience = Patience(config.deadline)
+        self._transfers = transfers
+        self._round_deadline = RoundDeadline(config.deadline)
         self.pauses = Pauses()
         self._mixed_nothing = False
         self._news_at = 0.0
-        self._say = say
+        self._log = log
         self._wait: _Wait | None = None
         self.began = False
         self._refusal: Refused | None = None
@@ -125,7 +125,7 @@ class Waiting:
         self._give_up_at = math.inf
         self._since: int | None = None
 
-    # -- what is waited for ------------------------------------------------------------------------------------
+    # -- kinds of waits ----------------------------------------------------------------------------------------
 
     def meet(self, now: float) -> None:
         """Wait for all neighbors; with no round left only for those that may need the last body."""
@@ -137,11 +137,11 @@ class Waiting:
         """Wait until round `number` may begin."""
         self._wait = _Wait("pause", number, now, now, self._config.remind_every)
         if self._held(number) is _QUORUM:  # which word from others, that is on its way, may end at once
-            self._wait.say_at += self._config.liveness.suspect_after
+            self._wait.log_at += self._config.liveness.suspect_after
         self._news_at = now
         self._exchange.paused = True
-        self._patience.paused()
-        self._exchange.tell(one.rank for one in self._members.all())
+        self._round_deadline.paused()
+        self._exchange.send_heartbeats(one.rank for one in self._members.all())
 
     def news(self, now: float) -> None:
         """Note that some rank is known to have completed more than before: a pause counts from then."""
@@ -160,7 +160,7 @@ class Waiting:
         self._wait = self._patient("linger", self._config.rounds, now)
 
     def join(self, now: float) -> None:
-        """Wait no longer than it takes for silence to be death: a neighbor has run rounds without this peer.
+        """Wait at most as long as silence takes to be death: a neighbor has run rounds without this peer.
 
         When a whole federation is resumed nobody can complete a round before its neighbors are there, so nobody has.
         """
@@ -184,7 +184,7 @@ class Waiting:
         if self._exchange.behind(number):
             if self._since is None:
                 self._since = number
-                self._say(
+                self._log(
                     "warning",
                     "left-behind",
                     f"the others went on without this peer (was it asleep, cut off or restarted?): from round "
@@ -195,7 +195,7 @@ class Waiting:
             return True
         if self._since is not None:
             rounds = "round" if number == self._since + 1 else f"rounds {self._since + 1} to"
-            self._say("info", "caught-up", f"sat out {rounds} {number}, and goes on with the others", round=number)
+            self._log("info", "caught-up", f"sat out {rounds} {number}, and goes on with the others", round=number)
             self._since = None
         return False
 
@@ -206,13 +206,13 @@ class Waiting:
     def _held(self, number: int) -> str | None:
         """Why round `number` may not begin; None if it may.
 
-        A group that is cut off would run ahead by itself, and the rest take it for the others. So nobody begins a round
-        far past what a quorum has completed. Nobody who has mixed nothing begins another round before a neighbor is
-        there: that stops a single peer even where it has the quorum by itself, as the first one of two.
+        A group that is cut off would run ahead by itself, and the rest take it for the others. So no peer begins a
+        round far past those that a quorum has completed. A peer that has mixed nothing begins no other round before a
+        neighbor is there: that stops a single peer even where it is the quorum, as the first one of two.
         """
         if not self._members.all():
             return None
-        if number > self._presence.quorum + self._slack:
+        if number > self._round_clock.quorum + self._slack:
             return _QUORUM
         near = [one.rank for one in self._members.all()]
         there = any(self._members.is_there(rank) and not self._members[rank].overdue for rank in near)
@@ -231,20 +231,20 @@ class Waiting:
             return self._look_for_neighbors(wait, now)
         if wait.kind == "pause":
             return self._look_for_a_quorum(wait, now)
-        if now >= wait.since + self._patience.seconds:
+        if now >= wait.since + self._round_deadline.seconds:
             self._go_on_without(self._ranks(wait, now), wait, now)
         ranks = self._ranks(wait, now)
         if ranks:
-            self._say_for_whom(wait, ranks, now)
+            self._log_for_whom(wait, ranks, now)
             return []
         self._wait = None
         if wait.kind == "collect":
-            self._patience.collected(wait.number, now - wait.since, now)
+            self._round_deadline.collected(wait.number, now - wait.since, now)
             return [self._deliver(wait.number)]
         return [Wake(self._exchange.outbox.bytes_sent(wait.number) if wait.kind == "settle" else 0)]
 
     def ranks(self, now: float) -> list[int]:
-        """For whom the round loop waits at present."""
+        """The ranks that the round loop waits for at present."""
         return [] if self._wait is None else self._ranks(self._wait, now)
 
     def next_look(self, now: float) -> float:
@@ -252,14 +252,14 @@ class Waiting:
         wait = self._wait
         if wait is None:
             return math.inf
-        times = [wait.say_at]
+        times = [wait.log_at]
         if wait.kind == "meet":
             if self._refusal is not None:
                 return self._leave_at
             return min(*times, wait.since + self._config.wait, self._give_up_at)
         if wait.kind == "pause":
             return min(*times, self._news_at + self._config.wait)
-        due = wait.since + self._patience.seconds
+        due = wait.since + self._round_deadline.seconds
         times.append(due if now < due else now + _AGAIN)
         grace = self._config.liveness.stop_grace + _SOON
         times += [one.gone_at + grace for one in self._members.all() if now < one.gone_at + grace and one.away]
@@ -291,7 +291,7 @@ class Waiting:
                 todo = "nothing has to be done here"
                 if self._members[rank].overdue and not self._members[rank].away:
                     todo = "see whether its process or its disk hangs; it is used again once it has caught up"
-                self._say(
+                self._log(
                     "warning",
                     "neighbor-lost",
                     f"lost rank {rank} ({reason}): its weight goes to the diagonal, and rounds go on without it; "
@@ -305,7 +305,7 @@ class Waiting:
     def _look_for_neighbors(self, wait: _Wait, now: float) -> list[Effect]:
         everybody = {neighbor.rank for neighbor in self._members.all()}
         if self._refusal is not None:
-            if self._admission.apart and not self.met >= everybody and now < self._leave_at:
+            if self._handshake.apart and not self.met >= everybody and now < self._leave_at:
                 return []
             self._wait = None
             return [Fail(self._refusal)]
@@ -321,17 +321,17 @@ class Waiting:
                 f"{self._missing()} did not appear within {self._config.wait:g} s (--wait): "
                 "start them, and check the addresses and that all use the same settings"
             ))]  # fmt: skip
-        if now >= wait.say_at:
-            wait.say_at = now + wait.pause
-            self._say("info", "waiting", f"waiting for {self._missing()}", neighbors=self._members.missing())
+        if now >= wait.log_at:
+            wait.log_at = now + wait.pause
+            self._log("info", "waiting", f"waiting for {self._missing()}", neighbors=self._members.missing())
         return []
 
     def _look_for_a_quorum(self, wait: _Wait, now: float) -> list[Effect]:
         """End a pause: the round may begin, or this peer has waited for long enough."""
         why, over = self._held(wait.number), self._exchange.over(wait.number)
         if why is not None and not over and now < self._news_at + self._config.wait:
-            if now >= wait.say_at:
-                self._say_pause(wait, why, now)
+            if now >= wait.log_at:
+                self._log_pause(wait, why, now)
             return []
         self._wait, self._exchange.paused = None, False
         self.pauses.add(wait.number, now - wait.since)
@@ -339,23 +339,23 @@ class Waiting:
             return [Fail(Isolated("all neighbors have completed the run without this peer"))]
         if why is not None:
             return [Fail(Isolated(f"{why} for {now - self._news_at:.0f} s (--wait)"))]
-        if wait.said:
-            self._say(
+        if wait.logged:
+            self._log(
                 "info", "pause-over", f"goes on with round {wait.number + 1} after a pause of {now - wait.since:.0f} s",
                 round=wait.number,
             )  # fmt: skip
         return [Wake()]
 
-    def _say_pause(self, wait: _Wait, why: str, now: float) -> None:
+    def _log_pause(self, wait: _Wait, why: str, now: float) -> None:
         left = self._news_at + self._config.wait - now
-        self._say(
-            "info" if wait.said else "warning", "paused",
+        self._log(
+            "info" if wait.logged else "warning", "paused",
             f"pauses before round {wait.number + 1}: {why}; it keeps its model, goes on once they are heard, or ends "
             f"in {left:.0f} s (--wait; --resume goes on later)",
             round=wait.number, reason=why, neighbors=self.ranks(now),
         )  # fmt: skip
-        wait.said = True
-        wait.say_at = now + wait.pause
+        wait.logged = True
+        wait.log_at = now + wait.pause
         wait.pause *= 2
 
     def _missing(self) -> str:
@@ -364,20 +364,21 @@ class Waiting:
                   for one in missing]  # fmt: skip
         return f"rank{'s' if len(listed) != 1 else ''} {', '.join(listed)}"
 
-    def _say_for_whom(self, wait: _Wait, ranks: list[int], now: float) -> None:
-        if now < wait.say_at:
+    def _log_for_whom(self, wait: _Wait, ranks: list[int], now: float) -> None:
+        if now < wait.log_at:
             return
         wait.pause *= 2
-        wait.say_at = now + wait.pause
-        where = [f"rank {rank} (in round {min(self._members[rank].current_round, self._config.rounds - 1) + 1}"
-                 f"{f'; {flow}' if (flow := self._flow(wait, rank, now)) else ''})" for rank in ranks]  # fmt: skip
+        wait.log_at = now + wait.pause
+        where = [self._where(wait, rank, now) for rank in ranks]
         quiet = now - self._config.say_waiting
-        still = [rank for rank in ranks if self._flow(wait, rank, now) is None and self._flows.moved(rank) <= quiet]
-        due = max(wait.since, *(self._flows.moved(rank) for rank in ranks)) + self._patience.seconds
+        still = [
+            rank for rank in ranks if self._transfer(wait, rank, now) is None and self._transfers.moved(rank) <= quiet
+        ]
+        due = max(wait.since, *(self._transfers.moved(rank) for rank in ranks)) + self._round_deadline.seconds
         one = "which is" if len(still) == len(ranks) else f"of which {', '.join(map(str, still))} is"
-        advice = f"it goes on without in {due - now:.0f} s, {self._patience}" if now < due < math.inf else (
+        advice = f"it goes on without in {due - now:.0f} s, {self._round_deadline}" if now < due < math.inf else (
             "--deadline SECONDS: go on without it")  # fmt: skip
-        self._say(
+        self._log(
             "info",
             "waiting",
             f"round {min(wait.number, self._config.rounds - 1) + 1} has been waiting for {', '.join(where)} for "
@@ -386,23 +387,27 @@ class Waiting:
             round=wait.number,
         )
 
-    def _flow(self, wait: _Wait, rank: int, now: float) -> Flow | None:
+    def _where(self, wait: _Wait, rank: int, now: float) -> str:
+        number, transfer = self._members[rank].current_round, self._transfer(wait, rank, now)
+        return f"rank {rank} (in round {min(number, self._config.rounds - 1) + 1}{f'; {transfer}' if transfer else ''})"
+
+    def _transfer(self, wait: _Wait, rank: int, now: float) -> Transfer | None:
         """The body for which a rank is waited for, if it is on its way: its own, or this peer's, which it lacks."""
-        coming = self._flows.coming(rank, wait.number, now) if wait.kind == "collect" else None
-        return coming or self._flows.going(rank, now)
+        coming = self._transfers.coming(rank, wait.number, now) if wait.kind == "collect" else None
+        return coming or self._transfers.going(rank, now)
 
     def _go_on_without(self, ranks: list[int], wait: _Wait, now: float) -> None:
         """Wait no longer for neighbors that are there: the deadline is over, and no body comes at a useful pace.
 
-        Who has just got this peer's body has a deadline from then on, as long as a body might take.
+        A neighbor that has just got this peer's body has a deadline from then on, as long as a body might take.
         """
-        deadline = self._patience.seconds
+        deadline = self._round_deadline.seconds
         for rank in ranks:
-            neighbor, flow = self._members[rank], self._flow(wait, rank, now)
-            if neighbor.away or (flow is not None and flow.worth_waiting(now - wait.since, deadline)):
+            neighbor, transfer = self._members[rank], self._transfer(wait, rank, now)
+            if neighbor.away or (transfer is not None and transfer.worth_waiting(now - wait.since, deadline)):
                 continue
-            if flow is None and now < min(self._flows.moved(rank), wait.since + LONGEST * deadline) + deadline:
+            if transfer is None and now < min(self._transfers.moved(rank), wait.since + LONGEST * deadline) + deadline:
                 continue
-            what = "sent nothing within" if flow is None else "its body comes too slowly for"
-            neighbor.overdue = f"{what} {deadline:.{0 if deadline >= 10 else 2}f} s ({self._patience})"
+            what = "sent nothing within" if transfer is None else "its body comes too slowly for"
+            neighbor.overdue = f"{what} {deadline:.{0 if deadline >= 10 else 2}f} s ({self._round_deadline})"
             neighbor.overdue_in = neighbor.current_round

@@ -1,10 +1,10 @@
-"""Messages to frames and back, without any I/O.
+"""Wire format: messages to frames and back. No I/O.
 
 A message is one msgpack header frame followed by the raw buffers of a body, and nothing else:
 
     [header] [buffer 0] [buffer 1] ...
 
-A large body travels as several messages: its header alone, then its buffers' bytes in order, cut into pieces
+A large body travels as several messages: its header alone, then its buffers' bytes in order, cut into chunks
 (`dpeer.peer.core.chunking`):
 
     [header]    [0xc1, tag, offset] [bytes] ...    [0xc1, tag, offset] [bytes] ...
@@ -43,14 +43,14 @@ Fingerprint = Mapping[str, Any]
 
 
 def printable(text: str) -> str:
-    """What somebody else wrote, for a terminal or a log: with a question mark for each character that has no glyph."""
+    """Text of others, for a terminal or a log: with a question mark for each character that has no glyph."""
     return "".join(one if one.isprintable() else "?" for one in text)
 
 
 _Rank = Annotated[int, Field(ge=0, lt=2**31)]
 _Round = Annotated[int, Field(ge=0, lt=2**53)]
 _Presence = Annotated[bytes, Field(max_length=2**24)]
-"""The sender's table of `Presence`: how many rounds each rank has completed at least; empty where it tells none."""
+"""The sender's table of `RoundClock`: how many rounds each rank has completed at least; empty where it tells none."""
 _Words = Annotated[str, Field(max_length=300), AfterValidator(printable)]
 
 
@@ -78,13 +78,12 @@ class Hello(_Message):
     manifest: dict[str, Any]
     digest: str
     apart_from: _Rank | None = None
-    """A neighbor that the sender cannot train with, so that it is about to leave; earlier versions do not say it, and
-    do not read it either."""
+    """A neighbor that the sender cannot train with, so that it is about to leave."""
     apart_because: _Words = ""
     presence: _Presence = b""
     running: bool = False
     """Whether the sender has completed two rounds since its process began, so that the federation is running: a peer
-    that joins it need not wait for neighbors that the others do without. Earlier versions do not say it."""
+    that joins it need not wait for neighbors that the others do without."""
 
 
 class Body(_Message):
@@ -95,10 +94,10 @@ class Body(_Message):
     round: _Round
     sizes: Annotated[list[Annotated[int, Field(ge=0)]], FailFast()]
     buffers: tuple[Any, ...] | None = Field(default=(), exclude=True)
-    """None where the buffers follow in pieces."""
+    """None where the buffers follow in chunks."""
     presence: _Presence = b""
     tag: bytes = Field(default=b"", exclude=True)
-    """Marks the body's pieces: a hash of the header."""
+    """Marks the body's chunks: a hash of the header."""
 
     @property
     def payload_bytes(self) -> int:
@@ -107,7 +106,7 @@ class Body(_Message):
 
 
 class Heartbeat(_Message):
-    """Says that the sender is alive and works on this round."""
+    """Shows that the sender is alive and works on this round."""
 
     kind: Literal["heartbeat"] = "heartbeat"
     federation: bytes
@@ -120,12 +119,12 @@ class Heartbeat(_Message):
     got: Annotated[int, Field(ge=0)] = 0
     """How many bytes have come of the receiver's body that is on its way to the sender; 0 if none is."""
     pace: Annotated[int, Field(ge=0)] = 0
-    """How many bytes a piece for the sender should have at most, as fast as bodies came from the receiver so far; 0 if
+    """How many bytes a chunk for the sender should have at most, as fast as bodies came from the receiver so far; 0 if
     none came yet."""
 
 
 class Goodbye(_Message):
-    """Says that the sender leaves: its rounds are done, it was stopped, it failed, or it was cut off from a quorum."""
+    """Announces that the sender leaves: its rounds are done, it was stopped, failed, or was cut off from a quorum."""
 
     kind: Literal["goodbye"] = "goodbye"
     federation: bytes
@@ -133,19 +132,19 @@ class Goodbye(_Message):
 
 
 class Refusal(_Message):
-    """Says why a hello was turned away, where the other side cannot find the reason by comparing."""
+    """Gives the reason for which a hello was turned away, where the other side cannot find the reason by comparing."""
 
     kind: Literal["refusal"] = "refusal"
     reason: _Words
 
 
 class Unknown(_Message):
-    """Says that a message came on a link on which nobody has said hello, so that the receiver of this does so again."""
+    """Answers a message on a link without a hello, so that the receiver sends one again."""
 
     kind: Literal["unknown"] = "unknown"
 
 
-class Piece(NamedTuple):
+class Chunk(NamedTuple):
     """Some bytes of the body that was announced last."""
 
     tag: bytes
@@ -162,7 +161,7 @@ class Piece(NamedTuple):
 
 Message = Hello | Body | Heartbeat | Goodbye | Refusal | Unknown
 _HEADER: TypeAdapter[Message] = TypeAdapter(Annotated[Message, Field(discriminator="kind")])
-_PIECE = struct.Struct("<c8sQ")
+_CHUNK = struct.Struct("<c8sQ")
 _MARK = b"\xc1"
 
 
@@ -184,26 +183,26 @@ def body(federation: bytes, rank: int, number: int, buffers: Sequence[Buffer], p
     return Body(federation=federation, rank=rank, round=number, sizes=sizes, buffers=tuple(buffers), presence=presence)
 
 
-def piece(tag: bytes, offset: int, data: Frames) -> Frames:
-    """The message that carries these bytes of the body with this tag; arguments as in `Piece`."""
-    return [_PIECE.pack(_MARK, tag, offset), *data]
+def chunk(tag: bytes, offset: int, data: Frames) -> Frames:
+    """The message that carries these bytes of the body with this tag; arguments as in `Chunk`."""
+    return [_CHUNK.pack(_MARK, tag, offset), *data]
 
 
 def tag(header: Buffer) -> bytes:
-    """The mark of the pieces of the body with this header."""
+    """The mark of the chunks of the body with this header."""
     return hashlib.sha256(header).digest()[:8]
 
 
-def decode(frames: Frames, limits: Limits) -> Message | Piece:
-    """The message that the frames hold. A body that comes in pieces has no buffers yet.
+def decode(frames: Frames, limits: Limits) -> Message | Chunk:
+    """The message that the frames hold. A body that comes in chunks has no buffers yet.
 
     Raises:
         ProtocolError: reason "oversized" (a limit is exceeded) or "malformed" (anything else).
     """
     if not frames:
         raise ProtocolError("malformed", "no frames")
-    if is_piece(frames):
-        return _piece(frames[0], frames[1:], limits)
+    if is_chunk(frames):
+        return _chunk(frames[0], frames[1:], limits)
     lengths = [memoryview(frame).nbytes for frame in frames]
     if lengths[0] > limits.header_bytes:
         raise ProtocolError("oversized", f"header of {lengths[0]} bytes")
@@ -230,21 +229,21 @@ def decode(frames: Frames, limits: Limits) -> Message | Piece:
     return message.model_copy(update={"buffers": tuple(frames[1:])})
 
 
-def is_piece(frames: Frames) -> bool:
-    """Whether this is a piece, or a damaged one."""
+def is_chunk(frames: Frames) -> bool:
+    """Whether this is a chunk, or a damaged one."""
     return len(frames) > 1 and bool(frames[0][:1] == _MARK)
 
 
-def _piece(header: Buffer, data: Frames, limits: Limits) -> Piece:
+def _chunk(header: Buffer, data: Frames, limits: Limits) -> Chunk:
     if len(data) > limits.buffers:
         raise ProtocolError("oversized", f"a piece of {len(data)} buffers")
     lengths = [memoryview(part).nbytes for part in data]
-    if len(header) != _PIECE.size or not all(lengths):
+    if len(header) != _CHUNK.size or not all(lengths):
         raise ProtocolError("malformed", f"a piece of {len(header)} and {sum(lengths)} bytes")
     if sum(lengths) > limits.payload_bytes:
         raise ProtocolError("oversized", f"a piece of {sum(lengths)} bytes, at most {limits.payload_bytes}")
-    _, mark, offset = _PIECE.unpack(header)
-    return Piece(mark, offset, tuple(data))
+    _, mark, offset = _CHUNK.unpack(header)
+    return Chunk(mark, offset, tuple(data))
 
 
 def size(frames: Frames) -> int:
@@ -253,8 +252,8 @@ def size(frames: Frames) -> int:
 
 
 def cost(frames: Frames) -> float:
-    """How many small messages take as long to decode as this one may; a piece is small."""
-    if not frames or is_piece(frames):
+    """How many small messages take as long to decode as this one may; a chunk is small."""
+    if not frames or is_chunk(frames):
         return 1
     return 1 + memoryview(frames[0]).nbytes // HEADER_UNIT + len(frames) // FRAMES_UNIT
 

@@ -1,39 +1,76 @@
-"""Transports: what carries frames between peers."""
+"""Transports by address scheme: tcp and ipc (ZeroMQ), inproc (peers of one process), and those of other code."""
 
-from dpeer.peer.transports.base import (
-    Arrival,
-    Broken,
-    Endless,
-    Event,
-    Link,
-    Opened,
-    Room,
-    Sent,
-    Slower,
-    Transport,
-    TurnedAway,
-    Unreachable,
-)
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from dpeer.exceptions import AddressError
+from dpeer.peer.core.limits import Limits
+from dpeer.peer.transport import Transport
 from dpeer.peer.transports.inprocess import InProcessTransport, Network
-from dpeer.peer.transports.keys import Identity, Keyring
+from dpeer.peer.transports.keys import Keyring
 from dpeer.peer.transports.zeromq import ZeroMQTransport
 
 __all__ = [
-    "Arrival",
-    "Broken",
-    "Endless",
-    "Event",
-    "Identity",
     "InProcessTransport",
     "Keyring",
-    "Link",
     "Network",
-    "Opened",
-    "Room",
-    "Sent",
-    "Slower",
-    "Transport",
-    "TurnedAway",
-    "Unreachable",
+    "TransportOptions",
     "ZeroMQTransport",
+    "make_transport",
+    "register",
+    "schemes",
 ]
+
+
+@dataclass(frozen=True)
+class TransportOptions:
+    """Options of a peer's transport.
+
+    Attributes:
+        limits: Of messages.
+        give_up: Seconds after which a connection breaks whose other end confirms nothing.
+        keyring: The keys of the peers; None for connections without encryption.
+        bulk: The port for second connections, where a transport has them.
+    """
+
+    limits: Limits
+    give_up: float = 15.0
+    keyring: Keyring | None = None
+    bulk: int | None = None
+
+
+_MAKERS: dict[str, Callable[[TransportOptions], Transport]] = {}
+_PROCESS = Network()
+
+
+def register(scheme: str, make: Callable[[TransportOptions], Transport]) -> None:
+    """Have peers with addresses SCHEME://... use the transports that `make` makes, one for each peer."""
+    _MAKERS[scheme] = make
+
+
+def schemes() -> list[str]:
+    """The address schemes that have a transport."""
+    return sorted(_MAKERS)
+
+
+def make_transport(address: str, options: TransportOptions) -> Transport:
+    """A transport for addresses of this one's scheme.
+
+    Raises:
+        AddressError: no transport is registered for it.
+    """
+    scheme = address.partition("://")[0]
+    if scheme not in _MAKERS:
+        raise AddressError(f"address {address!r}: expected one of {', '.join(f'{one}://' for one in schemes())}")
+    return _MAKERS[scheme](options)
+
+
+def _zeromq(options: TransportOptions) -> Transport:
+    return ZeroMQTransport(options.limits, options.give_up, options.keyring, options.bulk)
+
+
+register("tcp", _zeromq)
+register("ipc", _zeromq)
+register("inproc", lambda options: _PROCESS.transport())

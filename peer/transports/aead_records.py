@@ -1,9 +1,9 @@
-"""Encrypted records: how long parts of bodies travel where libzmq's own encryption would take most of a round. No I/O.
+"""AES-256-GCM records: how payloads travel where libzmq's own encryption would take most of a round. No I/O.
 
-Every record is AES-256-GCM of at most `RECORD` bytes, and 16 bytes longer than these. One direction of one connection
-has a key of its own, 32 random bytes that the sender has told over CURVE and uses for nothing else. The nonce of a
-record is its number, from zero on: none is used twice, and a record that is changed, missing, doubled or in another's
-place cannot be opened.
+A record holds at most `RECORD` bytes, and is `TAG` bytes longer than these. Each direction of a connection has a key of
+its own: 32 random bytes, which the sender tells over CURVE and uses for nothing else. The nonce of a record is its
+number, from zero on, as 12 bytes, the highest first. No nonce is used twice, and a record that is changed, missing,
+doubled or in another's place cannot be opened. tests/peer/transports/test_aead_records.py has vectors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ KEY_BYTES = 32
 RECORD = 2**19
 """Bytes of the longest record before it is encrypted: it stays in the processor's cache on its way to the socket."""
 
-SEAL = 16
+TAG = 16
 """Bytes by which a record is longer than what it holds."""
 
 
@@ -36,28 +36,28 @@ class _Numbered:
         return (self._number - 1).to_bytes(12, "big")
 
 
-class Sealing(_Numbered):
+class Encryptor(_Numbered):
     """Makes records, one after the other.
 
     Args:
         key: From `new_key`, and used by no other instance.
     """
 
-    def seal(self, data: memoryview, room: memoryview) -> None:
-        """Write the next record, of these bytes, into room of exactly `SEAL` bytes more."""
-        self._cipher.encrypt_into(self._nonce(), data, None, room)
+    def encrypt(self, data: memoryview, record: memoryview) -> None:
+        """Write the next record, of these bytes, into exactly `TAG` bytes more."""
+        self._cipher.encrypt_into(self._nonce(), data, None, record)
 
 
-class Opening(_Numbered):
-    """Opens the records that a `Sealing` with the same key has made, in their order."""
+class Decryptor(_Numbered):
+    """Opens the records that an `Encryptor` with the same key has made, in their order."""
 
-    def open(self, record: memoryview, room: memoryview) -> None:
-        """Write what the next record holds into room of exactly `SEAL` bytes fewer.
+    def decrypt(self, record: memoryview, data: memoryview) -> None:
+        """Write the content of the next record into exactly `TAG` bytes fewer.
 
         Raises:
             ProtocolError: reason "damaged": this is not that record, and nothing after it can be opened.
         """
         try:
-            self._cipher.decrypt_into(self._nonce(), record, None, room)
+            self._cipher.decrypt_into(self._nonce(), record, None, data)
         except InvalidTag as error:
             raise ProtocolError("damaged", "an encrypted record is not what was sent") from error

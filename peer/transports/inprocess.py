@@ -1,4 +1,4 @@
-"""Peers of one process: messages pass from queue to queue, through the same codec as on a socket."""
+"""In-process transport: messages pass from queue to queue, through the same codec as on a socket."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from dpeer.exceptions import AddressError
 from dpeer.peer.core.limits import UNREAD_IN_PROCESS
 from dpeer.peer.core.wire import Frames
-from dpeer.peer.transports.base import Arrival, Broken, Event, Link, Opened, Room, Sent
-from dpeer.peer.transports.keys import Identity
+from dpeer.peer.transport import Arrival, Broken, Event, Identity, Link, Opened, Sent, Writable
 
 
 @dataclass
@@ -31,7 +30,7 @@ class Network:
 class InProcessTransport:
     """A `Transport` between event-loop tasks of one process. Addresses are `inproc://NAME`; port 0 picks a name."""
 
-    piece_bytes = None
+    chunk_bytes = None
 
     def __init__(self, network: Network) -> None:
         self._network = network
@@ -99,7 +98,7 @@ class InProcessTransport:
         return Sent.TAKEN
 
     async def receive(self) -> Event:
-        """What happens next, in the order in which it happened."""
+        """The next event, in the order in which they happened."""
         event = await self._events.get()
         if isinstance(event, Broken):
             self._breaking.discard(event.link)
@@ -108,7 +107,7 @@ class InProcessTransport:
             if event.link in self._full and event.link in self._far:
                 self._full.discard(event.link)
                 transport, far = self._far[event.link]
-                transport._events.put_nowait(Room(far))
+                transport._events.put_nowait(Writable(far))
         return event
 
     async def close(self, linger: float) -> None:

@@ -1,4 +1,4 @@
-"""The keys of CURVE: one's own, and those of the others. libzmq does the cryptography."""
+"""Keys of CURVE: a peer's own, and those of the others. libzmq does the cryptography."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from functools import cached_property
 import zmq
 from zmq.utils import z85
 
-Identity = int
-"""Who has proved a key; above transports this is a rank."""
+from dpeer.peer.transport import Identity
 
 KEY_BYTES = 32
 
@@ -27,7 +26,7 @@ def public_of(secret: bytes) -> bytes:
 
 @dataclass(frozen=True)
 class Keyring:
-    """What a peer proves who it is with, and by what it knows the others.
+    """A peer's secret key, and the public keys of all.
 
     Attributes:
         secret: This peer's secret key, 32 bytes.
@@ -44,5 +43,5 @@ class Keyring:
 
     @cached_property
     def owners(self) -> Mapping[bytes, Identity]:
-        """Who has which public key."""
+        """The owner of each public key."""
         return {key: identity for identity, keys in self.listed.items() for key in keys}

@@ -1,4 +1,4 @@
-"""Resolving names without holding anything up: libzmq would do it on the thread that serves all its connections."""
+"""Name resolution on a thread of its own: libzmq would do it on the thread that serves all its connections."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_literal(host: str) -> bool:
 
 
 def endpoint(host: str, port: int) -> str:
-    """The address that libzmq is told."""
+    """The address for libzmq."""
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 
 

@@ -14,7 +14,7 @@ import pytest
 from dpeer.exceptions import Interrupted
 from dpeer.peer import Limits, LivenessConfig, Network, Peer, PeerConfig, Worker, ZeroMQTransport
 from dpeer.peer.logs import peer_logger
-from dpeer.peer.transports.bulk_handshake import Meeting
+from dpeer.peer.transports.bulk_channel import BulkConnector
 from dpeer.topology import Neighborhood, Row
 from tests.peer.keys import keyrings
 
@@ -302,14 +302,14 @@ def offered_elsewhere(monkeypatch):
     """Have listeners offer a proxy's port for second connections, which passes them on to the listener's."""
 
     def offer(*proxies):
-        listen, left = Meeting.listen, list(proxies)
+        listen, left = BulkConnector.listen, list(proxies)
 
         def offered(self, host, port):
             listen(self, host, port)
             proxy = left.pop(0)
             proxy.port, self.port = self.port, int(proxy.address.rpartition(":")[2])
 
-        monkeypatch.setattr(Meeting, "listen", offered)
+        monkeypatch.setattr(BulkConnector, "listen", offered)
 
     return offer
 
@@ -363,10 +363,10 @@ def kind(request):
 
 def fall_silent(peer):
     """From now on the peer neither hears nor says anything, as after kill -9."""
-    peer._pump._reading.cancel()
+    peer._driver._reading.cancel()
     peer.core.next_tick = lambda now: float("inf")
     peer.core.outgoing = lambda link: None
-    peer._pump._set_timer()
+    peer._driver._set_timer()
 
 
 @pytest.fixture
@@ -379,7 +379,7 @@ def kill():
     """End a peer that is being served without a goodbye: (peer, its transport, its task)."""
 
     async def end(peer, transport, task):
-        peer._pump.close = lambda reason: transport.close(0)
+        peer._driver.close = lambda reason: transport.close(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
-from dpeer.peer.core.reassembly import Assembly
+from dpeer.peer.core.chunking import Reassembly
 
 CORPUS = Path(__file__).parent / "corpus"
 LIMITS = wire.Limits(header_bytes=4096, small_header_bytes=1024, payload_bytes=256, buffers=4)
@@ -43,22 +43,22 @@ def messages(data):
 
 def tried(data):
     """Decode a case, put its bodies together, and see that whatever is taken is sent on as it came."""
-    assembly = Assembly(lambda: memoryview(bytearray(ROOM)), LEAST)
+    reassembly = Reassembly(lambda: memoryview(bytearray(ROOM)), LEAST)
     kinds = []
     for number, frames in enumerate(messages(data)):
         try:
-            kinds.append(_one(assembly, frames, kept=number % 2 == 0))
+            kinds.append(_one(reassembly, frames, kept=number % 2 == 0))
         except ProtocolError as error:
             kinds.append(error.reason)
-    assert len(assembly) <= 1
+    assert len(reassembly) <= 1
     return kinds
 
 
-def _one(assembly, frames, *, kept):
+def _one(reassembly, frames, *, kept):
     message = wire.decode(frames, LIMITS)
-    if isinstance(message, wire.Piece):
+    if isinstance(message, wire.Chunk):
         assert message.nbytes <= LIMITS.payload_bytes
-        arriving = assembly.add("link", message)
+        arriving = reassembly.add("link", message)
         assert arriving.got <= arriving.body.payload_bytes <= ROOM
         if arriving.complete and arriving.wanted:
             assert [part.nbytes for part in arriving.payload] == arriving.body.sizes
@@ -67,6 +67,6 @@ def _one(assembly, frames, *, kept):
     assert wire.encode(wire.decode(again, LIMITS)) == again
     if isinstance(message, wire.Body) and message.buffers is None:
         assert message.payload_bytes <= LIMITS.payload_bytes
-        assembly.begin("link", message, wire.size(frames), wanted=kept)
+        reassembly.begin("link", message, wire.size(frames), wanted=kept)
         return "announced"
     return message.kind

@@ -18,12 +18,12 @@ import numpy as np
 from dpeer.exceptions import ProtocolError
 from dpeer.peer import ZeroMQTransport
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import cut
-from dpeer.peer.transports import Arrival, Broken, Opened, Room, Sent
+from dpeer.peer.core.chunking import chunked
+from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Writable
 
 ROUNDS = 4
 WIDTH = 20_000
-PIECE = 2**16
+CHUNK = 2**16
 HOSTILE = 3
 LIMITS = wire.Limits(payload_bytes=8 * WIDTH)
 BOMB = msgpack.packb({"kind": "hello", "rank": HOSTILE, "manifest": [[]] * 2**19})
@@ -80,7 +80,7 @@ class Hostile:
             match event:
                 case Opened():
                     self._bodies.put_nowait("open")
-                case Room():
+                case Writable():
                     self._room.set()
                 case Broken():
                     self._left.set()
@@ -100,7 +100,7 @@ class Hostile:
     async def _body(self, number):
         self.expected += self._pending  # what was announced before does not come
         self._pending = False
-        for frames in cut(self._encoded(number, number + 0.5), PIECE):
+        for frames in chunked(self._encoded(number, number + 0.5), CHUNK):
             await self._put(frames)
 
     def _encoded(self, number, value):
@@ -142,7 +142,7 @@ class Hostile:
 
     def _stray(self, number):
         """A piece of nothing that was announced."""
-        return [wire.piece(self.random.randbytes(8), self.random.getrandbits(60), [b"x"])], 1
+        return [wire.chunk(self.random.randbytes(8), self.random.getrandbits(60), [b"x"])], 1
 
     def _foreign(self, number):
         """Of another rank, another federation, a round that does not exist."""
@@ -161,7 +161,7 @@ class Hostile:
 
     def _disordered(self, number):
         """A body that was sent already, whose pieces come in disorder: the second, the first, the first again."""
-        header, first, second, *_ = list(cut(self._encoded(number, float(number)), PIECE))
+        header, first, second, *_ = list(chunked(self._encoded(number, float(number)), CHUNK))
         interrupted, self._pending = self._pending, True
         return [header, second, first, first], 2 + interrupted
 
@@ -169,7 +169,7 @@ class Hostile:
         """A second body of the round, of values that are not finite, in one piece or in several."""
         interrupted, self._pending = self._pending, False
         value = self.random.choice([np.nan, np.inf, -np.inf])
-        return list(cut(self._encoded(number, value), PIECE)), 1 + interrupted
+        return list(chunked(self._encoded(number, value), CHUNK)), 1 + interrupted
 
 
 async def main():

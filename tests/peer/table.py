@@ -6,14 +6,14 @@ import numpy as np
 
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.core import wire
-from dpeer.peer.core.effects import Close, Deliver, Dial, Fail, Say, Wake
+from dpeer.peer.core.effects import Close, Deliver, Dial, Fail, LogEvent, Wake
 from dpeer.peer.core.protocol import Core
 from dpeer.topology import build
 
 BEAT = LivenessConfig(heartbeat=1.0, suspect_after=5.0, dead_after=15.0, stop_grace=2.0)
 FINGERPRINT = {"size": 3, "rounds": 5}
 WIDTH = 50
-PIECE = 64
+CHUNK = 64
 
 
 class Bodies:
@@ -35,7 +35,7 @@ class Table:
         rank: The peer.
         topology: Its graphs.
         dialled: The ranks that it dials.
-        piece_bytes: The most bytes of a piece.
+        chunk_bytes: The most bytes of a piece.
         config: Other settings.
 
     Attributes:
@@ -46,13 +46,13 @@ class Table:
         closed: The links that were given up.
     """
 
-    def __init__(self, rank=0, topology=None, dialled=(), piece_bytes=PIECE, learner=None, **config):
+    def __init__(self, rank=0, topology=None, dialled=(), chunk_bytes=CHUNK, learner=None, **config):
         config = {"rounds": 5, "fingerprint": FINGERPRINT, "liveness": BEAT, "listen": None, **config}
         self.now = 1000.0
         self.said, self.ended, self.closed, self.links = [], [], [], {}
         self.learner = learner or Bodies()
         self._numbers = itertools.count()
-        self.core = Core(PeerConfig(rank=rank, **config), self.learner, topology or build("ring", 3), piece_bytes)
+        self.core = Core(PeerConfig(rank=rank, **config), self.learner, topology or build("ring", 3), chunk_bytes)
         self.federation = wire.federation_id(config["fingerprint"])
         self.fingerprint = config["fingerprint"]
         self.do(self.core.open(list(dialled), 0, self.now))
@@ -66,7 +66,7 @@ class Table:
                     self.do(self.core.dialled(rank, self.links[rank], self.now))
                 case Close(link):
                     self.closed.append(link)
-                case Say():
+                case LogEvent():
                     self.said.append(effect)
                 case Deliver() | Wake() | Fail():
                     self.ended.append(effect)

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import cut
+from dpeer.peer.core.chunking import chunked
 from tests.peer.table import ring
 
 FINGERPRINTS = [{}, {"size": [[[1]]]}, {"size": {"a": {}}}, {"size": None}, {"size": float("nan")}]
@@ -29,7 +29,7 @@ def said(table, seed):
     ]
     several = [seed.choice(makers)()]
     if len(several[0]) > 1 and seed.random() < 0.7:
-        several = list(cut(several[0], 64))
+        several = list(chunked(several[0], 64))
     if seed.random() < 0.3:
         seed.shuffle(several)
     for frames in several:
@@ -64,6 +64,6 @@ def test_nothing_that_others_say_is_unhandled(first):
             else:
                 for link in links:
                     table.written(link, at_most=seed.randint(0, 5))
-        assert not table.core.rejections.counts["unhandled"], table.events("message-unhandled")
-        assert len(table.core.assembly) <= len(links)
+        assert not table.core.drops.counts["unhandled"], table.events("message-unhandled")
+        assert len(table.core.reassembly) <= len(links)
         assert len(table.inbox) <= 4

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from dpeer.peer.async_writer import Outlet
+from dpeer.peer.async_writer import AsyncWriter
 
 
 class Slow:
@@ -24,7 +24,7 @@ class Slow:
 
 @pytest.fixture
 def outlet():
-    made = Outlet("test", most=10)
+    made = AsyncWriter("test", most=10)
     yield made
     assert made.close(60)
 
@@ -42,7 +42,7 @@ def test_who_writes_never_waits_and_what_is_dropped_is_said_where_it_is_missing(
 
 
 def test_where_no_thread_can_be_started_lines_wait_and_who_flushes_writes_them(monkeypatch):
-    made, target, start = Outlet("test", most=10), Slow(), threading.Thread.start
+    made, target, start = AsyncWriter("test", most=10), Slow(), threading.Thread.start
 
     def refuse(thread):
         raise RuntimeError("can't start new thread")

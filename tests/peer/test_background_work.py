@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dpeer.peer import Peer, Worker
-from dpeer.peer.background_work import Idle
+from dpeer.peer.worker import BackgroundRunner
 from dpeer.topology import build
 
 
@@ -49,7 +49,7 @@ async def test_it_works_until_what_is_awaited_is_there(worker: Worker) -> None:
         await asyncio.to_thread(work.begun.wait)
         return "here"
 
-    assert await asyncio.wait_for(Idle(worker, work).during(wait()), 20) == "here"
+    assert await asyncio.wait_for(BackgroundRunner(worker, work).during(wait()), 20) == "here"
     assert work.made > 0
     assert work.threads == {await worker.run(threading.get_ident)}
 
@@ -60,8 +60,8 @@ async def test_what_is_there_at_once_is_not_held_up(worker: Worker) -> None:
     async def ready() -> int:
         return 3
 
-    assert await Idle(worker, work).during(ready()) == 3
-    assert await Idle(worker, None).during(ready()) == 3
+    assert await BackgroundRunner(worker, work).during(ready()) == 3
+    assert await BackgroundRunner(worker, None).during(ready()) == 3
     assert work.calls == 0
 
 
@@ -73,7 +73,7 @@ async def test_when_nothing_is_left_it_only_waits(worker: Worker) -> None:
             await asyncio.to_thread(work.begun.wait)
         await asyncio.sleep(0)
 
-    await Idle(worker, work).during(wait())
+    await BackgroundRunner(worker, work).during(wait())
     assert work.made == 5
 
 
@@ -85,7 +85,7 @@ async def test_a_failure_of_what_is_awaited_is_raised_and_the_work_ends(worker: 
         raise ValueError("lost")
 
     with pytest.raises(ValueError, match="lost"):
-        await Idle(worker, work).during(fail())
+        await BackgroundRunner(worker, work).during(fail())
     made = work.made
     assert await worker.run(lambda: work.made) == made
 
@@ -99,7 +99,7 @@ async def test_cancelled_it_ends_both(worker: Worker) -> None:
         finally:
             ended.append(True)
 
-    waiting = asyncio.create_task(Idle(worker, work).during(wait()))
+    waiting = asyncio.create_task(BackgroundRunner(worker, work).during(wait()))
     await asyncio.to_thread(work.begun.wait)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -116,7 +116,7 @@ async def test_a_federation_with_work_beside_ends_with_the_same_bodies(
     plain = Peer.__init__
 
     def with_work(self: Peer, config: Any, *arguments: Any, **named: Any) -> None:
-        plain(self, config, *arguments, **named, idle=works[config.rank])
+        plain(self, config, *arguments, **named, background=works[config.rank])
 
     monkeypatch.setattr(Peer, "__init__", with_work)
     found = federation("inprocess", topology, rounds=6)

@@ -8,7 +8,7 @@ import zmq
 import zmq.asyncio
 
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import cut
+from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Fail
 from dpeer.topology import build
 from tests.peer.table import Table, payload, ring
@@ -17,13 +17,12 @@ from tests.peer.table import Table, payload, ring
 
 
 def held(table, link):
-    """The bytes of what waits to be written on a link."""
-    lane = table.core.lanes.get(link)
-    if lane is None:
-        return 0
-    words = [*lane._words.values(), *([lane._current] if lane._current else [])]
-    bodies = [body._rest for body in lane.bodies.values()]
-    return sum(memoryview(part).nbytes for frames in [*words, *bodies] for part in frames)
+    """The messages that wait to be written on a link, which are taken."""
+    found = []
+    while (frames := table.core.outgoing(link)) is not None:
+        found.append(frames)
+        table.core.taken(link)
+    return found
 
 
 def test_answers_to_one_that_says_hello_without_end_and_never_reads_do_not_pile_up():
@@ -32,27 +31,27 @@ def test_answers_to_one_that_says_hello_without_end_and_never_reads_do_not_pile_
     for link in ("from 2", "from a stranger"):
         for _ in range(1000):
             table.hear(link, table.hello(2 if link == "from 2" else 1_000))
-        assert len(table.core.lanes.get(link)._words) == 1
-        assert held(table, link) <= hello + 2 * table.learner.payload_bytes
+        assert sum(map(wire.size, held(table, link))) <= hello + 2 * table.learner.payload_bytes
 
 
 def test_nothing_is_kept_for_a_stranger_whose_link_is_full():
     table = ring()
     table.hear("from a stranger", table.hello(1_000))
-    assert table.core.lanes.get("from a stranger") is not None
+    assert table.core.send_queues.get("from a stranger") is not None
     table.core.full("from a stranger")
-    assert table.core.lanes.get("from a stranger") is None
+    assert table.core.send_queues.get("from a stranger") is None
     table.hear("from 2", table.hello(2))
     table.core.full("from 2")
-    assert table.core.lanes.get("from 2") is not None
+    assert table.core.send_queues.get("from 2") is not None
 
 
 def test_any_number_of_strangers_who_do_not_read_holds_little():
     table = ring()
     for number in range(3000):
         table.hear(f"from stranger {number}", table.hello(1_000))
-    assert len(table.core.lanes._lanes) <= 1024
-    assert table.core.lanes.get("from 2") is not None
+    queues = [table.core.send_queues.get(f"from stranger {number}") for number in range(3000)]
+    assert sum(queue is not None for queue in queues) <= 1024
+    assert table.core.send_queues.get("from 2") is not None
 
 
 def test_strangers_who_want_the_rank_of_a_neighbor_without_end_are_not_read_for_a_while(monkeypatch):
@@ -87,15 +86,15 @@ def test_for_one_that_claims_progress_and_never_reads_two_bodies_are_kept_at_mos
         table.written("from 2", at_most=0)
         table.core.outgoing("from 2")
         table.do(table.core.settle(number, table.now))
-        assert len(table.core.lanes.get("from 2").bodies) <= 2
-    assert held(table, "from 2") <= 2 * table.learner.payload_bytes + 64
+        assert len(table.core.send_queues.get("from 2").bodies) <= 2
+    assert sum(map(wire.size, held(table, "from 2"))) <= 2 * table.learner.payload_bytes + 64
 
 
 def test_a_round_that_does_not_exist_is_not_believed():
     table = ring()
     table.hear(table.links[1], table.beat(1, 6), table.beat(1, 2**40))
     assert table.core.members[1].current_round == 0
-    assert table.core.rejections.counts == {"malformed": 2}
+    assert table.core.drops.counts == {"malformed": 2}
 
 
 def resident():
@@ -114,7 +113,7 @@ async def test_who_says_hello_without_end_and_never_reads_takes_little_memory(fe
     address = (await ours.listen())[1]
     core = ours.peers[1].core
     running = asyncio.create_task(ours.peers[1].serve({1: address}))
-    hello = ours.peers[0].core._admission.hello(0, reply=False).model_copy(update={"rank": rank, "manifest": {}})
+    hello = ours.peers[0].core.handshake.hello(0, reply=False).model_copy(update={"rank": rank, "manifest": {}})
     if rank == 0:
         hello = hello.model_copy(update={"manifest": manifest})
     taken = []
@@ -135,7 +134,7 @@ async def test_who_says_hello_without_end_and_never_reads_takes_little_memory(fe
         for _ in range(10_000):
             await greedy.send_multipart(wire.encode(hello))
         await until(lambda: len(taken) >= 10_000)
-        assert len(core.lanes) <= 1
+        assert len(core.send_queues) <= 1
         assert resident() - before < 10_000_000
     ours.peers[1].stop()
     await asyncio.gather(running, return_exceptions=True)
@@ -151,32 +150,32 @@ def test_only_the_last_piece_may_be_short_and_each_has_no_more_frames_than_buffe
     header, mark = body[0], wire.tag(body[0])
     table.hear(table.links[1], [header])
     for offset in range(0, 400, 4):
-        table.hear(table.links[1], wire.piece(mark, offset, [bytes(4)]))
-    assert table.core.rejections.counts == {"short-piece": 1, "stray": 99}
-    table.hear(table.links[1], wire.piece(mark, 0, [bytes(4)] * 16))
-    assert table.core.rejections.counts["short-piece"] == 2
-    arriving = table.core.assembly._arriving[table.links[1]]
-    assert (arriving.got, arriving.pieces) == (0, [])
-    table.hear(table.links[1], *list(cut(body, 64))[1:])
+        table.hear(table.links[1], wire.chunk(mark, offset, [bytes(4)]))
+    assert table.core.drops.counts == {"short-piece": 1, "stray": 99}
+    table.hear(table.links[1], wire.chunk(mark, 0, [bytes(4)] * 16))
+    assert table.core.drops.counts["short-piece"] == 2
+    arriving = table.core.reassembly.get(table.links[1])
+    assert (arriving.got, arriving.chunks) == (0, [])
+    table.hear(table.links[1], *list(chunked(body, 64))[1:])
     table.hear("from 2", table.body(2, 0))
     assert [*table.ended[-1].bodies] == [1, 2]
 
 
 def test_after_a_silence_pieces_are_short_again_in_both_directions():
-    table = Table(dialled=[1], topology=build("ring", 2), piece_bytes=2**22)
+    table = Table(dialled=[1], topology=build("ring", 2), chunk_bytes=2**22)
     table.established(1)
     link = table.links[1]
     table.hear(link, table.hello(1, reply=True), table.beat(1, 0, pace=2**22))
-    lane = table.core.lanes.get(link)
-    lane.measured = 2**22
-    assert lane.piece_bytes == 2**22
+    queue = table.core.send_queues.get(link)
+    queue.measured = 2**22
+    assert queue.chunk_bytes == 2**22
     table.wait(14)
     table.written(link)
     assert table.status(1) == "suspect"
-    table.core.greetings.dialling._links.clear()  # as where the other side dials
+    table.core.connection_setup.dialling._links.clear()  # as where the other side dials
     table.wait(1)
     assert table.status(1) == "dead"
-    assert (lane.piece_bytes, lane.measured) == (2**16, 2**16)
+    assert (queue.chunk_bytes, queue.measured) == (2**16, 2**16)
     table.hear(link, table.beat(1, 0))
     beats = [message.pace for message in table.written(link) if message.kind == "heartbeat"]
     table.wait(1)
@@ -194,7 +193,7 @@ def test_after_thousands_of_junk_links_a_neighbors_nan_is_still_logged_and_the_l
     lines = table.events("message-dropped")
     assert len(lines) <= 256
     assert "further ones are only counted" in lines[-1].message
-    assert table.core.rejections.counts == {"malformed": 5000}
+    assert table.core.drops.counts == {"malformed": 5000}
     table.do(table.core.left_out(1, "not-finite", table.now))
     said = table.events("message-dropped")[-1]
     assert said.fields == {"reason": "not-finite", "neighbor": 1}

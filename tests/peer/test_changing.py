@@ -27,7 +27,7 @@ def healthy(ours):
     """Nobody was lost and nothing was dropped, but for copies: of a handshake that is repeated a body comes twice."""
     for rank, peer in ours.peers.items():
         core = peer.core
-        assert not core.rejections.counts, (rank, core.rejections.counts, ours.logs[rank])
+        assert not core.drops.counts, (rank, core.drops.counts, ours.logs[rank])
         assert core.exchange.inbox.dropped.keys() <= {"duplicate"}, (rank, core.exchange.inbox.dropped)
         assert core.members.lost == {}
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from dpeer.peer.core.wire import Limits
-from dpeer.peer.transports import Arrival, Opened, Unreachable, ZeroMQTransport
-from dpeer.peer.transports import dealer_link as lines
+from dpeer.peer.transport import Arrival, Opened, Unreachable
+from dpeer.peer.transports import ZeroMQTransport, dealer_link
 from dpeer.topology import build
 
 
@@ -34,7 +34,7 @@ async def test_what_a_name_stands_for_may_be_no_address_and_is_tried_again(monke
     async def resolve(host, port):
         return answers.pop() if answers else [address]
 
-    monkeypatch.setattr(lines, "resolve", resolve)
+    monkeypatch.setattr(dealer_link, "resolve", resolve)
     listener, dialler = ZeroMQTransport(Limits()), ZeroMQTransport(Limits())
     address = await listener.listen("tcp://127.0.0.1:0")
     try:

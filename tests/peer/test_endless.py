@@ -15,7 +15,7 @@ def test_an_endless_message_of_a_neighbor_is_counted_and_said_once():
     table = ring()
     for link in (table.links[1], "from 2", "from 2"):
         table.do(table.core.endless(link, "10.0.0.2", table.now))
-    assert table.core.rejections.counts == {"endless": 3}
+    assert table.core.drops.counts == {"endless": 3}
     said = table.events("message-dropped")
     assert [one.fields for one in said] == [{"reason": "endless", "neighbor": rank} for rank in (1, 2)]
     assert "had no end" in said[0].message
@@ -31,7 +31,7 @@ def test_those_of_strangers_are_said_once_for_each_host():
     table = ring()
     for link in (None, b"one", None, b"another"):
         table.do(table.core.endless(link, "10.0.0.9", table.now))
-    assert table.core.rejections.counts == {"endless": 4}
+    assert table.core.drops.counts == {"endless": 4}
     (said,) = table.events("message-dropped")
     assert said.fields == {"reason": "endless"}
     assert "10.0.0.9" in said.message
@@ -43,7 +43,7 @@ async def test_a_federation_goes_on_while_a_stranger_sends_a_message_without_end
     ours = federation("tcp", topology, rounds=4)
     ours.learners[1].hold = 2
     addresses = await ours.listen()
-    counts = ours.peers[2].core.rejections.counts
+    counts = ours.peers[2].core.drops.counts
     async with attacker("dial", addresses[2].rpartition(":")[2]) as hostile:
         running = asyncio.create_task(ours.serve(addresses))
         await until(ours.learners[1].held.is_set)

@@ -14,7 +14,7 @@ import zmq
 from dpeer.exceptions import CheckpointError, PeersMissing, Refused
 from dpeer.peer import LivenessConfig
 from dpeer.peer.core import wire
-from dpeer.peer.transports import Sent
+from dpeer.peer.transport import Sent
 from dpeer.topology import build
 
 RING = build("ring", 4)
@@ -297,7 +297,7 @@ async def test_who_is_refused_by_one_neighbor_stays_until_the_others_have_met_it
     ours = federation(kind, build("ring", 5), change={0: gone_soon, 1: {"fingerprint": {"body_lr": 0.1}}, 2: gone_soon})
     addresses = await ours.listen()
     running = asyncio.create_task(ours.serve(addresses, [1, 2]))
-    await until(lambda: ours.peers[1].core._admission.apart)
+    await until(lambda: ours.peers[1].core.handshake.apart)
     late = (await ours.serve(addresses, [0]))[0]
     assert "body_lr: 0.05 here, 0.1 at rank 1" in str(late)
     found = await running
@@ -314,7 +314,7 @@ async def test_a_kind_of_message_of_a_later_version_does_no_harm(federation, kin
     outcomes(await ours.run())
     np.testing.assert_allclose(ours.bodies(), expected(topology, 3), rtol=1e-12)
     for rank in (1, 2):
-        assert ours.peers[rank].core.rejections.counts.keys() == {"malformed"}
+        assert ours.peers[rank].core.drops.counts.keys() == {"malformed"}
 
 
 async def test_a_strangers_setting_does_not_reach_the_terminal_as_it_is(federation, kind):
@@ -490,7 +490,7 @@ async def test_strangers_on_the_port_have_no_effect(federation, expected, tmp_pa
         strangers.append(stranger)
     _raw_reader, raw = await asyncio.open_connection("127.0.0.1", int(addresses[2].rpartition(":")[2]))
     raw.write(b"\x00\xff" * 5000)
-    await until(lambda: sum(ours.peers[2].core.rejections.counts.values()) >= len(nonsense))
+    await until(lambda: sum(ours.peers[2].core.drops.counts.values()) >= len(nonsense))
     ours.learners[1].go.set()
     outcomes(await running)
     np.testing.assert_allclose(ours.bodies(), expected(RING, 5), rtol=1e-12)

@@ -3,7 +3,7 @@
 import pytest
 
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import cut
+from dpeer.peer.core.chunking import chunked
 from tests.peer.fuzzing import CORPUS, case, messages, tried
 
 BODY = wire.encode(wire.body(b"f" * 16, 2, 5, [bytes(range(60)), bytes(30)]))
@@ -24,8 +24,11 @@ def test_a_case_that_is_cut_off_has_what_is_there():
 @pytest.mark.parametrize(
     ("several", "kinds"),
     [
-        (list(cut(BODY, 32)), ["announced", "piece", "piece", "piece"]),
-        ([*list(cut(BODY, 32))[:2], *cut(BODY, 32)], ["announced", "piece", "incomplete", "piece", "piece", "piece"]),
+        (list(chunked(BODY, 32)), ["announced", "piece", "piece", "piece"]),
+        (
+            [*list(chunked(BODY, 32))[:2], *chunked(BODY, 32)],
+            ["announced", "piece", "incomplete", "piece", "piece", "piece"],
+        ),
         ([BODY, wire.encode(wire.Unknown(rank=1)), [b"junk"], []], ["body", "unknown", "malformed", "malformed"]),
     ],
     ids=["a body", "the same again", "others"],

@@ -6,7 +6,7 @@ import pytest
 
 from dpeer.peer import Limits, LivenessConfig, Network, ZeroMQTransport
 from dpeer.peer.core import wire
-from dpeer.peer.transports import Arrival, Opened, Sent
+from dpeer.peer.transport import Arrival, Opened, Sent
 from dpeer.topology import build
 
 LATE = LivenessConfig(heartbeat=0.01, suspect_after=1000, dead_after=2000)
@@ -100,11 +100,11 @@ async def test_a_hello_that_is_never_answered_is_said_again(stand_in):
 async def test_who_was_turned_away_asks_again_with_the_next_beat(stand_in, until):
     """Its earlier connection may be taken for alive for a moment."""
     other = await stand_in(LATE)
-    pump = other.peer._pump
+    driver = other.peer._driver
     assert (await other.got.get()).kind == "hello"
     other.say(other.hello())
-    await until(lambda: not pump.core.members.missing())
-    pump._do(pump._tell(Opened(pump.core.members[1].link), pump._now()))  # established anew
+    await until(lambda: not driver.core.members.missing())
+    driver._do(driver._tell(Opened(driver.core.members[1].link), driver._now()))  # established anew
     while (await other.got.get()).kind != "hello":
         pass
     other.say(wire.Refusal(rank=1, reason="another process already takes part as rank 0"))

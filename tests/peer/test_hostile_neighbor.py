@@ -52,13 +52,13 @@ async def test_a_neighbor_that_sends_many_messages_of_no_use_changes_nothing(
     many, federation, vector_learner, monkeypatch
 ):
     """Its bodies, which it sends in time, are mixed as if there was nothing else; and all else is counted."""
-    monkeypatch.setattr(ZeroMQTransport, "piece_bytes", 2**20)
+    monkeypatch.setattr(ZeroMQTransport, "chunk_bytes", 2**20)
 
     async def run(junk):
         change = {rank: {"learner": vector_learner(rank, WIDTH)} for rank in range(4)}
         ours = federation("tcp", RING, rounds=ROUNDS, liveness=PATIENT, wait=300.0, change=change)
         addresses = await ours.listen()
-        hello = ours.peers[HOSTILE].core._admission.hello(0, reply=False)
+        hello = ours.peers[HOSTILE].core.handshake.hello(0, reply=False)
         serving = asyncio.create_task(ours.serve({rank: addresses[rank] for rank in HONEST}, HONEST))
         said = await hostile(
             addresses=[addresses[rank] for rank in NEIGHBORS],
@@ -69,7 +69,7 @@ async def test_a_neighbor_that_sends_many_messages_of_no_use_changes_nothing(
         assert {rank: outcomes[rank].status for rank in HONEST} == dict.fromkeys(HONEST, "done")
         assert all(len(ours.logs[rank]) < 500 for rank in HONEST)
         cores = [ours.peers[rank].core for rank in NEIGHBORS]
-        dropped = [core.rejections.counts + core.exchange.inbox.dropped for core in cores]
+        dropped = [core.drops.counts + core.exchange.inbox.dropped for core in cores]
         return np.stack([ours.learners[rank].body for rank in HONEST]), said, dropped
 
     quiet, _, dropped = await run(0)

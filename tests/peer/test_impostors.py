@@ -8,7 +8,7 @@ import zmq
 
 from dpeer.peer import LivenessConfig
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import cut
+from dpeer.peer.core.chunking import chunked
 from dpeer.topology import build
 from tests.peer.proxy import Proxy
 from tests.peer.table import Table, payload, ring
@@ -42,7 +42,7 @@ def test_after_an_impostor_has_left_the_neighbor_behind_its_old_connection_is_as
 
 def test_a_piece_from_one_whose_place_was_taken_has_it_asked_for_a_hello_too():
     table = ring()
-    body = list(cut(wire.encode(wire.body(table.federation, 2, 0, [payload(7.0, table.learner)])), 64))
+    body = list(chunked(wire.encode(wire.body(table.federation, 2, 0, [payload(7.0, table.learner)])), 64))
     table.hear("from 2", *body[:2])
     suspect(table)
     table.hear("from an impostor", table.hello(2))
@@ -78,7 +78,7 @@ def test_an_impostor_with_other_settings_does_no_harm_when_the_neighbors_connect
     assert table.core.members[2].link == "from 2"
     table.breaks("from 2")
     assert table.core.members[2].link is None
-    assert table.core.rejections.counts == {"mismatch": 1}
+    assert table.core.drops.counts == {"mismatch": 1}
     table.hear("again from 2", table.hello(2))
     assert table.core.members[2].link == "again from 2"
 
@@ -103,7 +103,7 @@ async def test_after_an_impostor_has_left_the_two_honest_ends_train_on(federatio
         with zmq.Context() as context, context.socket(zmq.DEALER) as impostor:
             impostor.setsockopt(zmq.LINGER, 0)
             impostor.connect(addresses[fooled])
-            impostor.send_multipart(wire.encode(ours.peers[posed_as].core._admission.hello(2, reply=False)))
+            impostor.send_multipart(wire.encode(ours.peers[posed_as].core.handshake.hello(2, reply=False)))
             await until(lambda: members[posed_as].link != honest)
         for way in (proxy.there, proxy.back):
             way.open.set()
@@ -132,7 +132,7 @@ def test_who_has_proved_nothing_is_told_nothing_and_has_no_effect():
     table = keyed()
     table.hear("from a stranger", table.hello(2), table.beat(2, 0), table.goodbye(2, "done"))
     assert table.kinds("from a stranger") == []
-    assert table.core.rejections.counts == {"stranger": 3}
+    assert table.core.drops.counts == {"stranger": 3}
     assert table.status(2) == "alive"
 
 
@@ -140,7 +140,7 @@ def test_a_key_speaks_for_its_own_rank_only_and_learns_nothing_when_it_tries():
     table = keyed()
     table.hear("from 1", table.hello(2, fingerprint={"size": 99}), table.hello(2), identity=1)
     assert table.kinds("from 1") == []
-    assert table.core.rejections.counts == {"wrong-rank": 2}
+    assert table.core.drops.counts == {"wrong-rank": 2}
     assert table.core.members[2].link == "from 2"
     assert not table.ended, "a hello of another rank ends nobody's start"
 

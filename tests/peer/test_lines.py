@@ -11,7 +11,7 @@ import pytest
 import zmq
 
 from dpeer.peer import Limits, LivenessConfig, ZeroMQTransport
-from dpeer.peer.transports import Opened, Unreachable
+from dpeer.peer.transport import Opened, Unreachable
 from dpeer.topology import build
 from tests.peer.proxy import Proxy
 
@@ -202,7 +202,7 @@ async def test_a_line_that_becomes_fifty_times_slower_in_the_middle_of_a_body_is
         await both_heard_everything(ours, addresses, proxy, tmp_path)
 
 
-@pytest.mark.parametrize(("maker", "name"), [(ZeroMQTransport, "socket"), (zmq.Socket, "monitor")])
+@pytest.mark.parametrize(("maker", "name"), [(zmq.Context, "socket"), (zmq.Socket, "monitor")])
 async def test_a_socket_that_cannot_be_had_for_a_moment_is_said_and_tried_again(monkeypatch, maker, name):
     transport, other = ZeroMQTransport(Limits()), ZeroMQTransport(Limits())
     address = await other.listen("tcp://127.0.0.1:0")

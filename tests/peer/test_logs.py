@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from dpeer.peer import logs
-from dpeer.peer.async_writer import Outlet
+from dpeer.peer.async_writer import AsyncWriter
 from dpeer.peer.logs import peer_logger
 from dpeer.topology import build
 
@@ -177,7 +177,7 @@ def test_a_file_is_renamed_before_it_becomes_larger_than_its_limit(path):
 
 
 def test_a_disk_that_cannot_keep_up_is_not_waited_for_and_the_file_says_what_is_missing(path, monkeypatch):
-    monkeypatch.setattr(logs, "_FILES", Outlet("slow files", most=5))
+    monkeypatch.setattr(logs, "_FILES", AsyncWriter("slow files", most=5))
     log = peer_logger(4, path, "info")
     go_on, waits = threading.Event(), threading.Event()
 
@@ -250,7 +250,7 @@ def parsed(path):
 def events():
     """Every event that the product logs: the first argument of calls such as `log.info("connected", message=...)`."""
     found = {"log-dropped"}
-    for package in ("peer", "federation"):
+    for package in ("peer", "federation", "simulation"):
         for path in (ROOT / package).rglob("*.py"):
             for node in ast.walk(parsed(path)):
                 match node:
@@ -261,7 +261,7 @@ def events():
                         assert any(word.arg == "message" for word in node.keywords), (path, event)
                         found.add(event)
                     case ast.Call(
-                        func=ast.Attribute(attr="_say") | ast.Name(id="Say"),
+                        func=ast.Attribute(attr="_log") | ast.Name(id="LogEvent"),
                         args=[ast.Constant() | ast.IfExp(), ast.Constant(value=str(event)), _, *_],
                     ):  # what the core says
                         found.add(event)
@@ -276,7 +276,7 @@ def test_the_page_lists_every_event_and_no_other():
 
 
 def test_no_room_uses_the_standard_librarys_logging_or_configures_structlog():
-    for package in ("peer", "federation", "cli"):
+    for package in ("peer", "federation", "simulation", "cli"):
         for path in (ROOT / package).rglob("*.py"):
             text = path.read_text()
             assert not re.search(r"^\s*(import logging|from logging)", text, re.MULTILINE), path

@@ -64,7 +64,7 @@ async def test_stopped_in_different_rounds_and_resumed_with_more_all_have_the_bi
     assert again.bodies().tobytes() == whole.bodies().tobytes()
     for rank in range(3):
         assert [line["missed"] for line in lines(tmp_path, rank)] == [[]] * 7
-        assert again.peers[rank].core.rejections.counts == {}
+        assert again.peers[rank].core.drops.counts == {}
 
 
 async def test_in_a_round_in_which_nothing_was_mixed_nobody_was_heard(federation, kind, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 
 from dpeer.exceptions import Refused
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import cut
+from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Deliver, Fail
 from dpeer.topology import build
 from tests.peer.table import Table, payload, ring
@@ -93,22 +93,22 @@ def test_of_one_that_is_away_no_half_of_a_body_is_kept(way):
     table = ring()
     table.runs(0)
     body = wire.encode(wire.body(table.federation, 1, 0, [payload(7.0, table.learner)]))
-    table.hear(table.links[1], *list(cut(body, 64))[:3])
-    assert len(table.core.assembly) == 1
+    table.hear(table.links[1], *list(chunked(body, 64))[:3])
+    assert len(table.core.reassembly) == 1
     if way == "goodbye":
         table.hear(table.links[1], table.goodbye(1, "failed"))
     elif way == "broken":
         table.breaks(table.links[1])
     else:
         table.wait(15)
-    assert len(table.core.assembly) == 0
+    assert len(table.core.reassembly) == 0
 
 
 def test_a_kind_of_message_of_a_later_version_is_counted_and_nothing_else():
     table = ring()
     later = {"kind": "dance", "rank": 1, "federation": table.federation, "steps": 3}
     table.hear(table.links[1], [wire.msgpack.packb(later)])
-    assert table.core.rejections.counts == {"malformed": 1}
+    assert table.core.drops.counts == {"malformed": 1}
     assert table.status(1) == "alive"
     table.runs(0)
     for link, rank in ((table.links[1], 1), ("from 2", 2)):

@@ -39,7 +39,7 @@ async def test_bodies_follow_the_recursion(federation, kind, name, size, fractio
     assert all(outcome.status == "done" for outcome in found.values()), found
     np.testing.assert_allclose(ours.bodies(), recursion(topology, drawn, ROUNDS), rtol=1e-12)
     for peer in ours.peers.values():
-        assert not peer.core.rejections.counts
+        assert not peer.core.drops.counts
         # With heartbeats, a handshake that is answered late is asked for again, which brings a body twice.
         assert set(peer.core.exchange.inbox.dropped) <= ({"duplicate"} if liveness.heartbeat else set())
         assert peer.core.members.lost == {}
@@ -120,7 +120,7 @@ async def test_all_take_the_mean_of_those_drawn(federation, kind, liveness, tmp_
     assert all(outcome.status == "done" for outcome in found.values()), found
     np.testing.assert_allclose(ours.bodies(), servers(drawn, ROUNDS), rtol=1e-12)
     for rank, peer in ours.peers.items():
-        assert not peer.core.rejections.counts
+        assert not peer.core.drops.counts
         entries = [json.loads(line) for line in (tmp_path / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()]
         for number, entry in enumerate(entries):
             sample = drawn.participants(number)

@@ -11,7 +11,7 @@ import pytest
 from dpeer.exceptions import CheckpointError, TaskError
 from dpeer.peer.config import PeerConfig
 from dpeer.peer.core import wire
-from dpeer.peer.core.outbox import Outbox
+from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.learner import SaveCopy
 from dpeer.peer.rank_folder import RankFolder
 
@@ -44,7 +44,7 @@ def folder(
     out: Path, fingerprint: dict[str, Any], *, resume: bool = False, learner: Silent | None = None,
     warn: Callable[[str], None] = lambda message: None,
 ) -> RankFolder:  # fmt: skip
-    config = PeerConfig(0, 4, None, fingerprint, formerly=("rho", "sam"), out=out, resume=resume)
+    config = PeerConfig(0, 4, None, fingerprint, out=out, resume=resume)
     return RankFolder(config, learner or Silent(), Outbox(), {}, {}, warn)
 
 
@@ -156,31 +156,11 @@ def test_a_run_that_failed_leaves_its_summary_also_where_the_model_cannot_be_mea
     assert not (tmp_path / "model.json").exists()
 
 
-def test_an_earlier_versions_checkpoint_needs_the_last_line(tmp_path: Path) -> None:
-    first = folder(tmp_path, OURS)
-    first.take_up()
-    first.begin()
-    run(first, 0, 1)
-    state = tmp_path / "checkpoint" / "round-00000001" / "state.json"
-    content = json.loads(state.read_text())
-    del content["extra"]["totals"], content["checksum"]
-    state.write_text(json.dumps(content))
-    second = folder(tmp_path, OURS, resume=True)
-    assert second.take_up() == 2
-    second.begin()
-    second.conclude("done")
-    assert of_summary(tmp_path, "completed_rounds", "bytes_sent") == [2, 10], "counted from the lines"
-    (tmp_path / "metrics.jsonl").unlink()
-    with pytest.raises(CheckpointError, match="lacks the line of round 2, which an earlier version's checkpoint does"):
-        folder(tmp_path, OURS, resume=True).take_up()
-
-
 @pytest.mark.parametrize(
     ("more", "said"),
     [
         ({}, None),
         ({"rounds": 3}, None),
-        ({"rho": 0.05}, None),
         ({"body_lr": 0.2}, "body_lr is 0.2 there and 0.1 here"),
         ({"algorithm's source": "abc"}, "algorithm's source is 'abc' there and None here"),
     ],

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dpeer.peer import PeerConfig, checkpoint
-from dpeer.peer.core.outbox import Outbox
+from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.rank_folder import RankFolder
 from dpeer.topology import Isolated, build
 

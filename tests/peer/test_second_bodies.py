@@ -11,8 +11,8 @@ import pytest
 from dpeer.exceptions import Interrupted
 from dpeer.peer import InProcessTransport, LivenessConfig, ZeroMQTransport
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import cut
-from dpeer.peer.transports import Opened, Sent
+from dpeer.peer.core.chunking import chunked
+from dpeer.peer.transport import Opened, Sent
 from dpeer.topology import build
 
 PATIENT = LivenessConfig(heartbeat=0.05, suspect_after=60.0, dead_after=120.0, stop_grace=0.3)
@@ -66,8 +66,8 @@ def gated(vector_learner):
 class Fake:
     """Speaks for rank 1 by hand."""
 
-    def __init__(self, transport, manifest, width, cut):
-        self.transport, self.manifest, self.width, self.cut = transport, manifest, width, cut
+    def __init__(self, transport, manifest, width, chunked):
+        self.transport, self.manifest, self.width, self.chunked = transport, manifest, width, chunked
         self.federation = wire.federation_id(FINGERPRINT)
         self._waiting, self._sending = deque(), None
 
@@ -81,7 +81,7 @@ class Fake:
         ))  # fmt: skip
 
     def say(self, message):
-        for frames in cut(wire.encode(message), self.cut):
+        for frames in chunked(wire.encode(message), self.chunked):
             self.put(frames)
 
     def put(self, frames):
@@ -108,8 +108,8 @@ class Fake:
 class Case:
     """Rank 0, a whole peer that will wait at a gate, and its neighbor, a fake."""
 
-    def __init__(self, ours, width, cut, until):
-        self.ours, self.width, self.cut, self._until = ours, width, cut, until
+    def __init__(self, ours, width, chunked, until):
+        self.ours, self.width, self.chunked, self._until = ours, width, chunked, until
         self.learner, self.peer = ours.learners[0], ours.peers[0]
         self.core = self.peer.core
         self.inbox = self.core.exchange.inbox
@@ -122,7 +122,7 @@ class Case:
         limits = wire.Limits(payload_bytes=8 * self.width)
         transport = ZeroMQTransport(limits) if self.ours.kind == "tcp" else self.ours.network.transport()
         self.ours.opened.append(transport)
-        fake = Fake(transport, self.learner.manifest, self.width, self.cut)
+        fake = Fake(transport, self.learner.manifest, self.width, self.chunked)
         await fake.dial(self.address, next_round)
         return fake
 
@@ -154,8 +154,8 @@ class Case:
         first = PAIR.weights[0] @ [1.0, 7.0]
         last = PAIR.weights[0] @ [0.9 * first + 1.0, second]
         np.testing.assert_allclose(self.learner.body, np.full(self.width, last), rtol=1e-12)
-        assert not self.core.rejections.counts
-        assert not len(self.core.assembly)
+        assert not self.core.drops.counts
+        assert not len(self.core.reassembly)
         return outcome
 
 
@@ -166,15 +166,15 @@ def said(ours, rank):
 @pytest.fixture(params=[(5, None), (50, 64), (20_000, None), (20_000, 2**14 + 1)], ids=lambda p: f"{p[0]} in {p[1]}")
 def case(request, federation, kind, gated, until, tmp_path, monkeypatch):
     """Of small and large bodies, in one message and in pieces."""
-    width, piece_bytes = request.param
+    width, chunk_bytes = request.param
     for transport in (ZeroMQTransport, InProcessTransport):
-        if piece_bytes is not None:
-            monkeypatch.setattr(transport, "piece_bytes", piece_bytes)
+        if chunk_bytes is not None:
+            monkeypatch.setattr(transport, "chunk_bytes", chunk_bytes)
 
     def make(*at):
         change = {rank: {"learner": gated(rank, width, at=at)} for rank in (0, 1)}
         ours = federation(kind, PAIR, rounds=ROUNDS, liveness=PATIENT, wait=120.0, change=change, out=tmp_path)
-        return Case(ours, width, piece_bytes, until)
+        return Case(ours, width, chunk_bytes, until)
 
     return make
 
@@ -208,7 +208,7 @@ async def test_a_second_different_body_is_said_once_and_counted_and_the_first_is
     summary = json.loads((tmp_path / "rank-0" / "summary.json").read_text())
     assert summary["dropped"] == {"different": 3, "duplicate": 2}
     # What is only looked at takes no memory that bodies are put together in.
-    assert case.learner.rooms == (ROUNDS if case.cut else 0)
+    assert case.learner.rooms == (ROUNDS if case.chunked else 0)
 
 
 @pytest.mark.slow
@@ -251,10 +251,10 @@ async def test_a_second_body_that_does_not_come_whole_is_not_judged(case):
     fake = await case.fake()
     fake.send(0, 7.0)
     other = wire.encode(wire.body(fake.federation, 1, 0, [np.full(case.width, 8.0).tobytes()]))
-    *most, _ = cut(other, case.cut)
+    *most, _ = chunked(other, case.chunked)
     for frames in most:
         fake.put(frames)
-    await case._until(lambda: 0 in case.inbox._firsts.get(1, {}) and len(case.core.assembly), 120)
+    await case._until(lambda: 0 in case.inbox._firsts.get(1, {}) and len(case.core.reassembly), 120)
     await case.lost(fake)
     fake = await case.fake()
     fake.send(0, 7.0)

@@ -8,7 +8,8 @@ import zmq
 
 from dpeer.exceptions import AddressError
 from dpeer.peer import Limits, Network, ZeroMQTransport
-from dpeer.peer.transports import Arrival, Broken, Opened, Room, Sent, bulk
+from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Writable
+from dpeer.peer.transports import bulk
 from tests.peer.keys import keyrings
 
 TCP = "tcp://127.0.0.1:0"
@@ -125,7 +126,7 @@ async def test_a_link_takes_a_bounded_number_of_messages_and_says_when_there_is_
         got = []
         while len(got) < sent:
             got.append(bytes((await next_of(listener, Arrival)).frames[0]))
-        assert await next_of(dialler, Room) == Room(link)
+        assert await next_of(dialler, Writable) == Writable(link)
     assert got == [b"%d" % number for number in range(sent)]
     await put(dialler, link, [b"again"])
     assert copied((await next_of(listener, Arrival)).frames) == [b"again"]

@@ -7,7 +7,7 @@ import pytest
 import zmq
 
 from dpeer.peer import Limits, ZeroMQTransport
-from dpeer.peer.transports import Arrival, Opened
+from dpeer.peer.transport import Arrival, Opened
 
 FLOODERS, EACH, HONEST = 30, 200, 6
 LIMITS = Limits(payload_bytes=1000)

@@ -23,8 +23,9 @@ def test_lines_of_rounds_that_are_run_again_do_not_count(tmp_path: Path) -> None
         first.append(entry(number))
     with path.open("a") as file:
         file.write('{"round": 3, "byt')
-    again = MetricsFile(path, 2)
-    assert (again.totals.last, again.totals.bytes_sent, again.totals.bytes_received) == (entry(1), 30, 2)
+    kept = Totals(last=entry(1), bytes_sent=30, bytes_received=2)
+    again = MetricsFile(path, 2, kept)
+    assert again.totals == kept
     assert json.dumps(entry(2)) in path.read_text(), "nothing is removed before the run begins"
     again.rewrite()
     assert [json.loads(line) for line in path.read_text().splitlines()] == [entry(0), entry(1)]
@@ -114,7 +115,7 @@ def test_damage_is_said_and_what_a_checkpoint_has_kept_counts(content: bytes | N
     if content is not None:
         path.write_bytes(content)
     kept = Totals(last=entry(1), best=entry(0), bytes_sent=30, bytes_received=2, mixed=1)
-    metrics = MetricsFile(path, 2, Totals.of(json.loads(json.dumps(asdict(kept)))))
+    metrics = MetricsFile(path, 2, Totals(**json.loads(json.dumps(asdict(kept)))))
     assert metrics.totals == kept
     if said is None:
         assert metrics.damage is None
@@ -125,13 +126,6 @@ def test_damage_is_said_and_what_a_checkpoint_has_kept_counts(content: bytes | N
     whole = [json.loads(line)["round"] for line in path.read_text().splitlines()]
     assert whole == sorted({*whole} & {0, 1})
     assert metrics.missing(2) == 2 - len(whole)
-
-
-def test_without_what_a_checkpoint_has_kept_the_best_rounds_line_is_looked_up(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_text("".join(json.dumps(entry(number)) + "\n" for number in range(3)))
-    assert MetricsFile(path, 3, best_round=1).totals.best == entry(1)
-    assert MetricsFile(path, 3).totals.best is None
 
 
 def test_what_a_resumed_run_keeps_is_on_disk_before_it_takes_the_files_place(

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from dpeer.exceptions import AddressError
-from dpeer.peer.transports.base import Arrival, Broken, Opened, Room, Sent
+from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Writable
 from dpeer.simulation.links import Conditions
 from dpeer.simulation.network import FaultyNetwork
 from dpeer.simulation.virtual_time import Process, VirtualLoop
@@ -148,7 +148,7 @@ async def test_a_stalled_link_is_full_at_last_and_delivers_everything_later():
     assert await events(pair.listener, 100) == []
     pair.network.release(1, 0)
     assert [arrival.frames for arrival in await events(pair.listener, 1)] == [[b"%d" % number] for number in range(4)]
-    assert await events(pair.dialler, 1) == [Room(pair.link)]
+    assert await events(pair.dialler, 1) == [Writable(pair.link)]
     assert pair.dialler.send(pair.link, [b"4"]) is Sent.TAKEN
 
 
@@ -159,7 +159,7 @@ async def test_who_waits_for_room_on_a_link_that_breaks_may_try_again_and_finds_
     pair.listener.send(pair.accepted, [b"1"])
     assert pair.listener.send(pair.accepted, [b"2"]) is Sent.FULL
     pair.network.cut(0, 1)
-    assert await events(pair.listener, 10) == [Room(pair.accepted)]
+    assert await events(pair.listener, 10) == [Writable(pair.accepted)]
     assert pair.listener.send(pair.accepted, [b"2"]) is Sent.GONE
 
 

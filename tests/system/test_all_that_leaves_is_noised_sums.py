@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from dpeer.federation import sample_protection
-from dpeer.peer.transports.base import Sent
+from dpeer.peer.transport import Sent
 from dpeer.peer.transports.inprocess import InProcessTransport
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import ALGORITHMS

@@ -13,7 +13,7 @@ import msgpack
 import pytest
 
 from dpeer.peer.core import wire
-from dpeer.peer.transports.base import Sent
+from dpeer.peer.transport import Sent
 from dpeer.peer.transports.inprocess import InProcessTransport
 
 pytestmark = pytest.mark.slow

@@ -153,7 +153,7 @@ def in_vain(world, life, number):
     near = {*graph.in_neighbors, *graph.out_neighbors}
     return (
         near
-        and core.presence.passed(number)  # else whoever is ahead waits
+        and core.round_clock.passed(number)  # else whoever is ahead waits
         and all(core.members[rank].current_round > number + 1 for rank in near)
         and not any(core.exchange.inbox.has(rank, number) for rank in near)
     )
@@ -171,7 +171,7 @@ def memory(world, life):
     for name, count, most in (
         ("bodies of its own", len(exchange.outbox.frames), 2),
         ("bodies of neighbors", len(exchange.inbox), 2 * neighbors),
-        ("bodies to be written", len(core.lanes), 3 * neighbors),
+        ("bodies to be written", len(core.send_queues), 3 * neighbors),
     ):
         if count > most:
             world.fail(f"rank {life.rank} keeps {count} {name}, more than {most}")
@@ -197,7 +197,7 @@ def at_the_end(world):
             same = found is not None and found.learner["body"] == bodies[life.rank]
             world.check(same, f"rank {life.rank} has not the bits of a run without faults")
     for life in (life for lives in world.lives for life in lives if life.peer is not None):
-        dropped = life.peer.core.rejections.counts + life.peer.core.exchange.inbox.dropped
+        dropped = life.peer.core.drops.counts + life.peer.core.exchange.inbox.dropped
         for reason in ("unhandled", "malformed", "early", "wrong-rank", "mismatch", "oversized"):
             world.check(not dropped[reason], f"rank {life.rank} dropped {dropped[reason]} messages: {reason}")
 

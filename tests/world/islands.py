@@ -24,7 +24,7 @@ def generate_islands(seed: int) -> Scenario:
     conditions = Conditions(
         latency=(0.001, rng.choice((0.002, 0.3))),
         capacity=rng.choice((2, 16)),
-        piece_bytes=rng.choice((None, 16)),
+        chunk_bytes=rng.choice((None, 16)),
         redial=(0.1, 1.0),
         notice=(0.0, 0.5),
         listener_told=0.5,

@@ -100,7 +100,7 @@ def generate(seed: int) -> Scenario:
     conditions = Conditions(
         latency=(0.001, rng.choice((0.002, 0.05, 0.8))),
         capacity=rng.choice((2, 4, 16)),
-        piece_bytes=rng.choice((None, 16)),
+        chunk_bytes=rng.choice((None, 16)),
         redial=(0.1, rng.choice((0.5, 2.0))),
         notice=(0.0, rng.choice((0.0, 1.0))),
         listener_told=rng.choice((0.0, 0.5, 1.0)),

@@ -52,7 +52,7 @@ def _simpler(scenario: Scenario) -> Iterator[Scenario]:
     yield replace(scenario, hidden=())
     yield replace(scenario, participation=1.0)
     plain = Conditions()
-    for name in ("latency", "capacity", "piece_bytes", "redial", "notice", "listener_told", "flushed"):
+    for name in ("latency", "capacity", "chunk_bytes", "redial", "notice", "listener_told", "flushed"):
         yield replace(scenario, conditions=replace(scenario.conditions, **{name: getattr(plain, name)}))
     highest = max((rank for fault in faults for rank in fault.ranks), default=0)
     if scenario.topology in ("ring", "full", "star", "one-way") and scenario.size > max(3, highest + 1):

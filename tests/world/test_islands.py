@@ -9,7 +9,7 @@ from dpeer.peer.core import waiting
 from dpeer.peer.core.exchange import Exchange
 from dpeer.peer.core.membership import Membership
 from dpeer.peer.core.protocol import Core
-from dpeer.peer.core.round_clock import Presence
+from dpeer.peer.core.round_clock import RoundClock
 from dpeer.peer.core.waiting import Waiting
 from tests.thinning import every
 from tests.world.faults import Fault
@@ -100,7 +100,7 @@ def only_who_is_alone_pauses(patch):
 
 def presence_expires(patch):
     """Who has not been heard of for some rounds is no member any more."""
-    find = Presence._find
+    find = RoundClock._find
 
     def forgetful(self):
         known = self._completed
@@ -110,7 +110,7 @@ def presence_expires(patch):
         finally:
             self._completed = known
 
-    patch.setattr(Presence, "_find", forgetful)
+    patch.setattr(RoundClock, "_find", forgetful)
 
 
 def hearsay_is_renewed(patch):
@@ -119,9 +119,9 @@ def hearsay_is_renewed(patch):
 
     def echo(self, neighbor, number, table, now):
         note(self, neighbor, number, table, now)
-        for rank, completed in enumerate(self.presence._parse(table) if table else ()):
+        for rank, completed in enumerate(self.round_clock._parse(table) if table else ()):
             if completed and rank != self._config.rank:
-                self.presence.reached(rank, number)
+                self.round_clock.reached(rank, number)
 
     patch.setattr(Core, "note", echo)
 
@@ -139,7 +139,7 @@ def a_goodbye_lowers_the_quorum(patch):
 
 def whoever_is_behind_gives_way(patch):
     """As before: the rounds of a minority that has run ahead are the federation's."""
-    patch.setattr(Presence, "passed", lambda self, number: True)
+    patch.setattr(RoundClock, "passed", lambda self, number: True)
 
 
 def each_half_is_a_quorum(patch):
@@ -149,17 +149,17 @@ def each_half_is_a_quorum(patch):
         best = sorted(self._completed.tolist(), reverse=True)
         return best[(len(best) - 1) // 2]
 
-    patch.setattr(Presence, "_find", half)
+    patch.setattr(RoundClock, "_find", half)
 
 
 def only_neighbors_count(patch):
     """What others have heard is not taken in."""
-    patch.setattr(Presence, "merge", lambda self, table: False)
+    patch.setattr(RoundClock, "merge", lambda self, table: False)
 
 
 def who_has_not_advanced_lately_is_no_member(patch):
     """A timer enters the rule: who has completed no round for 15 seconds does not count."""
-    find, rose = Presence._find, {}
+    find, rose = RoundClock._find, {}
 
     def lately(self):
         known, now = self._completed, asyncio.get_running_loop().time()
@@ -172,7 +172,7 @@ def who_has_not_advanced_lately_is_no_member(patch):
         finally:
             self._completed = known
 
-    patch.setattr(Presence, "_find", lately)
+    patch.setattr(RoundClock, "_find", lately)
 
 
 def further_ahead_than_the_slack(patch):

@@ -5,13 +5,12 @@ import asyncio
 import pytest
 
 from dpeer.peer import driver
-from dpeer.peer.core.connection_setup import Greetings
+from dpeer.peer.core.bodies import Inbox, Outbox
+from dpeer.peer.core.connection_setup import ConnectionSetup
 from dpeer.peer.core.dialling import Dialling
 from dpeer.peer.core.exchange import Exchange
-from dpeer.peer.core.inbox import Inbox
 from dpeer.peer.core.membership import Membership, Status
-from dpeer.peer.core.outbox import Outbox
-from dpeer.peer.core.send_queue import Lane
+from dpeer.peer.core.send_queue import SendQueue
 from dpeer.peer.saver import Saver
 from dpeer.topology import Row
 from tests.world.disk import Files
@@ -55,7 +54,7 @@ def _claiming(heard, more):
 
 
 def beat_before_the_bodies(patch):
-    choose = Lane._choose
+    choose = SendQueue._choose
 
     def hasty(self):
         if self._beat is not None:
@@ -63,7 +62,7 @@ def beat_before_the_bodies(patch):
             return heartbeat()
         return choose(self)
 
-    patch.setattr(Lane, "_choose", hasty)
+    patch.setattr(SendQueue, "_choose", hasty)
 
 
 def keep_stale_bodies(patch):
@@ -120,7 +119,7 @@ def never_take_anybody_for_dead(patch):
 
 
 def never_sit_out(patch):
-    patch.setattr(driver.Pump, "behind", lambda self, number: False)
+    patch.setattr(driver.Driver, "behind", lambda self, number: False)
 
 
 def never_come_back(patch):
@@ -146,13 +145,13 @@ def show_no_grace(patch):
 
 
 def give_up_when_refused(patch):
-    on_refusal = Greetings.on_refusal
+    on_refusal = ConnectionSetup.on_refusal
 
     def at_once(self, link, refusal, now):
         self._refused[refusal.rank] = now - 1000.0, now
         on_refusal(self, link, refusal, now)
 
-    patch.setattr(Greetings, "on_refusal", at_once)
+    patch.setattr(ConnectionSetup, "on_refusal", at_once)
 
 
 def forget_the_last_release(patch):

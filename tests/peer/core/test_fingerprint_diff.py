@@ -2,8 +2,7 @@
 
 import pytest
 
-from dpeer.peer.core.fingerprint_diff import difference
-from dpeer.peer.core.handshake import mismatch
+from dpeer.peer.core.handshake import difference, mismatch
 from dpeer.peer.core.wire import Hello
 
 NAMES = {"h1": "age", "h2": "blood group", "h3": "weight"}

@@ -1,7 +1,7 @@
 import pytest
 
-from dpeer.peer.core.inbox import Inbox, Received
-from dpeer.peer.core.payload_fingerprint import imprint
+from dpeer.peer.core.bodies import Inbox, Received
+from dpeer.peer.core.payload_fingerprint import fingerprint_of
 
 
 def body(text):
@@ -115,7 +115,7 @@ def test_a_body_of_long_ago_or_far_ahead_is_only_counted(inbox, told):
     for number in (0, 4, 11, 1000):
         inbox.put(5, number, body(b"other"))
         assert not inbox.wants(5, number)
-        inbox.compare(5, number, imprint([b"other"]))
+        inbox.compare(5, number, fingerprint_of([b"other"]))
     assert inbox.dropped == {"late": 4, "early": 4}
     assert not told
 
@@ -161,7 +161,7 @@ def test_a_second_body_under_way_is_counted_when_it_can_be_looked_at(inbox, told
     inbox.put(1, 0, body(b"first"))
     assert not inbox.wants(1, 0)
     assert not inbox.dropped
-    inbox.compare(1, 0, imprint([b"fi", b"rst"]))
+    inbox.compare(1, 0, fingerprint_of([b"fi", b"rst"]))
     assert (dict(inbox.dropped), told) == ({"duplicate": 1}, [])
-    inbox.compare(1, 0, imprint([b"ot", b"her"]))
+    inbox.compare(1, 0, fingerprint_of([b"ot", b"her"]))
     assert (dict(inbox.dropped), told) == ({"duplicate": 1, "different": 1}, [(1, 0)])

@@ -5,7 +5,7 @@ import pytest
 from dpeer.exceptions import PeersMissing
 from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.core import wire
-from dpeer.peer.core.effects import Close, Deliver, Dial, Fail, Say, Wake, Write
+from dpeer.peer.core.effects import Close, Deliver, Dial, Fail, LogEvent, Wake, Write
 from dpeer.peer.core.membership import Status
 from dpeer.peer.core.protocol import Core
 from dpeer.topology import build
@@ -65,7 +65,7 @@ class Driven:
         return [effect for effect in self.effects if isinstance(effect, kind)]
 
     def said(self, event):
-        return [effect.message for effect in self.of(Say) if effect.event == event]
+        return [effect.message for effect in self.of(LogEvent) if effect.event == event]
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_when_all_are_resumed_everybody_is_waited_for(driven):
 def test_whoever_has_run_two_rounds_says_that_the_federation_is_running(driven):
     peer = driven(start=4)
     for number, running in ((4, False), (5, False), (6, True)):
-        assert peer.core._admission.hello(number, reply=False).running is running
+        assert peer.core.handshake.hello(number, reply=False).running is running
 
 
 def test_a_round_says_for_whom_it_waits_less_and_less_often(driven):

@@ -3,14 +3,14 @@
 import pytest
 
 from dpeer.peer.core import limits, wire
-from dpeer.peer.core.chunking import cut
-from dpeer.peer.core.effects import Rest
-from dpeer.peer.core.rate_limiter import Allowance
+from dpeer.peer.core.chunking import chunked
+from dpeer.peer.core.effects import Throttle
+from dpeer.peer.core.rate_limiter import RateLimiter
 from tests.peer.table import payload, ring
 
 
 def test_what_is_spent_comes_back_with_time_up_to_the_bound():
-    allowance = Allowance(10.0, 5.0, 8)
+    allowance = RateLimiter(10.0, 5.0, 8)
     assert [allowance.spend("a", 2, 0.0) for _ in range(3)] == [True, True, False]
     assert allowance.spend("a", 1, 0.0)
     assert not allowance.spend("a", 1, 0.05)
@@ -22,7 +22,7 @@ def test_what_is_spent_comes_back_with_time_up_to_the_bound():
 
 
 def test_everybody_has_a_purse_and_the_oldest_is_forgotten():
-    allowance = Allowance(0.0, 1.0, 2)
+    allowance = RateLimiter(0.0, 1.0, 2)
     assert [allowance.spend(who, 1, 0.0) for who in "abab"] == [True, True, False, False]
     assert allowance.spend("c", 1, 0.0)
     assert allowance.spend("a", 1, 0.0), "forgotten, as it was heard before b"
@@ -34,7 +34,7 @@ def excess(table, link, *messages):
     found = 0
     for message in messages:
         effects = table.core.receive(link, message if isinstance(message, list) else wire.encode(message), table.now)
-        found += sum(isinstance(effect, Rest) for effect in effects)
+        found += sum(isinstance(effect, Throttle) for effect in effects)
     return found
 
 
@@ -43,14 +43,14 @@ def test_heartbeats_without_end_are_late_and_not_lost():
     assert excess(table, "from 2", *[table.beat(2, 0)] * 3000) == 3000 - limits.AT_ONCE - 1, "the first one is news"
     assert excess(table, "from 2", table.beat(2, 1)) == 1
     assert table.core.members[2].current_round == 1
-    assert not table.core.rejections.counts
+    assert not table.core.drops.counts
 
 
 def test_what_is_dear_is_dropped_and_counted_and_said_once():
     table = ring()
     large = [bytes(limits.HEADER_UNIT)]
     table.hear("from 2", *[large] * 3000)
-    assert table.core.rejections.counts == {"malformed": 500, "too-many": 2500}
+    assert table.core.drops.counts == {"malformed": 500, "too-many": 2500}
     line = table.events("message-dropped")[-1]
     assert line.fields == {"reason": "too-many", "neighbor": 2}
     assert "see what runs there" in line.message
@@ -73,20 +73,20 @@ def test_bodies_that_are_used_pay_for_all_that_belongs_to_them():
         for link, rank in ((table.links[1], 1), ("from 2", 2)):
             several = [
                 table.beat(rank, number),
-                *cut(table.body(rank, number), 64),
+                *chunked(table.body(rank, number), 64),
                 table.beat(rank, number + 1, 2**22),
             ]
             assert excess(table, link, *several) == 0
-    assert not table.core.rejections.counts
+    assert not table.core.drops.counts
 
 
 def test_pieces_that_belong_to_nothing_are_counted_and_not_hurried():
     table = ring()
-    stray = list(wire.piece(b"t" * 8, 0, [bytes(64)]))
+    stray = list(wire.chunk(b"t" * 8, 0, [bytes(64)]))
     assert excess(table, "from 2", *[stray] * 1500) == 500
-    assert table.core.rejections.counts == {"stray": 1500}
+    assert table.core.drops.counts == {"stray": 1500}
     table.runs(0)
-    several = list(cut(table.body(2, 0), 64))
+    several = list(chunked(table.body(2, 0), 64))
     table.now += 1
     excess(table, "from 2", *several)
     assert table.inbox.has(2, 0)
@@ -95,8 +95,8 @@ def test_pieces_that_belong_to_nothing_are_counted_and_not_hurried():
 def test_bodies_that_come_again_and_again_are_read_slowly():
     table = ring()
     table.runs(0)
-    table.hear("from 2", *cut(table.body(2, 0), 64))
-    again = list(cut(table.body(2, 0), 64))
+    table.hear("from 2", *chunked(table.body(2, 0), 64))
+    again = list(chunked(table.body(2, 0), 64))
     assert excess(table, "from 2", *again * 3) == 0
     assert 0 < excess(table, "from 2", *again * 2) < 2 * len(again) - 2
     assert table.inbox.dropped == {"duplicate": 5}
@@ -105,17 +105,17 @@ def test_bodies_that_come_again_and_again_are_read_slowly():
 def test_hellos_on_a_link_that_has_said_hello_are_dear():
     table = ring()
     table.hear("from 2", *[table.hello(2)] * 50)
-    assert table.core.rejections.counts == {"too-many": 50 - 9}
+    assert table.core.drops.counts == {"too-many": 50 - 9}
     table.now += 2
     table.hear("from 2", table.hello(2))
-    assert table.core.rejections.counts == {"too-many": 50 - 9}
+    assert table.core.drops.counts == {"too-many": 50 - 9}
 
 
 def test_large_headers_are_dear():
     table = ring()
     large = table.hello(2).model_copy(update={"manifest": {"x": "x" * (2**20 - 2**16)}})
     table.hear("from a stranger", *[large] * 10)
-    assert table.core.rejections.counts["too-many"] == 10 - 4
+    assert table.core.drops.counts["too-many"] == 10 - 4
 
 
 def test_one_that_comes_and_goes_writes_few_lines():

@@ -6,10 +6,10 @@ import pytest
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import cut as pieces_of
-from dpeer.peer.core.payload_fingerprint import imprint
-from dpeer.peer.core.reassembly import Assembly
-from dpeer.peer.core.wire import Piece
+from dpeer.peer.core.chunking import Reassembly
+from dpeer.peer.core.chunking import chunked as pieces_of
+from dpeer.peer.core.payload_fingerprint import fingerprint_of
+from dpeer.peer.core.wire import Chunk
 
 SIZES = [10, 0, 23]
 LIMITS = wire.Limits(payload_bytes=1000)
@@ -19,12 +19,12 @@ def buffers(seed, sizes=SIZES):
     return [random.Random(seed * 100 + index).randbytes(length) for index, length in enumerate(sizes)]
 
 
-def cut(seed, *, rank=1, number=0, sizes=SIZES, piece_bytes=8):
+def chunked(seed, *, rank=1, number=0, sizes=SIZES, chunk_bytes=8):
     """A body as it is announced, and its pieces."""
     frames = wire.encode(wire.body(b"f" * 16, rank, number, buffers(seed, sizes)))
-    announced, *pieces = [wire.decode(message, LIMITS) for message in pieces_of(frames, piece_bytes)]
-    assert len(pieces) >= 3
-    return announced, pieces
+    announced, *chunks = [wire.decode(message, LIMITS) for message in pieces_of(frames, chunk_bytes)]
+    assert len(chunks) >= 3
+    return announced, chunks
 
 
 class Rooms:
@@ -55,32 +55,32 @@ def refused(reason, call, *args, **kwargs):
     assert caught.value.reason == reason
 
 
-def fed(assembly, link, pieces):
+def fed(reassembly, link, chunks):
     """Add the pieces, the last of which completes a body; returns that."""
-    *first, last = pieces
-    for piece in first:
-        assert not assembly.add(link, piece).complete
-    arriving = assembly.add(link, last)
+    *first, last = chunks
+    for chunk in first:
+        assert not reassembly.add(link, chunk).complete
+    arriving = reassembly.add(link, last)
     assert arriving.complete
     return arriving
 
 
 def test_pieces_in_order_make_the_body(rooms):
-    assembly = Assembly(rooms)
-    announced, pieces = cut(1)
-    assembly.begin("a", announced, 1234, wanted=True)
-    arriving = fed(assembly, "a", pieces)
+    reassembly = Reassembly(rooms)
+    announced, chunks = chunked(1)
+    reassembly.begin("a", announced, 1234, wanted=True)
+    arriving = fed(reassembly, "a", chunks)
     assert joined(arriving.payload) == joined(buffers(1))
     assert (arriving.body, arriving.wire_bytes, arriving.wanted) == (announced, 1234, True)
-    refused("stray", assembly.add, "a", pieces[-1])
+    refused("stray", reassembly.add, "a", chunks[-1])
 
 
 def test_with_room_the_buffers_are_as_they_were_and_read_only():
     rooms = Rooms(2 * sum(SIZES))
-    assembly = Assembly(rooms)
-    announced, pieces = cut(1)
-    assembly.begin("a", announced, 0, wanted=True)
-    payload = fed(assembly, "a", pieces).payload
+    reassembly = Reassembly(rooms)
+    announced, chunks = chunked(1)
+    reassembly.begin("a", announced, 0, wanted=True)
+    payload = fed(reassembly, "a", chunks).payload
     assert [bytes(one) for one in payload] == buffers(1)
     assert all(one.readonly for one in payload)
     (room,) = rooms.given
@@ -90,143 +90,143 @@ def test_with_room_the_buffers_are_as_they_were_and_read_only():
 
 
 def test_without_room_the_pieces_are_kept_as_they_came():
-    assembly = Assembly(lambda: None)
-    announced, pieces = cut(1)
-    assembly.begin("a", announced, 0, wanted=True)
-    payload = fed(assembly, "a", pieces).payload
+    reassembly = Reassembly(lambda: None)
+    announced, chunks = chunked(1)
+    reassembly.begin("a", announced, 0, wanted=True)
+    payload = fed(reassembly, "a", chunks).payload
     assert all(
-        one is part for one, part in zip(payload, [part for piece in pieces for part in piece.data], strict=True)
+        one is part for one, part in zip(payload, [part for chunk in chunks for part in chunk.data], strict=True)
     )
 
 
 @pytest.mark.parametrize("shift", [-8, -1, 1, 8, 2**60])
 def test_a_piece_at_another_place_is_stray_and_the_body_still_comes(rooms, shift):
-    assembly = Assembly(rooms)
-    announced, pieces = cut(1)
-    assembly.begin("a", announced, 0, wanted=True)
-    assembly.add("a", pieces[0])
-    tag, offset, data = pieces[1]
-    refused("stray", assembly.add, "a", Piece(tag, offset + shift, data))
-    assert joined(fed(assembly, "a", pieces[1:]).payload) == joined(buffers(1))
+    reassembly = Reassembly(rooms)
+    announced, chunks = chunked(1)
+    reassembly.begin("a", announced, 0, wanted=True)
+    reassembly.add("a", chunks[0])
+    tag, offset, data = chunks[1]
+    refused("stray", reassembly.add, "a", Chunk(tag, offset + shift, data))
+    assert joined(fed(reassembly, "a", chunks[1:]).payload) == joined(buffers(1))
 
 
 def test_a_piece_that_comes_twice_counts_once(rooms):
-    assembly = Assembly(rooms)
-    announced, pieces = cut(1)
-    assembly.begin("a", announced, 0, wanted=True)
-    for piece in pieces[:-1]:
-        assembly.add("a", piece)
-        refused("stray", assembly.add, "a", piece)
-    assert joined(fed(assembly, "a", pieces[-1:]).payload) == joined(buffers(1))
+    reassembly = Reassembly(rooms)
+    announced, chunks = chunked(1)
+    reassembly.begin("a", announced, 0, wanted=True)
+    for chunk in chunks[:-1]:
+        reassembly.add("a", chunk)
+        refused("stray", reassembly.add, "a", chunk)
+    assert joined(fed(reassembly, "a", chunks[-1:]).payload) == joined(buffers(1))
 
 
 def test_a_piece_of_another_body_is_stray_and_the_body_still_comes(rooms):
-    assembly = Assembly(rooms)
-    (announced, pieces), (_, others) = cut(1), cut(2, number=1)
-    assembly.begin("a", announced, 0, wanted=True)
-    for piece, other in zip(pieces[:-1], others[:-1], strict=True):
-        refused("stray", assembly.add, "a", other)
-        assembly.add("a", piece)
-    assert joined(fed(assembly, "a", pieces[-1:]).payload) == joined(buffers(1))
+    reassembly = Reassembly(rooms)
+    (announced, chunks), (_, others) = chunked(1), chunked(2, number=1)
+    reassembly.begin("a", announced, 0, wanted=True)
+    for chunk, other in zip(chunks[:-1], others[:-1], strict=True):
+        refused("stray", reassembly.add, "a", other)
+        reassembly.add("a", chunk)
+    assert joined(fed(reassembly, "a", chunks[-1:]).payload) == joined(buffers(1))
 
 
 def test_a_piece_past_the_end_is_stray_and_the_body_still_comes(rooms):
-    assembly = Assembly(rooms)
-    announced, pieces = cut(1)
-    assembly.begin("a", announced, 0, wanted=True)
-    for piece in pieces[:-1]:
-        assembly.add("a", piece)
-    tag, offset, data = pieces[-1]
-    refused("stray", assembly.add, "a", Piece(tag, offset, (*data, b"x")))
-    assert joined(fed(assembly, "a", pieces[-1:]).payload) == joined(buffers(1))
+    reassembly = Reassembly(rooms)
+    announced, chunks = chunked(1)
+    reassembly.begin("a", announced, 0, wanted=True)
+    for chunk in chunks[:-1]:
+        reassembly.add("a", chunk)
+    tag, offset, data = chunks[-1]
+    refused("stray", reassembly.add, "a", Chunk(tag, offset, (*data, b"x")))
+    assert joined(fed(reassembly, "a", chunks[-1:]).payload) == joined(buffers(1))
 
 
 def test_a_piece_without_an_announcement_is_stray(rooms):
-    refused("stray", Assembly(rooms).add, "a", cut(1)[1][0])
+    refused("stray", Reassembly(rooms).add, "a", chunked(1)[1][0])
     assert not rooms.given
 
 
 @pytest.mark.parametrize("came", [0, 1, 3])
 def test_another_announcement_gives_up_the_body_before(rooms, came):
-    assembly = Assembly(rooms)
-    (announced, pieces), (other, others) = cut(1), cut(2, number=1)
-    assembly.begin("a", announced, 1, wanted=True)
-    for piece in pieces[:came]:
-        assembly.add("a", piece)
-    refused("incomplete", assembly.begin, "a", other, 2, wanted=True)
-    refused("stray", assembly.add, "a", pieces[came])
-    arriving = fed(assembly, "a", others)
+    reassembly = Reassembly(rooms)
+    (announced, chunks), (other, others) = chunked(1), chunked(2, number=1)
+    reassembly.begin("a", announced, 1, wanted=True)
+    for chunk in chunks[:came]:
+        reassembly.add("a", chunk)
+    refused("incomplete", reassembly.begin, "a", other, 2, wanted=True)
+    refused("stray", reassembly.add, "a", chunks[came])
+    arriving = fed(reassembly, "a", others)
     assert (arriving.body, arriving.wire_bytes) == (other, 2)
     assert joined(arriving.payload) == joined(buffers(2))
 
 
 def test_announced_again_it_begins_anew_with_nothing_of_before(rooms):
     """Same header, so the same tag; but another body."""
-    assembly = Assembly(rooms)
-    (announced, pieces), (again, others) = cut(1), cut(2)
+    reassembly = Reassembly(rooms)
+    (announced, chunks), (again, others) = chunked(1), chunked(2)
     assert announced.tag == again.tag
-    assembly.begin("a", announced, 0, wanted=True)
-    for piece in pieces[:3]:
-        assembly.add("a", piece)
-    refused("incomplete", assembly.begin, "a", again, 0, wanted=True)
-    assert joined(fed(assembly, "a", others).payload) == joined(buffers(2))
+    reassembly.begin("a", announced, 0, wanted=True)
+    for chunk in chunks[:3]:
+        reassembly.add("a", chunk)
+    refused("incomplete", reassembly.begin, "a", again, 0, wanted=True)
+    assert joined(fed(reassembly, "a", others).payload) == joined(buffers(2))
 
 
 def test_after_a_whole_body_another_is_not_called_incomplete(rooms):
-    assembly = Assembly(rooms)
+    reassembly = Reassembly(rooms)
     for seed in (1, 2, 3):
-        announced, pieces = cut(seed, number=seed)
-        assembly.begin("a", announced, 0, wanted=True)
-        assert joined(fed(assembly, "a", pieces).payload) == joined(buffers(seed))
+        announced, chunks = chunked(seed, number=seed)
+        reassembly.begin("a", announced, 0, wanted=True)
+        assert joined(fed(reassembly, "a", chunks).payload) == joined(buffers(seed))
 
 
 def test_what_is_not_wanted_takes_no_memory():
     rooms = Rooms(sum(SIZES))
     for give in (rooms, lambda: None):
-        assembly = Assembly(give)
-        announced, pieces = cut(1)
-        assembly.begin("a", announced, 0, wanted=False)
-        arriving = fed(assembly, "a", pieces)
+        reassembly = Reassembly(give)
+        announced, chunks = chunked(1)
+        reassembly.begin("a", announced, 0, wanted=False)
+        arriving = fed(reassembly, "a", chunks)
         assert not arriving.wanted
-        assert (arriving.room, arriving.pieces) == (None, [])
-        assert arriving.imprint.digest() == imprint(buffers(1)) != imprint(buffers(2))
-        refused("stray", assembly.add, "a", pieces[0])
+        assert (arriving.buffer, arriving.chunks) == (None, [])
+        assert arriving.fingerprint.digest() == fingerprint_of(buffers(1)) != fingerprint_of(buffers(2))
+        refused("stray", reassembly.add, "a", chunks[0])
     assert not rooms.given
 
 
 def test_what_is_forgotten_is_not_finished(rooms):
-    assembly = Assembly(rooms)
-    announced, pieces = cut(1)
-    assembly.begin("a", announced, 0, wanted=True)
-    assembly.add("a", pieces[0])
-    assembly.forget("a")
-    assembly.forget("a")
-    assembly.forget(None)
-    refused("stray", assembly.add, "a", pieces[1])
-    assembly.begin("a", announced, 0, wanted=True)  # nothing is incomplete
-    assert joined(fed(assembly, "a", pieces).payload) == joined(buffers(1))
+    reassembly = Reassembly(rooms)
+    announced, chunks = chunked(1)
+    reassembly.begin("a", announced, 0, wanted=True)
+    reassembly.add("a", chunks[0])
+    reassembly.forget("a")
+    reassembly.forget("a")
+    reassembly.forget(None)
+    refused("stray", reassembly.add, "a", chunks[1])
+    reassembly.begin("a", announced, 0, wanted=True)  # nothing is incomplete
+    assert joined(fed(reassembly, "a", chunks).payload) == joined(buffers(1))
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_links_know_nothing_of_each_other(rooms, seed):
-    assembly = Assembly(rooms)
-    links = {f"link {rank}": cut(rank, rank=rank) for rank in range(4)}
+    reassembly = Reassembly(rooms)
+    links = {f"link {rank}": chunked(rank, rank=rank) for rank in range(4)}
     for link, (announced, _) in links.items():
-        assembly.begin(link, announced, 0, wanted=True)
+        reassembly.begin(link, announced, 0, wanted=True)
     for link in links:
-        others = [pieces[0] for other, (_, pieces) in links.items() if other != link]
-        for piece in others:
-            refused("stray", assembly.add, link, piece)
-    order = [link for link, (_, pieces) in links.items() for _ in pieces]
+        others = [chunks[0] for other, (_, chunks) in links.items() if other != link]
+        for chunk in others:
+            refused("stray", reassembly.add, link, chunk)
+    order = [link for link, (_, chunks) in links.items() for _ in chunks]
     random.Random(seed).shuffle(order)
-    left, done = {link: list(pieces) for link, (_, pieces) in links.items()}, {}
+    left, done = {link: list(chunks) for link, (_, chunks) in links.items()}, {}
     for link in order:
         if link == "link 3" and len(left[link]) == 2:
-            assembly.forget(link)
+            reassembly.forget(link)
             left[link].clear()
         if not left[link]:
             continue
-        arriving = assembly.add(link, left[link].pop(0))
+        arriving = reassembly.add(link, left[link].pop(0))
         if arriving.complete:
             done[link] = joined(arriving.payload)
     assert done == {f"link {rank}": joined(buffers(rank)) for rank in range(3)}

@@ -6,7 +6,7 @@ import pytest
 from dpeer.exceptions import Isolated as EndsIsolated
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core.effects import Fail, Wake
-from dpeer.peer.core.round_clock import Presence
+from dpeer.peer.core.round_clock import RoundClock
 from dpeer.topology import Isolated, build
 from tests.peer.table import Table, ring
 
@@ -18,7 +18,7 @@ def table(*rounds):
 
 
 def presence(rank, *rounds, quorum="majority"):
-    found = Presence(rank, len(rounds), ROUNDS, quorum)
+    found = RoundClock(rank, len(rounds), ROUNDS, quorum)
     found.merge(table(*rounds))
     found.reached(rank, rounds[rank])
     return found
@@ -83,8 +83,8 @@ def test_an_empty_table_says_nothing():
 def test_a_neighbor_that_claims_too_much_for_others_is_counted_and_alive():
     peer = ring(rounds=9)
     peer.hear("from 2", peer.beat(2, 1, presence=[0, 10**6, 0]))
-    assert peer.core.rejections.counts["malformed"] == 1
-    assert peer.core.presence.table == table(0, 0, 0)
+    assert peer.core.drops.counts["malformed"] == 1
+    assert peer.core.round_clock.table == table(0, 0, 0)
 
 
 # -- who goes on -------------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ def test_a_neighbor_that_claims_too_much_for_others_is_counted_and_alive():
 def test_word_of_others_comes_with_every_kind_of_message():
     peer = ring(topology=build("full", 4), rounds=9)
     peer.hear("from 2", peer.beat(2, 3, presence=[0, 0, 0, 4]))
-    assert peer.core.presence.table == table(0, 0, 3, 4)
+    assert peer.core.round_clock.table == table(0, 0, 3, 4)
     peer.do(peer.core.begin(2, peer.now))
     peer.do(peer.core.tick(peer.now))
     (beat,) = [one for one in peer.written("from 2") if one.kind == "heartbeat"]
@@ -171,7 +171,7 @@ def test_an_island_pauses_when_it_is_further_past_a_quorum_than_news_takes_round
         peer.runs(begun)
         assert peer.ended.pop().bodies.keys() == {1}
         begun += 1
-    assert peer.core.presence.quorum == 2
+    assert peer.core.round_clock.quorum == 2
     assert begun == 2 + 3 + 1
     peer.do(peer.core.begin(begun, peer.now))
     peer.do(peer.core.pause(begun, peer.now))

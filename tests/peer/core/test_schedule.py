@@ -2,7 +2,7 @@
 
 import pytest
 
-from dpeer.peer.core.outbox import Outbox
+from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.core.schedule import Schedule, cut_off
 from dpeer.topology import build
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import cut
+from dpeer.peer.core.chunking import chunked
 
 FEDERATION = b"f" * 16
 LIMITS = wire.Limits(header_bytes=10_000, payload_bytes=100, buffers=3)
@@ -141,29 +141,29 @@ def test_federations_differ_when_any_setting_does():
 # Bodies in pieces.
 
 ROOMY = wire.Limits(payload_bytes=10_000, buffers=8)
-PIECE = 16
-AROUND = [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 5]
+CHUNK = 16
+AROUND = [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 3 * CHUNK + 5]
 
 
 def content(length, seed=0):
     return bytes((seed + 37 * index) % 256 for index in range(length))
 
 
-def travelled(buffers, piece_bytes, limits=ROOMY):
+def travelled(buffers, chunk_bytes, limits=ROOMY):
     """What decoding makes of each message that a body is cut into."""
     frames = wire.encode(wire.body(FEDERATION, 2, 5, buffers))
-    return [wire.decode(message, limits) for message in cut(frames, piece_bytes)]
+    return [wire.decode(message, limits) for message in chunked(frames, chunk_bytes)]
 
 
-def put_together(announced, pieces):
+def put_together(announced, chunks):
     """The buffers, each byte put where its piece says; every byte comes once."""
     room, times = bytearray(announced.payload_bytes), [0] * announced.payload_bytes
-    for piece in pieces:
-        assert isinstance(piece, wire.Piece)
-        assert piece.tag == announced.tag
-        for index, byte in enumerate(b"".join(piece.data)):
-            room[piece.offset + index] = byte
-            times[piece.offset + index] += 1
+    for chunk in chunks:
+        assert isinstance(chunk, wire.Chunk)
+        assert chunk.tag == announced.tag
+        for index, byte in enumerate(b"".join(chunk.data)):
+            room[chunk.offset + index] = byte
+            times[chunk.offset + index] += 1
     assert set(times) <= {1}
     ends = [sum(announced.sizes[: index + 1]) for index in range(len(announced.sizes))]
     return [bytes(room[end - length : end]) for end, length in zip(ends, announced.sizes, strict=True)]
@@ -173,41 +173,41 @@ def put_together(announced, pieces):
 def test_what_is_cut_can_be_put_together(lengths, as_views):
     contents = [content(length, seed) for seed, length in enumerate(lengths)]
     buffers = [memoryview(one) if as_views else one for one in contents]
-    first, *rest = travelled(buffers, PIECE)
+    first, *rest = travelled(buffers, CHUNK)
     assert first.sizes == lengths
-    if sum(lengths) <= PIECE:
+    if sum(lengths) <= CHUNK:
         assert rest == []
         assert [bytes(one) for one in first.buffers] == contents
         return
     assert first.buffers is None
-    assert [piece.offset for piece in rest] == sorted(piece.offset for piece in rest)
-    assert max(piece.nbytes for piece in rest) <= PIECE
-    assert {piece.nbytes for piece in rest[:-1]} <= {PIECE}, "only the last one may be shorter"
+    assert [chunk.offset for chunk in rest] == sorted(chunk.offset for chunk in rest)
+    assert max(chunk.nbytes for chunk in rest) <= CHUNK
+    assert {chunk.nbytes for chunk in rest[:-1]} <= {CHUNK}, "only the last one may be shorter"
     assert put_together(first, rest) == contents
 
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=4), st.integers(1, 400))
-def test_any_piece_size_gives_the_same_buffers(contents, piece_bytes):
-    first, *rest = travelled(contents, piece_bytes)
+def test_any_piece_size_gives_the_same_buffers(contents, chunk_bytes):
+    first, *rest = travelled(contents, chunk_bytes)
     if rest:
         assert put_together(first, rest) == contents
     else:
-        assert sum(map(len, contents)) <= piece_bytes
+        assert sum(map(len, contents)) <= chunk_bytes
         assert list(first.buffers) == contents
 
 
 def test_pieces_are_parts_of_the_buffers_themselves():
-    buffer = bytearray(3 * PIECE)
+    buffer = bytearray(3 * CHUNK)
     frames = wire.encode(wire.body(FEDERATION, 0, 0, [buffer]))
-    pieces = [data for _, data in list(cut(frames, PIECE))[1:]]
-    buffer[PIECE] = 255
-    assert [bytes(one)[0] for one in pieces] == [0, 255, 0]
+    chunks = [data for _, data in list(chunked(frames, CHUNK))[1:]]
+    buffer[CHUNK] = 255
+    assert [bytes(one)[0] for one in chunks] == [0, 255, 0]
 
 
 @pytest.mark.parametrize("length", [0, 1, 5_000])
 def test_without_a_piece_size_nothing_is_cut(length):
     frames = wire.encode(wire.body(FEDERATION, 2, 5, [content(length), b"end"]))
-    (only,) = cut(frames, None)
+    (only,) = chunked(frames, None)
     assert only is frames
     assert wire.decode(only, ROOMY).buffers == (content(length), b"end")
 
@@ -216,9 +216,9 @@ def test_bodies_have_tags_of_their_own():
     sets = [(FEDERATION, 2, 5), (FEDERATION, 2, 6), (FEDERATION, 3, 5), (b"g" * 16, 2, 5)]
     tags = set()
     for federation, rank, number in sets:
-        frames = wire.encode(wire.body(federation, rank, number, [content(2 * PIECE)]))
-        announced, *pieces = [wire.decode(message, ROOMY) for message in cut(frames, PIECE)]
-        assert {announced.tag} == {piece.tag for piece in pieces}
+        frames = wire.encode(wire.body(federation, rank, number, [content(2 * CHUNK)]))
+        announced, *chunks = [wire.decode(message, ROOMY) for message in chunked(frames, CHUNK)]
+        assert {announced.tag} == {chunk.tag for chunk in chunks}
         tags.add(announced.tag)
     assert len(tags) == len(sets)
 
@@ -293,16 +293,16 @@ def test_random_bytes_after_a_pieces_mark_are_a_piece_or_refused(noise, frames):
         assert error.reason == "malformed"  # noqa: PT017
     else:
         assert len(noise) == 16
-        assert found == wire.Piece(noise[:8], int.from_bytes(noise[8:], "little"), tuple(frames))
+        assert found == wire.Chunk(noise[:8], int.from_bytes(noise[8:], "little"), tuple(frames))
         assert frames
         assert all(frames)
 
 
 def test_a_buffer_of_wide_items_is_cut_by_bytes():
     buffer = memoryview(array.array("f", range(40)))
-    _, *pieces = cut(wire.encode(wire.body(FEDERATION, 0, 0, [buffer])), 32)
-    assert [len(data) for _, data in pieces] == [32] * 5
-    assert b"".join(data for _, data in pieces) == buffer.tobytes()
+    _, *chunks = chunked(wire.encode(wire.body(FEDERATION, 0, 0, [buffer])), 32)
+    assert [len(data) for _, data in chunks] == [32] * 5
+    assert b"".join(data for _, data in chunks) == buffer.tobytes()
 
 
 # What a header costs, whoever made it.

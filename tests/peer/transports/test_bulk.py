@@ -9,8 +9,9 @@ import zmq
 
 from dpeer.peer import Limits, ZeroMQTransport
 from dpeer.peer.core.limits import KEEPALIVE_IDLE
-from dpeer.peer.transports import Arrival, Broken, Opened, Room, Sent, Slower, bulk_handshake
-from dpeer.peer.transports.aead_records import SEAL, Opening, Sealing, new_key
+from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Slower, Writable
+from dpeer.peer.transports import bulk_channel
+from dpeer.peer.transports.aead_records import TAG, Decryptor, Encryptor, new_key
 from tests.peer.keys import keyrings
 from tests.peer.proxy import Tap
 
@@ -58,8 +59,8 @@ async def put(transport, link, *frames):
 
 
 def channel(transport, link):
-    way = transport.bulk._ways.get(link)
-    return None if way is None else way.channel
+    found = transport.bulk.get(link)
+    return None if found is None else found.channel
 
 
 class Pair:
@@ -163,7 +164,7 @@ async def test_where_the_port_cannot_be_reached_everything_goes_over_one_connect
     address = await listener.listen(TCP)
     with socket.socket() as taken:  # bound, and nobody listens
         taken.bind(("127.0.0.1", 0))
-        port = listener.bulk._meeting.port = taken.getsockname()[1]
+        port = listener.bulk.connector.port = taken.getsockname()[1]
         link = dialler.dial(address, 0)
         found = await next_of(dialler, Slower)
     assert found.link == link
@@ -215,13 +216,13 @@ async def test_both_may_leave_at_once_while_both_send(opened):
 async def test_a_connection_that_is_idle_is_kept_and_looked_after(opened):
     pair = await Pair().meet(opened)
     for transport, link in ((pair.dialler, pair.there), (pair.listener, pair.back)):
-        connection = channel(transport, link)._connection
+        connection = channel(transport, link).connection
         assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == KEEPALIVE_IDLE
 
 
 def test_what_an_offer_says_of_itself_has_no_keys():
-    offer = bulk_handshake.Offer("link", b"theirs")
+    offer = bulk_channel.Offer("link", b"theirs")
     assert repr(offer) == "Offer(link='link')"
 
 
@@ -236,7 +237,7 @@ async def test_for_one_that_does_not_read_little_waits_and_nothing_is_lost(opene
     assert sent * LONG < 64_000_000, "the queue has eight messages, and the operating system some megabytes"
     heard = [bytes((await next_of(pair.listener, Arrival)).frames[0]) for _ in range(sent)]
     assert heard == [b"%d" % number for number in range(sent)]
-    assert await next_of(pair.dialler, Room) == Room(pair.there)
+    assert await next_of(pair.dialler, Writable) == Writable(pair.there)
 
 
 async def test_a_newer_connection_of_the_same_peer_takes_the_second_one_with_it(opened):
@@ -252,8 +253,8 @@ async def test_a_newer_connection_of_the_same_peer_takes_the_second_one_with_it(
         await put(dialler, link, b"long", bytes(LONG))
         arrival = await next_of(listener, Arrival)
         assert arrival.frames[1].nbytes == LONG
-        assert len(listener.bulk._ways) <= 2
-        assert len(listener.bulk._channels()) == 1
+        assert len(listener.bulk) <= 2
+        assert len(listener.bulk.channels()) == 1
         assert arrival.link != before
         before = arrival.link
 
@@ -276,29 +277,29 @@ async def said_to(port, words):
 @pytest.mark.parametrize("length", [0, 16, 48, 1_000_000])
 async def test_a_stranger_gets_no_answer(opened, monkeypatch, length):
     words = os.urandom(length)
-    monkeypatch.setattr(bulk_handshake, "PROVE_WITHIN", 0.1)
+    monkeypatch.setattr(bulk_channel, "PROVE_WITHIN", 0.1)
     pair = await Pair().meet(opened)
-    assert await said_to(pair.listener.bulk._meeting.port, words) == b""
+    assert await said_to(pair.listener.bulk.connector.port, words) == b""
     await put(pair.dialler, pair.there, b"long", bytes(LONG))
     assert (await next_of(pair.listener, Arrival)).frames[1].nbytes == LONG
 
 
 async def test_who_knows_the_token_and_not_the_key_gets_no_answer_and_keeps_nobody_out(opened, monkeypatch):
     offers = []
-    connect = bulk_handshake.Meeting.connect
+    connect = bulk_channel.BulkConnector.connect
 
     def late(self, host, port, offer, failed):
         offers.append((port, offer, lambda: connect(self, host, port, offer, failed)))
 
-    monkeypatch.setattr(bulk_handshake.Meeting, "connect", late)
+    monkeypatch.setattr(bulk_channel.BulkConnector, "connect", late)
     rings = keyrings(2)
     listener, dialler = opened(rings[0], 0), opened(rings[1])
     link = dialler.dial(await listener.listen(TCP), 0)
     await until(lambda: offers)
     port, offer, go_on = offers[0]
     for key in (new_key(), offer.theirs):  # the other direction's is not the right one, either
-        record = bytearray(16 + SEAL)
-        Sealing(key).seal(memoryview(offer.token), memoryview(record))
+        record = bytearray(16 + TAG)
+        Encryptor(key).encrypt(memoryview(offer.token), memoryview(record))
         assert await said_to(port, offer.token + bytes(record)) == b""
     go_on()
     await until(lambda: channel(dialler, link))
@@ -317,13 +318,13 @@ async def test_an_introduction_is_good_once(tapped):
 
 async def test_however_many_strangers_connect_few_are_kept(opened):
     pair = await Pair().meet(opened)
-    port = pair.listener.bulk._meeting.port
+    port = pair.listener.bulk.connector.port
     strangers = []
     for _ in range(200):
         strangers.append(await asyncio.open_connection("127.0.0.1", port))
         await asyncio.sleep(0)
     await until(lambda: sum(reader.at_eof() for reader, _ in strangers) >= 200 - 32 - 5)
-    assert len(pair.listener.bulk._meeting._unproved) <= 32
+    assert len(pair.listener.bulk.connector.unproved) <= 32
     await put(pair.dialler, pair.there, b"long", bytes(LONG))
     assert (await next_of(pair.listener, Arrival)).frames[1].nbytes == LONG
     for _, writer in strangers:
@@ -348,11 +349,11 @@ class Hostile:
         """Ask for a second connection, and make it; returns its writer."""
         port, token, mine, theirs = await self.offered()
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        record = bytearray(16 + SEAL)
-        Sealing(mine).seal(memoryview(token), memoryview(record))
+        record = bytearray(16 + TAG)
+        Encryptor(mine).encrypt(memoryview(token), memoryview(record))
         writer.write(token + bytes(record))
-        answer, found = await reader.readexactly(16 + SEAL), bytearray(16)
-        Opening(theirs).open(memoryview(answer), memoryview(found))
+        answer, found = await reader.readexactly(16 + TAG), bytearray(16)
+        Decryptor(theirs).decrypt(memoryview(answer), memoryview(found))
         assert found == token
         return writer
 
@@ -381,9 +382,12 @@ async def hostile(opened):
         one.socket.close()
 
 
+def newest(listener, identity=1):
+    return listener.bulk.get(listener.bulk.newest[identity])
+
+
 def broken(listener, identity=1):
-    way = listener.bulk._ways[listener.bulk._links[identity]]
-    return way.broken and not way.waits
+    return newest(listener, identity).broken and not newest(listener, identity).waits
 
 
 async def gone(listener, identity=1):
@@ -411,7 +415,7 @@ def mark(*lengths):
 async def test_an_announcement_that_cannot_be_breaks_its_link_alone(hostile, said):
     one, listener, (honest, link) = hostile
     await one.offered()
-    assert len(listener.bulk._ways) == 2
+    assert len(listener.bulk) == 2
     one.socket.send_multipart(said)
     await gone(listener)
     await put(honest, link, b"long", bytes(LONG))
@@ -433,9 +437,9 @@ async def test_what_is_announced_and_does_not_come_holds_up_little(hostile, mess
     one, listener, (honest, link) = hostile
     await one.offered()
     one.socket.send_multipart([mark(2**20), b"header"])
-    way, held = listener.bulk._ways[listener.bulk._links[1]], 0
+    found, held = newest(listener), 0
     for _ in range(1100):
-        held = max(held, len(way._held) * sum(map(len, message)))
+        held = max(held, found.held_bytes)
         try:
             one.socket.send_multipart(message, zmq.NOBLOCK)
         except zmq.Again:
@@ -460,47 +464,26 @@ async def test_to_ask_twice_changes_nothing(hostile):
     while (arrival := await next_of(listener, Arrival)).identity != 1 or bytes(arrival.frames[0]) != b"hello":
         pass
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    record = bytearray(16 + SEAL)
-    Sealing(mine).seal(memoryview(token), memoryview(record))
+    record = bytearray(16 + TAG)
+    Encryptor(mine).encrypt(memoryview(token), memoryview(record))
     writer.write(token + bytes(record))
-    answer, found = await reader.readexactly(16 + SEAL), bytearray(16)
-    Opening(theirs).open(memoryview(answer), memoryview(found))
+    answer, found = await reader.readexactly(16 + TAG), bytearray(16)
+    Decryptor(theirs).decrypt(memoryview(answer), memoryview(found))
     assert found == token
     writer.close()
-
-
-async def test_a_link_that_breaks_takes_no_other_along_that_has_got_the_number_of_its_connection(hostile):
-    one, listener, (honest, link) = hostile
-    writer = await one.met()
-    one.socket.send_multipart([mark(2**20), b"header"])
-    await until(lambda: listener.bulk._ways[listener.bulk._links[1]].waits)
-    connections = listener._door._connections._all
-    numbers = {found.identity: number for number, found in connections.items()}
-    before = listener.bulk._links[2]
-    one.socket.close()
-    await until(lambda: numbers[1] not in connections)
-    os.dup2(numbers[2], numbers[1])  # as if the honest peer had connected just now
-    try:
-        writer.close()
-        await gone(listener)
-        await put(honest, link, b"long", bytes(LONG))
-        arrival = await next_of(listener, Arrival)
-        assert (arrival.link, arrival.frames[1].nbytes) == (before, LONG)
-    finally:
-        os.close(numbers[1])
 
 
 async def test_what_is_still_read_of_a_link_that_was_replaced_is_dropped(hostile):
     """It may say that a body cannot come any more that was lost with the link, and comes on the new one."""
     one, listener, _ = hostile
     await one.offered()
-    old = listener.bulk._links[1]
+    old = listener.bulk.newest[1]
     one.socket.send_multipart([mark(2**20), b"body"])
-    await until(lambda: listener.bulk._ways[old].waits)
+    await until(lambda: listener.bulk.get(old).waits)
     new = Hostile(one.context, one.ring, one.address)
     await new.offered()
-    await until(lambda: listener.bulk._links[1] != old)
-    listener.bulk.came(listener._router, Arrival(old, [b"after the body"], 1), lambda: None)
+    await until(lambda: listener.bulk.newest[1] != old)
+    listener.bulk.came(listener.bulk.get(old).queue, Arrival(old, [b"after the body"], 1), lambda: None)
     new.socket.send(b"hello")
     said = []
     while b"hello" not in said:

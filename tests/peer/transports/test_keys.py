@@ -9,7 +9,8 @@ import pytest
 import zmq
 
 from dpeer.peer import Limits, ZeroMQTransport
-from dpeer.peer.transports import Arrival, Broken, Keyring, Opened, TurnedAway, Unreachable, connections, curve_auth
+from dpeer.peer.transport import Arrival, Broken, Opened, TurnedAway, Unreachable
+from dpeer.peer.transports import Keyring, connection_guard, curve_auth
 from dpeer.peer.transports.keys import new_secret, public_of
 from tests.peer.keys import keyrings
 
@@ -160,8 +161,7 @@ async def test_of_an_identity_that_connects_again_and_again_only_the_newest_conn
 
 async def test_connections_that_prove_nothing_are_few_and_do_not_last(opened, monkeypatch):
     monkeypatch.setattr(curve_auth, "HANDSHAKE", 100.0)  # libzmq's own limit does not help here
-    monkeypatch.setattr(curve_auth, "PROVE_WITHIN", 0.2)
-    monkeypatch.setattr(connections, "PROVE_WITHIN", 0.2)
+    monkeypatch.setattr(connection_guard, "PROVE_WITHIN", 0.2)
     rings = keyrings(2)
     listener, dialler = opened(rings[0]), opened(rings[1])
     address = await listener.listen(TCP)

@@ -1,4 +1,7 @@
-"""Transports carry frames between peers; they know nothing of rounds, ranks or gossip."""
+"""Transport: what carries messages between peers, as a protocol. It knows nothing of rounds, ranks or gossip.
+
+`dpeer.peer.transports` has the built-in ones, and takes others by address scheme.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from collections.abc import Hashable
 from typing import NamedTuple, Protocol
 
 from dpeer.peer.core.wire import Frames
-from dpeer.peer.transports.keys import Identity
+
+Identity = int
+"""The owner of a key that was proved; above transports this is a rank."""
 
 Link = Hashable
 """One direction-less connection to a peer. A dialled one stays the same when it is established again; for the listener
@@ -17,7 +22,7 @@ that is a new link."""
 class Arrival(NamedTuple):
     """A whole message came on a link. A link that was not dialled is known from its first message on.
 
-    Where keys are used, `identity` is who has proved to be at the other end; else it is None.
+    Where keys are used, `identity` is the rank that the other end has proved; else it is None.
     """
 
     link: Link
@@ -37,7 +42,7 @@ class Broken(NamedTuple):
     link: Link
 
 
-class Room(NamedTuple):
+class Writable(NamedTuple):
     """A link that was full may take messages again."""
 
     link: Link
@@ -58,7 +63,7 @@ class Slower(NamedTuple):
 
 
 class TurnedAway(NamedTuple):
-    """Somebody wanted to connect, and was not let in: "unlisted-key" or "no-key".
+    """A connection was refused: "unlisted-key" or "no-key".
 
     `place` is the last one's host, if it is known; `times` is how often it happened.
     """
@@ -78,14 +83,14 @@ class Endless(NamedTuple):
     place: str
 
 
-Event = Arrival | Opened | Broken | Room | Unreachable | Slower | TurnedAway | Endless
+Event = Arrival | Opened | Broken | Writable | Unreachable | Slower | TurnedAway | Endless
 
 
 class Sent(enum.Enum):
     """What became of a message."""
 
     TAKEN = "taken"  # it is on its way
-    FULL = "full"  # the other side does not keep up; to be tried again after a `Room`
+    FULL = "full"  # the other side does not keep up; to be tried again after a `Writable`
     GONE = "gone"  # the link is not there (any more)
 
 
@@ -96,8 +101,8 @@ class Transport(Protocol):
     """
 
     @property
-    def piece_bytes(self) -> int | None:
-        """The most bytes of buffers that a message should have: a longer one is to be cut before; None for no bound."""
+    def chunk_bytes(self) -> int | None:
+        """The most bytes of buffers in a message: a longer body is sent in chunks; None for no bound."""
 
     async def listen(self, address: str) -> str:
         """Accept connections at the address; return it with the port that was really bound.
@@ -113,7 +118,7 @@ class Transport(Protocol):
 
         Args:
             address: Where it listens.
-            identity: Who it has to be. Where keys are used, nothing is said to anybody else.
+            identity: The rank that has to answer. Where keys are used, nobody else gets a message.
 
         Raises:
             AddressError: this is no address.
@@ -126,7 +131,7 @@ class Transport(Protocol):
         """Send a message without waiting. Buffers must not change."""
 
     async def receive(self) -> Event:
-        """What happens next on any link; links that have something have their turns."""
+        """The next event on any link; links take turns."""
 
     async def close(self, linger: float) -> None:
         """Deliver the messages that were taken, for at most `linger` seconds, and close every connection."""

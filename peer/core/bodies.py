@@ -1,13 +1,19 @@
-"""Received bodies, of the current round and of the next; of some earlier ones an imprint."""
+"""Inbox and outbox: the bodies that were received and released, by round. No I/O.
+
+Two rounds are enough in each. A peer completes a round only once everybody who needs the body of the round before has
+used it. So after a stop nobody can need any body but the last completed round's, and the checkpoint keeps that one.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from dpeer.peer.core.limits import IMPRINTS
-from dpeer.peer.core.payload_fingerprint import imprint
+from dpeer.peer.core import wire
+from dpeer.peer.core.limits import PAYLOAD_FINGERPRINTS
+from dpeer.peer.core.payload_fingerprint import fingerprint_of
+from dpeer.peer.core.wire import Frames
 from dpeer.peer.learner import Payload
 
 
@@ -21,9 +27,9 @@ class Received:
 
 @dataclass
 class _First:
-    """What is remembered of the first body that came of a rank for a round."""
+    """The first body of a rank for a round, in short."""
 
-    imprint: bytes
+    fingerprint: bytes
     contradicted: bool = False
     """Whether a second body came with other bytes."""
 
@@ -31,8 +37,8 @@ class _First:
 class Inbox:
     """Holds the neighbors' bodies until the round loop asks for them.
 
-    A neighbor sends a round's body only once it knows that this peer has reached the round before. So memory is bounded
-    by two bodies per neighbor, and the imprints of a few more: a second body for a round is never used, but one with
+    A neighbor sends a round's body only once it knows that this peer has reached the round before. Memory is bounded
+    by two bodies a neighbor, and the fingerprints of a few more: a second body for a round is never used, but one with
     other bytes shows that the neighbor has released that round twice.
 
     Args:
@@ -66,19 +72,19 @@ class Inbox:
     def put(self, rank: int, number: int, received: Received) -> bool:
         """Keep a body, or drop and count it when it is of no use; return whether it is kept."""
         if self._first(rank, number):
-            self.compare(rank, number, imprint(received.payload))
+            self.compare(rank, number, fingerprint_of(received.payload))
         elif self.wants(rank, number):
             self._rounds.setdefault(number, {})[rank] = received
-            self._firsts.setdefault(rank, {})[number] = _First(imprint(received.payload))
+            self._firsts.setdefault(rank, {})[number] = _First(fingerprint_of(received.payload))
             return True
         return False
 
     def compare(self, rank: int, number: int, found: bytes) -> None:
-        """Count a body that `wants` had no use for, if it is a second one; `found` is its imprint."""
+        """Count a body that `wants` had no use for, if it is a second one; `found` is its fingerprint."""
         first = self._first(rank, number)
         if first is None:
             return
-        if found == first.imprint:
+        if found == first.fingerprint:
             self.dropped["duplicate"] += 1
             return
         self.dropped["different"] += 1
@@ -92,7 +98,7 @@ class Inbox:
         for old in [kept for kept in self._rounds if kept < number]:
             self.dropped["late"] += len(self._rounds.pop(old))
         for firsts in self._firsts.values():
-            for old in sorted(firsts)[:-IMPRINTS]:
+            for old in sorted(firsts)[:-PAYLOAD_FINGERPRINTS]:
                 del firsts[old]
 
     def has(self, rank: int, number: int) -> bool:
@@ -114,3 +120,49 @@ class Inbox:
 
     def _first(self, rank: int, number: int) -> _First | None:
         return self._firsts.get(rank, {}).get(number)
+
+
+_KEEP = 2
+
+
+@dataclass
+class Outbox:
+    """Encoded bodies and their receivers, by round.
+
+    Attributes:
+        frames: The encoded body.
+        receivers: The ranks that the body is for.
+        unsent: Those of them that it is still to be sent to.
+        sent: Those that it was sent to.
+    """
+
+    frames: dict[int, Frames] = field(default_factory=dict)
+    receivers: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    unsent: dict[int, set[int]] = field(default_factory=dict)
+    sent: dict[int, set[int]] = field(default_factory=dict)
+
+    def add(self, number: int, frames: Frames, receivers: tuple[int, ...]) -> None:
+        """Keep round `number`'s body, for these ranks; forget bodies that nobody can need any more."""
+        self.frames[number] = frames
+        self.receivers[number] = receivers
+        self.unsent[number], self.sent[number] = set(), set()
+        for old in [kept for kept in self.frames if kept <= number - _KEEP]:
+            for table in (self.frames, self.receivers, self.unsent, self.sent):
+                del table[old]
+
+    def ask(self, rank: int, current_round: int) -> None:
+        """Plan to send (again) what is of use to a rank that has shaken hands and works on `current_round`."""
+        for number, receivers in self.receivers.items():
+            if number >= current_round and rank in receivers:
+                self.unsent[number].add(rank)
+
+    def pending(self) -> list[tuple[int, int]]:
+        """Round and receiver of every body that is still to be sent, oldest first."""
+        return [(number, rank) for number in sorted(self.unsent) for rank in sorted(self.unsent[number])]
+
+    def bytes_sent(self, number: int) -> int:
+        """The bytes of all copies of round `number`'s body: header and buffers, as they would travel in one message.
+
+        A copy that was sent again counts once.
+        """
+        return len(self.sent[number]) * wire.size(self.frames[number]) if number in self.frames else 0

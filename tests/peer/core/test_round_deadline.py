@@ -5,17 +5,17 @@ import math
 import pytest
 
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import cut
+from dpeer.peer.core.chunking import chunked
 from dpeer.peer.core.effects import Deliver
-from dpeer.peer.core.patience import Patience
-from tests.peer.table import PIECE, payload, ring
+from dpeer.peer.core.round_deadline import RoundDeadline
+from tests.peer.table import CHUNK, payload, ring
 
 # -- what the deadline is ----------------------------------------------------------------------------------------------
 
 
 def after(rounds, waits, deadline="auto"):
     """Patience that has seen rounds of these lengths, which waited for so long."""
-    found, now = Patience(deadline), 0.0
+    found, now = RoundDeadline(deadline), 0.0
     found.collected(0, 0.0, now)
     for number, (seconds, waited) in enumerate(zip(rounds, waits, strict=True), 1):
         now += seconds
@@ -99,8 +99,8 @@ def test_by_itself_a_round_goes_on_without_a_neighbor_whose_disk_hangs_and_says_
 def slow_body(peer, number, seconds):
     """Rank 2's body comes piece by piece, one every so many seconds; gives the time after each."""
     frames = peer.body(2, number)
-    for piece in cut(frames, PIECE):
-        peer.hear("from 2", list(piece))
+    for chunk in chunked(frames, CHUNK):
+        peer.hear("from 2", list(chunk))
         yield
         for _ in range(seconds):
             peer.wait(1, lambda: hears(peer, 1, number=number))
@@ -115,8 +115,8 @@ def waits_for_two(**options):
 
 def test_no_deadline_ends_a_wait_while_the_body_comes_at_a_useful_pace():
     peer = waits_for_two(deadline=20.0)
-    pieces = len(payload(0, peer.learner)) // PIECE + 1
-    assert 10 * pieces > 2 * 20
+    chunks = len(payload(0, peer.learner)) // CHUNK + 1
+    assert 10 * chunks > 2 * 20
     for _ in slow_body(peer, 0, 10):
         pass
     assert peer.ended[0].bodies.keys() == {1, 2}
@@ -258,7 +258,7 @@ def test_a_peer_says_how_much_of_a_body_has_come():
         peer.wait(1, lambda: hears(peer, 1))
         said += [one.got for one in peer.written("from 2") if isinstance(one, wire.Heartbeat)]
     assert said[-1] == 0, "it is there"
-    assert sorted(set(said)) == sorted({*range(0, len(payload(0, peer.learner)), PIECE)} & set(said))
+    assert sorted(set(said)) == sorted({*range(0, len(payload(0, peer.learner)), CHUNK)} & set(said))
     assert max(said) > 200
 
 

@@ -1,4 +1,4 @@
-"""How long a round waits for a neighbor that is there and sends no body (`--deadline`). No I/O."""
+"""Round deadline: how long a round waits for a neighbor that is there and sends no body (`--deadline`). No I/O."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LEAST = 60.0
 """The deadline found has so many median rounds, and so many seconds, at least: what is merely slow is waited for."""
 
 
-class Patience:
+class RoundDeadline:
     """The deadline of a round.
 
     Args:

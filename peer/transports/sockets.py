@@ -1,0 +1,282 @@
+"""ZeroMQ sockets on the event loop: each is read as long as the event queue of its link is short."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from dpeer.peer.core.limits import KEEPALIVE_IDLE, UNREAD
+from dpeer.peer.transport import Event, Link
+
+_AT_ONCE = 8
+"""Messages that are read before others of the event loop have their turn."""
+
+Parts = list[zmq.Frame]
+
+
+class Reader:
+    """Hands every message of a socket to a callback, as long as more may come.
+
+    The file descriptor of a ZeroMQ socket signals only once that something came, and any call on the socket may use
+    that signal up. So the socket is read until it is empty, and again after every send. (zmq.asyncio does so, too, for
+    the price of some futures a message.)
+
+    Of a message with too many frames the first ones are handed over, enough to show that; the others are skipped.
+
+    Args:
+        socket: The socket; nobody else reads it.
+        handle: Called with each message.
+        ready: Whether another message may be taken. When this becomes true again, `look_soon` has to be called.
+        emptied: Called when the socket has no further message at present.
+        signalled: Called when something happened to the socket, such as that it can be written to again.
+        frames: The most that are kept of a message.
+    """
+
+    def __init__(
+        self,
+        socket: zmq.Socket[bytes],
+        handle: Callable[[Parts], None],
+        ready: Callable[[], bool] = lambda: True,
+        emptied: Callable[[], None] = lambda: None,
+        signalled: Callable[[], None] = lambda: None,
+        frames: int = 2**12,
+    ) -> None:
+        self._socket, self._handle, self._ready = socket, handle, ready
+        self._emptied, self._signalled = emptied, signalled
+        self._frames = frames
+        self._more = False  # whether the rest of a message is to be skipped
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = int(socket.getsockopt(zmq.FD))
+        self._due: asyncio.Handle | None = None
+        self._stopped = False
+        self._loop.add_reader(self._descriptor, self._signal)
+        self.look_soon()
+
+    def look_soon(self) -> None:
+        """Look for messages after everything that is already due on the event loop."""
+        if self._due is None:
+            self._due = self._loop.call_soon(self._look)
+
+    def stop(self) -> None:
+        """Read no more; before the socket is closed. What handles a message may call this."""
+        self._stopped = True
+        self._loop.remove_reader(self._descriptor)
+        if self._due is not None:
+            self._due.cancel()
+
+    def read_rest(self) -> None:
+        """Read all messages, whether more may come or not."""
+        while (message := self._receive()) is not None:
+            self._handle(message)
+            while self._more:
+                self._skip()
+
+    def _signal(self) -> None:
+        self._signalled()
+        self._look()
+
+    def _look(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        for _ in range(_AT_ONCE):
+            if self._stopped:
+                return
+            if not self._ready():
+                # Takes the descriptor's signal, too: else the event loop would turn without a pause meanwhile.
+                self._socket.getsockopt(zmq.EVENTS)
+                return
+            if self._more:
+                self._skip()
+                continue
+            message = self._receive()
+            if message is None:
+                self._emptied()
+                return
+            self._handle(message)
+        if not self._stopped:
+            self.look_soon()
+
+    def _receive(self) -> Parts | None:
+        try:
+            message = [self._socket.recv(zmq.NOBLOCK, copy=False)]
+        except zmq.Again:
+            return None
+        while message[-1].more and len(message) < self._frames:
+            message.append(self._socket.recv(zmq.NOBLOCK, copy=False))
+        self._more = message[-1].more
+        return message
+
+    def _skip(self) -> None:
+        for _ in range(self._frames):
+            if not self._more:
+                return
+            self._more = self._socket.recv(zmq.NOBLOCK, copy=False).more
+
+
+class Sockets:
+    """The sockets of one transport, and its events in one queue a link.
+
+    Args:
+        frame_bytes: The longest frame. libzmq drops a connection on which a longer one is announced, before it takes
+            memory for it.
+        frames: The most that are kept of a message.
+        give_up: Seconds after which a connection breaks whose other end confirms nothing.
+        signalled: Called when something happened to a socket, such as that it can be written to again.
+
+    Attributes:
+        drained: Called with a link whose queue was full and is not any more.
+    """
+
+    def __init__(self, frame_bytes: int, frames: int, give_up: float, signalled: Callable[[], None]) -> None:
+        self.drained: Callable[[Link], None] = lambda key: None
+        self._frame_bytes, self._frames, self._give_up, self._signalled = frame_bytes, frames, give_up, signalled
+        self._context = zmq.Context()
+        self._readers: dict[zmq.Socket[bytes], Reader] = {}
+        self._by_key: dict[Link, zmq.Socket[bytes]] = {}
+        self._queues: dict[Link, deque[Event]] = {}
+        self._turns: deque[Link] = deque()
+        self._something = asyncio.Event()
+
+    def open(self, kind: int, address: str) -> zmq.Socket[bytes]:
+        """A socket that is set up for this address."""
+        socket: zmq.Socket[bytes] = self._context.socket(kind)
+        socket.setsockopt(zmq.IPV6, "[" in address)
+        socket.setsockopt(zmq.MAXMSGSIZE, self._frame_bytes)
+        socket.setsockopt(zmq.LINGER, 0)
+        # A receiver that does not keep up makes TCP, then libzmq, then the core's send queue wait, each with a bound.
+        socket.setsockopt(zmq.SNDHWM, UNREAD)
+        socket.setsockopt(zmq.RCVHWM, UNREAD)
+        # Dead hosts are noticed by the transport too (a pulled cable leaves the TCP connection open for hours).
+        socket.setsockopt(zmq.TCP_KEEPALIVE, 1)
+        socket.setsockopt(zmq.TCP_KEEPALIVE_IDLE, KEEPALIVE_IDLE)
+        socket.setsockopt(zmq.TCP_MAXRT, int(self._give_up * 1000))
+        return socket
+
+    def monitor(
+        self, socket: zmq.Socket[bytes], events: int, handle: Callable[[zmq.Event, int], None]
+    ) -> zmq.Socket[bytes]:
+        """Have these events of a socket's connections handled, each with its value, often a descriptor.
+
+        Raises:
+            zmq.ZMQError: There are too many open files, for example.
+        """
+        pair = monitored(socket, events)
+
+        def handle_parts(parts: Parts) -> None:
+            message = parse_monitor_message([part.bytes for part in parts])
+            handle(zmq.Event(message["event"]), int(message["value"]))
+
+        self.watch(pair, handle_parts)
+        return pair
+
+    def watch(self, socket: zmq.Socket[bytes], handle: Callable[[Parts], None]) -> None:
+        """Read all messages of a socket at once."""
+        self._readers[socket] = Reader(socket, handle)
+
+    def read(
+        self,
+        key: Link,
+        socket: zmq.Socket[bytes],
+        handle: Callable[[Parts], None],
+        emptied: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Read a socket as long as the queue of this key is short."""
+        queue = self._queues.setdefault(key, deque())
+        self._by_key[key] = socket
+        self._readers[socket] = Reader(
+            socket, handle, lambda: len(queue) < UNREAD, emptied, self._signalled, self._frames
+        )
+
+    def look_soon(self, socket: zmq.Socket[bytes]) -> None:
+        """Look soon whether a message waits in the socket."""
+        if socket in self._readers:
+            self._readers[socket].look_soon()
+
+    def read_rest(self, socket: zmq.Socket[bytes]) -> None:
+        """Read all messages of a socket that is about to be closed."""
+        self._readers[socket].read_rest()
+
+    def close(self, socket: zmq.Socket[bytes], linger: float = 0) -> None:
+        """Read a socket no more, and close it; flush for at most `linger` seconds."""
+        if socket in self._readers:
+            self._readers.pop(socket).stop()
+        socket.close(linger=int(linger * 1000))
+
+    async def terminate(self) -> None:
+        """Wait until the closed sockets are flushed."""
+        # The event loop (other peers of this process, say) must not wait. The thread is not one of the loop's own pool:
+        # that starts another one when it is shut down.
+        thread = ThreadPoolExecutor(1, "closing")
+        try:
+            await asyncio.get_running_loop().run_in_executor(thread, self._context.term)
+        except RuntimeError:  # the system gives no thread
+            self._context.term()
+        finally:
+            thread.shutdown(wait=False)
+
+    # -- events ------------------------------------------------------------------------------------------------
+
+    def push(self, key: Link, event: Event) -> None:
+        """Add an event to a queue."""
+        queue = self._queues.setdefault(key, deque())
+        queue.append(event)
+        if len(queue) == 1:
+            self._turns.append(key)
+        self._something.set()
+
+    def waiting(self, key: Link) -> int:
+        """How many events of this key wait for `receive`."""
+        return len(self._queues.get(key, ()))
+
+    def forget(self, key: Link) -> None:
+        """Drop a key's events."""
+        self._queues.pop(key, None)
+        self._by_key.pop(key, None)
+
+    async def receive(self) -> Event:
+        """The next event; links take turns."""
+        while True:
+            while not self._turns:
+                self._something.clear()
+                await self._something.wait()
+            key = self._turns.popleft()
+            queue = self._queues.get(key)
+            if queue:
+                break
+        event = queue.popleft()
+        if queue:
+            self._turns.append(key)
+        if len(queue) == UNREAD - 1:
+            if key in self._by_key:
+                self.look_soon(self._by_key[key])
+            self.drained(key)
+        return event
+
+
+def monitored(socket: zmq.Socket[bytes], events: int) -> zmq.Socket[bytes]:
+    """A socket on which libzmq reports these events, without a limit to what has not been read.
+
+    pyzmq's `get_monitor_socket` holds a thousand messages. While that many wait, libzmq 4.3.5 blocks the thread that
+    reports another one, and it holds the lock that `disable_monitor` waits for: a peer that closes under a flood of
+    connections would hang for ever. So nothing is limited; the reader reads until the end, and the rest is dropped.
+
+    Raises:
+        zmq.ZMQError: There are too many open files, for example.
+    """
+    address = f"inproc://dpeer.monitor.{socket.FD}"
+    socket.monitor(address, events)
+    try:
+        pair: zmq.Socket[bytes] = socket.context.socket(zmq.PAIR)
+    except zmq.ZMQError:
+        socket.disable_monitor()
+        raise
+    pair.setsockopt(zmq.LINGER, 0)
+    pair.setsockopt(zmq.RCVHWM, 0)
+    pair.connect(address)
+    return pair

@@ -1,0 +1,45 @@
+"""Transports by address scheme: the built-in ones, and those that other code registers."""
+
+import pytest
+
+from dpeer.exceptions import AddressError
+from dpeer.federation.addresses import addresses
+from dpeer.federation.settings import Settings
+from dpeer.peer import InProcessTransport, Limits, Network, ZeroMQTransport
+from dpeer.peer.transports import TransportOptions, make_transport, register, schemes
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [
+        ("tcp://127.0.0.1:7700", ZeroMQTransport),
+        ("ipc:///tmp/socket", ZeroMQTransport),
+        ("inproc://peer", InProcessTransport),
+    ],
+)
+async def test_a_transport_goes_by_the_scheme_of_its_address(address, kind):
+    transport = make_transport(address, TransportOptions(Limits()))
+    assert isinstance(transport, kind)
+    await transport.close(0)
+
+
+def test_a_scheme_without_a_transport_is_an_error_that_names_the_others():
+    with pytest.raises(AddressError, match=r"'pigeon://loft': expected one of inproc://, ipc://, tcp://"):
+        make_transport("pigeon://loft", TransportOptions(Limits()))
+
+
+def test_other_code_may_register_a_scheme_for_the_addresses_of_a_federation():
+    network, seen = Network(), []
+
+    def make(options):
+        seen.append(options)
+        return network.transport()
+
+    settings = Settings.model_validate({"size": 2, "rank": {0: {"address": "pigeon://loft"}}})
+    with pytest.raises(AddressError, match="expected tcp://"):
+        addresses(settings)
+    register("pigeon", make)
+    assert addresses(settings) == {0: "pigeon://loft"}
+    assert isinstance(make_transport("pigeon://loft", TransportOptions(Limits(buffers=7))), InProcessTransport)
+    assert [options.limits.buffers for options in seen] == [7]
+    assert "pigeon" in schemes()
