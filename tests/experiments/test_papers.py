@@ -11,14 +11,13 @@ import pytest
 
 from dpeer.experiments.cells import Cell, make_cell
 from dpeer.experiments.experiment import Experiment, load
-from dpeer.federation.defaults import with_defaults
-from dpeer.federation.graph import build_graph, take_part
+from dpeer.federation.config import with_defaults
 from dpeer.federation.protection import promise
 from dpeer.federation.settings import aside
 from dpeer.privacy.planning import drowning, noise_ratio
 from dpeer.sections import names
 from dpeer.topology import ServerSampling
-from dpeer.topology.settings import GraphSettings
+from dpeer.topology.settings import GraphSettings, build_graph, take_part
 from dpeer.training import ALGORITHMS, find_algorithm
 
 ROOT = Path(__file__).parents[2]
@@ -212,7 +211,7 @@ def test_each_peer_adds_the_noise_of_a_client_of_dp_fedsam(name: str, opened: Op
             assert (s.privacy, s.dp_adversary, s.clip_norm) == ("client", "neighbor", 0.2)
             assert (s.participation, s.participation_mode) == (0.1, "server")
             # The mean of the sample has the noise that the paper's server adds: sigma C / m.
-            drawn = take_part(build_graph(s), s)
+            drawn = take_part(build_graph(s), s.participation, s.participation_mode, s.seed)
             assert isinstance(drawn, ServerSampling)
             assert s.noise_multiplier / math.sqrt(drawn.count) == pytest.approx(0.95 / drawn.count, rel=1e-3)
             assert (s.body_lr, s.lr_decay, s.momentum, s.topology, s.weights) == (0.1, 0.9995, 0.5, "full", "uniform")

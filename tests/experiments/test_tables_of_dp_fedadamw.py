@@ -11,7 +11,7 @@ import pytest
 
 from dpeer.experiments.cells import Cell, make_cell
 from dpeer.experiments.experiment import Experiment, load
-from dpeer.federation.defaults import with_defaults
+from dpeer.federation.config import with_defaults
 from dpeer.federation.presets import PRESETS
 from dpeer.federation.sample_protection import sampling_rate
 from dpeer.federation.settings import Settings

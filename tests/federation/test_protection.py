@@ -11,12 +11,12 @@ import pytest
 import dpeer
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError, OutputError
 from dpeer.federation.folders import check
-from dpeer.federation.graph import build_graph
 from dpeer.federation.ledger_crosscheck import check_ledger
 from dpeer.federation.privacy_notes import privacy_notes
 from dpeer.federation.protection import planned_releases, promise, protect
 from dpeer.federation.settings import Settings
 from dpeer.privacy.gaussian import epsilon as epsilon_of
+from dpeer.topology.settings import build_graph
 from tests.thinning import every
 
 
@@ -252,9 +252,9 @@ def test_it_follows_from_the_rounds_in_which_a_peer_takes_part():
     settings = Settings(privacy="client", target_epsilon=8.0, rounds=40, size=10, participation=0.3)
     graph = build_graph(settings)
     planned = planned_releases(settings, graph)
-    from dpeer.federation.graph import take_part
+    from dpeer.topology import take_part
 
-    drawn = take_part(graph, settings)
+    drawn = take_part(graph, settings.participation, settings.participation_mode, settings.seed)
     counts = [sum(drawn.at(number, rank).active for number in range(40)) for rank in range(10)]
     assert planned == max(counts) < 40
     assert promise(settings, graph).releases(8.0) == planned

@@ -8,7 +8,8 @@ import pytest
 
 import dpeer
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
-from dpeer.federation.assemble import task_of
+from dpeer.federation.build import task_of
+from dpeer.federation.config import resolve
 from dpeer.federation.sample_notes import sample_notes
 from dpeer.federation.sample_protection import check_units, nominal, protect_steps, sampling_rate
 from dpeer.federation.settings import Settings
@@ -214,7 +215,8 @@ def test_a_row_more_in_a_table_changes_what_is_trained_on_by_that_row_alone(tmp_
         path = tmp_path / f"{rows}.csv"
         path.write_text("\n".join(["a,sick", *(f"{number},{number % 2}" for number in range(rows))]))
         options = {"path": str(path), "target": "sick", "columns": ["a"], "classes": ["0", "1"]}
-        task = task_of(Settings(task="csv", task_options=options, size=2, standardize=False, **values), 0)
+        asked = Settings(task="csv", task_options=options, size=2, standardize=False, **values)
+        task = task_of(resolve(asked, 0))
         return set(task.train.tensors[0].flatten().tolist())
 
     private = {"privacy": "sample", "noise_multiplier": 1.0}
