@@ -19,8 +19,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpeer.federation.audit.canary import MEMORY, ROW, Array
-from dpeer.federation.audit.records import WIDTH, Records
 from dpeer.privacy import Charge, SampleGuarantee, StepLedger
 from dpeer.privacy.step_protection import StepProtection
 from dpeer.privacy.steps import Ascent, Mechanism, Phase, Unit
@@ -29,11 +27,13 @@ from dpeer.training.dpsgd_trainer import Sampling
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
 from dpeer.training.mixing import mix
-from dpeer.training.models.echo import BODY, HEAD
 from dpeer.training.payload import encode, views
 from dpeer.training.settings import Optimizer
 from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer
+from tests.federation.audit_suite.canary import MEMORY, ROW, Array
+from tests.federation.audit_suite.echo import BODY, HEAD
+from tests.federation.audit_suite.records import WIDTH, Records
 
 RATE = 0.05
 """The learning rate of body and head."""
@@ -248,7 +248,7 @@ def told_by(payload: object, setting: Setting) -> Tensor:
 
 
 def _values(payload: object, count: int) -> Tensor:
-    vectors = views(payload, count)  # type: ignore[arg-type]
+    vectors = views(payload, count)
     assert vectors is not None
     return torch.cat(vectors)
 
