@@ -19,7 +19,7 @@ from dpeer.federation.load_model import load_model
 @tokenizer_option
 @click.option(
     "--output", required=True, type=click.Path(path_type=Path), metavar="OUT.csv",
-    help="Where predictions go, as csv; a file that is there is replaced.",
+    help="csv file of the predictions; an existing file is replaced.",
 )  # fmt: skip
 def predict(run: Path, data: Path, tokenizer: Path | None, output: Path) -> None:
     """Predict new rows with the model that a peer has ended with.
@@ -39,7 +39,7 @@ def predict(run: Path, data: Path, tokenizer: Path | None, output: Path) -> None
     if output.exists() and data.exists() and output.samefile(data):
         raise OutputError(f"--output {str(output)!r} is the input: name another file")
     model = load_model(run, tokenizer=tokenizer)
-    from dpeer.training.use.table import write_predictions
+    from dpeer.training.use.model import write_predictions
 
     found = model.predict(data)
     write_predictions(found, output)

@@ -1,4 +1,4 @@
-"""Stating settings: each once, in the package that uses it, with all that the rest of dpeer has to know about it.
+"""Declaring settings: each once, in the package that uses it, with help, fingerprint and resume marks.
 
 A section is a pydantic model whose fields are made by `setting`. The federation's settings are all sections together;
 command-line options and their help, the keys of a federation file and of its tables ``[rank.N]``, the fingerprint that
@@ -52,7 +52,8 @@ class Meaning:
 class Section(BaseModel):
     """Settings that belong together; frozen."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True, frozen=True)
+    # Schemas are built at first use: the options of a command need the fields alone.
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True, frozen=True, defer_build=True)
 
 
 _KEY = "dpeer"

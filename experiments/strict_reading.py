@@ -1,4 +1,4 @@
-"""Reading runs for a comparison, for which every file has to be there and whole."""
+"""Strict reading of run folders for a comparison: every file must exist and be complete."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpeer.exceptions import OutputError
-from dpeer.results.lines import Line
 from dpeer.results.reading import read_run
+from dpeer.results.records import Line
 from dpeer.results.runs import Run
 from dpeer.results.summaries import PeerSummary
 

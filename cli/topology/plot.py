@@ -10,11 +10,10 @@ import click
 from dpeer.cli.topology.options import build_all, graph_options, size_option, topologies_option
 from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.extras import check_libraries
-from dpeer.report.measured import Measured, measure
 from dpeer.topology import AnyTopology
 
 GRAPHS_LIMIT = 12
-"""The most graphs in one picture: that many lines can be told apart."""
+"""The most graphs in one picture: more lines cannot be distinguished."""
 
 SIZE_LIMIT = 1000
 """The largest size that is drawn: beyond, dots merge and eigenvalues take minutes."""
@@ -48,8 +47,10 @@ def plot(asked: list[str] | None, size: int | None, out: Path, rounds: int | Non
     # The same name twice would be two lines on top of each other.
     graphs = build_all(None if asked is None else list(dict.fromkeys(asked)), None if size is None else [size], options)
     _check_built(graphs)
+    from dpeer.report.topology_plot import measure, picture  # needs matplotlib, which not everybody has
+
     measured = measure(graphs, rounds)
-    _write(out, measured)
+    _write(out, picture(measured, out.suffix.lower().removeprefix(".")))
     many, theirs = ("1 graph", "its spectrum") if len(graphs) == 1 else (f"{len(graphs)} graphs", "their spectra")
     click.echo(f"{out}: {many} of {graphs[0].size} peers, {theirs} and {measured.rounds} rounds of gossip")
 
@@ -80,13 +81,10 @@ def _check_path(out: Path) -> None:
     if out.suffix.lower() not in _SUFFIXES:
         raise ConfigurationError(f"--out {str(out)!r}: name a file that ends in .png or .svg")
     if not out.parent.is_dir():
-        raise OutputError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
+        raise OutputError(f"--out {str(out)!r}: no such folder: {str(out.parent)!r}")
 
 
-def _write(out: Path, measured: Measured) -> None:
-    from dpeer.report.comparing import picture  # needs matplotlib, which not everybody has
-
-    image = picture(measured, out.suffix.lower().removeprefix("."))
+def _write(out: Path, image: bytes) -> None:
     try:
         out.write_bytes(image)
     except OSError as error:
