@@ -25,6 +25,7 @@ from dpeer.federation.same_rows import Held, held_rows
 from dpeer.federation.sample_notes import sample_notes, way_notes
 from dpeer.federation.sampling import sampling_of
 from dpeer.federation.training_monitor import watch_of
+from dpeer.peer import LivenessConfig, PeerConfig
 from dpeer.peer.checkpoint import completed
 from dpeer.privacy import Unprotected
 from dpeer.privacy.history import FOLDER
@@ -55,9 +56,9 @@ class PeerParts:
 
     learner: TorchLearner
     topology: Graphs
+    peer: PeerConfig
+    """Its place in the federation and how it runs its rounds; it listens nowhere yet."""
     fingerprint: dict[str, Any]
-    names: dict[str, dict[str, str]]
-    """By field of the fingerprint, what the hashes in it stand for here."""
     facts: dict[str, Any]
     """The entries of summary.json about the run that are not results."""
     notes: list[str]
@@ -72,9 +73,6 @@ class PeerParts:
     """The content of preparation.json: how a table's rows become inputs."""
     held: Held | None
     """What tells rows that others on this host hold, too; None with privacy, and where that cannot be told."""
-    about: dict[str, Any]
-    """What checkpoints keep: the settings that were given, so that `dpeer model` can assemble the peer again, and
-    hashes of the two files above."""
 
 
 def build(
@@ -203,13 +201,31 @@ def build(
         places = {name: index.tolist() for name, index in task.indices.items()}
         divided_as = partition_of(data.task, partition, places, content)
     preparation = None if task.reading is None else task.reading.to_json()
+    network = config.network
+    peer = PeerConfig(
+        rank=rank,
+        rounds=how.rounds,
+        listen=None,
+        fingerprint=compared,
+        names=own_names(task, shares),
+        # The settings that were given, by which `dpeer model` builds the peer again, and hashes of its data files.
+        about={"settings": config.given, "files": hashes(divided_as, preparation)},
+        evaluate_every=run.evaluate_every,
+        checkpoint_every=run.checkpoint_every,
+        wait=network.wait,
+        deadline=None if network.deadline == "never" else network.deadline,
+        quorum=network.quorum,
+        liveness=LivenessConfig.after(network.dead_after),
+        out=own_folder,
+        resume=resume,
+    )
     return PeerParts(
         learner=learner,
         topology=meeting
         if learner.shares
         else take_part(Isolated(config.graph.size), how.participation, how.participation_mode, how.seed),
+        peer=peer,
         fingerprint=compared,
-        names=own_names(task, shares),
         facts=facts,
         alone=beside,
         watch=watch_of(task, config.algorithm, facts, how, data, config.privacy),
@@ -221,7 +237,6 @@ def build(
         held=held_rows(task) if learner.shares and not private else None,
         partition=divided_as,
         preparation=preparation,
-        about={"settings": config.given, "files": hashes(divided_as, preparation)},
     )
 
 
