@@ -96,8 +96,8 @@ class Run:
         """
         _check_path("path", path)
         check_libraries("Run.report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
-        from dpeer.report.write import check_out, write_report
-        from dpeer.results.discover import find_runs
+        from dpeer.report.page import check_out, write_report
+        from dpeer.results.reading import find_runs
 
         out = Path(path)
         check_out(out)

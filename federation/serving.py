@@ -18,7 +18,7 @@ import torch
 from dpeer.exceptions import AlgorithmError, ConfigurationError, DpeerError, Isolated
 from dpeer.federation.addresses import addresses as addresses_of
 from dpeer.federation.addresses import bulk_port
-from dpeer.federation.baseline_comparison import conclude_worth
+from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import build
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
@@ -38,7 +38,7 @@ from dpeer.training.codecs import find_codec
 
 Report = Callable[[dict[str, Any]], None]
 """Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}},
-{"kind": "sign", "sign": {...}} (`dpeer.results.training_alerts.Sign`), {"kind": "waiting", "neighbors": [...]}."""
+{"kind": "sign", "sign": {...}} (`dpeer.results.training_alerts.Alert`), {"kind": "waiting", "neighbors": [...]}."""
 
 END_WITHIN = 60.0
 """Seconds within which one request to stop ends a peer's process, also where its disk hangs."""
@@ -190,10 +190,10 @@ async def _serve(
             looking.append(asyncio.create_task(_look(registry, log)))
 
     async def compare(outcome: Outcome) -> None:
-        if parts.alone is not None:
-            parts.alone.end()
+        if parts.baseline is not None:
+            parts.baseline.end()
         await worker.run(
-            conclude_worth, out, parts.learner, parts.alone, parts.facts, stopper.requested.is_set,
+            conclude_comparison, out, parts.learner, parts.baseline, parts.facts, stopper.requested.is_set,
             lambda line: log.info("worth", message=line), diverged=outcome.diverged,
         )  # fmt: skip
 
@@ -216,12 +216,12 @@ async def _serve(
         on_waiting=lambda neighbors: report({"kind": "waiting", "neighbors": list(neighbors)}),
         on_sign=lambda sign: report({"kind": "sign", "sign": vars(sign)}),
         watch=parts.watch,
-        background=parts.alone,
+        background=parts.baseline,
         at_once=compare,
     )  # fmt: skip
     stopper.watch(peer)
-    if parts.alone is not None:
-        await worker.run(parts.alone.take_up, resume=resume)
+    if parts.baseline is not None:
+        await worker.run(parts.baseline.take_up, resume=resume)
     bound = await peer.listen()
     if bound is not None:
         log.info("listening", message=f"listening at {bound}", address=bound)

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Protocol
 
-from dpeer.results.training_alerts import Sign
+from dpeer.results.training_alerts import Alert
 
 
 class View(Protocol):
@@ -19,7 +19,7 @@ class View(Protocol):
     def status(self, rank: int, status: str) -> None:
         """Take note that a peer has ended (done, stopped, failed)."""
 
-    def sign(self, rank: int, sign: Sign) -> None:
+    def sign(self, rank: int, sign: Alert) -> None:
         """Take a training alert of a peer; each kind comes once."""
 
     def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
@@ -46,7 +46,7 @@ class Silent(AbstractContextManager["Silent"]):
     def status(self, rank: int, status: str) -> None:
         """See `View.status`."""
 
-    def sign(self, rank: int, sign: Sign) -> None:
+    def sign(self, rank: int, sign: Alert) -> None:
         """See `View.sign`."""
 
     def waiting(self, rank: int, neighbors: Sequence[int]) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from dpeer.cores import own_cores
 from dpeer.exceptions import TaskError
-from dpeer.federation.baseline_comparison import conclude_worth
+from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import PeerParts, build
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import save_data_files
@@ -155,11 +155,11 @@ class Simulation:
         return outcome
 
     async def _compare(self, out: Path, parts: PeerParts, worker: Worker, log: PeerLog, *, diverged: bool) -> None:
-        """Compare what a peer has kept with what it would have alone."""
-        if parts.alone is not None:
-            parts.alone.end()  # not when a thread is free for it
+        """Compare a peer's kept model with its local-only baseline."""
+        if parts.baseline is not None:
+            parts.baseline.end()  # not when a thread is free for it
         await worker.run(
-            conclude_worth, out, parts.learner, parts.alone, parts.facts, lambda: self._stopping,
+            conclude_comparison, out, parts.learner, parts.baseline, parts.facts, lambda: self._stopping,
             lambda line: log.info("worth", message=line), diverged=diverged,
         )  # fmt: skip
 
@@ -180,8 +180,8 @@ class Simulation:
             self._notes = parts.notes
         learner = parts.learner
         self._bodies[rank] = lambda: learner.body
-        if parts.alone is not None:
-            await worker.run(parts.alone.take_up, resume=resume)
+        if parts.baseline is not None:
+            await worker.run(parts.baseline.take_up, resume=resume)
         self._conclude[rank] = lambda outcome: self._compare(out, parts, worker, log, diverged=outcome.diverged)
         listen = f"inproc://rank-{rank}"
         return Peer(
@@ -189,7 +189,7 @@ class Simulation:
             parts.topology, parts.learner, transport, worker, log,
             facts=parts.facts, on_record=lambda entry: self._view.record(rank, entry),
             # On a clock that is not real nobody waits in earnest.
-            background=parts.alone if config.run.faults is None else None,
+            background=parts.baseline if config.run.faults is None else None,
             at_once=lambda outcome: self._conclude[rank](outcome),
             on_completed=lambda number: self._measure(rank, number), watch=parts.watch,
             on_sign=lambda sign: self._view.sign(rank, sign), on_connected=on_connected,
