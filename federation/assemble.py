@@ -17,22 +17,16 @@ from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.defaults import holds_out_if_enough, kept, with_choice, with_defaults
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
 from dpeer.federation.graph import build_graph, take_part
-from dpeer.federation.init_from_check import check_first_weights, first_weights_notes
 from dpeer.federation.local_baseline import AloneBeside, alone_beside, copy_apart
-from dpeer.federation.notes import notes
+from dpeer.federation.notes import notes, one_by_one_notes
 from dpeer.federation.options import options_of, with_options
-from dpeer.federation.privacy_notes import privacy_notes
-from dpeer.federation.protection import account, planned_releases, promise, protect
+from dpeer.federation.privacy import check_first_weights, first_weights_notes, open_session, privacy_config
 from dpeer.federation.robust_checks import check_hostile
 from dpeer.federation.same_rows import Held, held_rows
-from dpeer.federation.sample_notes import sample_notes, way_notes
-from dpeer.federation.sampling import sampling_of
 from dpeer.federation.settings import Settings
 from dpeer.federation.training_monitor import watch_of
-from dpeer.peer.checkpoint import completed
-from dpeer.privacy import Unprotected
+from dpeer.privacy import ClientSession, SampleSession
 from dpeer.privacy.history import FOLDER
-from dpeer.privacy.soundness import check_said
 from dpeer.results.files import rank_folder
 from dpeer.results.training_alerts import Watch
 from dpeer.topology import Graphs, Isolated, ServerSampling, TimeVaryingTopology, Topology, spectral_gap
@@ -124,7 +118,8 @@ def assemble(
     options = options_of(settings)
     graph = build_graph(settings)
     meeting = take_part(graph, settings)
-    guarantee = promise(settings, graph)
+    config = privacy_config(settings, graph, shares=said_of_it.shares != "nothing")
+    guarantee = config.guarantee
     if said_of_it.shares != "nothing":
         check_hostile(settings, graph)
         if settings.participation_mode == "server" and algorithm.codec is not Algorithm.codec:
@@ -142,25 +137,11 @@ def assemble(
                 "leave it out"
             )
         settings = settings.model_copy(update={"validation": 0.0, **({"keep": "last"} if lacking else {})})
-    folder = own_folder / FOLDER
-    content, protection, unprotected, sampling = content_of(task, settings), None, None, None
-    if settings.privacy == "sample":
-        check_said(settings.task, task.found, "sample")
-        account(folder, resume=resume)
-        left = planned_releases(settings, graph, completed(folder.parent) if resume else 0)
-        sampling = sampling_of(
-            task, settings, folder, planned_releases(settings, graph), left=left, resume=resume, data=content,
-            new_data=new_data,
-        )  # fmt: skip
-    elif guarantee is None or said_of_it.shares == "nothing":
-        protect(settings, None, folder, resume=resume)
-        unprotected = Unprotected(folder, data=content, new_data=new_data)
-    else:
-        check_said(settings.task, task.found)
-        protection = protect(
-            settings, guarantee, folder, resume=resume, data=content, new_data=new_data,
-            receivers=lambda number: meeting.at(number, rank).out_neighbors,
-        )  # fmt: skip
+    content = content_of(task, settings)
+    session = open_session(
+        config, task, settings, graph, own_folder / FOLDER, digest=content, resume=resume, new_data=new_data,
+        receivers=lambda number: meeting.at(number, rank).out_neighbors,
+    )  # fmt: skip
     way = (settings.partition or builtin.partition) if builtin else None
     # Before the algorithm's code sees the data: neighbors get to know this.
     compared = (
@@ -176,9 +157,9 @@ def assemble(
         training_accuracy=settings.training_accuracy, patience=settings.patience,
         steady=isinstance(graph, Topology) and settings.participation == 1,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
-        protection=protection, unprotected=unprotected, sampling=sampling, options=options,
+        session=session, options=options,
     )  # fmt: skip
-    if guarantee is not None and learner.shares and protection is None:
+    if guarantee is not None and learner.shares and not isinstance(session, ClientSession):
         raise AlgorithmError(f"algorithm {settings.algorithm}: it said that it shares nothing, and shares something")
     facts = {
         "size": settings.size,
@@ -193,7 +174,7 @@ def assemble(
         "head_parameters": learner.head_parameters,
         "training_samples": learner.num_samples,
         "evaluated_samples": len(getattr(task, settings.evaluate_on)),
-        "stated": None if learner.steps is None else learner.steps.mechanism.stated,
+        "stated": session.guarantee.stated if isinstance(session, SampleSession) else None,
         "class_counts": class_counts(task, "train"),
         "class_names": list(task.names.get("classes", ())) or None,
         "evaluated_class_counts": class_counts(task, settings.evaluate_on),
@@ -203,10 +184,8 @@ def assemble(
         copied, learner, hyperparameters_of(settings), lambda number: meeting.at(number, rank).active, settings, rank,
         seed=seed_of(settings), folder=own_folder, workers=workers,
     )  # fmt: skip
-    private = privacy_notes(protection, settings, graph, learner.shared_values) if protection else []
-    if learner.steps is not None:
-        private = sample_notes(learner.steps, settings, learner.trained_together, learner.units)
-        private += way_notes(learner.computes_one_by_one)
+    sampled = isinstance(session, SampleSession)
+    private = session.notes(learner.trained_together if sampled else learner.shared_values)
     partition = None
     if task.indices is not None:
         places = {name: index.tolist() for name, index in task.indices.items()}
@@ -223,6 +202,7 @@ def assemble(
         notes=[
             *notes(task, learner, facts, settings, said, lacking=lacking),
             *private,
+            *one_by_one_notes(learner),
             *first_weights_notes(task, settings),
         ],
         held=held_rows(task) if learner.shares and settings.privacy == "none" else None,

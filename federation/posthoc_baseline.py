@@ -21,8 +21,7 @@ from dpeer.federation.local_baseline import STOPPED, AloneBeside, alone_beside, 
 from dpeer.federation.options import options_of
 from dpeer.federation.settings import Settings
 from dpeer.federation.summary import renew
-from dpeer.privacy.history import FOLDER, LEDGER
-from dpeer.privacy.ledger_file import read_or_none
+from dpeer.privacy.history import FOLDER, current
 from dpeer.results.files import METRICS, MODEL, SUMMARY, read_rows, write_rows
 from dpeer.results.reading import read_object
 from dpeer.results.summaries import PeerSummary
@@ -169,10 +168,10 @@ def _check_data(folder: Path, task: Task, settings: Settings, summary: Mapping[s
     Raises:
         CheckpointError: They have changed.
     """
-    ledger, content = read_or_none(folder / FOLDER / LEDGER), content_of(task, settings)
+    released, content = current(folder / FOLDER), content_of(task, settings)
     there: list[tuple[Any, Any]] = []
-    if ledger is not None and None not in (ledger.data, content):
-        there.append((ledger.data, content))
+    if None not in (released.data, content):
+        there.append((released.data, content))
     before = read_object(folder / "partition.json").get("sha256")
     if before is not None and task.indices is not None:
         places = {name: index.tolist() for name, index in task.indices.items()}

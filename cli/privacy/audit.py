@@ -15,7 +15,7 @@ from dpeer.cli.privacy.printing import print_facts, print_lines, protected, shor
 from dpeer.cli.topology.options import json_option
 from dpeer.privacy import Guarantee
 from dpeer.privacy.gaussian import epsilon as epsilon_of
-from dpeer.privacy.sample_plan import SamplePlan
+from dpeer.privacy.plan import SamplePlan
 
 if TYPE_CHECKING:
     from dpeer.federation.audit.attacks import Report
@@ -54,12 +54,12 @@ def audit(as_json: bool, runs: int, **options: Any) -> None:
 
     from dpeer.federation.audit import attacks  # torch is imported only now
 
-    attacks.check_range(guarantee, plan.releases, runs)
-    made = attacks.releases(plan.releases, runs)
+    attacks.check_range(guarantee, plan.planned, runs)
+    made = attacks.releases(plan.planned, runs)
     with click.progressbar(length=made, label="releases", file=sys.stderr) as bar:
-        report = attacks.examine(guarantee, plan.releases, runs, bar.update)
+        report = attacks.examine(guarantee, plan.planned, runs, bar.update)
     if as_json:
-        click.echo(json.dumps(report.described(guarantee, plan.releases), allow_nan=False))
+        click.echo(json.dumps(report.described(guarantee, plan.planned), allow_nan=False))
     else:
         _print(guarantee, runs, report)
     if not report.held:

@@ -13,7 +13,7 @@ from dpeer.cli.privacy.options import require
 from dpeer.cli.privacy.printing import print_facts, print_lines, short
 from dpeer.privacy import SampleGuarantee
 from dpeer.privacy.checks import Check
-from dpeer.privacy.sample_plan import SamplePlan
+from dpeer.privacy.plan import SamplePlan
 
 if TYPE_CHECKING:
     from dpeer.federation.audit.sample_attacks import Report

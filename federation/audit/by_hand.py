@@ -18,7 +18,7 @@ from dpeer.federation.audit.records import WIDTH, Looking, Records, canary, of_a
 from dpeer.federation.audit.told import COLUMNS, RATE, Setting, View, view
 from dpeer.privacy import step_checks
 from dpeer.privacy.checks import Check, clipped_exactly
-from dpeer.privacy.sample import Head, SampleGuarantee
+from dpeer.privacy.sample_level import Head, SampleGuarantee, phases_of
 from dpeer.privacy.step_checks import Draws
 from dpeer.training.models.echo import BODY, HEAD, Plain
 
@@ -48,7 +48,7 @@ def exact(guarantee: SampleGuarantee, rate: float, steps: int, head: Head = "joi
     """
     head_steps = max(1, steps // 2) if head == "alternate" else 0
     made = dataclasses.replace(
-        guarantee, noise_multiplier=ALMOST_NONE, sampling_rate=rate, steps=steps, head=head, head_steps=head_steps
+        guarantee, noise_multiplier=ALMOST_NONE, sampling_rate=rate, phases=phases_of(steps, head_steps), head=head
     )
     return Setting(made, units, microbatch=_TOGETHER)
 

@@ -22,7 +22,7 @@ from dpeer.federation.audit.canary import ROW, Array
 from dpeer.federation.audit.records import WIDTH, of_all_lengths
 from dpeer.federation.audit.told import COLUMNS, RATE, Setting, learner, told_by
 from dpeer.privacy.checks import Check
-from dpeer.privacy.sample import Head, SampleGuarantee
+from dpeer.privacy.sample_level import Head, SampleGuarantee, phases_of
 from dpeer.training.models.echo import BODY
 from dpeer.training.payload import encode
 from dpeer.training.settings import Optimizer
@@ -60,7 +60,7 @@ def steps_made() -> int:
 
 def _check(name: str, guarantee: SampleGuarantee, head: Head, how: Mapping[str, object]) -> Check:
     head_steps = _STEPS // 2 if head == "alternate" else 0
-    made = dataclasses.replace(guarantee, steps=_STEPS, head=head, head_steps=head_steps)
+    made = dataclasses.replace(guarantee, phases=phases_of(_STEPS, head_steps), head=head)
     apart = _apart(Setting(made, microbatch=5, **how))  # type: ignore[arg-type]
     return Check(name, apart <= _CLOSE, f"{apart:.1e} of the way apart, in {_ROUNDS * (_STEPS + head_steps)} steps")
 

@@ -10,6 +10,7 @@ import torch
 from dpeer.federation.audit import followed
 from dpeer.privacy import SampleGuarantee
 from dpeer.privacy.mechanism import ClippedSum
+from dpeer.privacy.sample_level import phases_of
 from dpeer.training.adam import SECOND, AdamW
 from dpeer.training.dpsgd_trainer import PrivateTrainer
 from dpeer.training.gradients import plain
@@ -19,7 +20,7 @@ from dpeer.training.trainer import Trainer
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
-GUARANTEE = SampleGuarantee(0.25, 1.0, 0.7, 1e-5, steps=4)
+GUARANTEE = SampleGuarantee(0.25, 1.0, 0.7, 1e-5, phases_of(4))
 FIT, RELEASED, ADAMW = PrivateTrainer.fit, ClippedSum.released, AdamW.step
 
 

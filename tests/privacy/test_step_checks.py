@@ -8,6 +8,7 @@ import pytest
 from dpeer.privacy import Charge, SampleGuarantee, step_checks
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.noise import grid
+from dpeer.privacy.sample_level import phases_of
 
 RATE, STEPS, UNITS = 0.25, 400, 4
 Draw = Callable[[np.random.Generator], np.ndarray]
@@ -99,7 +100,7 @@ def test_values_beside_the_grid_are_noticed() -> None:
 
 def test_a_ledger_that_says_less_is_noticed() -> None:
     step = Charge(0.25, 1.0, 1)
-    cost = SampleGuarantee(0.25, 1.0, 1.0, 1e-5, steps=8).epsilon(1)
+    cost = SampleGuarantee(0.25, 1.0, 1.0, 1e-5, phases_of(8)).epsilon(1)
     sound = [[Charge(0.25, 1.0, 4), Charge(0.25, 1.0, 4)]] * 3
 
     def held(charges: list[list[Charge]], said: float = cost) -> bool:

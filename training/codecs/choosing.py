@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy import Protection
+from dpeer.privacy import ClientSession, Session
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.codecs import Codec, Dense, Private, Quantized
@@ -11,13 +11,13 @@ from dpeer.training.robust import Robust
 from dpeer.training.trainer import Trainer
 
 
-def choose_codec(algorithm: Algorithm, trainer: Trainer, protection: Protection | None, *, steady: bool) -> Codec:
-    """The algorithm's own way to send bodies, or the one that the hyperparameters and the protection ask for.
+def choose_codec(algorithm: Algorithm, trainer: Trainer, session: Session | None, *, steady: bool) -> Codec:
+    """The algorithm's own way to send bodies, or the one that the hyperparameters and the privacy ask for.
 
     Args:
         algorithm: The peer's algorithm.
         trainer: The trainer, whose body and extras travel.
-        protection: Differential privacy for what leaves the peer.
+        session: The privacy of the peer.
         steady: Whether the peer exchanges with the same neighbors in every round.
 
     Raises:
@@ -47,13 +47,13 @@ def choose_codec(algorithm: Algorithm, trainer: Trainer, protection: Protection 
         raise ConfigurationError(
             f"{guards} cannot be used with {sends}: bodies that are not all values of the model are not compared"
         )
-    if protection is not None:
+    if isinstance(session, ClientSession):
         if own is not None or h.quantize is not None:
             what = quantizes if own is None else f"{algorithm.name} ({algorithm.leaves})"
             raise ConfigurationError(
                 f"--privacy client cannot be used with {what}: not all that leaves the peer would carry noise"
             )
-        return Private(body, rank, protection, trainer.seed, h.wire_dtype, robust, h.max_norm)
+        return Private(body, rank, session, trainer.seed, h.wire_dtype, robust, h.max_norm)
     if h.wire_dtype != "float32" and (own is not None or h.quantize is not None):
         what = quantizes if own is None else sends
         raise ConfigurationError(f"--wire-dtype {h.wire_dtype} cannot be used with {what}")

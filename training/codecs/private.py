@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import CheckpointError
-from dpeer.privacy import Clipped, Protection, Vector, privatize
+from dpeer.privacy import ClientSession, Clipped, Vector, privatize
 from dpeer.training import payload
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.device import host
@@ -29,7 +29,7 @@ class Private(Dense):
     Args:
         body: The body that is trained and mixed.
         rank: This peer.
-        protection: Clip norm, noise, budget and the ledger.
+        session: Clip norm, noise, budget and the ledger.
         seed: The federation's seed, for masks that are drawn without the data.
         dtype: As what values travel; z is what they are rounded to, noise and all.
         robust: See `Dense`, as for the next one; both look at nothing but releases.
@@ -40,14 +40,14 @@ class Private(Dense):
         self,
         body: Exchanged,
         rank: int,
-        protection: Protection,
+        session: ClientSession,
         seed: int,
         dtype: WireDtype = "float32",
         robust: Robust = Robust(),  # noqa: B008 - frozen
         max_norm: float | None = None,
     ) -> None:
         super().__init__(body, rank, dtype, robust, max_norm)
-        self._protection, self._seed = protection, seed
+        self._session, self._seed = session, seed
         self._base = self._own_values()
         self._met: Clipped | None = None
         self._again = False
@@ -55,21 +55,12 @@ class Private(Dense):
     @property
     def spent(self) -> dict[str, Any]:
         """See `TorchLearner.privacy`."""
-        return {**self._protection.spent(self._met), "sent_again": self._again}
+        return {**self._session.spent(self._met), "sent_again": self._again}
 
     def release(self, number: int) -> Payload | None:
-        """The round's bytes: made now, or made before the run was interrupted; None if they were lost with it.
-
-        When the budget allows no further release, the last one is sent again, which costs nothing.
-        """
-        ledger = self._protection.ledger
-        self._met, self._again = None, False
-        if ledger.charged(number):
-            sent = ledger.released(number)
-        elif self._protection.may_release:
-            sent = ledger.charge(number, lambda: self._make(number), self._protection.receivers(number))
-        else:
-            sent, self._again = ledger.last(), True
+        """The round's bytes, which are noised once; None if they were lost with the process. See `ClientSession`."""
+        self._met = None
+        sent, self._again = self._session.release(number, lambda: self._make(number))
         if sent is None:
             self._released = None
             return None
@@ -82,7 +73,7 @@ class Private(Dense):
         return [memoryview(sent)]
 
     def _make(self, number: int) -> bytes:
-        kept, guarantee = self._protection.sparsifier, self._protection.guarantee
+        kept, guarantee = self._session.sparsifier, self._session.guarantee
         mask = kept.mask(self._body.count, stream(self._seed, Purpose.SPARSIFY, number))
         released, self._met = privatize(
             self._base,
@@ -122,5 +113,5 @@ class Private(Dense):
         return {"base": torch.from_numpy(self._base)}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `Codec.restore`; earlier versions kept the base only where it was not the body."""
-        self._base = host(state["base"]).numpy() if "base" in state else self._own_values()
+        """See `Codec.restore`."""
+        self._base = host(state["base"]).numpy()
