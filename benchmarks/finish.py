@@ -26,7 +26,8 @@ from statistics import fmean, stdev
 from typing import Any
 
 import dpeer
-from dpeer.federation.assemble import assemble
+from dpeer.federation.build import build
+from dpeer.federation.config import resolve
 from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.files import rank_folder
 from dpeer.training.saved import REST
@@ -113,7 +114,7 @@ def measure(name: str, algorithm: str, seed: int, data: str | None, out: Path) -
 
 def _finished(settings: dpeer.Settings, rank: int) -> tuple[float, float]:
     """The accuracy of a peer's finished model, and of the best one by validation data, the finished one included."""
-    learner = assemble(settings.of_rank(rank), rank, resume=True).learner
+    learner = build(resolve(settings.of_rank(rank), rank), resume=True).learner
     checkpoint = learner_folder(rank_folder(settings.out, rank))
     assert checkpoint is not None
     with tempfile.TemporaryDirectory(prefix="dpeer-benchmark-") as copied:

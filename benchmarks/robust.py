@@ -37,7 +37,7 @@ import numpy as np
 
 import dpeer
 from dpeer.exceptions import Diverged
-from dpeer.federation import assemble
+from dpeer.federation import build
 from dpeer.training import TorchLearner
 from dpeer.training.payload import Payload
 
@@ -129,7 +129,7 @@ def measure(cell: Cell, data: str | None, out: Path) -> list[float]:
                 return sent
             return [attacked(np.frombuffer(b"".join(sent), "<f4"), cell.attack, number, self._rank, cell.seed)]
 
-    with patch.object(assemble, "TorchLearner", Learner):
+    with patch.object(build, "TorchLearner", Learner):
         try:
             run = dpeer.run(settings, overwrite=True)
         except Diverged:

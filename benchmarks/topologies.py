@@ -25,6 +25,7 @@ from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent
 from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.files import rank_folder
+from dpeer.simulation.run import peer_configs
 from dpeer.simulation.simulation import Simulation
 from dpeer.training.saved import saved_body
 
@@ -111,7 +112,7 @@ def _cell(arguments: argparse.Namespace, topology: str, seed: int) -> list[dict[
             grad_clip=None,  # as when the table of docs/results-algorithms.md was made
         )  # fmt: skip
         watch = Watch(out, arguments.size)
-        asyncio.run(Simulation(settings, watch, resume=False).run())
+        asyncio.run(Simulation(peer_configs(settings), watch, resume=False).run())
         result.write_text(json.dumps(watch.rounds))
         shutil.rmtree(out)
     content: list[dict[str, float]] = json.loads(result.read_text())

@@ -10,12 +10,14 @@ import click
 from dpeer.cli.grouping import GroupedCommand
 from dpeer.cli.local_run import local_run
 from dpeer.cli.options import baseline_option, json_option, run_options
-from dpeer.federation.sections import FaultSettings, HostSettings, SimulationSettings
+from dpeer.federation.sections import FaultSettings, NetworkSettings, SimulationSettings, ThreadSettings
 from dpeer.federation.settings import option_names
 
 
 @click.command(cls=GroupedCommand)
-@run_options(*option_names(HostSettings, SimulationSettings, FaultSettings), "dead_after", "deadline")
+@run_options(
+    *option_names(ThreadSettings, NetworkSettings, SimulationSettings, FaultSettings), "dead_after", "deadline"
+)
 @baseline_option
 @json_option
 def cluster(

@@ -15,14 +15,15 @@ from dpeer.cli.options import setting_options
 from dpeer.cores import own_cores
 from dpeer.federation.sections import (
     AloneSettings,
-    HostSettings,
     LauncherSettings,
     LogSettings,
+    NetworkSettings,
     SimulationSettings,
+    ThreadSettings,
 )
 from dpeer.federation.settings import option_names
 
-_NOT_HERE = (LogSettings, AloneSettings, HostSettings, LauncherSettings, SimulationSettings)
+_NOT_HERE = (LogSettings, AloneSettings, ThreadSettings, NetworkSettings, LauncherSettings, SimulationSettings)
 
 _OURS = ("topology", "partition", "algorithm", "seed", "validation", "evaluate_on", "keep", "patience", "out")
 """Settings that have an option of their own here, or none."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from dpeer.federation.cluster_child import stop_signals
+from dpeer.federation.stop_signals import stop_signals
 
 
 @contextmanager

@@ -11,15 +11,13 @@ import click
 from rich.console import Console
 
 from dpeer.cli.interrupts import ended_at_once
-from dpeer.cli.live import LiveTable, open_view
-from dpeer.cli.plain_view import PlainLines
+from dpeer.cli.live import open_view
 from dpeer.cli.summary_table import show
 from dpeer.cli.terminal import Terminal
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
-from dpeer.federation.distinct_data import check_own_data
-from dpeer.federation.running import OpenView, check_converged, cluster
-from dpeer.federation.settings import Settings, as_run
+from dpeer.federation.run import OpenView, check_converged, cluster
+from dpeer.federation.settings import Settings, as_run, check_own_data
 from dpeer.federation.summary import add_comparison
 from dpeer.results.files import finite
 from dpeer.simulation.run import simulate
@@ -86,7 +84,7 @@ def _run(
 ) -> int:
     with ended_at_once():
         run_all = cluster if mode == "cluster" else simulate
-        view = _opened(terminal, mode)
+        view = _opened(terminal, mode, settings)
         result = run_all(settings, resume=resume, overwrite=overwrite, new_data=new_data, open_view=view)
     if result.failure is not None:
         terminal.say(f"dpeer: {result.failure}")
@@ -104,7 +102,8 @@ def _run(
     if baseline is not None and result.exit_code == 0:
         other = _baseline(settings, baseline)
         try:
-            found = simulate(other, overwrite=True, new_data=new_data, open_view=_opened(terminal, "simulate")).summary
+            view = _opened(terminal, "simulate", other)
+            found = simulate(other, overwrite=True, new_data=new_data, open_view=view).summary
             compared = found if found.get("status") == "done" else None  # None if it was stopped, however early
             if compared is not None:
                 summary = add_comparison(settings.out, other.out, baseline, summary)
@@ -118,7 +117,7 @@ def _run(
     if error is not None:
         raise error
     if result.exit_code == 0:
-        check_converged(result, settings)
+        check_converged(result, settings.out)
     return result.exit_code
 
 
@@ -132,11 +131,7 @@ def _baseline(settings: Settings, algorithm: str) -> Settings:
     return settings.model_copy(update={"algorithm": algorithm, "out": out, "alone": "never"})
 
 
-def _opened(terminal: Terminal, mode: Mode) -> OpenView:
+def _opened(terminal: Terminal, mode: Mode, settings: Settings) -> OpenView:
     """Open the view of a run on the terminal, under a line that says what is run."""
-
-    def open_(settings: Settings) -> LiveTable | PlainLines:
-        title = f"{mode}: {settings.size} peers, {settings.topology}, {settings.algorithm} on {settings.task}"
-        return open_view(terminal, settings.size, settings.rounds, title)
-
-    return open_
+    title = f"{mode}: {settings.size} peers, {settings.topology}, {settings.algorithm} on {settings.task}"
+    return lambda: open_view(terminal, settings.size, settings.rounds, title)

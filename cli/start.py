@@ -18,8 +18,7 @@ from dpeer.cli.terminal import Terminal
 from dpeer.cores import own_cores
 from dpeer.exceptions import Diverged
 from dpeer.federation import addresses, config, folders, keys
-from dpeer.federation.graph import build_graph
-from dpeer.federation.running import refuse_faults
+from dpeer.federation.run import refuse_faults
 from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.sections import FaultSettings, LauncherSettings, SimulationSettings
 from dpeer.federation.settings import Settings, as_run, option_names
@@ -30,6 +29,7 @@ from dpeer.results.files import SUMMARY, rank_folder
 from dpeer.results.reading import read_object
 from dpeer.results.units import duration
 from dpeer.results.worth import ending, worth_of
+from dpeer.topology.settings import build_graph
 
 if TYPE_CHECKING:
     from dpeer.peer import Outcome
@@ -63,16 +63,16 @@ def start(
     own = settings.of_rank(number)
     if own.deadline is None:
         own = own.model_copy(update={"deadline": "auto"})
-    keyring = keys.keyring(own, number)
-    listen = addresses.listen_address(settings, number, encrypted=keyring is not None)
+    keyring = keys.keyring(own, own.size, number)
+    listen = addresses.listen_address(settings, settings.size, number, encrypted=keyring is not None)
     if keyring is not None:
-        addresses.bulk_port(settings, number)  # for its errors
-    everyone = addresses.addresses(settings)
+        addresses.bulk_port(settings, settings.size, number)  # for its errors
+    everyone = addresses.addresses(settings, settings.size)
     # What cannot be shows before anything is written, and before the task reads its data.
     to_dial = {}
     if own.algorithm != "local":
         to_dial = dialled(number, build_graph(settings).connections(number, settings.rounds), everyone)
-    if own.threads is None and addresses.all_on_this_host(settings):
+    if own.threads is None and addresses.all_on_this_host(settings, settings.size):
         # Threads of several peers that fight for the same cores can be a hundred times slower.
         own = own.model_copy(update={"threads": max(1, len(own_cores()) // settings.size)})
     folders.check(own.out, [number], size=settings.size, resume=resume, overwrite=overwrite, new_data=new_data)

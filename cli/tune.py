@@ -19,17 +19,17 @@ from dpeer.cli.grouping import GroupedCommand, GroupedOption
 from dpeer.cli.options import setting_options
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation import config
-from dpeer.federation.cluster_child import stop_signals
 from dpeer.federation.sections import (
     AloneSettings,
     FaultSettings,
-    HostSettings,
     LauncherSettings,
     LogSettings,
     MeasureSettings,
+    NetworkSettings,
     SimulationSettings,
 )
 from dpeer.federation.settings import Settings, option_names
+from dpeer.federation.stop_signals import stop_signals
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.topology.settings import GraphSettings
 
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from dpeer.experiments.rates import Found, Rates, Tried
 
 _ELSEWHERE = (
-    MeasureSettings, AloneSettings, LogSettings, HostSettings, LauncherSettings, SimulationSettings, FaultSettings,
+    MeasureSettings, AloneSettings, LogSettings, NetworkSettings, LauncherSettings, SimulationSettings, FaultSettings,
     PrivacySettings, GraphSettings,
 )  # fmt: skip
-_SETTINGS = ("size", "threads", *(name for name in option_names(*_ELSEWHERE) if name != "rounds"))
+_SETTINGS = ("size", *(name for name in option_names(*_ELSEWHERE) if name != "rounds"))
 
 _HUGE = 1e4
 """Losses from here on are shown by their order of magnitude."""

@@ -19,10 +19,8 @@ from dpeer.exceptions import ConfigurationError, PeerFailed
 from dpeer.extras import check_libraries
 from dpeer.federation.background_loop import Beside
 from dpeer.federation.cluster_child import check_not_a_peer
-from dpeer.federation.distinct_data import check_own_data
-from dpeer.federation.revalidate import check_flags, checked
-from dpeer.federation.running import check_converged, cluster
-from dpeer.federation.settings import Settings, as_run
+from dpeer.federation.run import check_converged, cluster
+from dpeer.federation.settings import Settings, as_run, check_own_data, revalidated
 from dpeer.federation.view import Silent
 from dpeer.plugins import is_importable
 from dpeer.results.files import MODEL, SUMMARY, rank_folder
@@ -141,10 +139,10 @@ def run(
         raise ConfigurationError(f"settings = {settings!r}: expected dpeer.Settings(...)")
     if mode not in ("cluster", "simulate"):
         raise ConfigurationError(f"mode = {mode!r}: choose 'simulate' or 'cluster'")
-    check_flags(resume=resume, overwrite=overwrite, new_data=new_data)
+    _check_flags(resume=resume, overwrite=overwrite, new_data=new_data)
     if on_record is not None and not callable(on_record):
         raise ConfigurationError(f"on_record = {on_record!r}: expected a function that takes a peer's line, or None")
-    settings = as_run(checked(settings))
+    settings = as_run(revalidated(settings))
     if mode == "cluster":
         _check_importable(settings)
     check_own_data(settings)
@@ -156,13 +154,13 @@ def run(
     drive = Beside()
     run_all = cluster if mode == "cluster" else simulate
     result = run_all(
-        settings, resume=resume, overwrite=overwrite, new_data=new_data, open_view=lambda settings: view, drive=drive
+        settings, resume=resume, overwrite=overwrite, new_data=new_data, open_view=lambda: view, drive=drive
     )
     if drive.interrupted:
         raise KeyboardInterrupt
     if result.failure is not None:
         raise PeerFailed(f"{result.failure}; the other peers' files are in {str(settings.out)!r}", result.exit_code)
-    check_converged(result, settings)
+    check_converged(result, settings.out)
     return Run(settings.out)
 
 
@@ -218,3 +216,14 @@ def _check_importable(settings: Settings) -> None:
                 f"{what} {name.rpartition(':')[2]!r} cannot be imported by the peers' processes: define it at the top "
                 "of a file, or use mode='simulate'"
             )
+
+
+def _check_flags(**flags: Any) -> None:
+    """Refuse what is neither True nor False, which Python would take for one of them.
+
+    Raises:
+        ConfigurationError: Names the key, the value and what would be right.
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise ConfigurationError(f"{name} = {value!r}: expected True or False")

@@ -50,9 +50,9 @@ class Meaning:
 
 
 class Section(BaseModel):
-    """Settings that belong together."""
+    """Settings that belong together; frozen."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True)
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True, frozen=True)
 
 
 _KEY = "dpeer"

@@ -12,9 +12,8 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.experiments.variants import Variant
-from dpeer.federation.config import read_toml
+from dpeer.federation.config import read_toml, with_defaults
 from dpeer.federation.config_errors import InvalidSettings
-from dpeer.federation.defaults import with_defaults
 from dpeer.federation.settings import Settings, aside, default_of
 from dpeer.results.files import SUMMARY, write_json
 from dpeer.results.reading import read_run_summary
@@ -171,7 +170,7 @@ def make_cell(
         settings = Settings.model_validate(values)
     except InvalidSettings as error:
         raise ConfigurationError(f"row {variant.label!r}, {condition.label}: {error.told_of(values, None)}") from error
-    check_faults(settings, resume=False)  # here, not when the runs before it are done
+    check_faults(settings, settings.size, settings.rounds, resume=False)  # here, not when the runs before it are done
     return Cell(variant, condition, seed, settings)
 
 

@@ -20,7 +20,7 @@ from dpeer.experiments.running import run_cells
 from dpeer.experiments.tables import MEASURES, Table, accuracy_table, cost_table, metric_table, target_table
 from dpeer.experiments.tuning import Trial, at_edge, best, trials
 from dpeer.experiments.variants import Variant
-from dpeer.federation.graph import build_graph
+from dpeer.topology.settings import build_graph
 
 _NAMED = 3
 """How many of the runs that are left out are named."""

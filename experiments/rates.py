@@ -14,9 +14,8 @@ from typing import Any
 from dpeer.exceptions import ConfigurationError, Interrupted
 from dpeer.experiments.tuning import Axis, at_edge, check_grid
 from dpeer.experiments.variants import Variant
-from dpeer.federation.assemble import isolated
-from dpeer.federation.defaults import with_defaults
-from dpeer.federation.options import with_options
+from dpeer.federation.build import isolated
+from dpeer.federation.config import resolve, with_defaults, with_options
 from dpeer.federation.settings import Settings, shared
 from dpeer.training import BUILTIN_TASKS, TorchLearner
 from dpeer.training.settings import OptionSettings, StepSettings
@@ -199,7 +198,7 @@ class Rates:
         """
         if self._stopped:
             raise Interrupted("asked to stop")
-        task, learner = isolated(self._settings.model_copy(update=dict(values)), self._rank)
+        task, learner = isolated(resolve(self._settings.model_copy(update=dict(values)), self._rank))
         self._learner = learner
         if self._stopped:  # while the data were read
             raise Interrupted("asked to stop")
@@ -211,7 +210,7 @@ class Rates:
 def _measured(settings: Settings) -> Settings:
     """The settings with validation data."""
     share = HELD_OUT if settings.task in BUILTIN_TASKS and not settings.validation else settings.validation
-    return settings.model_copy(update={"validation": share})
+    return settings.model_copy(update={"validation": share, "keep": "last"})
 
 
 def _trained(learner: TorchLearner, rank: int, rounds: int) -> tuple[float, float | None]:

@@ -21,11 +21,11 @@ from dpeer.cores import own_cores
 from dpeer.exceptions import CellFailed, CheckpointError, DpeerError
 from dpeer.experiments.cells import Cell
 from dpeer.federation import forking
-from dpeer.federation.cluster_child import STOP_SIGNALS, stop_signals
 from dpeer.federation.settings import Settings
+from dpeer.federation.stop_signals import STOP_SIGNALS, stop_signals
 
 if TYPE_CHECKING:
-    from dpeer.federation.running import Runner
+    from dpeer.federation.run import Runner
 
 Tell = Callable[[str], None]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.config import parse_option
-from dpeer.federation.sections import HostSettings, LogSettings, MeasureSettings, SimulationSettings
+from dpeer.federation.sections import LogSettings, MeasureSettings, NetworkSettings, SimulationSettings, ThreadSettings
 from dpeer.federation.settings import Settings, option_names
 from dpeer.sections import names
 from dpeer.topology.settings import GraphSettings
@@ -33,7 +33,7 @@ RESERVED: Mapping[str, str] = {
 DATA = ("size", *names(TaskSettings), "partition", "test_split", "seed_partition")
 """Settings that decide which peers there are and what they hold: rows that differ in one cannot be paired."""
 
-_ONE_FOR_ALL = (MeasureSettings, LogSettings, HostSettings, SimulationSettings)
+_ONE_FOR_ALL = (MeasureSettings, LogSettings, ThreadSettings, NetworkSettings, SimulationSettings)
 _OF_A_ROW = tuple(name for name in option_names(*_ONE_FOR_ALL) if name not in (*RESERVED, *DATA, "rounds"))
 
 

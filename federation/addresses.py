@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from dpeer.exceptions import AddressError
-from dpeer.federation.settings import Settings
+from dpeer.federation.sections import NetworkPart
 
 _IPC = re.compile(r"ipc://(?P<path>/[^\x00\n]+)")
 _LONGEST_PATH = 103
@@ -22,20 +22,20 @@ _LOCALHOST = re.compile(
 _TCP = re.compile(r"tcp://(?P<host>\[[0-9a-fA-F:.]+(?:%[\w.-]+)?\]|[^:/\s\[\]]+):(?P<port>\d{1,5})")
 
 
-def addresses(settings: Settings) -> dict[int, str]:
+def addresses(network: NetworkPart, size: int) -> dict[int, str]:
     """Address by rank: from the federation file, or this host's ports when it names none.
 
     Raises:
         AddressError: an address is not tcp://HOST:PORT or ipc:///PATH; names the rank.
     """
-    if not from_file(settings):
-        if settings.base_port + settings.size - 1 > 65535:
+    if not from_file(network):
+        if network.base_port + size - 1 > 65535:
             raise AddressError(
-                f"--base-port {settings.base_port}: {settings.size} peers need ports up to "
-                f"{settings.base_port + settings.size - 1}, the highest is 65535"
+                f"--base-port {network.base_port}: {size} peers need ports up to "
+                f"{network.base_port + size - 1}, the highest is 65535"
             )
-        return {rank: f"tcp://127.0.0.1:{settings.base_port + rank}" for rank in range(settings.size)}
-    given = {rank: own.address for rank, own in settings.rank.items() if own.address is not None}
+        return {rank: f"tcp://127.0.0.1:{network.base_port + rank}" for rank in range(size)}
+    given = {rank: own.address for rank, own in network.rank.items() if own.address is not None}
     owners: dict[str, int] = {}
     for rank, address in list(given.items()):
         if not (is_ipc(address, f"rank.{rank}.address") or has_own_transport(address)):
@@ -46,17 +46,17 @@ def addresses(settings: Settings) -> dict[int, str]:
     return given
 
 
-def from_file(settings: Settings) -> bool:
+def from_file(network: NetworkPart) -> bool:
     """Whether the federation file has the address of any rank."""
-    return any(own.address is not None or own.bind is not None for own in settings.rank.values())
+    return any(own.address is not None or own.bind is not None for own in network.rank.values())
 
 
-def all_on_this_host(settings: Settings) -> bool:
+def all_on_this_host(network: NetworkPart, size: int) -> bool:
     """Whether every address is a loopback one, so that all peers share this machine's cores."""
     return all(
         is_ipc(address, f"rank.{rank}")
         or (not has_own_transport(address) and _is_loopback(_parse(address, f"rank.{rank}")[0]))
-        for rank, address in addresses(settings).items()
+        for rank, address in addresses(network, size).items()
     )
 
 
@@ -72,19 +72,20 @@ def unresolvable(address: str) -> str | None:
     return None
 
 
-def listen_address(settings: Settings, rank: int, *, encrypted: bool = False) -> str | None:
+def listen_address(network: NetworkPart, size: int, rank: int, *, encrypted: bool = False) -> str | None:
     """The address at which this rank listens; None if it only dials out.
 
     Args:
-        settings: The federation's.
+        network: The addresses and ports.
+        size: The number of peers.
         rank: Which peer.
         encrypted: Whether only those get in who prove a key that is listed.
 
     Raises:
         AddressError: the address cannot be used, or must not be without encryption.
     """
-    own = settings.rank.get(rank)
-    address = own.bind if own and own.bind is not None else addresses(settings).get(rank)
+    own = network.rank.get(rank)
+    address = own.bind if own and own.bind is not None else addresses(network, size).get(rank)
     if address is None:
         return None
     key = f"rank.{rank}.{'bind' if own and own.bind is not None else 'address'}"
@@ -94,7 +95,7 @@ def listen_address(settings: Settings, rank: int, *, encrypted: bool = False) ->
     if has_own_transport(address):
         return address
     host, port = _parse(address, key)
-    if not (encrypted or _is_loopback(host) or settings.insecure):
+    if not (encrypted or _is_loopback(host) or network.insecure):
         raise AddressError(
             f"rank {rank} would listen at {address!r} without encryption, open to every host that reaches it: list "
             "the key of every rank in the federation file (dpeer keygen), or use a loopback address (behind a VPN or "
@@ -103,18 +104,18 @@ def listen_address(settings: Settings, rank: int, *, encrypted: bool = False) ->
     return f"tcp://{_bindable(_unmapped(host), key, port)}:{port}"
 
 
-def bulk_port(settings: Settings, rank: int) -> int | None:
+def bulk_port(network: NetworkPart, size: int, rank: int) -> int | None:
     """With keys, the port at which this rank accepts second connections for bodies; None for none.
 
     Raises:
         AddressError: there is one for a rank that nobody dials at a port.
     """
-    if settings.encrypt:
+    if network.encrypt:
         return 0
-    own = settings.rank.get(rank)
+    own = network.rank.get(rank)
     if own is None or own.bulk is None:
         return None
-    address = own.bind if own.bind is not None else addresses(settings).get(rank)
+    address = own.bind if own.bind is not None else addresses(network, size).get(rank)
     if address is None or is_ipc(address, f"rank.{rank}.address") or has_own_transport(address):
         raise AddressError(
             f"rank.{rank}.bulk = {own.bulk}: a second port goes with an address tcp://HOST:PORT, and rank {rank} "

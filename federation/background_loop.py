@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from dpeer.federation.running import Runner
+from dpeer.federation.run import Runner
 
 
 class Beside:

@@ -13,23 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from dpeer.exceptions import ConfigurationError, DpeerError
 from dpeer.federation.channel import Channel
-from dpeer.federation.forks import answering
 from dpeer.federation.settings import Settings
+from dpeer.federation.stop_signals import STOP_SIGNALS, answering
 from dpeer.results.files import rank_folder
 
 if TYPE_CHECKING:
     from dpeer.federation.serving import Stopper
     from dpeer.peer.transports import Keyring
-
-
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What asks a run to stop: Ctrl-C, a service manager, and a terminal or SSH session that is gone."""
-
-
-def stop_signals() -> list[signal.Signals]:
-    """Those of `STOP_SIGNALS` that are answered; SIGHUP is not where it is ignored, as under nohup."""
-    answering()
-    return [one for one in STOP_SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
 
 
 _is_peer = False

@@ -1,18 +1,44 @@
-"""Settings from files and flags; an error is one line that names the key, the value and what would be right."""
+"""The configuration of a run: settings from file and flags, and the frozen values that one peer runs with.
+
+`load` reads a file and flags into `Settings`; `resolve` makes a `RunConfig` of them, in which preset, algorithm and
+rank have set what the user left open. An error is one line that names the key, the value and what would be right.
+"""
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from dpeer import training
 from dpeer.encoding import read_text
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.config_errors import InvalidSettings
+from dpeer.federation.presets import find_preset
+from dpeer.federation.sections import HostPart, NetworkPart, RunPart
 from dpeer.federation.settings import TABLES, Settings, check_ranks
+from dpeer.privacy.settings import PrivacySettings
+from dpeer.sections import Section
+from dpeer.topology.settings import GraphSettings
+from dpeer.training.settings import DataPart, TrainingPart
+
+if TYPE_CHECKING:
+    from dpeer.training import Algorithm, Hyperparameters
+
+P = TypeVar("P", bound=Section)
 
 DEFAULT_FILE = Path("dpeer.toml")
+_RATES = ("body_lr", "head_lr")
+_OF_ADAMW = 0.001
+"""PyTorch's own: AdamW's steps have about the length of the rate, whatever the gradient's."""
+GRAD_CLIP = 1.0
+"""The longest gradient where nobody says; the setting itself is none, as bare `Hyperparameters` have it."""
+VALIDATION = 0.15
+"""Share of the training samples that is held out where the best model is kept and nobody says how many."""
+_AFTERWARDS = "head:10"
+"""How a head is trained that was frozen while messages left."""
 
 
 def load(file: Path | None, flags: Mapping[str, Any]) -> Settings:
@@ -100,3 +126,178 @@ def read_toml(path: Path, what: str) -> dict[str, Any]:
 
 def _tables(ranks: object) -> list[dict[str, Any]]:
     return [own for own in ranks.values() if isinstance(own, dict)] if isinstance(ranks, dict) else []
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """The values that one peer runs with, in a part for each package; none is left open."""
+
+    rank: int
+    graph: GraphSettings
+    data: DataPart
+    training: TrainingPart
+    privacy: PrivacySettings
+    network: NetworkPart
+    host: HostPart
+    run: RunPart
+    algorithm: type[Algorithm]
+    options: Any
+    """The algorithm's `Options`."""
+    given: Mapping[str, Any]
+    """The settings that the user gave, as plain JSON values."""
+    chosen: frozenset[str]
+    """The names of the settings that come from the user or the preset."""
+    held_out_if_enough: bool
+    """Whether validation data are the default's choice, so that a peer with too few samples trains on all of them."""
+    settings: Settings
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """The numbers that steer local training."""
+        fields = training.Hyperparameters.model_fields
+        return training.Hyperparameters(**{name: getattr(self.training, name) for name in fields})
+
+    def values(self) -> dict[str, Any]:
+        """All settings by name."""
+        parts = (self.graph, self.data, self.training, self.privacy, self.run, self.host, self.network)
+        return {name: value for part in parts for name, value in part if name != "rank"}
+
+    def plain(self) -> dict[str, Any]:
+        """All settings as plain JSON values, in the order of `Settings`."""
+        values: dict[str, Any] = {}
+        for part in (self.graph, self.data, self.training, self.privacy, self.run, self.host, self.network):
+            values |= part.model_dump(mode="json", exclude={"rank"})
+        return values
+
+
+def resolve(settings: Settings, rank: int) -> RunConfig:
+    """The configuration of one peer.
+
+    Args:
+        settings: The settings as this rank uses them (`Settings.of_rank`).
+        rank: The peer.
+
+    Raises:
+        UnknownName: No such algorithm, option or preset exists.
+        ConfigurationError: Settings contradict each other.
+    """
+    algorithm = training.find_algorithm(settings.algorithm)
+    used = with_options(with_defaults(settings), settings.model_fields_set)
+    if_enough, used = holds_out_if_enough(used), with_choice(used)
+    return RunConfig(
+        rank=rank,
+        graph=part_of(GraphSettings, used),
+        data=part_of(DataPart, used),
+        training=part_of(TrainingPart, used),
+        privacy=part_of(PrivacySettings, used),
+        network=part_of(NetworkPart, used),
+        host=part_of(HostPart, used),
+        run=part_of(RunPart, used),
+        algorithm=algorithm,
+        options=options_of(used),
+        given=settings.model_dump(mode="json", exclude_unset=True, exclude={"rank"}),
+        chosen=frozenset(settings.model_fields_set),
+        held_out_if_enough=if_enough,
+        settings=used,
+    )
+
+
+def part_of(kind: type[P], settings: Settings) -> P:
+    """One part of the settings, frozen."""
+    return kind.model_construct(**{name: getattr(settings, name) for name in kind.model_fields})
+
+
+def with_defaults(settings: Settings) -> Settings:
+    """The settings with the defaults of the algorithm, the preset, the task or the optimizer where none were given.
+
+    Of several the first in this order counts.
+
+    Raises:
+        UnknownName: There is no such algorithm or preset.
+        ConfigurationError: The preset's rates are those of another optimizer.
+    """
+    builtin, algorithm = training.BUILTIN_TASKS.get(settings.task), training.find_algorithm(settings.algorithm)
+    preset = find_preset(settings.preset).values_for(settings.algorithm) if settings.preset else {}
+    said = settings.model_fields_set
+    rates = _rates(settings, preset, {*said, *algorithm.defaults}) if settings.optimizer == "adamw" else {}
+    own = {"grad_clip": GRAD_CLIP, **rates, **preset, **algorithm.defaults}
+    if settings.standardize is None:
+        # Statistics of one's own data are computed under privacy only if somebody asks for them.
+        own["standardize"] = builtin is not None and builtin.standardize and settings.privacy == "none"
+        said = said - {"standardize"}
+    if settings.privacy == "sample" and "finish" not in said:
+        own["finish"] = _AFTERWARDS if settings.dp_head == "post" else "none"
+    return settings.model_copy(update={name: value for name, value in own.items() if name not in said})
+
+
+def with_choice(settings: Settings) -> Settings:
+    """The settings with "auto" resolved: which model is kept, and what is held out to choose it by.
+
+    Nothing is chosen by data without noise under privacy, nor in a run that is to be a paper's; and where figures are
+    of validation data, these have not chosen the model.
+    """
+    fair = settings.privacy == "none" and not settings.preset and settings.evaluate_on == "test"
+    keep = settings.keep or "last"
+    if keep == "auto":
+        keep = "best" if fair and settings.validation != 0 else "last"
+    share = settings.validation
+    if share is None:
+        share = VALIDATION if fair and keep == "best" else 0.0
+    return settings.model_copy(update={"keep": keep, "validation": share})
+
+
+def holds_out_if_enough(settings: Settings) -> bool:
+    """Whether nobody has asked for validation data, so that a peer with too few samples trains on all of them."""
+    return settings.keep == "auto" and settings.validation is None
+
+
+def _rates(settings: Settings, preset: Mapping[str, Any], said: Collection[str]) -> dict[str, float]:
+    """The rates of AdamW, where nobody gives others.
+
+    Raises:
+        ConfigurationError: The preset's would be used, which are those of another optimizer.
+    """
+    of_sgd = preset.get("optimizer") != "adamw"
+    if of_sgd and (strange := [name for name in _RATES if name in preset and name not in said]):
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in strange)
+        raise ConfigurationError(
+            f"--optimizer adamw: preset {settings.preset!r} has learning rates for sgd, which are far too large for "
+            f"adamw: give {flags} too, for example {_OF_ADAMW:g}"
+        )
+    return dict.fromkeys(_RATES, _OF_ADAMW)
+
+
+def with_options(settings: Settings, said: Collection[str]) -> Settings:
+    """The settings, where `--algorithm-option` also sets options that have a flag of their own.
+
+    Args:
+        settings: All values as they are used.
+        said: The settings that do not come from a default.
+
+    Raises:
+        ConfigurationError: An option is given in both ways, with different values.
+    """
+    flagged = training.options_among(training.find_algorithm(settings.algorithm), settings.model_dump())
+    update: dict[str, Any] = {}
+    for name in flagged.keys() & settings.algorithm_options.keys():
+        value = settings.algorithm_options[name]
+        if name in said and flagged[name] != value:
+            raise ConfigurationError(
+                f"--algorithm-option {name}={value} and --{name.replace('_', '-')} {flagged[name]} are the same "
+                "option: give one of them"
+            )
+        update[name] = value
+    return settings.model_copy(update=update) if update else settings
+
+
+def options_of(settings: Settings) -> Any:
+    """The `Options` that the settings give their algorithm.
+
+    Raises:
+        UnknownName: It has no option of a name that was given.
+        AlgorithmError: A value is of another type, or beyond the option's limits.
+    """
+    algorithm = training.find_algorithm(settings.algorithm)
+    return training.make_options(
+        algorithm, {**training.options_among(algorithm, settings.model_dump()), **settings.algorithm_options}
+    )

@@ -127,17 +127,13 @@ def _make_again(path: Path, content: Mapping[str, Any], now: Mapping[str, str], 
         What to warn of.
 
     Raises:
-        CheckpointError: It is another one, or nobody knows.
+        CheckpointError: It is another one.
     """
     state = "damaged" if path.exists() else "missing"
-    then = _kept(folder).get(path.name)
-    if checkpoint.completed(folder) > 0 and then != now[path.name]:
-        why = "the checkpoint is of an earlier version, and does not say whether the data have changed"
-        if then is not None:
-            why = "the data or the settings have changed since the run began"
+    if checkpoint.completed(folder) > 0 and _kept(folder).get(path.name) != now[path.name]:
         raise CheckpointError(
-            f"{str(path)!r} is {state}, and cannot be made again: {why}; restore the file or what has changed, or "
-            "start over with --overwrite"
+            f"{str(path)!r} is {state}, and cannot be made again: the data or the settings have changed since the run "
+            "began; restore the file or what has changed, or start over with --overwrite"
         )
     _write(path, content)
     return f"{str(path)!r} was {state}: it was made again from the same data and settings"

@@ -7,11 +7,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from dpeer.federation.settings import Settings, default_of, shared
+from dpeer.federation.settings import default_of, shared
 from dpeer.privacy import Guarantee
 from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
 from dpeer.topology import AnyTopology
-from dpeer.training import MODELS, Algorithm, Task, find_algorithm, shared_options, source_hash
+from dpeer.training import MODELS, Algorithm, Task, shared_options, source_hash
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import flagged_options
 from dpeer.training.algorithms.plugins import is_built_in
@@ -19,25 +19,29 @@ from dpeer.training.settings import OptionSettings
 
 _FIRST = ("size", "algorithm", "rounds", "seed")
 _ELSEWHERE = {*_FIRST, *PrivacySettings.model_fields, *OptionSettings.model_fields}
-_LATER = ("lora", "lr_schedule", "warmup", "optimizer", "robust", "quorum", "participation_mode")
-"""Settings that earlier versions had not: at their defaults nothing is said of them, so that earlier runs go on."""
+_ONLY_IF_SET = ("lora", "lr_schedule", "warmup", "optimizer", "robust", "quorum", "participation_mode")
+"""Settings that the fingerprint has only where they differ from their defaults."""
 
-_LATER_OPTIONS: Mapping[str, tuple[str, ...]] = {"fedrod": ("personal", "hidden")}
-"""The same of built-in algorithms' options, by the algorithm's name."""
+_OPTIONS_ONLY_IF_SET: Mapping[str, tuple[str, ...]] = {"fedrod": ("personal", "hidden")}
+"""The same for options of built-in algorithms, by the algorithm's name."""
 
 
 def fingerprint(
-    settings: Settings, graph: AnyTopology, options: Any, guarantee: Guarantee | None = None
+    values: Mapping[str, Any],
+    algorithm: type[Algorithm],
+    graph: AnyTopology,
+    options: Any,
+    guarantee: Guarantee | None = None,
 ) -> dict[str, Any]:
     """The values that must be equal on all peers, in the order in which differences are named.
 
     Args:
-        settings: All values as they are used.
+        values: All settings by name, as they are used.
+        algorithm: The algorithm.
         graph: What follows from the settings of the graph; its edges and weights are compared.
         options: The algorithm's; those that it shares are compared.
         guarantee: What follows from the settings of privacy at client level; None without it.
     """
-    algorithm = find_algorithm(settings.algorithm)
     name = facts_of(algorithm).name
     flagged = flagged_options(algorithm)
 
@@ -46,22 +50,22 @@ def fingerprint(
         return name if name in flagged else f"option {name}"
 
     return {
-        "size": settings.size,
-        "topology": _kind(settings.topology),  # a file may lie elsewhere on every host
+        "size": values["size"],
+        "topology": _kind(values["topology"]),  # a file may lie elsewhere on every host
         **{f"topology {name}": value for name, value in graph.parameters.items()},
         "weights": graph.weights_rule,
         "edges": graph.digest,
         "algorithm": name,  # its file may lie elsewhere on every host
         **({} if is_built_in(algorithm) else {"algorithm's source": source_hash(algorithm)}),
-        "rounds": settings.rounds,
-        "seed": settings.seed,
-        "seed partition": settings.seed if settings.seed_partition is None else settings.seed_partition,
-        **{name: getattr(settings, name) for name in shared() if not _left_out(name, settings)},
+        "rounds": values["rounds"],
+        "seed": values["seed"],
+        "seed partition": values["seed"] if values["seed_partition"] is None else values["seed_partition"],
+        **{name: values[name] for name in shared() if not _left_out(name, values[name])},
         **{said(name): value for name, value in _compared(algorithm, options).items()},
-        "privacy": settings.privacy,
+        "privacy": values["privacy"],
         "clip_norm": guarantee.clip_norm if guarantee else None,
         "noise_multiplier": guarantee.noise_multiplier if guarantee else None,
-        **{name: getattr(settings, name) for name in _privacy(settings.privacy)},
+        **{name: values[name] for name in _privacy(values["privacy"])},
     }
 
 
@@ -76,24 +80,25 @@ def _privacy(level: str) -> tuple[str, ...]:
     return tuple(name for name in shared(PrivacySettings) if name in SAMPLE_ONLY) if level == "sample" else ()
 
 
-def _left_out(name: str, settings: Settings) -> bool:
-    return name in _ELSEWHERE or (name in _LATER and getattr(settings, name) == default_of(name))
+def _left_out(name: str, value: Any) -> bool:
+    return name in _ELSEWHERE or (name in _ONLY_IF_SET and value == default_of(name))
 
 
 def _compared(algorithm: type[Algorithm], options: Any) -> dict[str, Any]:
-    later = _LATER_OPTIONS.get(algorithm.name, ()) if is_built_in(algorithm) else ()
-    usual = shared_options(algorithm.Options()) if later else {}
-    return {name: value for name, value in shared_options(options).items() if name not in later or value != usual[name]}
+    optional = _OPTIONS_ONLY_IF_SET.get(algorithm.name, ()) if is_built_in(algorithm) else ()
+    usual = shared_options(algorithm.Options()) if optional else {}
+    shared_ones = shared_options(options).items()
+    return {name: value for name, value in shared_ones if name not in optional or value != usual[name]}
 
 
-def divided(task: Task, partition: str | None, settings: Settings, *, private: bool) -> dict[str, Any]:
+def divided(task: Task, partition: str | None, test_split: str, *, private: bool) -> dict[str, Any]:
     """How a common pool is divided: peers that divide it differently would hold each other's samples.
 
     A private peer tells only its settings: which rank holds which samples follows from everybody's labels, too.
     """
     if task.division is None:
         return {}
-    said = {"partition": partition, "test split": settings.test_split}
+    said = {"partition": partition, "test split": test_split}
     return said if private else said | {"division of the samples": task.division[:16]}
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.cluster_child import STOP_SIGNALS
+from dpeer.federation.stop_signals import STOP_SIGNALS
 
 _LONGEST_FOLDER = 60
 """The longest folder in bytes for sockets: macOS allows 103 in all, and multiprocessing adds up to 32."""

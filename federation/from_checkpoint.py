@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError
-from dpeer.federation.disk_errors import naming
-from dpeer.federation.folders import held
+from dpeer.federation.config import RunConfig, resolve
+from dpeer.federation.folders import held, naming
 from dpeer.federation.settings import Settings
 from dpeer.peer import checkpoint
 from dpeer.results.files import MODEL, SUMMARY, card_of
@@ -65,7 +65,7 @@ def make_model(
         completed = checkpoint.completed(folder)
         if not overwrite:
             _check_free(model, completed)
-        return _write(settings, rank, folder, model, summarize=output is None, say=say)
+        return _write(resolve(settings, rank), folder, model, summarize=output is None, say=say)
 
 
 def _rank(folder: Path) -> int:
@@ -128,28 +128,27 @@ def _check_free(model: Path, completed: int) -> None:
         )
 
 
-def _write(
-    settings: Settings, rank: int, folder: Path, model: Path, *, summarize: bool, say: Callable[[str], None]
-) -> Made:
+def _write(config: RunConfig, folder: Path, model: Path, *, summarize: bool, say: Callable[[str], None]) -> Made:
     import torch
 
-    from dpeer.federation.assemble import assemble
+    from dpeer.federation.build import build
     from dpeer.peer import PeerConfig
     from dpeer.peer.core.bodies import Outbox
     from dpeer.peer.rank_folder import RankFolder
 
-    if settings.threads is not None:
-        torch.set_num_threads(settings.threads)
-    parts = assemble(settings, rank, resume=True)
-    config = PeerConfig(
-        rank=rank, rounds=settings.rounds, listen=None, fingerprint=parts.fingerprint, names=parts.names,
+    if config.host.threads is not None:
+        torch.set_num_threads(config.host.threads)
+    parts = build(config, resume=True)
+    rounds = config.training.rounds
+    peer_config = PeerConfig(
+        rank=config.rank, rounds=rounds, listen=None, fingerprint=parts.fingerprint, names=parts.names,
         about=parts.about, out=folder, resume=True,
     )  # fmt: skip
-    files = RankFolder(config, parts.learner, Outbox(), {}, parts.facts, say)
+    files = RankFolder(peer_config, parts.learner, Outbox(), {}, parts.facts, say)
     completed = files.take_up()
     summary: dict[str, Any] = read_object(folder / SUMMARY)
     said = summary.get("completed_rounds") == completed  # it stays: it knows more than a checkpoint does
-    ended = "done" if completed == settings.rounds else KILLED
+    ended = "done" if completed == rounds else KILLED
     status = str(summary.get("status")) if said else ended
     files.conclude(status, model=model, summarize=summarize and not said)
-    return Made(model, status, completed, settings.rounds)
+    return Made(model, status, completed, rounds)

@@ -1,16 +1,55 @@
-"""Who a federation's peers are: the public keys that its file lists, and the secret one of this peer."""
+"""The keys of a federation: the public ones that its file lists, and the secret one of this peer."""
 
 from __future__ import annotations
 
 import os
+import re
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 
 from dpeer.encoding import read_text
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.mounts import mount_of
-from dpeer.federation.settings import Settings
+from dpeer.federation.sections import NetworkPart
 from dpeer.peer.transports.keys import KEY_BYTES, Keyring, new_secret, public_of
+
+MOUNTINFO = Path("/proc/self/mountinfo")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A mount: where it is, of which type of file system, and whether it can be written."""
+
+    place: Path
+    kind: str
+    read_only: bool
+
+
+def mount_of(path: Path) -> Mount | None:
+    """The mount that a file lies on, links followed; None where it cannot be told (not on Linux)."""
+    try:
+        lines = MOUNTINFO.read_text(errors="surrogateescape").split("\n")
+    except OSError:
+        return None
+    file = path.resolve()
+    found = None
+    for mount in filter(None, map(_mount, lines)):
+        # Of two at one place the later lies above the earlier.
+        if file.is_relative_to(mount.place) and (found is None or mount.place.is_relative_to(found.place)):
+            found = mount
+    return found
+
+
+def _mount(line: str) -> Mount | None:
+    """The mount of a line: its fifth word is the place, the sixth its options; after ` - ` follow type and device."""
+    here, dash, system = line.partition(" - ")
+    words, kinds = here.split(" "), system.split(" ")
+    if not dash or len(words) < 6 or not kinds:
+        return None
+    place = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), words[4])
+    options = {*words[5].split(","), *(kinds[2].split(",") if len(kinds) > 2 else [])}
+    return Mount(Path(place), kinds[0], "ro" in options)
+
 
 IN_ENVIRONMENT = "DPEER_SECRET"
 NAMED_IN_ENVIRONMENT = "DPEER_SECRET_FILE"
@@ -18,16 +57,16 @@ NAMED_IN_ENVIRONMENT = "DPEER_SECRET_FILE"
 _EXAMPLE = f"expected {2 * KEY_BYTES} hexadecimal digits, as `dpeer keygen` prints them"
 
 
-def public_keys(settings: Settings) -> dict[int, tuple[bytes, ...]]:
+def public_keys(network: NetworkPart, size: int) -> dict[int, tuple[bytes, ...]]:
     """The public keys of all ranks; empty if the federation file lists none.
 
     Raises:
         ConfigurationError: ranks without a key, a key that is none, or one that two ranks have; names them.
     """
-    listed = {rank: _keys(rank, own.key) for rank, own in settings.rank.items() if own.key is not None}
+    listed = {rank: _keys(rank, own.key) for rank, own in network.rank.items() if own.key is not None}
     if not listed:
         return {}
-    missing = [str(rank) for rank in range(settings.size) if rank not in listed]
+    missing = [str(rank) for rank in range(size) if rank not in listed]
     if missing:
         raise ConfigurationError(
             f"rank {', '.join(missing)} {'has' if len(missing) == 1 else 'have'} no `key` in the federation file and "
@@ -44,34 +83,35 @@ def public_keys(settings: Settings) -> dict[int, tuple[bytes, ...]]:
     return listed
 
 
-def keyring(settings: Settings, rank: int) -> Keyring | None:
+def keyring(network: NetworkPart, size: int, rank: int) -> Keyring | None:
     """What the peer proves who it is with; None where the federation file lists no keys.
 
     Args:
-        settings: As this rank uses them.
+        network: The listed keys and the secret.
+        size: The number of peers.
         rank: The peer.
 
     Raises:
         ConfigurationError: the secret is missing, cannot be used, or is not this rank's.
     """
-    if settings.encrypt:
+    if network.encrypt:
         raise ConfigurationError(
             "encrypt = true is for dpeer cluster, which makes keys for all ranks itself: list the key of every rank in "
             "the federation file instead (dpeer keygen)"
         )
-    listed = public_keys(settings)
-    found = own_secret(settings.secret)
-    own = settings.rank.get(rank)
+    listed = public_keys(network, size)
+    found = own_secret(network.secret)
+    own = network.rank.get(rank)
     if not listed and own is not None and own.bulk is not None:
         raise ConfigurationError(
             f"rank.{rank}.bulk = {own.bulk}: a second port is for encrypted bodies, and the federation file lists no "
             "keys: add every rank's `key` (dpeer keygen prints it), or leave `bulk` out"
         )
     if not listed:
-        if found is None or settings.secret is None:  # the environment may hold one for other runs
+        if found is None or network.secret is None:  # the environment may hold one for other runs
             return None
         raise ConfigurationError(
-            f"--secret {str(settings.secret)!r}: the federation file lists no keys, so nothing would be encrypted: add "
+            f"--secret {str(network.secret)!r}: the federation file lists no keys, so nothing would be encrypted: add "
             "every rank's `key` (dpeer keygen prints it)"
         )
     if found is None:

@@ -13,10 +13,10 @@ from typing import Any
 
 from dpeer.federation import cluster_child, forking
 from dpeer.federation.channel import Channel
+from dpeer.federation.folders import current_folder
 from dpeer.federation.keys import keyrings
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
-from dpeer.federation.working_directory import current_folder
 from dpeer.results.files import rank_folder
 from dpeer.results.reading import read_entries
 from dpeer.results.training_alerts import Sign

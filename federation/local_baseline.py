@@ -11,8 +11,7 @@ from typing import Any
 from dpeer.cores import own_cores
 from dpeer.exceptions import CheckpointError, DpeerError, TaskError, describe
 from dpeer.federation.addresses import all_on_this_host
-from dpeer.federation.defaults import kept, with_defaults
-from dpeer.federation.options import options_of, with_options
+from dpeer.federation.config import options_of, with_defaults, with_options
 from dpeer.federation.settings import Settings
 from dpeer.results.units import duration
 from dpeer.training import Hyperparameters, Task, TorchLearner, find_algorithm
@@ -243,7 +242,8 @@ def alone_beside(
     hyperparameters = hyperparameters.model_copy(update={"finish_lr": learner.finish_rate})
     made = Alone(
         copied, hyperparameters, learner.algorithm.gradients(hyperparameters), takes_part, rank=rank, seed=seed,
-        keep=kept(settings), evaluate_on=settings.evaluate_on, evaluate_every=settings.evaluate_every,
+        keep="best" if settings.keep == "best" else "last", evaluate_on=settings.evaluate_on,
+        evaluate_every=settings.evaluate_every,
         compute=learner.compute, rounds=rounds,
     )  # fmt: skip
     return AloneBeside(
@@ -285,4 +285,4 @@ def _is_free(settings: Settings, workers: int | None) -> bool:
     """Whether a peer has a core to itself."""
     if workers is not None:
         return workers >= settings.size
-    return not all_on_this_host(settings) or len(own_cores()) >= settings.size
+    return not all_on_this_host(settings, settings.size) or len(own_cores()) >= settings.size

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dpeer.federation.defaults import VALIDATION
-from dpeer.federation.options import options_of
+from dpeer.federation.config import VALIDATION
 from dpeer.federation.presets import find_preset
-from dpeer.federation.settings import Settings
+from dpeer.federation.settings import default_of
 from dpeer.topology import Isolated, Participation
-from dpeer.training import ALGORITHMS, Task, TorchLearner, find_algorithm
+from dpeer.training import ALGORITHMS, Algorithm, Task, TorchLearner
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import about_options
 from dpeer.training.data.partitions import FEWEST
@@ -28,51 +27,52 @@ _FEW_ROWS = 10
 
 
 def notes(
-    task: Task, learner: TorchLearner, facts: Mapping[str, Any], settings: Settings, said: Collection[str], *,
-    lacking: bool = False,
+    task: Task, learner: TorchLearner, facts: Mapping[str, Any], algorithm: type[Algorithm], options: Any,
+    chosen: Collection[str], *, lacking: bool = False,
 ) -> list[str]:  # fmt: skip
     """The notes, a line each.
 
     Args:
         task: The peer's task.
         learner: The peer's learner.
-        facts: What summary.json says of the peer's samples.
-        settings: All values as they are used.
-        said: The settings that do not come from a default.
+        facts: What summary.json says of the run, its settings among them.
+        algorithm: The peer's algorithm.
+        options: The algorithm's options.
+        chosen: The settings that do not come from a default.
         lacking: Whether validation data were to be held out by default, and could not be.
     """
-    algorithm = find_algorithm(settings.algorithm)
+    settings = facts["settings"]
     lines = [
-        f"{settings.algorithm} on {settings.task}: {learner.num_samples} training samples, body of "
+        f"{settings['algorithm']} on {settings['task']}: {learner.num_samples} training samples, body of "
         f"{learner.body_parameters:,} parameters, head of {learner.head_parameters:,}"
     ]
-    if settings.preset is not None:
-        preset = find_preset(settings.preset)
-        values = preset.values_for(settings.algorithm)
-        others = [name for name, value in values.items() if getattr(settings, name) != value]
-        words = preset.words_for(settings.algorithm, *others)
-        lines.append(f"preset {settings.preset}: {words}; {preset.remark}")
-    changed = [name for name in _IF_SET if getattr(settings, name) != Settings.model_fields[name].default]
+    if settings["preset"] is not None:
+        preset = find_preset(settings["preset"])
+        values = preset.values_for(settings["algorithm"])
+        others = [name for name, value in values.items() if settings[name] != value]
+        words = preset.words_for(settings["algorithm"], *others)
+        lines.append(f"preset {settings['preset']}: {words}; {preset.remark}")
+    changed = [name for name in _IF_SET if settings[name] != default_of(name)]
     used = [_value(name, settings) for name in (*_ALWAYS, *changed, *algorithm.settings())]
-    lines.append(", ".join([*used, *_own(settings), *_finish(learner, settings)]))
-    lines += _choosing(task, learner, settings, lacking=lacking)
+    lines.append(", ".join([*used, *_own(algorithm, options), *_finish(learner, settings["finish"])]))
+    lines += _choosing(task, learner, settings["keep"], lacking=lacking)
     lines += task.remarks
     lines += _computing(learner)
-    if settings.quorum == "any":
+    if settings["quorum"] == "any":
         lines.append(
             "--quorum any: a group of peers that is cut off runs ahead by itself; when all meet again, those behind "
             "lose the rounds in between"
         )
-    if settings.training_accuracy and settings.privacy != "none":
+    if settings["training_accuracy"] and settings["privacy"] != "none":
         lines.append(
             "training-accuracy: it is read off training records without noise, so no epsilon covers it; it stays in "
             "this peer's metrics.jsonl and summary.json"
         )
-    if settings.participation < 1:
+    if settings["participation"] < 1:
         lines.append(_participation(settings, learner))
-    if task.names.get("input columns") and not settings.standardize and (largest := _largest(task)) > _LARGE:
+    if task.names.get("input columns") and not settings["standardize"] and (largest := _largest(task)) > _LARGE:
         lines.append(f"inputs go up to {largest:g}: training may diverge; --standardize scales every column")
-    lines += _few(facts, settings)
+    lines += _few(facts, settings["evaluate_on"])
     if task.reading is not None and not task.reading.classes and (largest := _largest_target(task)) > _LARGE:
         lines.append(
             f"{task.reading.target} goes up to {largest:g}: training may diverge; give it in a larger unit, or lower "
@@ -83,21 +83,21 @@ def notes(
         lines.append("nothing leaves this peer: it trains alone")
     elif facts_of(algorithm).shares == "model" and task.head:
         lines.append(
-            f"{learner.algorithm.leaves} leaves this peer with {settings.algorithm}, the task's head "
+            f"{learner.algorithm.leaves} leaves this peer with {settings['algorithm']}, the task's head "
             f"({', '.join(task.head)}) included"
         )
     unused = {name for other in ALGORITHMS.values() for name in other.settings()} - {*algorithm.settings()}
     if not learner.shares:
         unused |= {"quantize", "wire_dtype", "robust", "max_norm"}
-    if settings.finish == "none" and "finish_lr" in said:
+    if settings["finish"] == "none" and "finish_lr" in chosen:
         lines.append(f"{_value('finish_lr', settings)} has no effect with finish none")
-    no_effect = sorted(unused & {*said})
-    return [*lines, *(f"{_value(name, settings)} has no effect with {settings.algorithm}" for name in no_effect)]
+    no_effect = sorted(unused & {*chosen})
+    return [*lines, *(f"{_value(name, settings)} has no effect with {settings['algorithm']}" for name in no_effect)]
 
 
-def _choosing(task: Task, learner: TorchLearner, settings: Settings, *, lacking: bool) -> list[str]:
+def _choosing(task: Task, learner: TorchLearner, keep: str, *, lacking: bool) -> list[str]:
     """A line on how the model that is kept is chosen, and why none is where that is the default."""
-    if settings.keep == "best":
+    if keep == "best":
         rows, where = len(task.validation), "that the task brings"
         if task.held_out is not None:
             where = f"held out of {rows + learner.num_samples} for training (--keep last trains on all of them)"
@@ -110,7 +110,7 @@ def _choosing(task: Task, learner: TorchLearner, settings: Settings, *, lacking:
     return []
 
 
-def _few(facts: Mapping[str, Any], settings: Settings) -> list[str]:
+def _few(facts: Mapping[str, Any], evaluate_on: str) -> list[str]:
     """Lines on classes and test rows that are too few to learn or to tell anything from."""
     lines, counts = [], facts["class_counts"]
     names = facts["class_names"] or list(map(str, range(len(counts or ()))))
@@ -127,8 +127,7 @@ def _few(facts: Mapping[str, Any], settings: Settings) -> list[str]:
     if evaluated < _FEW_ROWS:
         rows = "one row" if evaluated == 1 else f"{evaluated} rows"
         lines.append(
-            f"the {settings.evaluate_on} set has {rows}: an accuracy on it goes in steps of {1 / evaluated:.3g} and "
-            "tells little"
+            f"the {evaluate_on} set has {rows}: an accuracy on it goes in steps of {1 / evaluated:.3g} and tells little"
         )
     return lines
 
@@ -137,14 +136,13 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:8]) + (f" and {len(names) - 8} others" if len(names) > 8 else "")
 
 
-def _own(settings: Settings) -> list[str]:
+def _own(algorithm: type[Algorithm], options: Any) -> list[str]:
     """A line on the algorithm's options that have no flag."""
-    options, about = options_of(settings), about_options(find_algorithm(settings.algorithm))
-    return [f"{name} {getattr(options, name)}" for name, one in about.items() if not one.has_flag]
+    return [f"{name} {getattr(options, name)}" for name, one in about_options(algorithm).items() if not one.has_flag]
 
 
-def _finish(learner: TorchLearner, settings: Settings) -> list[str]:
-    return [] if learner.finish_rate is None else [f"finish {settings.finish} at rate {learner.finish_rate:.2g}"]
+def _finish(learner: TorchLearner, finish: str) -> list[str]:
+    return [] if learner.finish_rate is None else [f"finish {finish} at rate {learner.finish_rate:.2g}"]
 
 
 def _computing(learner: TorchLearner) -> list[str]:
@@ -174,20 +172,20 @@ def _largest_target(task: Task) -> float:
     return float(task.train.tensors[1].abs().max())
 
 
-def _value(name: str, settings: Settings) -> str:
-    value = getattr(settings, name)
+def _value(name: str, settings: Mapping[str, Any]) -> str:
+    value = settings[name]
     shown = f"{value:g}" if isinstance(value, float) else "off" if value is None else value
     return f"{name.replace('_', '-')} {shown}"
 
 
-def _participation(settings: Settings, learner: TorchLearner) -> str:
-    drawn = Participation(Isolated(settings.size), settings.participation, settings.seed)
-    if settings.participation_mode == "server" and learner.shares:
-        return f"{drawn.count} of {settings.size} peers train in a round, drawn from the seed; all take their mean"
-    if drawn.count == settings.size:
-        return f"participation {settings.participation:g} of {settings.size} peers is all of them"
+def _participation(settings: Mapping[str, Any], learner: TorchLearner) -> str:
+    drawn = Participation(Isolated(settings["size"]), settings["participation"], settings["seed"])
+    if settings["participation_mode"] == "server" and learner.shares:
+        return f"{drawn.count} of {settings['size']} peers train in a round, drawn from the seed; all take their mean"
+    if drawn.count == settings["size"]:
+        return f"participation {settings['participation']:g} of {settings['size']} peers is all of them"
     meeting = f"; two neighbors meet in {drawn.pair_rate:.1%} of the rounds" if learner.shares else ""
-    return f"{drawn.count} of {settings.size} peers take part in a round, drawn from the seed{meeting}"
+    return f"{drawn.count} of {settings['size']} peers take part in a round, drawn from the seed{meeting}"
 
 
 def one_by_one_notes(learner: TorchLearner) -> list[str]:

@@ -10,15 +10,13 @@ from typing import Any
 import torch
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, TaskError
-from dpeer.federation.assemble import content_of, hyperparameters_of, learner_by_itself, seed_of, task_of
 from dpeer.federation.baseline_comparison import compared_with, write_worth
+from dpeer.federation.build import content_of, learner_by_itself, task_of
+from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import partition_of
-from dpeer.federation.disk_errors import naming
-from dpeer.federation.folders import held
-from dpeer.federation.graph import build_graph, take_part
+from dpeer.federation.folders import held, naming
 from dpeer.federation.load_model import load_model
 from dpeer.federation.local_baseline import STOPPED, AloneBeside, alone_beside, copy_apart
-from dpeer.federation.options import options_of
 from dpeer.federation.settings import Settings
 from dpeer.federation.summary import renew
 from dpeer.privacy.history import FOLDER, current
@@ -26,6 +24,8 @@ from dpeer.results.files import METRICS, MODEL, SUMMARY, read_rows, write_rows
 from dpeer.results.reading import read_object
 from dpeer.results.summaries import PeerSummary
 from dpeer.results.worth import Worth, majority, worth_of
+from dpeer.topology import take_part
+from dpeer.topology.settings import build_graph
 from dpeer.training import Task, class_counts, find_algorithm
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.selection import ModelSelection
@@ -123,9 +123,10 @@ def _found(
     settings, rank, rounds = _settings(folder, summary, device), int(summary["rank"]), int(summary["completed_rounds"])
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
-    task = task_of(settings, rank)
+    config = resolve(settings, rank)
+    task = task_of(config)
     _check_data(folder, task, settings, summary)
-    beside = _beside(folder, task, settings, rank, rounds, finished=summary["status"] in _FINISHED)
+    beside = _beside(folder, task, config, rounds, finished=summary["status"] in _FINISHED)
     if beside.alone is not None and rounds < settings.rounds:
         tell(f"the run ended after {rounds} of {settings.rounds} rounds: these are compared")
     beside.finish(stopped, tell)
@@ -168,7 +169,8 @@ def _check_data(folder: Path, task: Task, settings: Settings, summary: Mapping[s
     Raises:
         CheckpointError: They have changed.
     """
-    released, content = current(folder / FOLDER), content_of(task, settings)
+    released = current(folder / FOLDER)
+    content = content_of(task, private=settings.privacy != "none")
     there: list[tuple[Any, Any]] = []
     if None not in (released.data, content):
         there.append((released.data, content))
@@ -189,17 +191,18 @@ def _check_data(folder: Path, task: Task, settings: Settings, summary: Mapping[s
         )
 
 
-def _beside(folder: Path, task: Task, settings: Settings, rank: int, rounds: int, *, finished: bool) -> AloneBeside:
+def _beside(folder: Path, task: Task, config: RunConfig, rounds: int, *, finished: bool) -> AloneBeside:
     """The peer's copy alone, as far as it is trained already."""
+    settings, rank, how = config.settings, config.rank, config.training
     copied = copy_apart(task, settings, "")
-    hyperparameters = hyperparameters_of(settings)
-    learner = learner_by_itself(task, settings, rank, options_of(settings))
+    hyperparameters = config.hyperparameters
+    learner = learner_by_itself(task, config)
     if not finished:
         hyperparameters = hyperparameters.model_copy(update={"finish": "none"})
-    meeting = take_part(build_graph(settings), settings)
+    meeting = take_part(build_graph(config.graph), how.participation, how.participation_mode, how.seed)
     beside = alone_beside(
         copied, learner, hyperparameters, lambda number: meeting.at(number, rank).active, settings, rank,
-        seed=seed_of(settings), folder=folder, rounds=rounds,
+        seed=how.batch_seed, folder=folder, rounds=rounds,
     )  # fmt: skip
     assert beside is not None, "asked for"
     beside.take_up(resume=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from dpeer.results.units import read_size
 from dpeer.sections import Mark, Section, setting
@@ -140,8 +141,20 @@ class QuorumSettings(Section):
     )
 
 
-class HostSettings(Section):
-    """How one peer is run on its host."""
+class ThreadSettings(Section):
+    """The threads of one peer."""
+
+    threads: int | None = setting(
+        None,
+        "torch threads (default: all cores; their share if all peers are on this host)",
+        mark=Mark.ASIDE,
+        group=_HOST,
+        ge=1,
+    )
+
+
+class NetworkSettings(Section):
+    """How a peer waits for its neighbors, where it listens and with which key."""
 
     wait: Seconds = setting(
         300.0,
@@ -161,13 +174,6 @@ class HostSettings(Section):
         "auto (from the rounds so far, 60 at least), never (default: auto for start, never for cluster and simulate)",
         mark=Mark.ASIDE,
         group=_HOST,
-    )
-    threads: int | None = setting(
-        None,
-        "torch threads (default: all cores; their share if all peers are on this host)",
-        mark=Mark.ASIDE,
-        group=_HOST,
-        ge=1,
     )
     base_port: int = setting(
         7700,
@@ -230,3 +236,35 @@ class FaultSettings(Section):
         of_rank=False,
         strict=False,
     )
+
+
+class RunPart(FaultSettings, LogSettings, AloneSettings, MeasureSettings):
+    """What a run measures, keeps, logs and compares, and the faults of a simulation."""
+
+
+class HostPart(SimulationSettings, ThreadSettings, ComputeSettings):
+    """The device, precision and threads of a peer."""
+
+
+class Addresses(Section):
+    """The address of one peer, and by what the others know it."""
+
+    model_config = ConfigDict(frozen=False)
+
+    address: str | None = Field(None, description="where its neighbors reach it; without one it only dials out")
+    bind: str | None = Field(None, description="where it listens, if that is not `address` (containers, NAT)")
+    key: str | list[str] | None = Field(
+        None, description="its public key (dpeer keygen); two while it changes from one to the other"
+    )
+    bulk: int | None = Field(
+        None,
+        ge=0,
+        le=65535,
+        description="with keys: a second port of its address, by which bodies are encrypted faster; 0 for a free one",
+    )
+
+
+class NetworkPart(LauncherSettings, NetworkSettings, QuorumSettings):
+    """How a peer reaches its neighbors, and what becomes of the federation when connections drop."""
+
+    rank: Mapping[int, Addresses] = Field(default_factory=dict)

@@ -17,21 +17,20 @@ import torch
 from dpeer.exceptions import DpeerError, Isolated
 from dpeer.federation.addresses import addresses as addresses_of
 from dpeer.federation.addresses import bulk_port
-from dpeer.federation.assemble import assemble
 from dpeer.federation.baseline_comparison import conclude_worth
-from dpeer.federation.cluster_child import stop_signals
+from dpeer.federation.build import build
+from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
-from dpeer.federation.disk_errors import naming
-from dpeer.federation.folders import held
+from dpeer.federation.folders import held, home_kept, naming
 from dpeer.federation.malloc import freeze_heap, keep_heap
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
-from dpeer.federation.working_directory import home_kept
+from dpeer.federation.stop_signals import stop_signals
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker
 from dpeer.peer.logs import PeerLog, Sink, peer_logger
 from dpeer.peer.transports import Keyring, TransportOptions, make_transport
 from dpeer.results.files import LOG, rank_folder
-from dpeer.training import find_algorithm, forget
+from dpeer.training import forget
 from dpeer.training.algorithms.plugins import check_source
 
 Report = Callable[[dict[str, Any]], None]
@@ -131,8 +130,10 @@ async def serve(
     disk = ThreadPoolExecutor(1, "disk", initializer=_limit_threads, initargs=(1,))
     try:
         with home_kept() as home, naming(out, rank_folder(settings.out, rank)), held(out), ExitStack() as leaving:
+            worker = Worker(executor, disk)
+            config = await worker.run(resolve, settings, rank)
             return await _serve(
-                settings, rank, out, home, log, Worker(executor, disk), leaving, listen=listen, meet=meet,
+                config, out, home, log, worker, leaving, listen=listen, meet=meet,
                 stopper=stopper, resume=resume, new_data=new_data, keyring=keyring, report=report,
             )  # fmt: skip
     except Exception as error:
@@ -147,8 +148,7 @@ async def serve(
 
 
 async def _serve(
-    settings: Settings,
-    rank: int,
+    config: RunConfig,
     out: Path,
     home: Path,
     log: PeerLog,
@@ -163,8 +163,9 @@ async def _serve(
     keyring: Keyring | None,
     report: Report,
 ) -> Outcome | None:
-    await worker.run(_check_source, settings)
-    parts = await worker.run(assemble, settings, rank, resume=resume, new_data=new_data, home=home)
+    rank, run, network = config.rank, config.run, config.network
+    await worker.run(check_source, config.algorithm)
+    parts = await worker.run(build, config, resume=resume, new_data=new_data, home=home)
     forget()
     freeze_heap()
     for line in await worker.run(save_data_files, out, parts.partition, parts.preparation, resume=resume):
@@ -188,31 +189,35 @@ async def _serve(
             lambda line: log.info("worth", message=line), diverged=outcome.diverged,
         )  # fmt: skip
 
-    config = PeerConfig(
+    peer_config = PeerConfig(
         rank=rank,
-        rounds=settings.rounds,
+        rounds=config.training.rounds,
         listen=listen,
         fingerprint=parts.fingerprint,
         names=parts.names,
         about=parts.about,
         authenticated=keyring is not None,
-        evaluate_every=settings.evaluate_every,
-        checkpoint_every=settings.checkpoint_every,
-        wait=settings.wait,
-        deadline=None if settings.deadline == "never" else settings.deadline,
-        quorum=settings.quorum,
-        liveness=LivenessConfig.after(settings.dead_after),
+        evaluate_every=run.evaluate_every,
+        checkpoint_every=run.checkpoint_every,
+        wait=network.wait,
+        deadline=None if network.deadline == "never" else network.deadline,
+        quorum=network.quorum,
+        liveness=LivenessConfig.after(network.dead_after),
         out=out,
         resume=resume,
     )
+    size = config.graph.size
     transport = make_transport(
-        listen or next(iter(addresses_of(settings).values()), "tcp://"),
+        listen or next(iter(addresses_of(network, size).values()), "tcp://"),
         TransportOptions(
-            Limits(payload_bytes=parts.learner.payload_bytes), settings.dead_after, keyring, bulk_port(settings, rank)
+            Limits(payload_bytes=parts.learner.payload_bytes),
+            network.dead_after,
+            keyring,
+            bulk_port(network, size, rank),
         ),
     )
     peer = Peer(
-        config, parts.topology, parts.learner, transport, worker, log,
+        peer_config, parts.topology, parts.learner, transport, worker, log,
         facts=parts.facts,
         on_record=lambda entry: report({"kind": "record", "entry": entry}),
         on_connected=connected,
@@ -236,8 +241,8 @@ async def _serve(
     await asyncio.gather(*looking)
     if outcome.status == "isolated":
         raise Isolated(
-            f"ended after {outcome.completed_rounds} of {settings.rounds} rounds, {outcome.why}; --resume goes on; the "
-            f"model is in {rank_folder(settings.out, rank)}"
+            f"ended after {outcome.completed_rounds} of {config.training.rounds} rounds, {outcome.why}; --resume goes "
+            f"on; the model is in {rank_folder(run.out, rank)}"
         )
     if outcome.status == "done" and not outcome.concluded_before:
         await compare(outcome)
@@ -248,10 +253,6 @@ async def _look(registry: Registry, log: PeerLog) -> None:
     """Say which ranks on this host hold rows of this peer, too."""
     for found in await asyncio.to_thread(registry.compare):
         log.warning("same-rows", message=str(found), neighbor=found.rank, rows=found.rows, tested=found.tested)
-
-
-def _check_source(settings: Settings) -> None:
-    check_source(find_algorithm(settings.algorithm))
 
 
 def _limit_threads(threads: int | None) -> None:

@@ -5,56 +5,44 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Self, get_origin
 
-from pydantic import Field, ModelWrapValidatorHandler, ValidationError, create_model, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+    model_validator,
+)
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.config_errors import InvalidSettings
-from dpeer.federation.fresh import fresh_topology
 from dpeer.federation.presets import find_preset
 from dpeer.federation.sections import (
-    AloneSettings,
-    ComputeSettings,
-    FaultSettings,
-    HostSettings,
+    Addresses,
+    HostPart,
     LauncherSettings,
-    LogSettings,
-    MeasureSettings,
+    NetworkPart,
+    NetworkSettings,
     QuorumSettings,
-    SimulationSettings,
+    RunPart,
 )
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.sections import Mark, Section, marked, meaning_of
 from dpeer.topology import size_of
-from dpeer.topology.settings import GraphSettings
-from dpeer.training.settings import (
-    DataSettings,
-    MethodSettings,
-    MixingSettings,
-    OptionSettings,
-    StepSettings,
-    TaskSettings,
-    WireSettings,
-)
+from dpeer.topology.settings import GraphSettings, fresh_topology
+from dpeer.training.settings import DataPart, TrainingPart
 
 
 class _AllSettings(
-    FaultSettings,
-    SimulationSettings,
     LauncherSettings,
-    HostSettings,
-    LogSettings,
+    NetworkSettings,
     QuorumSettings,
-    ComputeSettings,
-    AloneSettings,
-    MeasureSettings,
+    HostPart,
+    RunPart,
     PrivacySettings,
-    MixingSettings,
-    WireSettings,
-    OptionSettings,
-    StepSettings,
-    MethodSettings,
-    DataSettings,
-    TaskSettings,
+    TrainingPart,
+    DataPart,
     GraphSettings,
 ):
     """The sections together; pydantic puts the fields of the last base first."""
@@ -64,22 +52,6 @@ TABLES = tuple(
     name for name, field in _AllSettings.model_fields.items() if get_origin(field.annotation) is dict
 )  # fmt: skip
 """Settings that are tables of options: one that is given adds to what a file has, key by key."""
-
-
-class Addresses(Section):
-    """The address of one peer, and by what the others know it."""
-
-    address: str | None = Field(None, description="where its neighbors reach it; without one it only dials out")
-    bind: str | None = Field(None, description="where it listens, if that is not `address` (containers, NAT)")
-    key: str | list[str] | None = Field(
-        None, description="its public key (dpeer keygen); two while it changes from one to the other"
-    )
-    bulk: int | None = Field(
-        None,
-        ge=0,
-        le=65535,
-        description="with keys: a second port of its address, by which bodies are encrypted faster; 0 for a free one",
-    )
 
 
 def _of_rank() -> dict[str, Any]:
@@ -109,8 +81,10 @@ else:
     )
 
 
-class Settings(_AllSettings):
+class Settings(NetworkPart, _AllSettings):
     """All settings of a federation. The defaults suit small models."""
+
+    model_config = ConfigDict(frozen=False)
 
     rank: dict[Annotated[int, Field(strict=False)], RankSettings] = Field(default_factory=dict)
 
@@ -205,3 +179,68 @@ def aside() -> tuple[str, ...]:
 def shared(section: type[Section] | None = None) -> tuple[str, ...]:
     """The names of the settings that peers compare, of one section or of all."""
     return marked(section or _AllSettings, Mark.SHARED)
+
+
+def check_own_data(settings: Settings) -> None:
+    """Refuse one file for several peers that should each have their own, or several for all, before anything is read.
+
+    Raises:
+        ConfigurationError: Names the ranks and what would be right.
+    """
+    if "path" not in settings.task_options and not settings.rank and settings.partition != "own":
+        return
+    from dpeer.training.tasks.own_data import check_own_data as check  # torch: only where it can matter
+
+    own = [settings.of_rank(rank) for rank in range(settings.size)]
+    check([(peer.task, peer.task_options) for peer in own], settings.partition)
+
+
+_IN_PLACE = (*TABLES, "rank")
+"""Settings that a script may change without assigning them, so that they do not count as said."""
+
+_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
+
+
+def revalidated(settings: Settings) -> Settings:
+    """The settings, validated once more after user code has changed them.
+
+    Args:
+        settings: Assigning to a field checks nothing, and changing a dict in place leaves no trace in
+            ``model_fields_set``, by which the processes of `cluster` get their settings.
+
+    Raises:
+        ConfigurationError: Names the key, the value and what would be right.
+    """
+    values = dict(settings)
+    names = {*settings.model_fields_set, *(name for name in _IN_PLACE if values[name] != default_of(name))}
+    said = {name: value for name, value in values.items() if name in names}
+    if isinstance(said.get("rank"), dict):
+        said["rank"] = {rank: _own(own) for rank, own in said["rank"].items()}
+    made = Settings.model_validate(said)
+    check_ranks(made)
+    for name, options in _options(made):
+        for key, value in options.items():
+            _check_plain(f"{name}.{key}", value)
+    return made
+
+
+def _own(own: Any) -> Any:
+    """What a rank's own settings say, to be checked once more."""
+    if not isinstance(own, RankSettings):
+        return own
+    return {name: value for name, value in own if value is not None and value != {}}
+
+
+def _options(settings: Settings) -> list[tuple[str, dict[str, Any]]]:
+    ranks = [(f"rank.{rank}.task_options", own.task_options) for rank, own in settings.rank.items()]
+    return [(name, getattr(settings, name)) for name in TABLES] + ranks
+
+
+def _check_plain(name: str, value: Any) -> None:
+    """Refuse an option that summary.json could not say."""
+    try:
+        _ANYTHING.dump_python(value, mode="json")
+    except ValueError as error:  # pydantic's PydanticSerializationError is one
+        raise ConfigurationError(
+            f"{name} = {value!r}: expected a number, a text, True, False, None, or a list or dict of these"
+        ) from error

@@ -12,8 +12,6 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
 from dpeer.exceptions import DpeerError
-from dpeer.federation.graph import build_graph
-from dpeer.federation.settings import Settings
 from dpeer.report.curves import Measure, mean_of
 from dpeer.report.groups import Group
 from dpeer.report.layout import place
@@ -21,7 +19,7 @@ from dpeer.report.style import Section, new_figure, render, wrap
 from dpeer.report.tiles import draw_tile
 from dpeer.sections import names
 from dpeer.topology import AnyTopology, TimeVaryingTopology
-from dpeer.topology.settings import GraphSettings
+from dpeer.topology.settings import GraphSettings, build_graph
 
 SIZE_LIMIT = 1000
 """The largest graph that is drawn: of more, dots merge."""
@@ -112,8 +110,8 @@ def _graph(group: Group) -> AnyTopology | None:
         return None
     try:
         # With the default weights: those that are solved for take minutes, and are not seen.
-        return build_graph(Settings.model_validate({**asked, "size": group.size}))
-    except (DpeerError, OSError):
+        return build_graph(GraphSettings.model_validate({**asked, "size": group.size}))
+    except (DpeerError, OSError, ValueError):
         return None  # of a file that is not here, say
 
 

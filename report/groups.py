@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
-from dpeer.federation.settings import Settings, aside, default_of
+from dpeer.federation.settings import aside, default_of, option_names
 from dpeer.results.runs import Run
 
 _SEEDS = ("seed", "seed_partition", "seed_init", "seed_batches")
@@ -142,7 +142,7 @@ def _plain(run: Run) -> dict[str, Any]:
 
 @cache
 def _defaults() -> dict[str, Any]:
-    return {key: default_of(key) for key in Settings.model_fields}
+    return {key: default_of(key) for key in option_names()}
 
 
 def _key(run: Run, labels: Sequence[str]) -> tuple[str, str]:

@@ -15,8 +15,8 @@ from pydantic import Field, ValidationError, model_validator
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.config import read_toml
-from dpeer.federation.running import refuse_faults
-from dpeer.federation.settings import Settings
+from dpeer.federation.run import refuse_faults
+from dpeer.federation.sections import RunPart
 from dpeer.sections import Section
 
 What = Literal["crash", "restart", "freeze", "slow", "partition", "leave"]
@@ -101,21 +101,21 @@ class Accident:
     times: float
 
 
-def check_faults(settings: Settings, *, resume: bool) -> None:
+def check_faults(run: RunPart, size: int, rounds: int, *, resume: bool) -> None:
     """Refuse what does not go with `faults`, be they planned or those of a run that is resumed, and a file of no use.
 
     Raises:
         ConfigurationError: Says why.
     """
-    if settings.faults is None:
-        refuse_faults(settings, resume=resume)
+    if run.faults is None:
+        refuse_faults(run, resume=resume)
         return
     if resume:
         raise ConfigurationError(
-            f"--faults {settings.faults}: a run with faults cannot be resumed, because what was under way between its "
+            f"--faults {run.faults}: a run with faults cannot be resumed, because what was under way between its "
             "peers when it was stopped is in no file: start over with --overwrite"
         )
-    read_faults(settings.faults, settings.size, settings.rounds)
+    read_faults(run.faults, size, rounds)
 
 
 def read_faults(path: Path, size: int, rounds: int) -> Faults:

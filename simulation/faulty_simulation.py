@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
 from dpeer.exceptions import PeersMissing, Refused
-from dpeer.federation.graph import build_graph, take_part
-from dpeer.federation.settings import Settings
+from dpeer.federation.config import RunConfig
 from dpeer.federation.view import View
 from dpeer.peer import LivenessConfig, Outcome, Peer, Worker
 from dpeer.peer.logs import PeerLog
-from dpeer.simulation.fault_costs import suffered
-from dpeer.simulation.fault_injection import Accidents
+from dpeer.simulation.fault_injection import Accidents, suffered
 from dpeer.simulation.faults import expand, read_faults
 from dpeer.simulation.links import Conditions
 from dpeer.simulation.network import FaultyNetwork, FaultyTransport
-from dpeer.simulation.round_durations import RoundCosts
 from dpeer.simulation.simulation import Simulation, blaming
-from dpeer.simulation.virtual_time import Process, VirtualLoop, VirtualWorker
-from dpeer.topology import Graphs
+from dpeer.simulation.virtual_time import Process, RoundCosts, VirtualLoop, VirtualWorker
+from dpeer.topology import Graphs, take_part
+from dpeer.topology.settings import build_graph
 
 _LATENCY = 0.01
 """Seconds for which a message is under way. It is the same for all, so that peers in step train at the same time."""
@@ -55,7 +53,7 @@ class _Life:
 class _Rank:
     """What stays from one life of a rank to the next."""
 
-    own: Settings
+    config: RunConfig
     log: PeerLog
     life: _Life
     lives: int = 1
@@ -64,29 +62,31 @@ class _Rank:
 
 
 class FaultySimulation(Simulation):
-    """A federation in one process, to whose peers the file `settings.faults` happens.
+    """A federation in one process, to whose peers the faults of a file happen.
 
     Args:
-        settings: The federation's.
+        configs: The peers', by rank.
         view: Is told what happens.
         new_data: The data are others than those of earlier runs in the folders.
     """
 
-    def __init__(self, settings: Settings, view: View, *, new_data: bool = False) -> None:
-        super().__init__(settings, view, resume=False, new_data=new_data)
-        assert settings.faults is not None, "else nothing happens"
+    def __init__(self, configs: Sequence[RunConfig], view: View, *, new_data: bool = False) -> None:
+        super().__init__(configs, view, resume=False, new_data=new_data)
+        size, file, network = len(configs), self._common.run.faults, self._common.network
+        rounds, seed = self._common.training.rounds, self._common.training.seed
+        assert file is not None, "else nothing happens"
         self.loop_factory = VirtualLoop
-        self.size = settings.size
-        self._plan = read_faults(settings.faults, settings.size, settings.rounds)
-        planned = expand(self._plan, settings.size, settings.rounds, settings.seed)
-        seed = settings.seed if self._plan.seed is None else self._plan.seed
+        self.size = size
+        self._plan = read_faults(file, size, rounds)
+        planned = expand(self._plan, size, rounds, seed)
+        self._seed = seed if self._plan.seed is None else self._plan.seed
         conditions = Conditions(latency=(_LATENCY, _LATENCY))
-        self.network = FaultyNetwork(random.Random(f"network {seed}"), conditions)  # noqa: S311 - no secret
+        self.network = FaultyNetwork(random.Random(f"network {self._seed}"), conditions)  # noqa: S311 - no secret
         self._accidents = Accidents(self, planned, self._plan.round_seconds)
-        self._liveness = LivenessConfig.after(settings.dead_after)
-        self._deadline: float | Literal["auto"] | None = None if settings.deadline == "never" else settings.deadline
+        self._liveness = LivenessConfig.after(network.dead_after)
+        self._deadline: float | Literal["auto"] | None = None if network.deadline == "never" else network.deadline
         self._ranks: list[_Rank] = []
-        self._known = {rank: f"inproc://rank-{rank}" for rank in range(settings.size)}
+        self._known = {rank: f"inproc://rank-{rank}" for rank in range(size)}
         self._failure: BaseException | None = None
         self._changed = asyncio.Event()
 
@@ -103,9 +103,9 @@ class FaultySimulation(Simulation):
     def _worker(self) -> Worker:
         return VirtualWorker(Process(), RoundCosts(0.0), self._executor)
 
-    async def _add(self, own: Settings, rank: int, log: PeerLog) -> None:
-        life = self._born(rank)
-        self._ranks.append(_Rank(own, log, life))
+    async def _add(self, config: RunConfig, log: PeerLog) -> None:
+        life = self._born(config.rank)
+        self._ranks.append(_Rank(config, log, life))
         await life.process.start(self._prepare(life, resume=False))
 
     async def _listen(self) -> None:
@@ -138,7 +138,7 @@ class FaultySimulation(Simulation):
     async def _prepare(self, life: _Life, *, resume: bool) -> None:
         rank = self._ranks[life.rank]
         life.peer = await self._peer(
-            rank.own, life.rank, life.transport, life.worker, rank.log, resume=resume,
+            rank.config, life.transport, life.worker, rank.log, resume=resume,
             on_connected=lambda: self._accidents.reached(0),
         )  # fmt: skip
 
@@ -236,10 +236,11 @@ class FaultySimulation(Simulation):
         self._disagreement.without(rank)
 
     def _suffered(self) -> Mapping[str, Any]:
-        graphs = take_part(build_graph(self._settings), self._settings)
+        how = self._common.training
+        graphs = take_part(build_graph(self._common.graph), how.participation, how.participation_mode, how.seed)
         ranks = [
             suffered(
-                self._out, rank, partial(_active, graphs, rank), self._settings.rounds,
+                self._out, rank, partial(_active, graphs, rank), how.rounds,
                 status=self._status(one.life), error=one.life.error, restarts=one.lives - 1,
                 completed_at=one.completed_at,
             )
@@ -249,9 +250,9 @@ class FaultySimulation(Simulation):
         return {
             **self._plan.plain(),
             "status": "stopped" if "stopped" in found else "done" if "done" in found else "failed",
-            "seed": self._settings.seed if self._plan.seed is None else self._plan.seed,
+            "seed": self._seed,
             "round_seconds": self._plan.round_seconds,
-            "dead_after": self._settings.dead_after,
+            "dead_after": self._common.network.dead_after,
             "time": max(time for one in self._ranks for time in (0.0, *one.completed_at.values())),
             "happened": [incident.as_entry() for incident in self._accidents.happened],
             "ranks": ranks,

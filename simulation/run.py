@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dpeer.federation.running import Drive, OpenView, Result, Runner, drive_by_signals, run_federation
+from dpeer.federation.config import RunConfig, resolve
+from dpeer.federation.folders import home_kept
+from dpeer.federation.run import Drive, OpenView, Result, Runner, drive_by_signals, run_federation
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent, View
 from dpeer.simulation.faults import check_faults
@@ -14,25 +16,35 @@ def simulate(
     resume: bool = False,
     overwrite: bool = False,
     new_data: bool = False,
-    open_view: OpenView = lambda settings: Silent(),
+    open_view: OpenView = Silent,
     drive: Drive = drive_by_signals,
 ) -> Result:
-    """Run all peers of a federation in this process, with the results of `dpeer.federation.running.cluster` to the bit.
+    """Run all peers of a federation in this process, with the results of `dpeer.federation.run.cluster` to the bit.
 
     Arguments and errors are those of `run_federation`; where `settings.faults` is set, time and network are simulated.
     """
-    check_faults(settings, resume=resume)
+    check_faults(settings, settings.size, settings.rounds, resume=resume)
+
+    def open_runner(view: View) -> Runner:
+        # Both import torch, which a command that finds its settings wrong does without.
+        if settings.faults is not None:
+            from dpeer.simulation.faulty_simulation import FaultySimulation
+
+            return FaultySimulation(peer_configs(settings), view, new_data=new_data)
+        from dpeer.simulation.simulation import Simulation
+
+        return Simulation(peer_configs(settings), view, resume=resume, new_data=new_data)
+
     return run_federation(
-        settings, _open, resume=resume, overwrite=overwrite, new_data=new_data, open_view=open_view, drive=drive
-    )
+        settings, open_runner,
+        resume=resume, overwrite=overwrite, new_data=new_data, open_view=open_view, drive=drive,
+    )  # fmt: skip
 
 
-def _open(settings: Settings, view: View, *, resume: bool, new_data: bool) -> Runner:
-    # Both import torch, which a command that finds its settings wrong does without.
-    if settings.faults is not None:
-        from dpeer.simulation.faulty_simulation import FaultySimulation
+def peer_configs(settings: Settings) -> list[RunConfig]:
+    """The configurations of all peers, by rank; they share one folder, and each computes on one thread."""
+    from dpeer.training.randomness import undisturbed  # torch
 
-        return FaultySimulation(settings, view, new_data=new_data)
-    from dpeer.simulation.simulation import Simulation
-
-    return Simulation(settings, view, resume=resume, new_data=new_data)
+    common = {"out": settings.out, "threads": 1}
+    with home_kept(), undisturbed():  # an algorithm of the user's own is imported
+        return [resolve(settings.of_rank(rank).model_copy(update=common), rank) for rank in range(settings.size)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,19 +15,17 @@ from torch import Tensor
 
 from dpeer.cores import own_cores
 from dpeer.exceptions import TaskError
-from dpeer.federation.assemble import PeerParts, assemble
 from dpeer.federation.baseline_comparison import conclude_worth
-from dpeer.federation.consensus_distance import Disagreement
+from dpeer.federation.build import PeerParts, build
+from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import save_data_files
-from dpeer.federation.disk_errors import naming
-from dpeer.federation.folders import held
+from dpeer.federation.folders import current_folder, held, naming
 from dpeer.federation.malloc import keep_heap
-from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
-from dpeer.federation.working_directory import current_folder
 from dpeer.peer import LivenessConfig, Network, Outcome, Peer, PeerConfig, Transport, Worker
 from dpeer.peer.logs import PeerLog, peer_logger
 from dpeer.results.files import DISAGREEMENT, LOG, rank_folder
+from dpeer.simulation.consensus_distance import Disagreement
 from dpeer.training import forget
 from dpeer.training.randomness import undisturbed
 
@@ -39,7 +37,7 @@ class Simulation:
     """A federation in one process.
 
     Args:
-        settings: The federation's.
+        configs: The peers', by rank.
         view: Is told what happens.
         resume: Continue from the checkpoints.
         new_data: The data are others than those of earlier runs in the folders.
@@ -50,10 +48,11 @@ class Simulation:
         faults: What happened to whom, for summary.json; None where nothing was to happen.
     """
 
-    def __init__(self, settings: Settings, view: View, *, resume: bool, new_data: bool = False) -> None:
-        self._settings = settings
+    def __init__(self, configs: Sequence[RunConfig], view: View, *, resume: bool, new_data: bool = False) -> None:
+        self._configs = configs
+        self._common = configs[0]
         self._home = current_folder()
-        self._out = settings.out.absolute()
+        self._out = self._common.run.out.absolute()
         self._view = view
         self._resume, self._new_data = resume, new_data
         self._peers: list[Peer] = []
@@ -63,7 +62,7 @@ class Simulation:
         self._stopping = False
         self._conclude: dict[int, Callable[[Outcome], Awaitable[Any]]] = {}
         self._notes: list[str] = []
-        self._workers = min(settings.size, settings.workers or len(own_cores()))
+        self._workers = min(len(configs), self._common.host.workers or len(own_cores()))
         self.connected = False
         # Peers of one process cannot be lost one by one.
         self._liveness = LivenessConfig(heartbeat=0)
@@ -88,25 +87,26 @@ class Simulation:
         resources = ExitStack()
         resources.enter_context(undisturbed())  # the script that has called draws on as if nothing had been
         try:
-            for rank in range(self._settings.size):
+            for rank, config in enumerate(self._configs):
                 if self._stopping:
                     return []
-                own = self._settings.of_rank(rank).model_copy(update={"out": self._settings.out, "threads": 1})
                 resources.enter_context(held(rank_folder(self._out, rank)))
-                log = peer_logger(rank, rank_folder(self._out, rank) / LOG, own.log_level, most=own.log_bytes())
+                log = peer_logger(
+                    rank, rank_folder(self._out, rank) / LOG, config.run.log_level, most=config.run.log_bytes()
+                )
                 logs.append(log)
-                await self._add(own, rank, log)
+                await self._add(config, log)
             forget()
             if self._stopping:
                 return []
             self._disagreement = Disagreement(
                 self._out / DISAGREEMENT, self._bodies, self._worker(),
-                every=self._settings.evaluate_every, rounds=self._settings.rounds, resume=self._resume,
+                every=self._common.run.evaluate_every, rounds=self._common.training.rounds, resume=self._resume,
             )  # fmt: skip
             await self._listen()
             self.connected = True
             self._view.notes(self._notes)
-            with naming(self._out, self._settings.out):
+            with naming(self._out, self._common.run.out):
                 outcomes = await self._play()
                 await self._disagreement.written()
             return outcomes
@@ -132,10 +132,10 @@ class Simulation:
         """What measures the bodies of all peers."""
         return Worker(self._executor)
 
-    async def _add(self, own: Settings, rank: int, log: PeerLog) -> None:
+    async def _add(self, config: RunConfig, log: PeerLog) -> None:
         """Make a peer that is to run."""
         worker = Worker(self._executor, self._disk)
-        self._peers.append(await self._peer(own, rank, self._network.transport(), worker, log, resume=self._resume))
+        self._peers.append(await self._peer(config, self._network.transport(), worker, log, resume=self._resume))
 
     async def _listen(self) -> None:
         """Have all peers accept connections."""
@@ -163,15 +163,13 @@ class Simulation:
         )  # fmt: skip
 
     async def _peer(
-        self, own: Settings, rank: int, transport: Transport, worker: Worker, log: PeerLog, *, resume: bool,
+        self, config: RunConfig, transport: Transport, worker: Worker, log: PeerLog, *, resume: bool,
         on_connected: Callable[[], None] = lambda: None,
     ) -> Peer:  # fmt: skip
         """Make a peer of a rank."""
-        new_data = self._new_data and not resume
+        rank, new_data = config.rank, self._new_data and not resume
         out = rank_folder(self._out, rank)
-        assembled = worker.run(
-            assemble, own, rank, resume=resume, new_data=new_data, workers=self._workers, home=self._home
-        )
+        assembled = worker.run(build, config, resume=resume, new_data=new_data, workers=self._workers, home=self._home)
         parts = await blaming(rank, assembled)
         for line in await worker.run(save_data_files, out, parts.partition, parts.preparation, resume=resume):
             log.warning("file-made-again", message=line)
@@ -184,27 +182,27 @@ class Simulation:
         if parts.alone is not None:
             await worker.run(parts.alone.take_up, resume=resume)
         self._conclude[rank] = lambda outcome: self._compare(out, parts, worker, log, diverged=outcome.diverged)
-        config = PeerConfig(
+        peer_config = PeerConfig(
             rank=rank,
-            rounds=own.rounds,
+            rounds=config.training.rounds,
             listen=f"inproc://rank-{rank}",
             fingerprint=parts.fingerprint,
             names=parts.names,
             about=parts.about,
-            evaluate_every=own.evaluate_every,
-            checkpoint_every=own.checkpoint_every,
-            wait=own.wait,
+            evaluate_every=config.run.evaluate_every,
+            checkpoint_every=config.run.checkpoint_every,
+            wait=config.network.wait,
             deadline=self._deadline,
-            quorum=own.quorum,
+            quorum=config.network.quorum,
             liveness=self._liveness,
             out=out,
             resume=resume,
         )
         return Peer(
-            config, parts.topology, parts.learner, transport, worker, log,
+            peer_config, parts.topology, parts.learner, transport, worker, log,
             facts=parts.facts, on_record=lambda entry: self._view.record(rank, entry),
             # On a clock that is not real nobody waits in earnest.
-            background=parts.alone if own.faults is None else None,
+            background=parts.alone if config.run.faults is None else None,
             at_once=lambda outcome: self._conclude[rank](outcome),
             on_completed=lambda number: self._measure(rank, number), watch=parts.watch,
             on_sign=lambda sign: self._view.sign(rank, sign), on_connected=on_connected,

@@ -11,7 +11,7 @@
 from dpeer.topology.building import TOPOLOGIES, WEIGHTS, build
 from dpeer.topology.connectivity import temporal_diameter
 from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row
-from dpeer.topology.participation import Participation, ServerSampling
+from dpeer.topology.participation import Participation, ServerSampling, take_part
 from dpeer.topology.spectrum import Analysis, PaperFormula, analyse, disagreement, paper_formula, spectral_gap, spectrum
 from dpeer.topology.time_varying_graphs import TIME_VARYING
 from dpeer.topology.topologies import TimeVaryingTopology, Topology
@@ -42,5 +42,6 @@ __all__ = [
     "size_of",
     "spectral_gap",
     "spectrum",
+    "take_part",
     "temporal_diameter",
 ]

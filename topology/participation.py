@@ -29,7 +29,7 @@ from functools import lru_cache
 import numpy as np
 
 from dpeer.exceptions import TopologyError
-from dpeer.topology.neighborhood import Graphs, Neighborhood, Row, check_rank
+from dpeer.topology.neighborhood import Graphs, Isolated, Neighborhood, Row, check_rank
 from dpeer.topology.random_graphs import shuffled
 from dpeer.topology.topologies import Topology
 
@@ -167,3 +167,20 @@ class ServerSampling(Participation):
             return Neighborhood(rank, row, heard, (), active=False)
         others = tuple(other for other in range(self.size) if other != rank)
         return Neighborhood(rank, row, heard, others)
+
+
+def take_part(graph: Graphs, share: float, mode: str, seed: int) -> Graphs:
+    """The graphs of a run, with only some peers in each round.
+
+    Args:
+        graph: The graph of all peers.
+        share: The share of peers that takes part in a round.
+        mode: "peers": each peer mixes with its neighbors that take part; "server": see `ServerSampling`.
+        seed: The seed of the draw.
+
+    Raises:
+        TopologyError: The graph does not suit the mode.
+    """
+    if mode == "server" and not isinstance(graph, Isolated):
+        return ServerSampling(graph, share, seed)
+    return graph if share == 1 else Participation(graph, share, seed)

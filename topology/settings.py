@@ -1,14 +1,17 @@
-"""The settings of the graph on which peers gossip."""
+"""The settings of the graph on which peers gossip, and the graph that they name."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from dpeer.exceptions import ConfigurationError
 from dpeer.plugins import reference
 from dpeer.sections import Mark, Section, setting
-from dpeer.topology.building import WEIGHTS
+from dpeer.topology.building import WEIGHTS, build
+from dpeer.topology.topologies import TimeVaryingTopology, Topology
 
 _GROUP = "Graph"
 
@@ -68,3 +71,54 @@ class GraphSettings(Section):
             return None
         rows, columns = self.grid_shape.split("x")
         return int(rows), int(columns)
+
+
+def build_graph(graph: GraphSettings) -> Topology | TimeVaryingTopology:
+    """The graph with its mixing matrix; all peers of a process share one.
+
+    Raises:
+        ConfigurationError: No such graph exists.
+    """
+    fresh = {}
+    if graph.fresh_neighbors is not None:
+        fresh["fresh_neighbors"] = fresh_topology(graph.fresh_neighbors, None)[1]
+    return _build(
+        graph.topology,
+        graph.size,
+        weights=graph.weights,
+        grid_shape=graph.shape(),
+        degree=graph.degree,
+        graph_seed=graph.graph_seed,
+        rewire=graph.rewire,
+        edge_probability=graph.edge_probability,
+        **fresh,
+    )
+
+
+_build = lru_cache(maxsize=4)(build)
+
+_PREFIX = "directed:"
+_SAME = ("fresh-neighbors", "random-regular")
+_DIRECTED = ("fresh-directed",)
+
+
+def fresh_topology(text: str, asked: str | None) -> tuple[str, int]:
+    """The topology that K or directed:K stands for, and its K.
+
+    Args:
+        text: The option's value.
+        asked: The topology that was asked for beside it, if one was.
+
+    Raises:
+        ConfigurationError: The value is something else, or another topology was asked for.
+    """
+    directed = text.startswith(_PREFIX)
+    number = text.removeprefix(_PREFIX)
+    if not (number.isascii() and number.isdigit()):
+        raise ConfigurationError(f"--fresh-neighbors {text!r}: write K or directed:K, for example 4")
+    fitting = _DIRECTED if directed else _SAME
+    if asked is not None and asked not in (*fitting, *_DIRECTED):
+        raise ConfigurationError(
+            f"fresh neighbors {text} make their own graphs, and topology {asked} is another: leave one of them out"
+        )
+    return (asked if asked in _DIRECTED else fitting[0]), int(number)

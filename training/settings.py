@@ -364,3 +364,26 @@ class MixingSettings(Section):
         group=_HOSTILE,
         gt=0,
     )
+
+
+class DataPart(DataSettings, TaskSettings):
+    """The task, its data and its model."""
+
+
+class TrainingPart(MixingSettings, WireSettings, OptionSettings, StepSettings, MethodSettings):
+    """How peers train and mix, and from which seeds."""
+
+    @property
+    def partition_seed(self) -> int:
+        """The seed of the partition."""
+        return self.seed if self.seed_partition is None else self.seed_partition
+
+    @property
+    def init_seed(self) -> int:
+        """The seed of the first weights."""
+        return self.seed if self.seed_init is None else self.seed_init
+
+    @property
+    def batch_seed(self) -> int:
+        """The seed of the batch order."""
+        return self.seed if self.seed_batches is None else self.seed_batches

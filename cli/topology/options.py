@@ -10,9 +10,8 @@ from rich.table import Table
 
 from dpeer.cli.click_from_setting import F, stated
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.fresh import fresh_topology
 from dpeer.topology import TOPOLOGIES, AnyTopology, build, size_of
-from dpeer.topology.settings import GraphSettings
+from dpeer.topology.settings import GraphSettings, fresh_topology
 
 DEFAULT_SIZE = 8
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from dpeer.federation.config import resolve
 from dpeer.federation.fingerprint import fingerprint
-from dpeer.federation.graph import build_graph
-from dpeer.federation.options import options_of
 from dpeer.federation.presets import PRESETS
 from dpeer.federation.settings import Settings
 from dpeer.peer.core.handshake import mismatch
 from dpeer.peer.core.wire import Hello
+from dpeer.topology.settings import build_graph
 from dpeer.training import ALGORITHMS
 
 Command = Callable[..., Any]
@@ -168,8 +168,8 @@ def test_help_names_the_command_and_needs_no_torch(dpeer: Command, tmp_path: Pat
 
 
 def hello(rank: int, **values: Any) -> Hello:
-    settings = Settings(**values)
-    agreed = fingerprint(settings, build_graph(settings), options_of(settings))
+    config = resolve(Settings(**values), 0)
+    agreed = fingerprint(config.values(), config.algorithm, build_graph(config.graph), config.options)
     return Hello(rank=rank, next_round=0, fingerprint=agreed, manifest={}, digest="")
 
 
@@ -178,7 +178,7 @@ def hello(rank: int, **values: Any) -> Hello:
     [
         ("algorithm", "dfedsmdc", "dfedmdc"),
         ("weight_decay", 0.0, 0.0005),
-        ("grad_clip", None, 10.0),
+        ("grad_clip", 1.0, 10.0),
         ("optimizer", "not set", "adamw"),
         ("warmup", "not set", 3),
         ("sam", "body", "both"),
@@ -192,7 +192,9 @@ def hello(rank: int, **values: Any) -> Hello:
 )
 def test_peers_that_differ_in_it_refuse_each_other_and_name_it(name: str, default: object, other: object) -> None:
     uses = {"ditto_lambda": "ditto", "sparsity": "dis-pfl", "prune_rate": "dis-pfl"}
-    both = {"algorithm": uses[name]} if name in uses else {}
+    both: dict[str, Any] = {"algorithm": uses[name]} if name in uses else {}
+    if name == "optimizer":  # each has learning rates of its own
+        both = {"body_lr": 0.05, "head_lr": 0.05}
     assert mismatch(hello(0, **both), hello(1, **both), 20) is None
     problem = mismatch(hello(0, **both), hello(1, **both, **{name: other}), 20)
     assert problem is not None

@@ -11,14 +11,13 @@ import pytest
 
 from dpeer.experiments.cells import Cell, make_cell
 from dpeer.experiments.experiment import Experiment, load
-from dpeer.federation.defaults import with_defaults
-from dpeer.federation.graph import build_graph, take_part
+from dpeer.federation.config import resolve, with_defaults
 from dpeer.federation.privacy import privacy_config
 from dpeer.federation.settings import aside
 from dpeer.privacy.plan import noise_over_drift
 from dpeer.sections import names
 from dpeer.topology import ServerSampling
-from dpeer.topology.settings import GraphSettings
+from dpeer.topology.settings import GraphSettings, build_graph, take_part
 from dpeer.training import ALGORITHMS, find_algorithm
 
 ROOT = Path(__file__).parents[2]
@@ -81,7 +80,10 @@ def test_it_can_be_run(name: str, small: bool, opened: Open, tmp_path: Path) -> 
             if small:
                 build_graph(settings)  # at full scale the larger ones take a while
                 assert settings.size <= 32
-                assert privacy_config(settings, build_graph(settings)).guarantee is None or settings.privacy == "client"
+                assert (
+                    privacy_config(resolve(settings, 0), build_graph(settings)).guarantee is None
+                    or settings.privacy == "client"
+                )
             folders.add((cell.folder, None if cell.variant.settled else label))
             assert settings.task_options["data"] == "here"
             assert settings.device == "auto"
@@ -212,7 +214,7 @@ def test_each_peer_adds_the_noise_of_a_client_of_dp_fedsam(name: str, opened: Op
             assert (s.privacy, s.dp_adversary, s.clip_norm) == ("client", "neighbor", 0.2)
             assert (s.participation, s.participation_mode) == (0.1, "server")
             # The mean of the sample has the noise that the paper's server adds: sigma C / m.
-            drawn = take_part(build_graph(s), s)
+            drawn = take_part(build_graph(s), s.participation, s.participation_mode, s.seed)
             assert isinstance(drawn, ServerSampling)
             assert s.noise_multiplier / math.sqrt(drawn.count) == pytest.approx(0.95 / drawn.count, rel=1e-3)
             assert (s.body_lr, s.lr_decay, s.momentum, s.topology, s.weights) == (0.1, 0.9995, 0.5, "full", "uniform")
@@ -237,7 +239,9 @@ def test_the_same_noise_in_aggregate_mode(opened: Open, tmp_path: Path) -> None:
     other = own.model_copy(update={**averaged, "noise_multiplier": 0.95, "size": 500})
     graph = build_graph(own)
     stds = [
-        made.noise_std for made in (privacy_config(one, graph).guarantee for one in (own, other)) if made is not None
+        made.noise_std
+        for made in (privacy_config(resolve(one, 0), graph).guarantee for one in (own, other))
+        if made is not None
     ]
     assert stds[0] == pytest.approx(stds[1], rel=1e-3)
 
@@ -289,7 +293,7 @@ PARAMETERS = {"resnet18-gn": 11_173_962, "dp-cnn": 667_402}
 def test_dpeer_warns_of_the_noise_where_a_header_says_so(name: str, opened: Open, tmp_path: Path) -> None:
     for label, table in cells(opened(name), tmp_path):
         settings = table[-1].settings
-        guarantee = privacy_config(settings, build_graph(settings)).guarantee
+        guarantee = privacy_config(resolve(settings, 0), build_graph(settings)).guarantee
         assert guarantee is not None
         ratio = guarantee.noise_ratio(PARAMETERS[str(settings.model)])
         quiet = "0.5261" in label  # epsilon 2 on CIFAR-10

@@ -18,14 +18,14 @@ def settings(ranks: dict[int, dict[str, str]] | None = None, **changes: Any) -> 
 
 def test_without_a_file_every_rank_has_a_port_of_this_host() -> None:
     here = settings(base_port=9000)
-    assert addresses(here) == {rank: f"tcp://127.0.0.1:{9000 + rank}" for rank in range(4)}
-    assert listen_address(here, 2) == "tcp://127.0.0.1:9002"
+    assert addresses(here, 4) == {rank: f"tcp://127.0.0.1:{9000 + rank}" for rank in range(4)}
+    assert listen_address(here, 4, 2) == "tcp://127.0.0.1:9002"
 
 
 def test_ports_beyond_the_highest_are_refused() -> None:
-    assert len(addresses(settings(base_port=65532))) == 4
+    assert len(addresses(settings(base_port=65532), 4)) == 4
     with pytest.raises(AddressError, match="--base-port 65533: 4 peers need ports up to 65536, the highest is 65535"):
-        addresses(settings(base_port=65533))
+        addresses(settings(base_port=65533), 4)
 
 
 @pytest.mark.parametrize(
@@ -37,35 +37,35 @@ def test_ports_beyond_the_highest_are_refused() -> None:
 def test_what_is_no_address_is_refused_with_its_rank_and_an_example(address: str, key: str) -> None:
     wrong = settings({0: {"address": "tcp://127.0.0.1:1"}, 2: {"address": "tcp://127.0.0.1:2"} | {key: address}})
     with pytest.raises(AddressError) as raised:
-        listen_address(wrong, 2)
+        listen_address(wrong, 4, 2)
     assert f"rank.2.{key} = {address!r}" in str(raised.value)
     assert "tcp://10.0.0.3:7700" in str(raised.value)
 
 
 def test_an_address_of_another_rank_is_checked_too() -> None:
     with pytest.raises(AddressError, match=r"rank\.3\.address"):
-        addresses(settings({0: {"address": "tcp://127.0.0.1:1"}, 3: {"address": "nowhere"}}))
+        addresses(settings({0: {"address": "tcp://127.0.0.1:1"}, 3: {"address": "nowhere"}}), 4)
 
 
 @pytest.mark.parametrize("address", ["tcp://10.1.2.3:7700", "tcp://0.0.0.0:7700", "tcp://*:7700", "tcp://[::]:7700"])
 def test_listening_to_other_hosts_needs_insecure(address: str) -> None:
     with pytest.raises(AddressError) as raised:
-        listen_address(settings({1: {"address": address}}), 1)
+        listen_address(settings({1: {"address": address}}), 4, 1)
     assert "rank 1" in str(raised.value)
     assert repr(address) in str(raised.value)
     assert "--insecure" in str(raised.value)
-    assert listen_address(settings({1: {"address": address}}, insecure=True), 1) == address
+    assert listen_address(settings({1: {"address": address}}, insecure=True), 4, 1) == address
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:7700", "tcp://127.3.4.5:1", "tcp://[::1]:7700"])
 def test_listening_to_this_host_needs_nothing(address: str) -> None:
-    assert listen_address(settings({1: {"address": address}}), 1) == address
+    assert listen_address(settings({1: {"address": address}}), 4, 1) == address
 
 
 def test_names_are_resolved_for_binding() -> None:
-    assert listen_address(settings({1: {"address": "tcp://localhost:7700"}}), 1) == "tcp://127.0.0.1:7700"
+    assert listen_address(settings({1: {"address": "tcp://localhost:7700"}}), 4, 1) == "tcp://127.0.0.1:7700"
     with pytest.raises(AddressError, match=r"'no-such-host\.invalid' cannot be resolved"):
-        listen_address(settings({1: {"address": "tcp://no-such-host.invalid:1"}}, insecure=True), 1)
+        listen_address(settings({1: {"address": "tcp://no-such-host.invalid:1"}}, insecure=True), 4, 1)
 
 
 @pytest.mark.parametrize(
@@ -83,38 +83,38 @@ def test_names_of_loopback_are_as_localhost(monkeypatch: pytest.MonkeyPatch, nam
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
     one = settings({1: {"address": f"tcp://{name}:7700"}})
-    assert listen_address(one, 1) == "tcp://[::1]:7700"  # without keys and --insecure
-    assert all_on_this_host(one)
+    assert listen_address(one, 4, 1) == "tcp://[::1]:7700"  # without keys and --insecure
+    assert all_on_this_host(one, 4)
     found = "10.0.0.9"
     with pytest.raises(
         AddressError, match=rf"host '{re.escape(name)}' is 10\.0\.0\.9 on this host, .*use 127\.0\.0\.1"
     ):
-        listen_address(one, 1)
+        listen_address(one, 4, 1)
 
 
 @pytest.mark.parametrize("name", ["localhost.example.org", "notlocalhost", "localhost5"])
 def test_other_names_are_not(name: str) -> None:
     one = settings({1: {"address": f"tcp://{name}:7700"}})
-    assert not all_on_this_host(one)
+    assert not all_on_this_host(one, 4)
     with pytest.raises(AddressError, match="without encryption"):
-        listen_address(one, 1)
+        listen_address(one, 4, 1)
 
 
 def test_a_peer_binds_its_bind_and_is_dialled_at_its_address() -> None:
     behind_nat = settings({1: {"address": "tcp://10.0.0.1:7701", "bind": "tcp://127.0.0.1:99"}})
-    assert listen_address(behind_nat, 1) == "tcp://127.0.0.1:99"
-    assert addresses(behind_nat) == {1: "tcp://10.0.0.1:7701"}
+    assert listen_address(behind_nat, 4, 1) == "tcp://127.0.0.1:99"
+    assert addresses(behind_nat, 4) == {1: "tcp://10.0.0.1:7701"}
 
 
 def test_a_rank_without_an_address_only_dials_out() -> None:
     one = settings({0: {"address": "tcp://127.0.0.1:1"}})
-    assert listen_address(one, 0) == "tcp://127.0.0.1:1"
-    assert [listen_address(one, rank) for rank in (1, 2, 3)] == [None] * 3
-    assert addresses(one) == {0: "tcp://127.0.0.1:1"}
+    assert listen_address(one, 4, 0) == "tcp://127.0.0.1:1"
+    assert [listen_address(one, 4, rank) for rank in (1, 2, 3)] == [None] * 3
+    assert addresses(one, 4) == {0: "tcp://127.0.0.1:1"}
 
 
 def test_a_file_without_any_address_is_a_federation_on_this_host() -> None:
-    assert addresses(Settings.model_validate({"size": 2, "rank": {0: {"batch_size": 4}}})).keys() == {0, 1}
+    assert addresses(Settings.model_validate({"size": 2, "rank": {0: {"batch_size": 4}}}), 2).keys() == {0, 1}
 
 
 # -- ipc -------------------------------------------------------------------------------------------------------------
@@ -122,9 +122,9 @@ def test_a_file_without_any_address_is_a_federation_on_this_host() -> None:
 
 def test_a_path_is_an_address_that_needs_no_insecure_and_no_name_server(tmp_path: Path) -> None:
     given = settings({rank: {"address": f"ipc://{tmp_path}/{rank}"} for rank in range(4)})
-    assert addresses(given) == {rank: f"ipc://{tmp_path}/{rank}" for rank in range(4)}
-    assert listen_address(given, 2) == f"ipc://{tmp_path}/2"
-    assert all_on_this_host(given)
+    assert addresses(given, 4) == {rank: f"ipc://{tmp_path}/{rank}" for rank in range(4)}
+    assert listen_address(given, 4, 2) == f"ipc://{tmp_path}/2"
+    assert all_on_this_host(given, 4)
     assert unresolvable(f"ipc://{tmp_path}/2") is None
 
 
@@ -134,7 +134,7 @@ def test_a_path_is_an_address_that_needs_no_insecure_and_no_name_server(tmp_path
 )
 def test_a_path_that_cannot_be_bound_is_refused(path: str, said: str) -> None:
     with pytest.raises(AddressError, match=re.escape(said)) as raised:
-        listen_address(settings({3: {"address": f"ipc://{path}"}}), 3)
+        listen_address(settings({3: {"address": f"ipc://{path}"}}), 4, 3)
     assert f"rank.3.address = 'ipc://{path}'" in str(raised.value)
 
 
@@ -142,14 +142,14 @@ def test_a_path_that_somebody_has_is_not_taken_over(tmp_path: Path) -> None:
     here = settings({0: {"address": f"ipc://{tmp_path}/file"}, 1: {"address": f"ipc://{tmp_path}/socket"}})
     (tmp_path / "file").write_text("a thesis")
     with pytest.raises(AddressError, match="a file of that name"):
-        listen_address(here, 0)
+        listen_address(here, 4, 0)
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(tmp_path / "socket"))
         other.listen()
         with pytest.raises(AddressError, match="in use"):
-            listen_address(here, 1)
+            listen_address(here, 4, 1)
     assert (tmp_path / "socket").is_socket(), "left behind"
-    assert listen_address(here, 1) == f"ipc://{tmp_path}/socket"
+    assert listen_address(here, 4, 1) == f"ipc://{tmp_path}/socket"
 
 
 def resolve(monkeypatch: pytest.MonkeyPatch, *found: str) -> None:
@@ -161,7 +161,7 @@ def resolve(monkeypatch: pytest.MonkeyPatch, *found: str) -> None:
 def test_a_name_that_is_loopback_here_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve(monkeypatch, "127.0.1.1")
     with pytest.raises(AddressError, match=r"rank\.1\.address: host 'clinic-a' is 127\.0\.1\.1.*rank\.1\.bind = "):
-        listen_address(settings({1: {"address": "tcp://clinic-a:7700"}}), 1, encrypted=True)
+        listen_address(settings({1: {"address": "tcp://clinic-a:7700"}}), 4, 1, encrypted=True)
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_a_name_is_bound_at_an_address_that_others_reach(
 ) -> None:
     resolve(monkeypatch, *found)
     here = settings({1: {"address": "tcp://clinic-a:7700"}})
-    assert listen_address(here, 1, encrypted=True) == f"tcp://{bound}:7700"
+    assert listen_address(here, 4, 1, encrypted=True) == f"tcp://{bound}:7700"
 
 
 @pytest.mark.parametrize(
@@ -183,13 +183,13 @@ def test_a_name_is_bound_at_an_address_that_others_reach(
 )
 def test_mapped_and_scoped_loopback_addresses_need_no_keys(host: str, plain: str) -> None:
     here = settings({1: {"address": f"tcp://{host}:7700"}})
-    assert listen_address(here, 1) == addresses(here)[1] == f"tcp://{plain}:7700"
-    assert all_on_this_host(here)
+    assert listen_address(here, 4, 1) == addresses(here, 4)[1] == f"tcp://{plain}:7700"
+    assert all_on_this_host(here, 4)
 
 
 @pytest.mark.parametrize(("host", "plain"), [("[::ffff:10.0.0.3]", "10.0.0.3"), ("[fe80::1%eth0]", "[fe80::1%eth0]")])
 def test_mapped_and_scoped_addresses_of_other_hosts_need_keys(host: str, plain: str) -> None:
     here = settings({1: {"address": f"tcp://{host}:7700"}})
     with pytest.raises(AddressError, match="without encryption"):
-        listen_address(here, 1)
-    assert listen_address(here, 1, encrypted=True) == addresses(here)[1] == f"tcp://{plain}:7700"
+        listen_address(here, 4, 1)
+    assert listen_address(here, 4, 1, encrypted=True) == addresses(here, 4)[1] == f"tcp://{plain}:7700"

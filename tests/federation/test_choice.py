@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.assemble import PeerParts, assemble
-from dpeer.federation.defaults import VALIDATION, with_choice
+from dpeer.federation.build import PeerParts, build
+from dpeer.federation.config import VALIDATION, resolve, with_choice
 from dpeer.federation.settings import Settings, as_run
 
 PRIVATE = {"privacy": "client", "noise_multiplier": 2.0}
@@ -62,7 +62,7 @@ def made(tmp_path: Path, **values: Any) -> PeerParts:
     (tmp_path / "own.py").write_text(OWN)
     if values.pop("own", False):
         values["task"] = f"{tmp_path / 'own.py'}:task"
-    return assemble(as_run(Settings(**{"size": 4, "rounds": 2, "out": tmp_path / "run", **values})), 1)
+    return build(resolve(as_run(Settings(**{"size": 4, "rounds": 2, "out": tmp_path / "run", **values})), 1))
 
 
 def said(parts: PeerParts) -> list[str]:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dpeer.federation.assemble import assemble
+from dpeer.federation.build import build
+from dpeer.federation.config import resolve
 from dpeer.federation.settings import Settings
 
 
@@ -16,7 +17,7 @@ def test_a_summary_names_the_classes_and_a_hello_does_not(tmp_path: Path, algori
         size=2, task="csv", task_options={"path": str(path), "target": "outcome"}, algorithm=algorithm,
         out=tmp_path / "run",
     )  # fmt: skip
-    parts = assemble(settings, 0)
+    parts = build(resolve(settings, 0))
     assert parts.facts["class_names"] == ["came-back", "went-home"]
     assert sum(parts.facts["class_counts"]) + sum(parts.facts["evaluated_class_counts"]) == 20
     said = repr((parts.fingerprint, parts.learner.manifest, parts.learner.digest))
@@ -24,6 +25,6 @@ def test_a_summary_names_the_classes_and_a_hello_does_not(tmp_path: Path, algori
 
 
 def test_a_task_without_names_has_none(tmp_path: Path) -> None:
-    parts = assemble(Settings(size=2, task="digits", out=tmp_path / "run"), 0)
+    parts = build(resolve(Settings(size=2, task="digits", out=tmp_path / "run"), 0))
     assert parts.facts["class_names"] is None
     assert len(parts.facts["class_counts"]) == 10

@@ -9,8 +9,8 @@ import pytest
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.config import load, parse_option
-from dpeer.federation.graph import build_graph
 from dpeer.federation.settings import Settings
+from dpeer.topology.settings import build_graph
 
 Write = Callable[..., Path]
 

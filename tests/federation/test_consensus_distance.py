@@ -11,9 +11,9 @@ import pytest
 import torch
 
 import dpeer
-from dpeer.federation.consensus_distance import Disagreement
 from dpeer.federation.settings import Settings
 from dpeer.peer import Worker
+from dpeer.simulation.consensus_distance import Disagreement
 from dpeer.simulation.run import simulate
 
 

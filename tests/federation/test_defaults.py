@@ -3,8 +3,7 @@
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.config import from_flags
-from dpeer.federation.defaults import with_defaults
+from dpeer.federation.config import from_flags, with_defaults
 from dpeer.federation.settings import Settings, default_of
 from dpeer.training import Hyperparameters
 

@@ -9,7 +9,8 @@ import torch
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation import config
-from dpeer.federation.assemble import assemble
+from dpeer.federation.build import build
+from dpeer.federation.config import resolve
 from dpeer.federation.settings import Settings
 
 FLAGS: dict[str, Any] = {"size": 2, "rounds": 1}
@@ -53,8 +54,8 @@ def test_without_a_gpu_cuda_is_refused_in_one_line(mode: str, dpeer: Callable[..
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
 def test_notes_say_what_becomes_of_the_results() -> None:
-    plain = assemble(settings(), 0)
-    chosen = assemble(settings(device="auto", amp="bf16", channels_last=True), 0)
+    plain = build(resolve(settings(), 0))
+    chosen = build(resolve(settings(device="auto", amp="bf16", channels_last=True), 0))
     assert [note for note in chosen.notes if note not in plain.notes] == [
         "amp bf16: outputs are computed in bfloat16, with about three digits, so results differ from float32's; "
         "parameters and mixing stay float32",
@@ -74,5 +75,5 @@ def test_channels_last_without_images_has_no_effect(in_tmp_path: Path) -> None:
         "    data = TensorDataset(torch.randn(12, 4), torch.arange(12) % 2)\n"
         "    return Task(model=nn.Linear(4, 2), head=(), train=data, test=data)\n"
     )
-    found = assemble(settings(task="mine.py:task", algorithm="dfedavgm", channels_last=True), 0)
+    found = build(resolve(settings(task="mine.py:task", algorithm="dfedavgm", channels_last=True), 0))
     assert "channels-last: no effect, the inputs are not images" in found.notes

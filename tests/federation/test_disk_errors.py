@@ -10,7 +10,7 @@ import pytest
 from safetensors import SafetensorError
 
 from dpeer.exceptions import ConfigurationError, OutputError, TaskError
-from dpeer.federation.disk_errors import naming
+from dpeer.federation.folders import naming
 
 
 @pytest.mark.parametrize(

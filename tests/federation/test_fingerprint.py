@@ -10,12 +10,11 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from dpeer.federation.assemble import assemble
-from dpeer.federation.config import load
+from dpeer.federation.build import build
+from dpeer.federation.config import load, resolve
 from dpeer.federation.fingerprint import fingerprint, named, own_names
-from dpeer.federation.graph import build_graph
-from dpeer.federation.options import options_of
 from dpeer.federation.settings import Settings
+from dpeer.topology.settings import build_graph
 from dpeer.training import Algorithm, Task
 from dpeer.training.models import build_model
 
@@ -33,9 +32,14 @@ class Clash(Algorithm):
         pass
 
 
+def fingerprint_of(settings: Settings) -> dict[str, Any]:
+    config = resolve(settings, 0)
+    return fingerprint(config.values(), config.algorithm, build_graph(config.graph), config.options)
+
+
 def said(**values: Any) -> dict[str, Any]:
     settings = Settings(algorithm=Clash, **values)
-    return fingerprint(settings, build_graph(settings), options_of(settings))
+    return fingerprint_of(settings)
 
 
 def test_an_option_does_not_hide_a_setting_of_its_name() -> None:
@@ -50,7 +54,7 @@ def test_a_class_is_known_by_its_name_and_its_source(tmp_path: Path) -> None:
     assert said()["algorithm"] == "Clash"
     assert len(said()["algorithm's source"]) == 64
     plain = Settings()
-    builtin = fingerprint(plain, build_graph(plain), options_of(plain))
+    builtin = fingerprint_of(plain)
     assert builtin["algorithm"] == "dfedsmdc"
     assert "algorithm's source" not in builtin
 
@@ -62,10 +66,10 @@ def test_options_of_file_and_flags_are_put_together(tmp_path: Path) -> None:
     assert found.task_options == {"a": 1, "b": 2}
 
 
-def test_an_option_that_earlier_versions_had_not_is_compared_where_it_is_not_its_default() -> None:
+def test_some_options_are_compared_only_where_they_differ_from_their_defaults() -> None:
     def options(**given: Any) -> dict[str, Any]:
         settings = Settings(algorithm="fedrod", algorithm_options=given)
-        found = fingerprint(settings, build_graph(settings), options_of(settings))
+        found = fingerprint_of(settings)
         return {name: value for name, value in found.items() if name.startswith("option ")}
 
     assert options() == options(personal="linear", hidden=32) == {}
@@ -86,7 +90,7 @@ def test_peers_compare_their_tokenizers() -> None:
 
 
 def compared(out: Path, **values: Any) -> dict[str, Any]:
-    return assemble(Settings(size=2, out=out, task="digits", **values), 0).fingerprint
+    return build(resolve(Settings(size=2, out=out, task="digits", **values), 0)).fingerprint
 
 
 @pytest.mark.slow

@@ -76,24 +76,24 @@ def test_with_the_keys_of_all_ranks_a_peer_may_listen_anywhere(made: list[tuple[
     addressed = {rank: {"key": key, "address": f"tcp://10.0.0.{rank}:7700"} for rank, (_, key) in enumerate(made)}
     addressed[1]["bind"] = "tcp://0.0.0.0:7700"
     given = Settings.model_validate({"size": 3, "rank": addressed, "secret": str(made[1][0])})
-    ring = keyring(given, 1)
+    ring = keyring(given, 3, 1)
     assert ring is not None
     assert ring.public.hex() == made[1][1]
     assert {rank: [key.hex() for key in keys] for rank, keys in ring.listed.items()} == {
         rank: [key] for rank, (_, key) in enumerate(made)
     }
-    assert listen_address(given, 1, encrypted=True) == "tcp://0.0.0.0:7700"
+    assert listen_address(given, 3, 1, encrypted=True) == "tcp://0.0.0.0:7700"
 
 
 def test_a_second_port_is_for_peers_with_keys(made: list[tuple[Path, str]]) -> None:
     given = {rank: {"key": key, "address": f"tcp://10.0.0.{rank}:7700"} for rank, (_, key) in enumerate(made)}
     given[1]["bulk"] = 7701
     listed = Settings.model_validate({"size": 3, "rank": given, "secret": str(made[1][0])})
-    assert keyring(listed, 1) is not None
-    assert [bulk_port(listed, rank) for rank in range(3)] == [None, 7701, None]
-    assert bulk_port(Settings(size=3, encrypt=True), 1) == 0
+    assert keyring(listed, 3, 1) is not None
+    assert [bulk_port(listed, 3, rank) for rank in range(3)] == [None, 7701, None]
+    assert bulk_port(Settings(size=3, encrypt=True), 3, 1) == 0
     with pytest.raises(ConfigurationError, match=r"rank\.1\.bulk = 7701: .* lists no keys: add every rank's `key`"):
-        keyring(Settings.model_validate({"size": 3, "rank": {1: {"bulk": 7701}}}), 1)
+        keyring(Settings.model_validate({"size": 3, "rank": {1: {"bulk": 7701}}}), 3, 1)
     with pytest.raises(ConfigurationError, match="bulk"):
         Settings.model_validate({"size": 3, "rank": {1: {"bulk": 70000}}})
 
@@ -102,24 +102,24 @@ def test_a_second_port_is_for_peers_with_keys(made: list[tuple[Path, str]]) -> N
 def test_a_second_port_goes_with_a_port(address: str | None, why: str) -> None:
     given = {0: {"address": "tcp://10.0.0.1:7700"}, 1: {"address": address, "bulk": 7701}}
     with pytest.raises(AddressError, match=rf"rank\.1\.bulk = 7701: .* rank 1 {why}: leave `bulk` out"):
-        bulk_port(Settings.model_validate({"size": 3, "rank": given}), 1)
+        bulk_port(Settings.model_validate({"size": 3, "rank": given}), 3, 1)
 
 
 def test_without_keys_there_is_no_keyring() -> None:
-    assert keyring(Settings(size=3), 0) is None
+    assert keyring(Settings(size=3), 3, 0) is None
 
 
 def test_ranks_without_a_key_are_named(made: list[tuple[Path, str]]) -> None:
     with pytest.raises(ConfigurationError, match="rank 0, 2 have no `key`"):
-        public_keys(settings({1: made[1][1]}))
+        public_keys(settings({1: made[1][1]}), 3)
     with pytest.raises(ConfigurationError, match="rank 1 has no `key`"):
-        public_keys(settings({0: made[0][1], 2: made[2][1]}))
+        public_keys(settings({0: made[0][1], 2: made[2][1]}), 3)
 
 
 @pytest.mark.parametrize("key", ["", "ab", "zz" * 32, "00" * 32])
 def test_a_key_that_is_none_is_named(made: list[tuple[Path, str]], key: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"rank\.1\.key = '{key}': expected 64 hexadecimal digits"):
-        public_keys(settings({0: made[0][1], 1: key, 2: made[2][1]}))
+        public_keys(settings({0: made[0][1], 1: key, 2: made[2][1]}), 3)
 
 
 @pytest.mark.parametrize("key", [5, [1, 2], {"a": 1}, True])
@@ -130,35 +130,35 @@ def test_a_key_of_another_type_is_named(key: object) -> None:
 
 def test_two_ranks_have_no_key_in_common(made: list[tuple[Path, str]]) -> None:
     with pytest.raises(ConfigurationError, match=r"rank\.2\.key = .* is rank 0's, too"):
-        public_keys(settings({0: made[0][1], 1: made[1][1], 2: made[0][1]}))
+        public_keys(settings({0: made[0][1], 1: made[1][1], 2: made[0][1]}), 3)
 
 
 def test_a_rank_may_have_two_keys_while_it_changes_them(made: list[tuple[Path, str]], tmp_path: Path) -> None:
     path, public = write_secret(1, tmp_path / "later")
     both = settings({0: made[0][1], 1: [made[1][1], public.hex()], 2: made[2][1]})
     for secret in (made[1][0], path):
-        ring = keyring(both.model_copy(update={"secret": secret}), 1)
+        ring = keyring(both.model_copy(update={"secret": secret}), 3, 1)
         assert ring is not None
         assert len(ring.listed[1]) == 2
     with pytest.raises(ConfigurationError, match=r"rank\.1\.key has 3 keys"):
-        public_keys(settings({0: made[0][1], 1: [made[1][1], public.hex(), "ab" * 32], 2: made[2][1]}))
+        public_keys(settings({0: made[0][1], 1: [made[1][1], public.hex(), "ab" * 32], 2: made[2][1]}), 3)
 
 
 def test_a_secret_of_another_rank_or_of_none_is_refused(made: list[tuple[Path, str]], tmp_path: Path) -> None:
     keys = dict(enumerate(key for _, key in made))
     with pytest.raises(ConfigurationError, match="lists for rank 2: use the secret of rank 0"):
-        keyring(settings(keys, secret=str(made[2][0])), 0)
+        keyring(settings(keys, secret=str(made[2][0])), 3, 0)
     stray, _ = write_secret(0, tmp_path / "stray")
     with pytest.raises(ConfigurationError, match=r"lists for no rank: .* list this key as rank\.0\.key"):
-        keyring(settings(keys, secret=str(stray)), 0)
+        keyring(settings(keys, secret=str(stray)), 3, 0)
 
 
 def test_keys_without_a_secret_and_a_secret_without_keys_are_refused(made: list[tuple[Path, str]]) -> None:
     keys = dict(enumerate(key for _, key in made))
     with pytest.raises(ConfigurationError, match="this peer has no secret: name its file with --secret"):
-        keyring(settings(keys), 0)
+        keyring(settings(keys), 3, 0)
     with pytest.raises(ConfigurationError, match="lists no keys, so nothing would be encrypted"):
-        keyring(settings({}, secret=str(made[0][0])), 0)
+        keyring(settings({}, secret=str(made[0][0])), 3, 0)
 
 
 def test_the_environment_names_the_secret_or_holds_it_and_the_setting_wins(
@@ -166,23 +166,23 @@ def test_the_environment_names_the_secret_or_holds_it_and_the_setting_wins(
 ) -> None:
     keys = dict(enumerate(key for _, key in made))
     monkeypatch.setenv("DPEER_SECRET", read_secret(made[0][0]).hex())
-    assert keyring(settings(keys), 0) is not None
-    assert keyring(settings({}), 0) is None, "a run without keys does not mind it"
+    assert keyring(settings(keys), 3, 0) is not None
+    assert keyring(settings({}), 3, 0) is None, "a run without keys does not mind it"
     with pytest.raises(ConfigurationError, match="the secret in DPEER_SECRET belongs to"):
-        keyring(settings(keys), 1)
+        keyring(settings(keys), 3, 1)
     monkeypatch.setenv("DPEER_SECRET_FILE", str(made[1][0]))
-    assert keyring(settings(keys), 1) is not None
-    assert keyring(settings(keys, secret=str(made[2][0])), 2) is not None
+    assert keyring(settings(keys), 3, 1) is not None
+    assert keyring(settings(keys, secret=str(made[2][0])), 3, 2) is not None
     monkeypatch.setenv("DPEER_SECRET_FILE", "")
     monkeypatch.setenv("DPEER_SECRET", "nonsense")
     with pytest.raises(ConfigurationError, match="'DPEER_SECRET': the environment variable holds no key") as raised:
-        keyring(settings(keys), 0)
+        keyring(settings(keys), 3, 0)
     assert "nonsense" not in str(raised.value)
 
 
 def test_the_launchers_way_to_encrypt_is_not_taken_for_that_of_a_peer() -> None:
     with pytest.raises(ConfigurationError, match="encrypt = true is for dpeer cluster"):
-        keyring(Settings(size=3, encrypt=True), 0)
+        keyring(Settings(size=3, encrypt=True), 3, 0)
 
 
 def test_keys_for_a_federation_on_one_machine_can_be_given_to_its_processes() -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation import keys, mounts
-from dpeer.federation.keys import accepted, own_secret, read_secret, write_secret
-from dpeer.federation.mounts import Mount, mount_of
+from dpeer.federation import keys
+from dpeer.federation.keys import Mount, accepted, mount_of, own_secret, read_secret, write_secret
 
 LISTED = r"""22 27 0:21 / /proc rw,relatime - proc proc rw
 27 1 254:0 / / rw,relatime - ext4 /dev/vda rw
@@ -36,7 +35,7 @@ def secret(tmp_path: Path) -> Path:
 
 def listed(monkeypatch: pytest.MonkeyPatch, folder: Path, text: str) -> None:
     (folder / "mountinfo").write_text(text)
-    monkeypatch.setattr(mounts, "MOUNTINFO", folder / "mountinfo")
+    monkeypatch.setattr(keys, "MOUNTINFO", folder / "mountinfo")
 
 
 def owned(monkeypatch: pytest.MonkeyPatch, owner: int, user: int) -> None:
@@ -81,7 +80,7 @@ def test_links_are_followed_to_the_mount(secret: Path, tmp_path: Path, monkeypat
 def test_a_system_that_lists_no_mounts_accepts_nothing(
     secret: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mounts, "MOUNTINFO", tmp_path / "none")
+    monkeypatch.setattr(keys, "MOUNTINFO", tmp_path / "none")
     secret.chmod(0o444)
     assert accepted(secret) is None
     with pytest.raises(ConfigurationError, match="chmod 600"):

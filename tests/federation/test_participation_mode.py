@@ -5,17 +5,18 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.assemble import assemble
-from dpeer.federation.graph import build_graph, take_part
+from dpeer.federation.build import build
+from dpeer.federation.config import resolve
 from dpeer.federation.settings import Settings
-from dpeer.topology import Graphs, Isolated, Participation, ServerSampling
+from dpeer.topology import Graphs, Isolated, Participation, ServerSampling, take_part
+from dpeer.topology.settings import build_graph
 
 SERVER: dict[str, Any] = {"topology": "full", "participation": 0.5, "participation_mode": "server", "size": 4}
 
 
 def graphs(**changes: Any) -> Graphs:
     settings = Settings(**SERVER | changes)
-    return take_part(build_graph(settings), settings)
+    return take_part(build_graph(settings), settings.participation, settings.participation_mode, settings.seed)
 
 
 def test_the_mode_says_what_those_do_who_are_not_drawn() -> None:
@@ -26,7 +27,7 @@ def test_the_mode_says_what_those_do_who_are_not_drawn() -> None:
 
 
 def test_where_nothing_is_shared_nobody_hears_anybody() -> None:
-    drawn = take_part(Isolated(4), Settings(**SERVER))
+    drawn = take_part(Isolated(4), 0.5, "server", 0)
     assert all(drawn.at(number, rank).in_neighbors == () for number in range(5) for rank in range(4))
 
 
@@ -43,4 +44,4 @@ def test_where_nothing_is_shared_nobody_hears_anybody() -> None:
 )
 def test_what_needs_an_own_body_of_each_round_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said):
-        assemble(Settings(**SERVER | changes), 0)
+        build(resolve(Settings(**SERVER | changes), 0))

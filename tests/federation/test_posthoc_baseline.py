@@ -10,7 +10,7 @@ import pytest
 from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError
 from dpeer.federation.folders import held
 from dpeer.federation.posthoc_baseline import compare_later, rank_folders
-from dpeer.federation.running import Runner, drive_by_signals
+from dpeer.federation.run import Runner, drive_by_signals
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent
 from dpeer.simulation.run import simulate
@@ -68,7 +68,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
     def ran(out: str, drive: Callable[[Runner], None] = drive_by_signals, view: Any = None, **values: Any) -> Path:
         settings = {"size": 2, "task": "mine.py:task", "rounds": 4, "batch_size": 8, "alone": "never"} | values
         made = Settings(out=tmp_path / out, **settings)
-        simulate(made, drive=drive, open_view=lambda settings: view or Silent())
+        simulate(made, drive=drive, open_view=lambda: view or Silent())
         return tmp_path / out
 
     return ran

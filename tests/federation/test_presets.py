@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from dpeer.exceptions import UnknownName
-from dpeer.federation.config import load
-from dpeer.federation.defaults import with_defaults
+from dpeer.federation.config import load, with_defaults
 from dpeer.federation.presets import PRESETS
 from dpeer.federation.settings import Settings
 from dpeer.training import ALGORITHMS

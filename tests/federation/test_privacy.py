@@ -12,18 +12,19 @@ import pytest
 import dpeer
 from dpeer import privacy
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError, OutputError
+from dpeer.federation.config import resolve
 from dpeer.federation.folders import check
-from dpeer.federation.graph import build_graph
 from dpeer.federation.ledger_crosscheck import account, check_ledger
 from dpeer.federation.privacy import planned_rounds, privacy_config
 from dpeer.federation.settings import Settings
 from dpeer.privacy import Guarantee, PeerData
 from dpeer.privacy.gaussian import epsilon as epsilon_of
+from dpeer.topology.settings import build_graph
 from tests.thinning import every
 
 
 def promise(settings: Settings, graph: Any = None) -> Guarantee | None:
-    return privacy_config(settings, graph or build_graph(settings)).guarantee
+    return privacy_config(resolve(settings, 0), graph or build_graph(settings)).guarantee
 
 
 def promised(**settings):
@@ -32,7 +33,7 @@ def promised(**settings):
 
 def protect(settings: Settings, folder: Path, *, resume: bool, data: str | None = None, new_data: bool = False) -> Any:
     account(folder, resume=resume)
-    config = privacy_config(settings, build_graph(settings))
+    config = privacy_config(resolve(settings, 0), build_graph(settings))
     return privacy.open(config, folder, PeerData(data, new=new_data), resume=resume)
 
 
@@ -258,10 +259,10 @@ def test_the_noise_follows_from_the_budget_and_just_fits_the_rounds(rounds, adja
 def test_it_follows_from_the_rounds_in_which_a_peer_takes_part():
     settings = Settings(privacy="client", target_epsilon=8.0, rounds=40, size=10, participation=0.3)
     graph = build_graph(settings)
-    planned = planned_rounds(settings, graph)
-    from dpeer.federation.graph import take_part
+    planned = planned_rounds(resolve(settings, 0).training, graph)
+    from dpeer.topology import take_part
 
-    drawn = take_part(graph, settings)
+    drawn = take_part(graph, settings.participation, settings.participation_mode, settings.seed)
     counts = [sum(drawn.at(number, rank).active for number in range(40)) for rank in range(10)]
     assert planned == max(counts) < 40
     assert promise(settings, graph).releases(8.0) == planned

@@ -9,13 +9,14 @@ import pytest
 
 import dpeer
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
-from dpeer.federation.assemble import task_of
-from dpeer.federation.graph import build_graph
+from dpeer.federation.build import task_of
+from dpeer.federation.config import resolve
 from dpeer.federation.privacy import privacy_config
 from dpeer.federation.settings import Settings
 from dpeer.privacy import Charge, PeerData, PrivacyConfig, SampleSession
 from dpeer.privacy.accounting import total_epsilon
 from dpeer.privacy.sample_level import Phase
+from dpeer.topology.settings import build_graph
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +29,7 @@ def asked(**values: Any) -> Settings:
 
 def config(**values: Any) -> PrivacyConfig:
     settings = asked(**values)
-    return privacy_config(settings, build_graph(settings))
+    return privacy_config(resolve(settings, 0), build_graph(settings))
 
 
 def opened(
@@ -233,7 +234,8 @@ def test_a_row_more_in_a_table_changes_what_is_trained_on_by_that_row_alone(tmp_
         path = tmp_path / f"{rows}.csv"
         path.write_text("\n".join(["a,sick", *(f"{number},{number % 2}" for number in range(rows))]))
         options = {"path": str(path), "target": "sick", "columns": ["a"], "classes": ["0", "1"]}
-        task = task_of(Settings(task="csv", task_options=options, size=2, standardize=False, **values), 0)
+        asked = Settings(task="csv", task_options=options, size=2, standardize=False, **values)
+        task = task_of(resolve(asked, 0))
         return set(task.train.tensors[0].flatten().tolist())
 
     private = {"privacy": "sample", "noise_multiplier": 1.0}

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+import dpeer
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.presets import PRESETS
-from dpeer.federation.revalidate import check_flags, checked
-from dpeer.federation.settings import Settings
+from dpeer.federation.settings import Settings, revalidated
 
 WAYS: list[dict[str, Any]] = [
     {},
@@ -21,7 +21,7 @@ WAYS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("values", WAYS, ids=str)
 def test_settings_that_nobody_has_changed_stay_as_they_are(values: dict[str, Any]) -> None:
     settings = Settings(**values)
-    again = checked(settings)
+    again = revalidated(settings)
     assert dict(again) == dict(settings)
     assert again.model_fields_set == settings.model_fields_set
 
@@ -32,7 +32,7 @@ def test_options_that_were_changed_in_place_are_said() -> None:
     settings.task_options["path"] = "x.csv"
     settings.rank[1] = {"batch_size": 3}
     assert settings.model_dump(exclude_unset=True) == {"size": 3}, "pydantic does not know of them"
-    again = checked(settings)
+    again = revalidated(settings)
     assert {"algorithm_options", "task_options", "rank"} <= again.model_fields_set
     assert (again.algorithm_options, again.of_rank(1).batch_size) == ({"mu": 0.2}, 3)
     settings.algorithm_options["mu"] = 0.4
@@ -43,10 +43,9 @@ def test_a_ranks_own_settings_are_checked_once_more() -> None:
     settings = Settings(size=3, rank={1: {"batch_size": 3}})
     settings.rank[1].batch_size = 0
     with pytest.raises(ConfigurationError, match=r"^rank\.1\.batch_size = 0: "):
-        checked(settings)
+        revalidated(settings)
 
 
 def test_only_true_and_false_are_flags() -> None:
-    check_flags(resume=True, overwrite=False)
     with pytest.raises(ConfigurationError, match=r"^overwrite = 'no': expected True or False$"):
-        check_flags(resume=True, overwrite="no")
+        dpeer.run(Settings(), overwrite="no")

@@ -11,10 +11,10 @@ import pytest
 
 import dpeer
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation import assemble
-from dpeer.federation.graph import build_graph
-from dpeer.federation.robust_checks import check_hostile
+from dpeer.federation import build
+from dpeer.federation.checks import check_hostile
 from dpeer.federation.settings import Settings
+from dpeer.topology.settings import build_graph
 from dpeer.training import TorchLearner
 from tests.thinning import only
 
@@ -23,7 +23,7 @@ Command = Callable[..., Any]
 
 def check(**values: Any) -> None:
     settings = Settings(**values)
-    check_hostile(settings, build_graph(settings))
+    check_hostile(settings, settings, build_graph(settings))
 
 
 @pytest.mark.parametrize("robust", ["clip", "clip:2", "trimmed-mean:1", "median"])
@@ -126,7 +126,7 @@ def test_honest_peers_learn_beside_one_that_sends_nonsense(robust: str, tmp_path
             task="digits", size=5, topology="full", partition="iid", algorithm="dfedavgm", rounds=4, local_steps=5,
             finish="none", evaluate_every=4, workers=1, robust=robust, keep="last", alone="never", out=tmp_path / "run",
         )  # fmt: skip
-        with patch.object(assemble, "TorchLearner", Hostile):
+        with patch.object(build, "TorchLearner", Hostile):
             return dpeer.run(settings, overwrite=True).summary
 
     clean, ruined = run("none", 1.0), run("none", -10.0)

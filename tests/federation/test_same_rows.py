@@ -15,7 +15,8 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 from dpeer.federation import same_rows
-from dpeer.federation.assemble import assemble
+from dpeer.federation.build import build
+from dpeer.federation.config import resolve
 from dpeer.federation.same_rows import Found, Held, held_rows, private_folder, registered
 from dpeer.federation.settings import Settings
 from dpeer.training import Task, forget
@@ -179,7 +180,7 @@ def settings(tmp_path: Path, **more: Any) -> Settings:
 )
 def test_own_rows_are_compared_and_never_with_privacy(tmp_path: Path, more: dict[str, Any], compared: bool) -> None:
     forget()
-    found = assemble(settings(tmp_path, **more), 0).held
+    found = build(resolve(settings(tmp_path, **more), 0)).held
     assert (found is not None) == compared
     if found is not None:
         assert (len({*found.trained}), len({*found.tested})) == (48, 12)

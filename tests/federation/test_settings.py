@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field
 from safetensors.torch import save_file
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.assemble import assemble
+from dpeer.federation.build import build
+from dpeer.federation.config import resolve
 from dpeer.federation.settings import RankSettings, Settings, aside, option_names, shared
 from dpeer.sections import Mark, marked, meaning_of
 from dpeer.training.models import build_model
@@ -101,7 +102,7 @@ def agreed(tmp_path: Path, **values: Any) -> dict[str, Any]:
         values["init_from"] = tmp_path / values["init_from"]
         save_file(build_model("digits", (1, 8, 8), 10).state_dict(), values["init_from"])
     settings = Settings(**{"size": 4, "rounds": 4, "out": tmp_path / "run", **values})
-    parts = assemble(settings, 0)
+    parts = build(resolve(settings, 0))
     return {**parts.fingerprint, "manifest": parts.learner.manifest, "first weights": parts.learner.digest}
 
 
@@ -147,7 +148,7 @@ def make_folders(tmp_path: Path) -> None:
 
 
 def test_a_rank_may_set_what_is_its_own_affair_and_nothing_else() -> None:
-    own = {*marked(Settings.__mro__[1], Mark.OWN, Mark.ASIDE)}
+    own = {name for name in option_names() if meaning_of(Settings.model_fields[name]).mark in (Mark.OWN, Mark.ASIDE)}
     of_rank = {*RankSettings.model_fields} - {"address", "bind", "key", "bulk"}
     assert of_rank <= own
     assert own - of_rank == {"seed_batches", "workers", "base_port", "insecure", "encrypt", "faults"}

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from dpeer.federation.assemble import assemble
+from dpeer.federation.build import build
+from dpeer.federation.config import resolve
 from dpeer.federation.settings import Settings
 
 PRIVATE: dict[str, Any] = {"privacy": "client", "noise_multiplier": 2.0}
@@ -18,7 +19,7 @@ def scales(folder: Path, **values: Any) -> bool:
     if values.get("task", "csv") != "csv":
         options = {}
     settings = Settings(**{"task": "csv", "task_options": options, "size": 2, "out": folder / "run", **values})
-    parts = assemble(settings, 0)
+    parts = build(resolve(settings, 0))
     found = any(name.endswith("input_mean") for name, _ in parts.learner._model.named_buffers())
     assert parts.fingerprint["standardize"] is found
     return found
@@ -46,5 +47,5 @@ def test_large_values_to_predict_are_said(tmp_path: Path) -> None:
         path = tmp_path / f"{largest}.csv"
         path.write_text("a,cost\n" + "".join(f"{n},{largest * n / 39}\n" for n in range(40)))
         options = {"path": str(path), "target": "cost", "kind": "regression"}
-        parts = assemble(Settings(task="csv", task_options=options, size=2, out=tmp_path / "run"), 0)
+        parts = build(resolve(Settings(task="csv", task_options=options, size=2, out=tmp_path / "run"), 0))
         assert any(note.startswith("cost goes up to ") for note in parts.notes) is expected

@@ -9,7 +9,7 @@ import pytest
 
 import dpeer
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.working_directory import home_kept
+from dpeer.federation.folders import home_kept
 
 TASK = """
 import os

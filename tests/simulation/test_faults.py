@@ -1,6 +1,7 @@
 """The file of `--faults`: what it may say, and what is drawn from it."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.running import refuse_faults
+from dpeer.federation.run import refuse_faults
 from dpeer.federation.settings import Settings
 from dpeer.simulation.faults import Faults, check_faults, expand, read_faults
 
@@ -82,10 +83,10 @@ def test_planned_faults_are_refused_outside_of_a_simulation_and_on_resume(tmp_pa
     with pytest.raises(ConfigurationError, match="only dpeer simulate has a clock"):
         refuse_faults(settings, resume=False)
     with pytest.raises(ConfigurationError, match="a run with faults cannot be resumed, because"):
-        check_faults(settings, resume=True)
+        check_faults(settings, settings.size, settings.rounds, resume=True)
 
 
-@pytest.mark.parametrize("check", [check_faults, refuse_faults])
+@pytest.mark.parametrize("check", [partial(check_faults, size=4, rounds=20), refuse_faults])
 def test_a_run_that_had_faults_is_not_resumed_without_them(check: Callable[..., None], tmp_path: Path) -> None:
     settings = Settings(size=4, out=tmp_path)
     (tmp_path / "summary.json").write_text('{"algorithm": "fedavg", "size": 4}')

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from dpeer.exceptions import CheckpointError, TaskError, UnknownName
-from dpeer.federation.assemble import assemble
+from dpeer.federation.build import build
+from dpeer.federation.config import resolve
 from dpeer.federation.settings import Settings
 from dpeer.training import load_task
 from dpeer.training.data.tables.inputs import TableInputs
@@ -79,7 +80,7 @@ def test_a_damaged_preparation_is_refused(content: dict[str, Any], tmp_path: Pat
 def test_a_peer_has_it_among_its_parts(tmp_path: Path) -> None:
     path = write(tmp_path / "x.csv")
     settings = Settings(task="csv", task_options={"path": str(path), **OPTIONS}, size=2, out=tmp_path / "run")
-    parts = assemble(settings, 0)
+    parts = build(resolve(settings, 0))
     assert parts.preparation is not None
     assert TableInputs.from_json(parts.preparation).columns == ("a", "b")
-    assert assemble(Settings(size=2, out=tmp_path / "run"), 0).preparation is None
+    assert build(resolve(Settings(size=2, out=tmp_path / "run"), 0)).preparation is None

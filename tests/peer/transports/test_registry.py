@@ -37,9 +37,9 @@ def test_other_code_may_register_a_scheme_for_the_addresses_of_a_federation():
 
     settings = Settings.model_validate({"size": 2, "rank": {0: {"address": "pigeon://loft"}}})
     with pytest.raises(AddressError, match="expected tcp://"):
-        addresses(settings)
+        addresses(settings, settings.size)
     register("pigeon", make)
-    assert addresses(settings) == {0: "pigeon://loft"}
+    assert addresses(settings, settings.size) == {0: "pigeon://loft"}
     assert isinstance(make_transport("pigeon://loft", TransportOptions(Limits(buffers=7))), InProcessTransport)
     assert [options.limits.buffers for options in seen] == [7]
     assert "pigeon" in schemes()

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from dpeer.federation.assemble import assemble
+from dpeer.federation.build import build
+from dpeer.federation.config import resolve
 from dpeer.federation.settings import Settings
 from dpeer.results.card import make_card
 from dpeer.training import TorchLearner
@@ -30,7 +31,7 @@ def leave(tmp_path: Path) -> Leave:
 
     def make(**values: Any) -> tuple[TorchLearner, Path]:
         settings = Settings(**{"size": 2, "out": tmp_path / "run", "algorithm": "local", "body_epochs": 1} | values)
-        parts = assemble(settings, 0)
+        parts = build(resolve(settings, 0))
         learner, folder = parts.learner, tmp_path / "run" / "rank-0"
         folder.mkdir(parents=True, exist_ok=True)
         learner.train(0)

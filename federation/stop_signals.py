@@ -1,7 +1,8 @@
-"""Processes that a task forks (a pool): SIGTERM ends them, and is no request to stop the peer.
+"""The signals that stop a run, and what forked processes do with them.
 
-The event loop hears of signals by a pipe, of which a forked process has the same end: without this, a pool that ends
-its workers would stop the run.
+SIGTERM ends the processes that a task forks (a pool) and is no request to stop the peer. The event loop hears of
+signals by a pipe that a forked process inherits: without a reset there, a pool that ends its workers would stop the
+run.
 """
 
 from __future__ import annotations
@@ -9,6 +10,16 @@ from __future__ import annotations
 import os
 import signal
 import threading
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""What asks a run to stop: Ctrl-C, a service manager, and a terminal or SSH session that is gone."""
+
+
+def stop_signals() -> list[signal.Signals]:
+    """Those of `STOP_SIGNALS` that are answered; SIGHUP is not where it is ignored, as under nohup."""
+    answering()
+    return [one for one in STOP_SIGNALS if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN]
+
 
 _answering = False
 """Whether SIGTERM is answered otherwise in this process than the system does."""

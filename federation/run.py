@@ -1,4 +1,4 @@
-"""A run of all peers on this machine, from set-up to summary."""
+"""A run of all peers on this machine: checks, the runner of the peers, and the summary of what they left."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from typing import Any, Protocol
 
 from dpeer.exceptions import ConfigurationError, Diverged, PeerFailed
 from dpeer.federation import folders, summary
-from dpeer.federation.cluster_child import stop_signals
-from dpeer.federation.disk_errors import naming
-from dpeer.federation.graph import build_graph, take_part
+from dpeer.federation.folders import home_kept, naming
 from dpeer.federation.launcher import Launcher, Member
+from dpeer.federation.sections import RunPart
 from dpeer.federation.settings import Settings
+from dpeer.federation.stop_signals import stop_signals
 from dpeer.federation.view import Silent, View
-from dpeer.federation.working_directory import home_kept
 from dpeer.results.files import DISAGREEMENT
 from dpeer.results.reading import read_run_summary
+from dpeer.topology import take_part
+from dpeer.topology.settings import build_graph
 
-OpenView = Callable[[Settings], AbstractContextManager[View]]
+OpenView = Callable[[], AbstractContextManager[View]]
 """Opens the view of a run, once it is clear that the run can begin."""
+
+OpenRunner = Callable[[View], "Runner"]
+"""Makes what runs the peers: processes (`cluster`), or peers in this process (`dpeer.simulation.run.simulate`)."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Result:
     failure: str | None = None
 
 
-def check_converged(result: Result, settings: Settings) -> None:
+def check_converged(result: Result, out: Path) -> None:
     """Refuse the result of a run that is done and has diverged; its files are written.
 
     Raises:
@@ -51,7 +55,7 @@ def check_converged(result: Result, settings: Settings) -> None:
     """
     ranks = result.summary.get("diverged") or []
     if ranks and result.summary.get("status") == "done":
-        raise Diverged(ranks, str(settings.out))
+        raise Diverged(ranks, str(out))
 
 
 class Runner(Protocol):
@@ -79,13 +83,6 @@ class Runner(Protocol):
         """End all peers at once."""
 
 
-class OpenRunner(Protocol):
-    """Makes a runner: processes (`cluster`), or peers in this process (`dpeer.simulation.simulate`)."""
-
-    def __call__(self, settings: Settings, view: View, *, resume: bool, new_data: bool) -> Runner:
-        """Make it; nothing runs yet."""
-
-
 Drive = Callable[[Runner], None]
 """Runs a runner on an event loop, to its end, and stops it when it is asked to."""
 
@@ -102,31 +99,31 @@ def cluster(
     resume: bool = False,
     overwrite: bool = False,
     new_data: bool = False,
-    open_view: OpenView = lambda settings: Silent(),
+    open_view: OpenView = Silent,
     drive: Drive = drive_by_signals,
 ) -> Result:
     """Run all peers of a federation on this machine, each in a process of its own; see `run_federation`."""
     refuse_faults(settings, resume=resume)
     return run_federation(
-        settings, Launcher,
+        settings, lambda view: Launcher(settings, view, resume=resume, new_data=new_data),
         resume=resume, overwrite=overwrite, new_data=new_data, open_view=open_view, drive=drive,
     )  # fmt: skip
 
 
-def refuse_faults(settings: Settings, *, resume: bool) -> None:
+def refuse_faults(run: RunPart, *, resume: bool) -> None:
     """Refuse planned faults where peers are real, and resuming a run that had any.
 
     Raises:
         ConfigurationError: Names the file or the folder.
     """
-    if settings.faults is not None:
+    if run.faults is not None:
         raise ConfigurationError(
-            f"--faults {settings.faults}: only dpeer simulate has a clock and a network of its own: use that"
+            f"--faults {run.faults}: only dpeer simulate has a clock and a network of its own: use that"
         )
-    before = read_run_summary(settings.out) if resume else None
+    before = read_run_summary(run.out) if resume else None
     if before is not None and before.faults is not None:
         raise ConfigurationError(
-            f"--resume: {str(settings.out)!r} holds a run with --faults, which cannot be resumed: start over with "
+            f"--resume: {str(run.out)!r} holds a run with --faults, which cannot be resumed: start over with "
             "--overwrite, or give another --out"
         )
 
@@ -164,17 +161,18 @@ def run_federation(
         )  # fmt: skip
         if not resume:
             (settings.out / DISAGREEMENT).unlink(missing_ok=True)
-        behind = folders.behind(settings.out, take_part(graph, settings), settings.rounds) if resume else []
+        meeting = take_part(graph, settings.participation, settings.participation_mode, settings.seed)
+        behind = folders.behind(settings.out, meeting, settings.rounds) if resume else []
         began = time.monotonic() - (summary.wall_seconds(settings.out) if resume else 0.0)
-        with open_view(settings) as view:
+        with open_view() as view:
             for line in behind:
                 view.say(line)
-            runner = open_runner(settings, view, resume=resume, new_data=new_data)
+            runner = open_runner(view)
             drive(runner)
-        return _result(settings, out, runner, time.monotonic() - began)
+        return _result(settings, out, settings.size, runner, time.monotonic() - began)
 
 
-def _result(settings: Settings, out: Path, runner: Runner, seconds: float) -> Result:
+def _result(run: RunPart, out: Path, size: int, runner: Runner, seconds: float) -> Result:
     failed = runner.first_failure if isinstance(runner, Launcher) else None
     if failed is not None and not runner.connected:
         error = PeerFailed(_failure(failed), failed.exit_code or 1)
@@ -182,10 +180,10 @@ def _result(settings: Settings, out: Path, runner: Runner, seconds: float) -> Re
         raise error
     if not runner.connected:
         return Result({})
-    with naming(out, settings.out):
-        found = summary.collect(out, settings.size, seconds, runner.faults)
+    with naming(out, run.out):
+        found = summary.collect(out, size, seconds, runner.faults)
     if runner.faults is not None and found["status"] == "failed":
-        return Result(found, 1, f"no rank came to the end of the run: {settings.faults} left none")
+        return Result(found, 1, f"no rank came to the end of the run: {run.faults} left none")
     return Result(found) if failed is None else Result(found, failed.exit_code or 1, _failure(failed))
 
 

@@ -1,0 +1,286 @@
+"""One peer, built from its configuration: the only place that sees the parts of all packages."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch.utils.data import TensorDataset
+
+from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
+from dpeer.federation.checks import check_first_weights, check_hostile, check_server, first_weights_notes
+from dpeer.federation.config import RunConfig
+from dpeer.federation.data_files import hashes, partition_of
+from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
+from dpeer.federation.local_baseline import AloneBeside, alone_beside, copy_apart
+from dpeer.federation.notes import notes, one_by_one_notes
+from dpeer.federation.privacy import open_session, privacy_config
+from dpeer.federation.same_rows import Held, held_rows
+from dpeer.federation.training_monitor import watch_of
+from dpeer.privacy import ClientSession, SampleSession
+from dpeer.privacy.history import FOLDER
+from dpeer.results.files import rank_folder
+from dpeer.results.training_alerts import Watch
+from dpeer.topology import Graphs, Isolated, ServerSampling, TimeVaryingTopology, Topology, spectral_gap, take_part
+from dpeer.topology.settings import build_graph
+from dpeer.training import (
+    BUILTIN_TASKS,
+    Choices,
+    Task,
+    TorchLearner,
+    class_counts,
+    load_task,
+)
+from dpeer.training.algorithms import Algorithm
+from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.device import Compute, find_device
+from dpeer.training.payload import little_endian
+from dpeer.training.settings import DataSettings
+from dpeer.training.validation import whole_training_set
+
+
+@dataclass(frozen=True)
+class PeerParts:
+    """Everything one peer is made of, before it is connected to anything."""
+
+    learner: TorchLearner
+    topology: Graphs
+    fingerprint: dict[str, Any]
+    names: dict[str, dict[str, str]]
+    """By field of the fingerprint, what the hashes in it stand for here."""
+    facts: dict[str, Any]
+    """The entries of summary.json about the run that are not results."""
+    notes: list[str]
+    """Lines that the user is told when the peer starts."""
+    alone: AloneBeside | None
+    """What is trained beside, to compare with; None where nothing is."""
+    watch: Watch
+    """What looks for signs that training goes wrong."""
+    partition: dict[str, Any] | None
+    """The content of partition.json: which samples of common pools the rank holds."""
+    preparation: dict[str, Any] | None
+    """The content of preparation.json: how a table's rows become inputs."""
+    held: Held | None
+    """What tells rows that others on this host hold, too; None with privacy, and where that cannot be told."""
+    about: dict[str, Any]
+    """What checkpoints keep: the settings that were given, so that `dpeer model` can assemble the peer again, and
+    hashes of the two files above."""
+
+
+def build(
+    config: RunConfig,
+    *,
+    resume: bool = False,
+    new_data: bool = False,
+    workers: int | None = None,
+    home: Path | None = None,
+) -> PeerParts:
+    """Load the task and build the learner and the graph of one peer.
+
+    Args:
+        config: The peer's.
+        resume: Whether the peer continues an earlier run, whose releases then are its own.
+        new_data: Whether its data differ from those of earlier runs in the same folder.
+        workers: The number of threads that all peers of this process share; None for a peer in a process of its own.
+        home: The base of relative paths; None for the current folder. (The task of another rank may have left it.)
+
+    Raises:
+        BudgetTooSmall: The budget allows no private release.
+        ConfigurationError: A setting cannot be met; nothing has been connected yet.
+    """
+    if home is not None:
+        os.chdir(home)
+    rank, data, run, how = config.rank, config.data, config.run, config.training
+    own_folder = rank_folder(run.out, rank).absolute()  # now: the task may change to another folder
+    facts_of_algorithm = facts_of(config.algorithm)
+    shares, private = facts_of_algorithm.shares, config.privacy.privacy != "none"
+    if data.schema is not None and data.standardize and private:
+        raise ConfigurationError(
+            "--standardize: with --privacy the ranges of the schema scale numbers, and nothing of the data does: leave "
+            "it out"
+        )
+    graph = build_graph(config.graph)
+    if how.participation_mode == "server":
+        check_server(how)
+    meeting = take_part(graph, how.participation, how.participation_mode, how.seed)
+    privacy = privacy_config(config, graph)
+    guarantee = privacy.guarantee
+    if shares != "nothing":
+        check_hostile(how, config.privacy, graph)
+        if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
+            raise ConfigurationError(
+                f"--participation-mode server: {facts_of_algorithm.name} mixes in a way of its own, which needs what "
+                "each receiver itself has sent in the round: use --participation-mode peers, or another --algorithm"
+            )
+    compute = compute_of(config)
+    task = task_of(config)
+    lacking = config.held_out_if_enough and run.keep == "best" and task.validation is None
+    keep, held_out = run.keep, data.validation
+    if task.held_out is None:  # the default could not be met, or the task brings validation data of its own
+        if "validation" in config.chosen and held_out and task.validation is not None:
+            raise ConfigurationError(
+                f"--validation {held_out:g}: task {data.task!r} brings validation data of its own: leave it out"
+            )
+        keep, held_out = "last" if lacking else keep, 0.0
+    settings = config.settings.model_copy(update={"validation": held_out, "keep": keep})
+    content = content_of(task, private=private)
+    session = open_session(
+        config, privacy, task, graph, own_folder / FOLDER, digest=content, resume=resume, new_data=new_data,
+        receivers=lambda number: meeting.at(number, rank).out_neighbors,
+    )  # fmt: skip
+    builtin = BUILTIN_TASKS.get(data.task)
+    partition = (data.partition or builtin.partition) if builtin else None
+    # Before the algorithm's code sees the data: neighbors get to know this.
+    compared = (
+        fingerprint(config.values(), config.algorithm, graph, config.options, guarantee)
+        | divided(task, partition, data.test_split, private=private)
+        | named(task, shares)
+        | of_model(task)
+    )
+    copied = copy_apart(task, settings, shares)
+    learner = TorchLearner(
+        task, how.algorithm, config.hyperparameters, rank=rank, seed=how.batch_seed,
+        keep="best" if keep == "best" else "last", evaluate_on=run.evaluate_on,
+        training_accuracy=run.training_accuracy, patience=run.patience,
+        steady=isinstance(graph, Topology) and how.participation == 1,
+        sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
+        session=session, options=config.options,
+    )  # fmt: skip
+    if guarantee is not None and learner.shares and not isinstance(session, ClientSession):
+        raise AlgorithmError(f"algorithm {how.algorithm}: it said that it shares nothing, and shares something")
+    facts = {
+        "size": config.graph.size,
+        "topology": config.graph.topology,
+        "algorithm": how.algorithm,
+        "task": data.task,
+        "partition": partition,
+        "rounds": how.rounds,
+        "seed": how.seed,
+        "spectral_gap": _spectral_gap(graph),
+        "body_parameters": learner.body_parameters,
+        "head_parameters": learner.head_parameters,
+        "training_samples": learner.num_samples,
+        "evaluated_samples": len(getattr(task, run.evaluate_on)),
+        "stated": session.guarantee.stated if isinstance(session, SampleSession) else None,
+        "class_counts": class_counts(task, "train"),
+        "class_names": list(task.names.get("classes", ())) or None,
+        "evaluated_class_counts": class_counts(task, run.evaluate_on),
+        "settings": config.plain() | {"validation": held_out, "keep": keep},
+    }
+    beside = alone_beside(
+        copied, learner, config.hyperparameters, lambda number: meeting.at(number, rank).active, settings, rank,
+        seed=how.batch_seed, folder=own_folder, workers=workers,
+    )  # fmt: skip
+    noised = learner.trained_together if isinstance(session, SampleSession) else learner.shared_values
+    divided_as = None
+    if task.indices is not None:
+        places = {name: index.tolist() for name, index in task.indices.items()}
+        divided_as = partition_of(data.task, partition, places, content)
+    preparation = None if task.reading is None else task.reading.to_json()
+    return PeerParts(
+        learner=learner,
+        topology=meeting
+        if learner.shares
+        else take_part(Isolated(config.graph.size), how.participation, how.participation_mode, how.seed),
+        fingerprint=compared,
+        names=own_names(task, shares),
+        facts=facts,
+        alone=beside,
+        watch=watch_of(task, config.algorithm, facts, how, data, config.privacy),
+        notes=[
+            *notes(task, learner, facts, config.algorithm, config.options, config.chosen, lacking=lacking),
+            *session.notes(noised),
+            *one_by_one_notes(learner),
+            *first_weights_notes(task, data.init_from, config.privacy.privacy),
+        ],
+        held=held_rows(task) if learner.shares and not private else None,
+        partition=divided_as,
+        preparation=preparation,
+        about={"settings": config.given, "files": hashes(divided_as, preparation)},
+    )
+
+
+def task_of(config: RunConfig) -> Task:
+    """The task of one peer.
+
+    Raises:
+        ConfigurationError: It cannot be loaded, its data cannot be divided as asked, or its first weights are of
+            records that a private run would not protect.
+    """
+    data, how, privacy = config.data, config.training, config.privacy.privacy
+    given = {name: getattr(data, name) for name in DataSettings.model_fields}
+    choices = Choices(**given, apart=privacy == "sample", only_if_enough=config.held_out_if_enough)
+    task = load_task(
+        data.task, config.rank, config.graph.size, how.partition_seed, data.task_options, choices,
+        init_seed=how.init_seed,
+    )  # fmt: skip
+    check_first_weights(task, data.init_from, privacy)
+    return task
+
+
+def compute_of(config: RunConfig) -> Compute:
+    """The device, precision and memory layout of one peer."""
+    host = config.host
+    return Compute(find_device(host.device, config.rank), host.amp, host.channels_last)
+
+
+def isolated(config: RunConfig) -> tuple[Task, TorchLearner]:
+    """The task and the learner of one peer, measured on its validation data; without a graph and without a folder.
+
+    Raises:
+        ConfigurationError: A setting cannot be met, or the task brings no validation data.
+    """
+    task = task_of(config)
+    if task.validation is None:
+        raise TaskError(
+            f"task {config.data.task!r} has no validation data to choose by: give its Task(...) a data set "
+            "`validation=`"
+        )
+    return task, learner_by_itself(task, config, evaluate_on="validation")
+
+
+def learner_by_itself(
+    task: Task, config: RunConfig, *, evaluate_on: Literal["test", "validation"] = "test"
+) -> TorchLearner:
+    """The learner of one peer without a graph, a folder and privacy: nothing of it may leave the peer.
+
+    Args:
+        task: The peer's.
+        config: The peer's.
+        evaluate_on: The data set that measures it.
+    """
+    how = config.training
+    return TorchLearner(
+        task, how.algorithm, config.hyperparameters, rank=config.rank, seed=how.batch_seed,
+        evaluate_on=evaluate_on, compute=compute_of(config), options=config.options,
+    )  # fmt: skip
+
+
+def content_of(task: Task, *, private: bool) -> str | None:
+    """SHA-256 of all samples; None where they are not dense tensors in memory. It stays in the peer's folder.
+
+    It does not depend on what a run without privacy holds out: a private one on the same data must know them again.
+    """
+    content = hashlib.sha256()
+    parts = (task.train, task.validation, task.test)
+    if not private and (whole := whole_training_set(task)) is not None:
+        parts = (whole, None, task.test)
+    for dataset in parts:
+        if dataset is None:
+            continue
+        if not isinstance(dataset, TensorDataset) or any(t.layout != torch.strided for t in dataset.tensors):
+            return None
+        for tensor in dataset.tensors:
+            content.update(little_endian(tensor))
+    return content.hexdigest()
+
+
+@cache
+def _spectral_gap(graph: Topology | TimeVaryingTopology) -> float:
+    """The graph's gap, computed once for all peers of a process."""
+    return spectral_gap(graph)

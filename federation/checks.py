@@ -1,0 +1,123 @@
+"""Checks across parts of the configuration: robust mixing, sampled participation, first weights."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.privacy.settings import PrivacySettings
+from dpeer.privacy.soundness import check_mixing
+from dpeer.topology import Row, TimeVaryingTopology, Topology
+from dpeer.training import Task
+from dpeer.training.privacy_mark import Origin
+from dpeer.training.robust import Robust
+from dpeer.training.settings import TrainingPart
+
+
+def check_hostile(training: TrainingPart, privacy: PrivacySettings, graph: Topology | TimeVaryingTopology) -> None:
+    """Refuse ways to mix that the graph or the guarantee of privacy does not suit; alike on all peers.
+
+    Raises:
+        ConfigurationError: Names the setting, its value, and what would be right.
+    """
+    robust = training.robust != "none"
+    if privacy.privacy != "none":
+        for name, value in (("--robust", training.robust if robust else None), ("--max-norm", training.max_norm)):
+            check_mixing(privacy.dp_adversary, None if value is None else f"{name} {value}")
+    if not robust:
+        return
+    said = f"--robust {training.robust}"
+    if graph.directed:
+        raise ConfigurationError(
+            f"{said} with {graph.name}: peers there hear others than hear them, and what the rule withstands is known "
+            "where neighbors hear each other, as in ring, exponential and full"
+        )
+    reason = _unsuited(graph, Robust.parse(training.robust))
+    if reason is not None:
+        raise ConfigurationError(f"{said} with {graph.name}: {reason}")
+
+
+@lru_cache(maxsize=4)  # all peers of a process ask
+def _unsuited(graph: Topology | TimeVaryingTopology, robust: Robust) -> str | None:
+    """Why some peer would be at the mercy of a single neighbor, or would never hear one; None if none is.
+
+    Of a graph that changes the first rounds are looked at.
+    """
+    numbers = range(1 if isinstance(graph, Topology) else graph.period)
+    rows = (graph.at(number, rank).row for number in numbers for rank in range(graph.size))
+    return next((reason for row in rows if (reason := _lacks(row, robust)) is not None), None)
+
+
+def _lacks(row: Row, robust: Robust) -> str | None:
+    neighbors = len(row) - 1
+    has = f"rank {row.rank} has {neighbors} neighbor{'s' if neighbors != 1 else ''}"
+    if robust.rule == "trimmed-mean" and neighbors < 2 * robust.trim:
+        most = neighbors // 2
+        right = f"give trimmed-mean:{most}" if most else "use clip:TAU"
+        return f"{has}, of whom it withstands {most} at most: {right}, or a graph with {2 * robust.trim} neighbors each"
+    if robust.rule == "clip" and robust.radius is None and neighbors < 2:
+        return f"{has}, and the radius follows from two or more: give clip:TAU, or a graph with more neighbors"
+    if robust.rule == "median":
+        rank, weight = max(row.items(), key=lambda entry: entry[1])
+        if weight >= 0.5 - 1e-9:
+            whose = "its own body" if rank == row.rank else f"that of rank {rank}"
+            return (
+                f"rank {row.rank} gives {whose} the weight {weight:.3g}, and a median needs less than 0.5 for each: "
+                "use clip, or a graph on which all have two neighbors or more and equally many"
+            )
+    return None
+
+
+def check_server(training: TrainingPart) -> None:
+    """Refuse ways to mix that compare a received body with the one that the receiver itself has sent.
+
+    Raises:
+        ConfigurationError: Names the setting.
+    """
+    robust = f"--robust {training.robust}" if training.robust != "none" else None
+    furthest = f"--max-norm {training.max_norm}" if training.max_norm is not None else None
+    quantized = f"--quantize {training.quantize}" if training.quantize is not None else None
+    for flag in filter(None, (robust, furthest, quantized)):
+        raise ConfigurationError(
+            f"--participation-mode server with {flag}: it needs what the receiver itself has sent in the round, and "
+            "most send nothing: leave one of the two out"
+        )
+
+
+_WAYS = {
+    Origin.CLIENT: "a run with --privacy client has saved it, which trains without noise and protects messages alone",
+    Origin.POST: "a run with --privacy sample --dp-head post has saved it, which ends with training without noise",
+}
+"""How records that somebody wanted to protect came into a file without noise."""
+
+
+def check_first_weights(task: Task, file: Path | None, privacy: str) -> None:
+    """Refuse, in a private run, first weights that records came into which a private run was to protect.
+
+    Args:
+        task: The peer's, with what its model has from the file.
+        file: The file of the first weights.
+        privacy: The level of privacy.
+
+    Raises:
+        ConfigurationError: They are such.
+    """
+    origin = None if task.initial is None else task.initial.origin
+    if privacy == "none" or origin not in _WAYS:
+        return
+    raise ConfigurationError(
+        f"--init-from {file}: {_WAYS[origin]}: with --privacy {privacy} its records would come "
+        "back unprotected, since all peers need this file and begin from it: take a model of public data, or of a run "
+        "with --privacy sample and --dp-head joint, alternate or frozen"
+    )
+
+
+def first_weights_notes(task: Task, file: Path | None, privacy: str) -> list[str]:
+    """What the user is told at the start of a private run about first weights of a run without privacy."""
+    if privacy == "none" or task.initial is None or task.initial.origin is not Origin.NONE:
+        return []
+    return [
+        f"--init-from {file}: a run without --privacy has trained these weights: the records that it "
+        "used are not protected by this run, so they must be public"
+    ]
