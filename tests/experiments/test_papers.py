@@ -16,8 +16,8 @@ from dpeer.federation.privacy import privacy_config
 from dpeer.federation.settings import aside
 from dpeer.privacy.plan import noise_over_drift
 from dpeer.sections import names
-from dpeer.topology import ServerSampling
-from dpeer.topology.settings import GraphSettings, build_graph, take_part
+from dpeer.topology import ServerSampling, take_part
+from dpeer.topology.settings import GraphSettings, build_graph
 from dpeer.training import ALGORITHMS, find_algorithm
 
 ROOT = Path(__file__).parents[2]
