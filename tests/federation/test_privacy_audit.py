@@ -1,8 +1,6 @@
 """`dpeer privacy audit`: the worst case through the product's own learner, and mechanisms with defects."""
 
 import importlib.util
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from dpeer.cli.privacy.audit import audit
-from dpeer.federation.audit import attacks
-from dpeer.federation.audit.attacks import examine, releases
-from dpeer.federation.audit.canary import COORDINATES, Setting, view
 from dpeer.privacy import Clipped, Guarantee, Ledger, Sparsifier, mechanism, noise
-from dpeer.privacy.audit import audit as audited
+from dpeer.privacy.audit import bound_mu as audited
 from dpeer.training.codecs import private
 from dpeer.training.codecs.private import Private
-from dpeer.training.models.echo import LAYERS
+from tests.federation.audit_suite import attacks
+from tests.federation.audit_suite.attacks import examine, releases
+from tests.federation.audit_suite.canary import COORDINATES, Setting, view
+from tests.federation.audit_suite.echo import LAYERS
 from tests.federation.defects import Constant, EightBits, Remembering, noise_changed, scaled, spared
 
 pytestmark = pytest.mark.slow
@@ -209,55 +206,3 @@ def test_a_mechanism_with_a_defect_is_refuted(defect: str, monkeypatch: pytest.M
     assert not report.held
     failed = {found.name for found in report.checks if not found.held}
     assert check in failed, report.checks
-
-
-@pytest.mark.long
-def test_noise_at_0_8_is_refuted_by_the_neighbors_errors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the runs that the command makes by itself."""
-    guarantee, runs = Guarantee(4 / 3, 1.0, 1e-5), 1000
-    assert {option.name: option.default for option in audit.params}["runs"] == str(runs)
-    monkeypatch.setattr(mechanism, "noised", scaled(0.8))
-    # Runs of one round each: as many rounds of one peer, each from a base that is known, are the same to the neighbor.
-    first, second = (view(Setting(guarantee), runs, sign * 1000.0 * ALONG).moved @ ALONG for sign in (-1.0, 1.0))
-    assert guarantee.mu(1) == pytest.approx(1.5)
-    assert audited(first, second, 0.0, 0.96).mu > 1.5
-
-
-@pytest.mark.usefixtures("few")
-@pytest.mark.long
-def test_a_ledger_that_says_too_little_is_what_the_errors_are_held_against(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Ledger, "releases", property(lambda ledger: len(ledger._rounds) // 4))
-    report = examine(Guarantee(2.0, 1.0, 1e-5), 4, 150)
-    assert report.claimed == pytest.approx(1.0), "of one release; four are mu 2"
-    assert report.bound.mu > report.claimed
-
-
-@pytest.mark.usefixtures("few")
-def test_the_command_says_what_was_claimed_and_found(dpeer: Callable[..., Any]) -> None:
-    result = dpeer("privacy", "audit", "--privacy", "client", "--noise-multiplier", "2", "--rounds", "1", "--runs", 40,
-                   "--json")  # fmt: skip
-    assert result.code == 0
-    found = json.loads(result.out)
-    assert found["mu_claimed"] == pytest.approx(1.0)
-    assert found["held"]
-    assert found["mu_lower_bound"] <= 1.0
-    assert found["runs"] == 40
-    assert found["epsilon_claimed"] == pytest.approx(Guarantee(2, 1, 1e-5).epsilon(1))
-    assert {check["held"] for check in found["checks"]} == {True}
-    assert len(found["checks"]) >= 10
-
-
-@pytest.mark.usefixtures("few")
-def test_a_refuted_claim_ends_with_code_1(dpeer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mechanism, "noised", scaled(0.5))
-    result = dpeer("privacy", "audit", "--noise-multiplier", "2", "--rounds", "2", "--runs", "40")
-    assert result.code == 1
-    assert "THE CLAIM IS REFUTED" in result.out
-    assert "FAILED" in result.out
-
-
-def test_a_mu_that_so_few_runs_cannot_tell_is_refused_with_a_better_one(dpeer: Callable[..., Any]) -> None:
-    result = dpeer("privacy", "audit", "--noise-multiplier", "0.1", "--rounds", "1", "--runs", "300")
-    assert result.code == 2
-    assert "mu 20" in result.err
-    assert "--noise-multiplier 1.33" in result.err

@@ -1,37 +1,31 @@
 """`dpeer privacy audit --privacy sample`: the worst case through the product's own learner, and steps with defects."""
 
-import json
-import re
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from dpeer.cli.privacy.audit import audit
 from dpeer.exceptions import TaskError
-from dpeer.federation.audit import by_hand, sample_attacks
-from dpeer.federation.audit.records import FAR, WIDTH, Records, canary, others
-from dpeer.federation.audit.sample_attacks import examine, steps
-from dpeer.federation.audit.told import Setting, view
 from dpeer.privacy import Charge, Ledger, SampleGuarantee, mechanism, noise, sampling
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.randomness import KEY_BYTES, Keystream
 from dpeer.privacy.sample_level import Head, phases_of
 from dpeer.privacy.sampling import Poisson
-from dpeer.privacy.step_audit import audit_steps, planned
-from dpeer.privacy.tradeoff import statistic
 from dpeer.training.dpsgd.gradient import PrivateGradient
 from dpeer.training.dpsgd.gradient_factors import Computed
 from dpeer.training.dpsgd.groups import Groups
 from dpeer.training.dpsgd_trainer import PrivateTrainer
 from dpeer.training.gradients import plain
-from dpeer.training.models.echo import BODY
 from dpeer.training.poisson_batches import Sampled
 from dpeer.training.sample_level import SampledReleases
 from dpeer.training.trainer import Trainer
+from tests.federation.audit_suite import by_hand, sample_attacks
+from tests.federation.audit_suite.echo import BODY
+from tests.federation.audit_suite.records import FAR, WIDTH, Records, canary, others
+from tests.federation.audit_suite.sample_attacks import examine, steps
+from tests.federation.audit_suite.told import Setting, view
 from tests.federation.defects import Constant, EightBits, Remembering, noise_changed, scaled, spared
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -296,72 +290,3 @@ def test_a_head_without_noise_is_found_where_it_has_steps_of_its_own(monkeypatch
     report = examine(guarantee("alternate"), ROUNDS, 12)
     assert {"noise by coordinate, head", "normal noise, head"} <= {one.name for one in report.checks if not one.held}
     assert all(one.held for one in report.checks if one.name.endswith(", body"))
-
-
-def test_half_the_noise_is_refuted_by_the_neighbors_errors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the runs that the command makes by itself."""
-    runs, charges = 1000, [Charge(0.5, 0.7, 1)]
-    assert {option.name: option.default for option in audit.params}["runs"] == str(runs)
-    tests = planned(charges, runs)
-    assert tests.margin > 0.0
-    monkeypatch.setattr(mechanism, "noised", scaled(0.5))
-    # Runs of one step each: as many steps of one peer, of which none depends on another, are the same to the neighbor.
-    without, within = (statistic(along(0.7, 0.5, there, runs), charges[0]) for there in (False, True))
-    found = audit_steps(without, within, tests.thresholds, charges, 1e-5)
-    assert found.refuted
-    assert found.epsilon > SampleGuarantee(0.5, 0.7, 1.0, 1e-5, phases_of(1)).epsilon(1)
-    assert 0.5 < found.strength < 1.0
-
-
-@pytest.mark.usefixtures("few")
-@pytest.mark.long
-def test_a_ledger_that_says_too_little_is_what_the_errors_are_held_against(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Ledger, "charge", lambda self, number, steps: CHARGE(self, number, replace(steps, steps=1)))
-    report = examine(SampleGuarantee(0.5, 1.0, 1.0, 1e-5, phases_of(12)), 1, 100)
-    assert report.claimed == pytest.approx(SampleGuarantee(0.5, 1.0, 1.0, 1e-5, phases_of(1)).epsilon(1))
-    assert report.bound.refuted
-    assert report.bound.epsilon > report.claimed
-
-
-@pytest.mark.usefixtures("few")
-def test_the_command_says_what_was_claimed_and_found(dpeer: Callable[..., Any]) -> None:
-    result = dpeer(*COMMAND, "--dp-head", "frozen", "--runs", 20, "--json")
-    assert result.code == 0
-    found = json.loads(result.out)
-    assert (found["mode"], found["steps"], found["runs"], found["dp_head"]) == ("sample", 8, 20, "frozen")
-    assert found["held"]
-    assert found["epsilon_claimed"] == pytest.approx(CLAIMED.epsilon(2))
-    assert 0 <= found["epsilon_lower_bound"] <= found["epsilon_claimed"]
-    assert found["noise_multiplier_upper_bound"] is None or found["noise_multiplier_upper_bound"] >= 1.0
-    assert {check["held"] for check in found["checks"]} == {True}
-    assert len(found["checks"]) >= 20
-
-
-@pytest.mark.usefixtures("few")
-def test_a_refuted_claim_ends_with_code_1(dpeer: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mechanism, "noised", scaled(0.5))
-    result = dpeer(*COMMAND, "--runs", 20)
-    assert result.code == 1
-    assert "THE CLAIM IS REFUTED" in result.out
-    assert "FAILED" in result.out
-    assert "epsilon given away" in result.out
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ((*COMMAND[:4], "--rounds", 3), "--noise-multiplier, --sampling-rate, --steps must be given, for example"),
-        ((*COMMAND, "--head-steps", 3), "head-steps 3: only with dp-head alternate"),
-        ((*COMMAND, "--dp-adjacency", "replace"), "--dp-adjacency replace: it belongs to --privacy client"),
-        (("privacy", "audit", "--noise-multiplier", 4, "--rounds", 9, "--steps", 4), "--steps 4: it belongs to --priv"),
-        ((*COMMAND, "--noise-multiplier", 0.05), "could not tell half the noise .*, or --noise-multiplier 0.25"),
-        ((*COMMAND, "--sampling-rate", 0.01, "--noise-multiplier", 9), "1000 runs of each .* take more --runs"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_attacked_is_refused_in_one_line(
-    dpeer: Callable[..., Any], options: tuple[object, ...], said: str
-) -> None:
-    result = dpeer(*options)
-    assert result.code == 2
-    assert re.search(said, result.err), result.err
-    assert result.err.count("\n") == 1

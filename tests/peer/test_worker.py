@@ -1,10 +1,17 @@
-"""Where a peer's jobs run."""
+"""The threads of a peer: jobs, and work in waiting times."""
 
 import asyncio
 import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
-from dpeer.peer import Worker
+import numpy as np
+import pytest
+
+from dpeer.peer import Peer, Worker
+from dpeer.peer.worker import BackgroundRunner
+from dpeer.topology import build
 
 
 async def test_writing_goes_on_beside_the_work_of_another_peer() -> None:
@@ -42,3 +49,115 @@ async def test_what_a_cancelled_write_leaves_behind_is_waited_for() -> None:
         writing.cancel()
         go.set()
         assert isinstance(await worker.drain(), OSError)
+
+
+class Counting:
+    """Work in small parts, on the worker."""
+
+    def __init__(self, most: int = 10**9) -> None:
+        self.made, self.most, self.calls = 0, most, 0
+        self.begun = threading.Event()
+        self.threads: set[int] = set()
+
+    @property
+    def left(self) -> bool:
+        return self.made < self.most
+
+    def work(self, enough: Callable[[], bool]) -> None:
+        self.calls += 1
+        self.threads.add(threading.get_ident())
+        self.begun.set()
+        while self.left:
+            self.made += 1
+            if enough():
+                return
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    with ThreadPoolExecutor(1) as executor:
+        yield Worker(executor)
+
+
+async def test_it_works_until_what_is_awaited_is_there(worker: Worker) -> None:
+    work = Counting()
+
+    async def wait() -> str:
+        await asyncio.to_thread(work.begun.wait)
+        return "here"
+
+    assert await asyncio.wait_for(BackgroundRunner(worker, work).during(wait()), 20) == "here"
+    assert work.made > 0
+    assert work.threads == {await worker.run(threading.get_ident)}
+
+
+async def test_what_is_there_at_once_is_not_held_up(worker: Worker) -> None:
+    work = Counting()
+
+    async def ready() -> int:
+        return 3
+
+    assert await BackgroundRunner(worker, work).during(ready()) == 3
+    assert await BackgroundRunner(worker, None).during(ready()) == 3
+    assert work.calls == 0
+
+
+async def test_when_nothing_is_left_it_only_waits(worker: Worker) -> None:
+    work = Counting(most=5)
+
+    async def wait() -> None:
+        while work.left:
+            await asyncio.to_thread(work.begun.wait)
+        await asyncio.sleep(0)
+
+    await BackgroundRunner(worker, work).during(wait())
+    assert work.made == 5
+
+
+async def test_a_failure_of_what_is_awaited_is_raised_and_the_work_ends(worker: Worker) -> None:
+    work = Counting()
+
+    async def fail() -> None:
+        await asyncio.to_thread(work.begun.wait)
+        raise ValueError("lost")
+
+    with pytest.raises(ValueError, match="lost"):
+        await BackgroundRunner(worker, work).during(fail())
+    made = work.made
+    assert await worker.run(lambda: work.made) == made
+
+
+async def test_cancelled_it_ends_both(worker: Worker) -> None:
+    work, ended = Counting(), []
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    waiting = asyncio.create_task(BackgroundRunner(worker, work).during(wait()))
+    await asyncio.to_thread(work.begun.wait)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert ended == [True]
+    assert await worker.drain() is None, "the part that had begun is over soon"
+
+
+async def test_a_federation_with_work_beside_ends_with_the_same_bodies(
+    federation: Callable[..., Any], expected: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topology = build("ring", 4)
+    works = [Counting() for _ in range(4)]
+    plain = Peer.__init__
+
+    def with_work(self: Peer, config: Any, *arguments: Any, **named: Any) -> None:
+        plain(self, config, *arguments, **named, background=works[config.rank])
+
+    monkeypatch.setattr(Peer, "__init__", with_work)
+    found = federation("inprocess", topology, rounds=6)
+    outcomes = await found.run()
+    assert [outcome.status for outcome in outcomes.values()] == ["done"] * 4
+    assert np.allclose(found.bodies(), expected(topology, 6), rtol=1e-12)
+    assert sum(work.made for work in works) > 0

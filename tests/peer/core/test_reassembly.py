@@ -1,4 +1,4 @@
-"""Where the pieces of bodies go."""
+"""Reassembly of bodies from their chunks, step by step."""
 
 import random
 
@@ -6,8 +6,7 @@ import pytest
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
-from dpeer.peer.core.chunking import Reassembly
-from dpeer.peer.core.chunking import chunked as pieces_of
+from dpeer.peer.core.chunking import Reassembly, chunked
 from dpeer.peer.core.payload_fingerprint import fingerprint_of
 from dpeer.peer.core.wire import Chunk
 
@@ -15,20 +14,24 @@ SIZES = [10, 0, 23]
 LIMITS = wire.Limits(payload_bytes=1000)
 
 
-def buffers(seed, sizes=SIZES):
-    return [random.Random(seed * 100 + index).randbytes(length) for index, length in enumerate(sizes)]
+def buffers(seed):
+    return [random.Random(seed * 100 + index).randbytes(length) for index, length in enumerate(SIZES)]
 
 
-def chunked(seed, *, rank=1, number=0, sizes=SIZES, chunk_bytes=8):
-    """A body as it is announced, and its pieces."""
-    frames = wire.encode(wire.body(b"f" * 16, rank, number, buffers(seed, sizes)))
-    announced, *chunks = [wire.decode(message, LIMITS) for message in pieces_of(frames, chunk_bytes)]
-    assert len(chunks) >= 3
+def messages(seed, number=0, rank=1):
+    """A body as it is announced, and its five chunks."""
+    frames = wire.encode(wire.body(b"f" * 16, rank, number, buffers(seed)))
+    announced, *chunks = [wire.decode(message, LIMITS) for message in chunked(frames, 8)]
+    assert len(chunks) == 5
     return announced, chunks
 
 
-class Rooms:
-    """Gives out memory, and remembers it; None where pieces are to stay as they came."""
+BODIES = {"A": (1, *messages(1)), "B": (2, *messages(2)), "C": (3, *messages(3, number=1))}
+"""A and B have the same header, and so the same tag."""
+
+
+class Memory:
+    """Gives out memory, and remembers it; None to keep the chunks."""
 
     def __init__(self, nbytes):
         self.nbytes, self.given = nbytes, []
@@ -40,9 +43,9 @@ class Rooms:
         return memoryview(self.given[-1])
 
 
-@pytest.fixture(params=["room", "larger room", "no room"])
-def rooms(request):
-    return Rooms({"room": sum(SIZES), "larger room": 3 * sum(SIZES), "no room": None}[request.param])
+@pytest.fixture(params=[sum(SIZES), 3 * sum(SIZES), None], ids=["memory", "more memory", "chunks"])
+def memory(request):
+    return Memory(request.param)
 
 
 def joined(payload):
@@ -56,167 +59,106 @@ def refused(reason, call, *args, **kwargs):
 
 
 def fed(reassembly, link, chunks):
-    """Add the pieces, the last of which completes a body; returns that."""
+    """Add the chunks, the last of which completes a body; returns that."""
     *first, last = chunks
     for chunk in first:
         assert not reassembly.add(link, chunk).complete
-    arriving = reassembly.add(link, last)
-    assert arriving.complete
-    return arriving
+    partial = reassembly.add(link, last)
+    assert partial.complete
+    return partial
 
 
-def test_pieces_in_order_make_the_body(rooms):
-    reassembly = Reassembly(rooms)
-    announced, chunks = chunked(1)
-    reassembly.begin("a", announced, 1234, wanted=True)
-    arriving = fed(reassembly, "a", chunks)
-    assert joined(arriving.payload) == joined(buffers(1))
-    assert (arriving.body, arriving.wire_bytes, arriving.wanted) == (announced, 1234, True)
-    refused("stray", reassembly.add, "a", chunks[-1])
-
-
-def test_with_room_the_buffers_are_as_they_were_and_read_only():
-    rooms = Rooms(2 * sum(SIZES))
-    reassembly = Reassembly(rooms)
-    announced, chunks = chunked(1)
-    reassembly.begin("a", announced, 0, wanted=True)
-    payload = fed(reassembly, "a", chunks).payload
-    assert [bytes(one) for one in payload] == buffers(1)
-    assert all(one.readonly for one in payload)
-    (room,) = rooms.given
-    room[0] ^= 255  # they are that very memory
-    assert payload[0][0] == room[0]
-    assert room[sum(SIZES) :] == b"\xaa" * sum(SIZES), "what is beyond the body is left alone"
-
-
-def test_without_room_the_pieces_are_kept_as_they_came():
-    reassembly = Reassembly(lambda: None)
-    announced, chunks = chunked(1)
-    reassembly.begin("a", announced, 0, wanted=True)
-    payload = fed(reassembly, "a", chunks).payload
-    assert all(
-        one is part for one, part in zip(payload, [part for chunk in chunks for part in chunk.data], strict=True)
-    )
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "A A0 A1 A2 A3 A4=A A4:stray",
+        "A A0 A0:stray A1 A1:stray A2 A3 A4=A",  # twice
+        "A A0 A2:stray A1 A3:stray A2 A3 A4=A",  # not the next one
+        "A C0:stray A0 C1:stray A1 A2 A3 A4=A",  # of another body
+        "A0:stray A A0 A1 A2 A3 A4=A",  # not announced
+        "A C:incomplete A0:stray C0 C1 C2 C3 C4=C",
+        "A A0 A1 A2 C:incomplete A3:stray C0 C1 C2 C3 C4=C",
+        "A A0 A1 A2 B:incomplete B0 B1 B2 B3 B4=B",  # nothing of A is in it
+        "A A0 A1 A2 A3 A4=A C C0 C1 C2 C3 C4=C B B0 B1 B2 B3 B4=B",
+        "A A0 - - A1:stray A A0 A1 A2 A3 A4=A",  # forgotten, and so not incomplete
+    ],
+)
+def test_chunks_make_the_body_that_was_announced_last_and_no_other(memory, steps):
+    reassembly = Reassembly(memory)
+    for step in steps.split():
+        act, _, whole = step.partition("=")
+        act, _, reason = act.partition(":")
+        if act == "-":
+            reassembly.forget("link")
+            continue
+        seed, announced, chunks = BODIES[act[0]]
+        call = (
+            (reassembly.add, "link", chunks[int(act[1])]) if len(act) > 1 else (reassembly.begin, "link", announced, 9)
+        )
+        named = {} if len(act) > 1 else {"wanted": True}
+        if reason:
+            refused(reason, *call, **named)
+            continue
+        partial = call[0](*call[1:], **named)
+        assert (partial is not None and partial.complete) == bool(whole)
+        if whole:
+            assert (partial.body, partial.wire_bytes, partial.wanted) == (announced, 9, True)
+            assert joined(partial.payload) == joined(buffers(seed))
 
 
 @pytest.mark.parametrize("shift", [-8, -1, 1, 8, 2**60])
-def test_a_piece_at_another_place_is_stray_and_the_body_still_comes(rooms, shift):
-    reassembly = Reassembly(rooms)
-    announced, chunks = chunked(1)
-    reassembly.begin("a", announced, 0, wanted=True)
-    reassembly.add("a", chunks[0])
-    tag, offset, data = chunks[1]
-    refused("stray", reassembly.add, "a", Chunk(tag, offset + shift, data))
-    assert joined(fed(reassembly, "a", chunks[1:]).payload) == joined(buffers(1))
-
-
-def test_a_piece_that_comes_twice_counts_once(rooms):
-    reassembly = Reassembly(rooms)
-    announced, chunks = chunked(1)
-    reassembly.begin("a", announced, 0, wanted=True)
-    for chunk in chunks[:-1]:
-        reassembly.add("a", chunk)
-        refused("stray", reassembly.add, "a", chunk)
-    assert joined(fed(reassembly, "a", chunks[-1:]).payload) == joined(buffers(1))
-
-
-def test_a_piece_of_another_body_is_stray_and_the_body_still_comes(rooms):
-    reassembly = Reassembly(rooms)
-    (announced, chunks), (_, others) = chunked(1), chunked(2, number=1)
-    reassembly.begin("a", announced, 0, wanted=True)
-    for chunk, other in zip(chunks[:-1], others[:-1], strict=True):
-        refused("stray", reassembly.add, "a", other)
-        reassembly.add("a", chunk)
-    assert joined(fed(reassembly, "a", chunks[-1:]).payload) == joined(buffers(1))
-
-
-def test_a_piece_past_the_end_is_stray_and_the_body_still_comes(rooms):
-    reassembly = Reassembly(rooms)
-    announced, chunks = chunked(1)
-    reassembly.begin("a", announced, 0, wanted=True)
-    for chunk in chunks[:-1]:
-        reassembly.add("a", chunk)
+def test_a_chunk_at_another_place_is_stray_and_the_body_still_comes(memory, shift):
+    reassembly, (_, announced, chunks) = Reassembly(memory), BODIES["A"]
+    reassembly.begin("link", announced, 0, wanted=True)
+    reassembly.add("link", chunks[0])
+    refused("stray", reassembly.add, "link", chunks[1]._replace(offset=chunks[1].offset + shift))
+    for chunk in chunks[1:-1]:
+        reassembly.add("link", chunk)
     tag, offset, data = chunks[-1]
-    refused("stray", reassembly.add, "a", Chunk(tag, offset, (*data, b"x")))
-    assert joined(fed(reassembly, "a", chunks[-1:]).payload) == joined(buffers(1))
+    refused("stray", reassembly.add, "link", Chunk(tag, offset, (*data, b"x")))  # past the end
+    assert joined(reassembly.add("link", chunks[-1]).payload) == joined(buffers(1))
 
 
-def test_a_piece_without_an_announcement_is_stray(rooms):
-    refused("stray", Reassembly(rooms).add, "a", chunked(1)[1][0])
-    assert not rooms.given
+def test_with_memory_the_buffers_are_as_they_were_and_read_only():
+    memory, (_, announced, chunks) = Memory(2 * sum(SIZES)), BODIES["A"]
+    reassembly = Reassembly(memory)
+    reassembly.begin("link", announced, 0, wanted=True)
+    payload = fed(reassembly, "link", chunks).payload
+    assert [bytes(one) for one in payload] == buffers(1)
+    assert all(one.readonly for one in payload)
+    (given,) = memory.given
+    given[0] ^= 255  # they are that very memory
+    assert payload[0][0] == given[0]
+    assert given[sum(SIZES) :] == b"\xaa" * sum(SIZES), "the memory beyond the body is left alone"
 
 
-@pytest.mark.parametrize("came", [0, 1, 3])
-def test_another_announcement_gives_up_the_body_before(rooms, came):
-    reassembly = Reassembly(rooms)
-    (announced, chunks), (other, others) = chunked(1), chunked(2, number=1)
-    reassembly.begin("a", announced, 1, wanted=True)
-    for chunk in chunks[:came]:
-        reassembly.add("a", chunk)
-    refused("incomplete", reassembly.begin, "a", other, 2, wanted=True)
-    refused("stray", reassembly.add, "a", chunks[came])
-    arriving = fed(reassembly, "a", others)
-    assert (arriving.body, arriving.wire_bytes) == (other, 2)
-    assert joined(arriving.payload) == joined(buffers(2))
+def test_without_memory_the_chunks_are_kept_as_they_came():
+    reassembly, (_, announced, chunks) = Reassembly(lambda: None), BODIES["A"]
+    reassembly.begin("link", announced, 0, wanted=True)
+    parts = [part for chunk in chunks for part in chunk.data]
+    payload = fed(reassembly, "link", chunks).payload
+    assert all(one is part for one, part in zip(payload, parts, strict=True))
 
 
-def test_announced_again_it_begins_anew_with_nothing_of_before(rooms):
-    """Same header, so the same tag; but another body."""
-    reassembly = Reassembly(rooms)
-    (announced, chunks), (again, others) = chunked(1), chunked(2)
-    assert announced.tag == again.tag
-    reassembly.begin("a", announced, 0, wanted=True)
-    for chunk in chunks[:3]:
-        reassembly.add("a", chunk)
-    refused("incomplete", reassembly.begin, "a", again, 0, wanted=True)
-    assert joined(fed(reassembly, "a", others).payload) == joined(buffers(2))
-
-
-def test_after_a_whole_body_another_is_not_called_incomplete(rooms):
-    reassembly = Reassembly(rooms)
-    for seed in (1, 2, 3):
-        announced, chunks = chunked(seed, number=seed)
-        reassembly.begin("a", announced, 0, wanted=True)
-        assert joined(fed(reassembly, "a", chunks).payload) == joined(buffers(seed))
-
-
-def test_what_is_not_wanted_takes_no_memory():
-    rooms = Rooms(sum(SIZES))
-    for give in (rooms, lambda: None):
-        reassembly = Reassembly(give)
-        announced, chunks = chunked(1)
-        reassembly.begin("a", announced, 0, wanted=False)
-        arriving = fed(reassembly, "a", chunks)
-        assert not arriving.wanted
-        assert (arriving.buffer, arriving.chunks) == (None, [])
-        assert arriving.fingerprint.digest() == fingerprint_of(buffers(1)) != fingerprint_of(buffers(2))
-        refused("stray", reassembly.add, "a", chunks[0])
-    assert not rooms.given
-
-
-def test_what_is_forgotten_is_not_finished(rooms):
-    reassembly = Reassembly(rooms)
-    announced, chunks = chunked(1)
-    reassembly.begin("a", announced, 0, wanted=True)
-    reassembly.add("a", chunks[0])
-    reassembly.forget("a")
-    reassembly.forget("a")
-    reassembly.forget(None)
-    refused("stray", reassembly.add, "a", chunks[1])
-    reassembly.begin("a", announced, 0, wanted=True)  # nothing is incomplete
-    assert joined(fed(reassembly, "a", chunks).payload) == joined(buffers(1))
+def test_a_body_that_is_not_wanted_takes_no_memory_and_leaves_a_fingerprint():
+    memory, (_, announced, chunks) = Memory(sum(SIZES)), BODIES["A"]
+    reassembly = Reassembly(memory)
+    reassembly.begin("link", announced, 0, wanted=False)
+    partial = fed(reassembly, "link", chunks)
+    assert (partial.wanted, partial.chunks, memory.given) == (False, [], [])
+    assert partial.fingerprint.digest() == fingerprint_of(buffers(1)) != fingerprint_of(buffers(2))
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_links_know_nothing_of_each_other(rooms, seed):
-    reassembly = Reassembly(rooms)
-    links = {f"link {rank}": chunked(rank, rank=rank) for rank in range(4)}
+def test_links_know_nothing_of_each_other(memory, seed):
+    reassembly = Reassembly(memory)
+    links = {f"link {rank}": messages(rank, rank=rank) for rank in range(4)}
     for link, (announced, _) in links.items():
         reassembly.begin(link, announced, 0, wanted=True)
     for link in links:
-        others = [chunks[0] for other, (_, chunks) in links.items() if other != link]
-        for chunk in others:
-            refused("stray", reassembly.add, link, chunk)
+        for other, (_, chunks) in links.items():
+            if other != link:
+                refused("stray", reassembly.add, link, chunks[0])
     order = [link for link, (_, chunks) in links.items() for _ in chunks]
     random.Random(seed).shuffle(order)
     left, done = {link: list(chunks) for link, (_, chunks) in links.items()}, {}
@@ -224,9 +166,6 @@ def test_links_know_nothing_of_each_other(rooms, seed):
         if link == "link 3" and len(left[link]) == 2:
             reassembly.forget(link)
             left[link].clear()
-        if not left[link]:
-            continue
-        arriving = reassembly.add(link, left[link].pop(0))
-        if arriving.complete:
-            done[link] = joined(arriving.payload)
+        if left[link] and (partial := reassembly.add(link, left[link].pop(0))).complete:
+            done[link] = joined(partial.payload)
     assert done == {f"link {rank}": joined(buffers(rank)) for rank in range(3)}

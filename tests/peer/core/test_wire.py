@@ -125,12 +125,6 @@ def test_words_of_another_peer_are_short_and_leave_a_terminal_alone(message, fie
     assert reason(frames("x" * 301)) == "malformed"
 
 
-def test_a_hello_of_an_earlier_version_says_nothing_of_others():
-    fields = msgpack.unpackb(wire.encode(MESSAGES[0])[0])
-    del fields["apart_from"], fields["apart_because"]
-    assert wire.decode([msgpack.packb(fields)], LIMITS) == MESSAGES[0]
-
-
 def test_federations_differ_when_any_setting_does():
     one = wire.federation_id({"size": 8, "rho": 0.05})
     assert one == wire.federation_id({"rho": 0.05, "size": 8})

@@ -21,15 +21,15 @@ from torch.utils.data import TensorDataset
 from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
 from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.mixing import mix
-from dpeer.training.models.echo import LAYERS
 from dpeer.training.payload import encode, views
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.settings import WireDtype
+from tests.federation.audit_suite.echo import LAYERS
 
 COORDINATES = sum(LAYERS)
 ROW = {0: 0.5, 1: 0.5}
 _SEED = 0
-MEMORY = "/dev/shm"  # noqa: S108 - a fresh folder is made in it
+MEMORY = "/dev/shm"
 
 Array = NDArray[np.float64]
 
@@ -140,6 +140,6 @@ def view(setting: Setting, rounds: int, update: Array) -> View:
 
 
 def _values(payload: object, dtype: WireDtype) -> Tensor:
-    vectors = views(payload, COORDINATES, dtype)  # type: ignore[arg-type]
+    vectors = views(payload, COORDINATES, dtype)
     assert vectors is not None
     return torch.cat(vectors).float()

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from dpeer.federation.audit.canary import COORDINATES, Array
 from dpeer.training import Task
-from dpeer.training.models.echo import BODY, HEAD, LAYERS, Echo, Plain
+from tests.federation.audit_suite.canary import COORDINATES, Array
+from tests.federation.audit_suite.echo import BODY, HEAD, LAYERS, Echo, Plain
 
 WIDTH = BODY + HEAD
 FAR = 1000.0

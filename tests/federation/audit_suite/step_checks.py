@@ -14,7 +14,7 @@ from scipy.stats import binom
 
 from dpeer.privacy import accounting
 from dpeer.privacy.accounting import Charge
-from dpeer.privacy.checks import RARE, Check
+from tests.federation.audit_suite.release_checks import RARE, Check
 
 Array = NDArray[np.float64]
 Draws = NDArray[np.bool_]

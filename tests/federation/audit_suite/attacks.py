@@ -10,16 +10,18 @@ from typing import Any, get_args
 import numpy as np
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.audit.canary import COORDINATES, Array, Setting, View, view
-from dpeer.privacy import Guarantee, Sparsifier, checks, mechanism, residuals
-from dpeer.privacy.audit import Audit
-from dpeer.privacy.audit import audit as audited
-from dpeer.privacy.checks import Check
+from dpeer.privacy import Guarantee, Sparsifier, mechanism
+from dpeer.privacy.audit import MuBound as Audit
+from dpeer.privacy.audit import bound_mu as audited
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.gaussian import mu as mu_of
 from dpeer.privacy.noise import grid
-from dpeer.training.models.echo import LAYERS
 from dpeer.training.settings import WireDtype
+from tests.federation.audit_suite import release_checks as checks
+from tests.federation.audit_suite import residuals
+from tests.federation.audit_suite.canary import COORDINATES, Array, Setting, View, view
+from tests.federation.audit_suite.echo import LAYERS
+from tests.federation.audit_suite.release_checks import Check
 
 _MAIN, _OTHERS = 0.04, 0.01
 """How the false alarms are shared out: the long attack, and all the short ones together."""

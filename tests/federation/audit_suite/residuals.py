@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft, stats
 
-from dpeer.privacy.checks import ERRORS, RARE, Check
+from tests.federation.audit_suite.release_checks import ERRORS, RARE, Check
 
 Array = NDArray[np.float64]
 

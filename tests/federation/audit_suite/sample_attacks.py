@@ -10,18 +10,19 @@ from typing import Any
 import numpy as np
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.audit import by_hand, followed
-from dpeer.federation.audit.canary import Array
-from dpeer.federation.audit.records import FAR, OTHERS, WIDTH, Records, canary, of_all_lengths, others, silent
-from dpeer.federation.audit.told import COLUMNS, Setting, View, after_the_end, view
-from dpeer.privacy import SampleGuarantee, checks, residuals, step_audit, step_checks
-from dpeer.privacy.checks import Check
+from dpeer.privacy import SampleGuarantee
+from dpeer.privacy.audit import StepBound, bound_steps, planned_tests
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.noise import grid
 from dpeer.privacy.plan import finite
 from dpeer.privacy.sample_level import phases_of
-from dpeer.privacy.step_audit import StepAudit, audit_steps
 from dpeer.privacy.tradeoff import statistic
+from tests.federation.audit_suite import by_hand, residuals, step_checks
+from tests.federation.audit_suite import release_checks as checks
+from tests.federation.audit_suite.canary import Array
+from tests.federation.audit_suite.records import FAR, OTHERS, WIDTH, Records, canary, of_all_lengths, others, silent
+from tests.federation.audit_suite.release_checks import Check
+from tests.federation.audit_suite.told import COLUMNS, Setting, View, after_the_end, view
 
 CONFIDENCE = 0.95
 
@@ -55,7 +56,7 @@ class Report:
     """
 
     claimed: float
-    bound: StepAudit
+    bound: StepBound
     checks: Sequence[Check]
 
     @property
@@ -88,7 +89,7 @@ def steps(guarantee: SampleGuarantee, rounds: int, runs: int) -> int:
     """The number of steps that `examine` makes."""
     return (
         2 * runs * guarantee.compositions(rounds) + _EMPTY + 2 * _DRAWN + by_hand.steps_made(_BY_HAND)
-        + by_hand.lengths_made() + followed.steps_made()
+        + by_hand.lengths_made()
     )  # fmt: skip
 
 
@@ -104,13 +105,13 @@ def examine(guarantee: SampleGuarantee, rounds: int, runs: int, tell: Tell = lam
     setting = Setting(guarantee)
     known = others(guarantee.clip_norm)
     more = np.vstack([known, FAR * guarantee.clip_norm * canary()])
-    tests = step_audit.planned(guarantee.charges(rounds), runs, CONFIDENCE)
+    tests = planned_tests(guarantee.charges(rounds), runs, CONFIDENCE)
     views = [_lives(setting, Records(inputs), rounds, runs, tell) for inputs in (known, more)]
     claimed = min(one.epsilon for found in views for one in found if one.epsilon is not None)
     charges = [run for found in views for one in found for run in one.charges]
     least = min(charges, key=lambda run: sum(charge.steps / charge.noise_multiplier**2 for charge in run))
     without, within = (np.concatenate([_statistics(setting, one) for one in found]) for found in views)
-    bound = audit_steps(without, within, tests.thresholds, least, guarantee.delta, CONFIDENCE)
+    bound = bound_steps(without, within, tests.thresholds, least, guarantee.delta, CONFIDENCE)
     every = [one for found in views for one in found]
     told = np.concatenate([one.told for one in every])
     there, planned = int(told.sum()), told.size * len(setting.planned)
@@ -123,7 +124,6 @@ def examine(guarantee: SampleGuarantee, rounds: int, runs: int, tell: Tell = lam
         *by_hand.draws_by_hand(guarantee, _DRAWN),
         by_hand.lengths_by_hand(guarantee),
         *by_hand.steps_by_hand(guarantee, _BY_HAND),
-        *followed.optimizers(guarantee),
     ]  # fmt: skip
     tell(steps(guarantee, rounds, 0))
     return Report(claimed, bound, found)
@@ -238,12 +238,12 @@ def check_range(guarantee: SampleGuarantee, rounds: int, runs: int) -> None:
     Raises:
         ConfigurationError: Half the noise that is claimed could go unnoticed in the long attack.
     """
-    if step_audit.planned(guarantee.charges(rounds), runs, CONFIDENCE).margin > 0.0:
+    if planned_tests(guarantee.charges(rounds), runs, CONFIDENCE).margin > 0.0:
         return
     noise = guarantee.noise_multiplier
     others_ = (float(f"{noise * factor:.2g}") for factor in (0.7, 1.5, 0.5, 2.0, 0.35, 3.0, 0.25, 5.0, 10.0))
     better = (dataclasses.replace(guarantee, noise_multiplier=other) for other in others_)
-    able = (one for one in better if step_audit.planned(one.charges(rounds), runs, CONFIDENCE).margin > 0.0)
+    able = (one for one in better if planned_tests(one.charges(rounds), runs, CONFIDENCE).margin > 0.0)
     found = next(able, None)
     raise ConfigurationError(
         f"--noise-multiplier {noise:g} with --sampling-rate {guarantee.sampling_rate:g} over "

@@ -19,19 +19,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpeer.federation.audit.canary import MEMORY, ROW, Array
-from dpeer.federation.audit.records import WIDTH, Records
 from dpeer.privacy import Charge, PeerData, PrivacyConfig, SampleGuarantee, SampleSession
 from dpeer.privacy.settings import PrivacySettings
 from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, sam
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
 from dpeer.training.mixing import mix
-from dpeer.training.models.echo import BODY, HEAD
 from dpeer.training.payload import encode, views
 from dpeer.training.settings import Optimizer
 from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer
+from tests.federation.audit_suite.canary import MEMORY, ROW, Array
+from tests.federation.audit_suite.echo import BODY, HEAD
+from tests.federation.audit_suite.records import WIDTH, Records
 
 RATE = 0.05
 """The learning rate of body and head."""
@@ -246,7 +246,7 @@ def told_by(payload: object, setting: Setting) -> Tensor:
 
 
 def _values(payload: object, count: int) -> Tensor:
-    vectors = views(payload, count)  # type: ignore[arg-type]
+    vectors = views(payload, count)
     assert vectors is not None
     return torch.cat(vectors)
 
