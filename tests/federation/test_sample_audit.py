@@ -1,6 +1,7 @@
 """`dpeer privacy audit --privacy sample`: the worst case through the product's own learner, and steps with defects."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
