@@ -1,4 +1,4 @@
-"""`dpeer algorithms`: the algorithms, what leaves the peer with each, and what a round costs."""
+"""`dpeer algorithms`: the training algorithms, the values each one shares, and the cost of a round."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def algorithms(as_json: bool, **flags: Any) -> None:
     Messages are those to each neighbor in a round, gradients those of each training sample. --json lists the algorithms
     alone.
     """
-    # Only what is said here counts: a listing does not depend on the folder it is made in.
+    # Only options of this command count: a listing does not depend on the current folder.
     settings = from_flags(flags)
 
     # torch is imported only now: mistakes above show at once

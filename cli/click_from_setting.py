@@ -1,4 +1,4 @@
-"""One click option from one setting: its flag, type, choices, default and words are those of the field."""
+"""A click option from one setting's field: flag, type, choices, default and help."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def click_type(kind: Any) -> Any:
 
 
 def without_none(annotation: Any) -> Any:
-    """The type of a setting, without what says that it may be missing, and without its limits."""
+    """The type of a setting, without `None` and without its limits."""
     if get_origin(annotation) in _UNIONS:
         first, *others = (part for part in get_args(annotation) if part is not type(None))
         if others:  # a number, or one of some words

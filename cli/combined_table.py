@@ -12,7 +12,7 @@ from dpeer.results.sites import Combined
 from dpeer.results.worth import gain_text, headline, interval_text, verdict_text, verdict_word
 
 _SHOWN = 20
-"""Of the ranks of which there is no file."""
+"""The line of ranks without a file."""
 
 
 def show(found: Combined, console: Console | None = None) -> None:

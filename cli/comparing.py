@@ -1,4 +1,4 @@
-"""Printing a comparison's progress and tables."""
+"""Progress and tables of a comparison on the terminal."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ class ProgressLines:
             bar = progress.add_task(what, total=missing)
             ended = 0
 
-            def tell(name: str) -> None:
+            def ended_one(name: str) -> None:
                 nonlocal ended
                 ended += 1
                 progress.advance(bar)
                 if not self._console.is_terminal:
                     click.echo(f"{ended}/{missing} {name}", err=True)
 
-            yield tell
+            yield ended_one
 
 
 def print_compared(found: Compared) -> None:

@@ -1,4 +1,4 @@
-"""`dpeer evaluate`: how well a trained model does on labelled data."""
+"""`dpeer evaluate`: metrics of a trained model on labelled data."""
 
 from __future__ import annotations
 

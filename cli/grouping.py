@@ -1,4 +1,4 @@
-"""Commands whose help lists their options under headings, those that most people need first."""
+"""click commands whose help lists options under headings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ctrl-C where nothing has begun that would have to be ended in good order."""
+"""Ctrl-C before a run has begun: the process ends at once."""
 
 from __future__ import annotations
 

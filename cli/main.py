@@ -26,7 +26,7 @@ _COMMANDS = {
     "evaluate": "Measure a trained model on labelled data.",
     "export": "Write a trained model as ONNX or TorchScript.",
     "card": "Write a page about a trained model.",
-    "algorithms": "List what there is to train with.",
+    "algorithms": "List the training algorithms.",
     "schema": "Say what a table's columns are, and check tables.",
     "report": "Show what runs came to, on one page.",
     "topology": "Look at graphs and their mixing matrices.",

@@ -1,4 +1,4 @@
-"""What the peers were measured by besides accuracy: a task's own metrics by rank, the usual ones in a line."""
+"""Metrics besides accuracy: a task's own ones by rank, the common ones in a line."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def model(folder: Path, output: Path | None, overwrite: bool) -> None:
     if output is not None and (output.suffix != ".safetensors" or output.is_dir()):
         raise OutputError(f"--output {str(output)!r}: name a file that ends in .safetensors")
     if output is not None and not output.parent.is_dir():
-        raise OutputError(f"--output {str(output)!r}: there is no folder {str(output.parent)!r}")
+        raise OutputError(f"--output {str(output)!r}: no such folder: {str(output.parent)!r}")
     with ended_at_once():
         from dpeer.federation.from_checkpoint import make_model
 

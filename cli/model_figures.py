@@ -1,4 +1,4 @@
-"""A model's figures as tables."""
+"""Tables of a model's metrics on labelled data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What predict, evaluate, export and card have in common: naming a run, and what its model is given."""
+"""The shared options of predict, evaluate, export and card: run, input, tokenizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""click options made from `Settings`, so that a setting is stated once."""
+"""click options for all settings of a command, made from the fields of `Settings`."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _option(name: str) -> Callable[[F], F]:
     kind, typed = without_none(field.annotation), flag(name)
     if field.default is not None and kind is not bool:
         text += f"  [default: {field.default}]"
-    if kind is bool and field.default is None:  # somebody else decides where nobody says
+    if kind is bool and field.default is None:  # unset: the default is decided elsewhere
         return click.option(f"{typed}/--no-{typed.removeprefix('--')}", name, help=text, **listed)
     if kind is bool:
         return click.option(typed, name, is_flag=True, help=text, **listed)

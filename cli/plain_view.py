@@ -1,4 +1,4 @@
-"""A running federation where there is no terminal: plain lines."""
+"""Progress of a running federation as plain lines, for output that is no terminal."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from dpeer.federation.load_model import load_model
 @tokenizer_option
 @click.option(
     "--output", required=True, type=click.Path(path_type=Path), metavar="OUT.csv",
-    help="Where predictions go, as csv; a file that is there is replaced.",
+    help="csv file of the predictions; an existing file is replaced.",
 )  # fmt: skip
 def predict(run: Path, data: Path, tokenizer: Path | None, output: Path) -> None:
     """Predict new rows with the model that a peer has ended with.

@@ -12,13 +12,13 @@ from dpeer.cli.terminal import Terminal
 
 
 class Bar(AbstractContextManager["Bar"]):
-    """Shows how many rounds are completed, where there is a terminal; elsewhere nothing.
+    """Progress bar of completed rounds on a terminal; elsewhere nothing.
 
     It is drawn on threads of its own: `begin` and `completed` wait for nobody who does not read.
 
     Args:
         terminal: Where it is shown, under the lines.
-        rounds: How many rounds there are.
+        rounds: Number of rounds.
     """
 
     def __init__(self, terminal: Terminal, rounds: int) -> None:
@@ -41,7 +41,7 @@ class Bar(AbstractContextManager["Bar"]):
         self._terminal.run(self._progress.stop)
 
     def begin(self) -> None:
-        """Rounds begin now: from here on the time that is left is told."""
+        """Rounds begin now: from here on the bar shows the time left."""
         self._progress.start_task(self._task)
 
     def completed(self, rounds: int) -> None:

@@ -19,7 +19,7 @@ from dpeer.results.discover import find_runs
     default=Path("dpeer-report"),
     metavar="FOLDER",
     show_default=True,
-    help="Where the page and its pictures go; a report that is there is replaced.",
+    help="Folder of the page and its pictures; an existing report is replaced.",
 )
 @click.option(
     "--label",

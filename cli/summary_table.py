@@ -1,4 +1,4 @@
-"""The table that a run of all peers ends with."""
+"""The final table of a run of all peers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
         baseline: The summary of the same peers with another algorithm.
     """
     if all(rounds is None for rounds in summary["completed_rounds"]):
-        return  # nobody lived to leave a result: there is nothing to show
+        return  # no peer left a result
     # A task may have no accuracy (a regression, say); a loss every task has.
     measure = "accuracy" if summary["accuracy_mean"] is not None else "test_loss"
     settings = summary.get("settings") or {}
@@ -169,7 +169,7 @@ class _Other:
 
     @property
     def columns(self) -> list[str]:
-        """The headings; none where there is nothing to compare with."""
+        """The headings; none without a comparison."""
         if not self._shown:
             return []
         return [self._name, self._difference, *(["95 % interval", "joining"] if self._told else [])]

@@ -1,4 +1,4 @@
-"""stderr while peers run: whoever prints never waits for a reader, who may have pressed Ctrl-S or left `less` open."""
+"""Non-blocking stderr while peers run: a paused terminal (Ctrl-S, `less`) never blocks a peer."""
 
 from __future__ import annotations
 

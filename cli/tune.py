@@ -1,4 +1,4 @@
-"""`dpeer tune`: choose learning rates and radius on own validation data, before a peer joins."""
+"""`dpeer tune`: learning rates and SAM radius for one peer, chosen on its own validation data."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def _rank(settings: Settings, asked: int | None) -> int:
     """The rank that was asked for; 0 where ranks have nothing of their own.
 
     Raises:
-        ConfigurationError: It has to be said.
+        ConfigurationError: The option is missing.
     """
     if asked is None and settings.rank:
         raise ConfigurationError("--rank is missing: the federation file has tables [rank.N]; say whose data these are")

@@ -52,7 +52,7 @@ class Run:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What DIR/summary.json holds; empty where there is none (yet), as after `dpeer start`."""
+        """What DIR/summary.json holds; empty without one, as after `dpeer start`."""
         return read_object(self.folder / SUMMARY)
 
     def metrics(self, rank: int) -> list[dict[str, Any]]:
@@ -75,7 +75,7 @@ class Run:
         path = rank_folder(self.folder, rank) / MODEL
         if not path.is_file():
             raise ConfigurationError(
-                f"rank {rank}: there is no {str(path)!r}; it is written when the peer ends or is stopped"
+                f"rank {rank}: {str(path)!r} is missing; it is written when the peer ends or is stopped"
             )
         from safetensors.torch import load_file
 
@@ -85,7 +85,7 @@ class Run:
         """Write a page about the run, with pictures, into a folder, as `dpeer report` does.
 
         Args:
-            path: The folder; a report that is there is replaced.
+            path: The folder; an existing report is replaced.
 
         Returns:
             The page, ``index.html``.

@@ -1,4 +1,4 @@
-"""The processor's cores that this process may use."""
+"""Number of processor cores that this process may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text files of users: UTF-8, or what a byte order mark says, whatever the locale."""
+"""Text files of users: UTF-8, or the encoding of their byte order mark, in any locale."""
 
 from __future__ import annotations
 

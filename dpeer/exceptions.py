@@ -113,7 +113,7 @@ class BudgetTooSmall(DpeerError):  # noqa: N818
 
 
 class PeerFailed(DpeerError):  # noqa: N818
-    """A peer of a cluster failed before rounds began, so there is no run."""
+    """A peer of a cluster failed before rounds began."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -135,7 +135,7 @@ class Diverged(DpeerError):  # noqa: N818
 
 
 class CellFailed(PeerFailed):
-    """A run of `dpeer compare` failed, so there is no table."""
+    """A run of `dpeer compare` failed; no table is written."""
 
 
 class ProtocolError(DpeerError):

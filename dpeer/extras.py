@@ -1,4 +1,4 @@
-"""Libraries that come with optional dependencies."""
+"""Optional libraries, and the extra that installs each."""
 
 from __future__ import annotations
 

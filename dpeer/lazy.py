@@ -1,4 +1,4 @@
-"""Packages whose names are imported when somebody asks for them, so that importing a package stays quick."""
+"""Lazy imports of a package's public names."""
 
 from __future__ import annotations
 

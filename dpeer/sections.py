@@ -1,4 +1,4 @@
-"""Stating settings: each once, in the package that uses it, with all that the rest of dpeer has to know about it.
+"""Declaring settings: each once, in the package that uses it, with help, fingerprint and resume marks.
 
 A section is a pydantic model whose fields are made by `setting`. The federation's settings are all sections together;
 command-line options and their help, the keys of a federation file and of its tables ``[rank.N]``, the fingerprint that

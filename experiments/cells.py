@@ -1,4 +1,4 @@
-"""The cells of a comparison, each of which is one run: its settings, its folder, and whether it has been made."""
+"""The cells of a comparison: one run each, with its settings, its folder and its state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Condition:
     """The settings that all rows of one table have in common, besides those that never change.
 
     Attributes:
-        values: The varied settings, by field name; None where nothing is said.
+        values: The varied settings, by field name; None for the default.
         target: The accuracy for which costs are asked in this table; None where it has none of its own.
     """
 

@@ -1,4 +1,4 @@
-"""The course of a comparison: choose hyperparameters, run what is missing, write the tables."""
+"""A comparison from start to end: tune, run the missing cells, write the tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NAMED = 3
 
 
 class Watcher(Protocol):
-    """Is told when runs of a comparison begin and end."""
+    """Observer of a comparison's runs."""
 
     def begin(self, what: str, missing: int, total: int) -> AbstractContextManager[Callable[[str], None]]:
         """Show the progress of runs, within a block that is given a function to call with each ended run's name.
@@ -35,7 +35,7 @@ class Watcher(Protocol):
         Args:
             what: What the runs are for, such as "runs".
             missing: How many of them are made now.
-            total: How many there are.
+            total: Number of runs.
         """
 
 
@@ -48,7 +48,7 @@ class Compared:
         chosen: The hyperparameters chosen on validation data, a line for each row; empty without a grid.
         tables: The tables.
         files: The files that were written: the tables, and one with a line for every peer.
-        left_out: A line on runs in the folder that the tables do not have; None if there are none.
+        left_out: A line on runs in the folder that the tables do not have; None without such runs.
         figures: The figures of the tables as plain JSON values.
     """
 
@@ -67,7 +67,7 @@ class Comparison:
         experiment: What is compared.
         out: Where runs and tables lie.
         jobs: Runs at a time.
-        watcher: Is told when runs end.
+        watcher: Observer of the runs.
     """
 
     def __init__(self, experiment: Experiment, out: Path, jobs: int, watcher: Watcher) -> None:
@@ -112,8 +112,8 @@ class Comparison:
             lines += csv_rows(results, condition.values, self._of.seeds, self._of.last)
             whole.append((condition, results))
         files = self._write(shown, lines, remarks)
-        said = as_json(self._of, whole) | {"chosen": remarks, "files": [str(file) for file in files]}
-        return Compared(self._about(), self._chosen(remarks), shown, files, left_out(self._out, found), said)
+        figures = as_json(self._of, whole) | {"chosen": remarks, "files": [str(file) for file in files]}
+        return Compared(self._about(), self._chosen(remarks), shown, files, left_out(self._out, found), figures)
 
     def _cell(self, variant: Variant, mark: str, condition: Condition, seed: int) -> Cell:
         """The run of a row in a table; one run serves all tables whose differences have no effect on the row."""
@@ -211,7 +211,7 @@ class Comparison:
 
 
 def left_out(out: Path, shown: Collection[Path]) -> str | None:
-    """A line on earlier runs in a comparison's folder that its new tables do not have; None if there are none.
+    """A line on earlier runs in a comparison's folder that its new tables do not have; None without such runs.
 
     Args:
         out: The comparison's folder.

@@ -1,4 +1,4 @@
-"""The results as CSV, with a line for every peer."""
+"""Results as csv, a line per peer."""
 
 from __future__ import annotations
 

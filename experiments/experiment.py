@@ -159,8 +159,8 @@ def _rounds(given: Iterable[Mapping[str, Any]]) -> int:
     presets = {name: find_preset(name) for values in given if isinstance(name := values.get("preset"), str)}
     rounds = {name: preset.values["rounds"] for name, preset in presets.items() if "rounds" in preset.values}
     if len({*rounds.values()}) > 1:
-        said = ", ".join(f"{name} {count}" for name, count in rounds.items())
-        raise ConfigurationError(f"--rounds is missing: the presets of this comparison have others each ({said})")
+        each = ", ".join(f"{name} {count}" for name, count in rounds.items())
+        raise ConfigurationError(f"--rounds is missing: the presets of this comparison have others each ({each})")
     default: int = Settings.model_fields["rounds"].default
     return next(iter(rounds.values()), default)
 

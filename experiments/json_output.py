@@ -1,4 +1,4 @@
-"""A comparison for programs: the figures of its tables as plain JSON values."""
+"""Results as JSON: the figures of a comparison's tables."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _row(row: str, rows: Rows, e: Experiment, target: float | None) -> dict[str,
 def _measured(row: str, rows: Rows, measure: Measure, e: Experiment, target: float | None) -> dict[str, Any]:
     found = figures(row, rows, measure, e.baseline, e.reference, e.last)
     difference = found.difference
-    said: dict[str, Any] = {
+    values: dict[str, Any] = {
         "mean": found.mean,
         "worst_peer": found.worst,
         "below_baseline": found.below,
@@ -67,17 +67,17 @@ def _measured(row: str, rows: Rows, measure: Measure, e: Experiment, target: flo
     }
     results, gap = rows[row], gap_of(rows[row], measure, e.last)
     if gap is not None:
-        said |= {
+        values |= {
             "training_accuracy": gap.training, "generalization_gap": gap.gap.mean,
             "generalization_gap_half": gap.gap.half,
         }  # fmt: skip
     if measure != "accuracy":  # a kept model is of one round
         if e.at_round:
-            said["at_round"] = {str(number): at_round(results, measure, number) for number in e.at_round}
+            values["at_round"] = {str(number): at_round(results, measure, number) for number in e.at_round}
         if e.at_epsilon:
             within = {f"{budget:g}": at_epsilon(results, measure, budget) for budget in e.at_epsilon}
-            said["at_epsilon"] = {name: None if one is None else asdict(one) for name, one in within.items()}
-    return said if target is None else said | {"to_target": _to_target(results, measure, target)}
+            values["at_epsilon"] = {name: None if one is None else asdict(one) for name, one in within.items()}
+    return values if target is None else values | {"to_target": _to_target(results, measure, target)}
 
 
 def _to_target(results: Sequence[Result], measure: Measure, target: float) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Asked(NamedTuple):
     Attributes:
         settings: What all runs share, by field name, not checked yet.
         plan: The values that are the comparison's own.
-        path: The file, if there is one.
+        path: The file; None without one.
         given: The settings that were given as flags.
     """
 
@@ -68,7 +68,7 @@ def read_plan(path: Path | None, settings: Mapping[str, Any], plan: Mapping[str,
     """Put a file and flags together; flags win over the file, its `[small]` over the rest of it.
 
     Args:
-        path: The experiment's file, if there is one.
+        path: The experiment's file; None without one.
         settings: Flags that are settings, by field name.
         plan: Flags that are the comparison's own, by field of `Plan`.
         small: Whether the file's small variant is asked for.

@@ -1,4 +1,4 @@
-"""Choosing learning rates and radius for one peer by itself, on validation data of its own, before it joins.
+"""Coordinate search of learning rates and SAM radius for one peer, on its own validation data.
 
 One setting after the other, each at the best of those before: with three of them a dozen short trainings, where the
 whole grid would take ten times as many.
@@ -21,7 +21,7 @@ from dpeer.training import BUILTIN_TASKS, TorchLearner
 from dpeer.training.settings import OptionSettings, StepSettings
 
 HELD_OUT = 0.2
-"""Share of a built-in task's training samples that is held out for the choice, where nothing else is said."""
+"""Share of a built-in task's training samples that is held out for the choice, by default."""
 
 CHOSEN = tuple(name for name in (*shared(StepSettings), *shared(OptionSettings)) if name != "rounds")
 """What can be chosen: what steers training, and must be equal on all peers."""
@@ -152,7 +152,7 @@ class Rates:
 
     @property
     def most(self) -> int:
-        """How many trainings there are at most."""
+        """The largest number of trainings."""
         return 1 + sum(len(axis.values) for axis in self._axes)
 
     def stop(self) -> None:

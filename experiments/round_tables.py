@@ -1,4 +1,4 @@
-"""Tables of a comparison that tell more of the rounds: at given ones, at given epsilons, and on the training data."""
+"""Tables of accuracy at given rounds, at given epsilons, and on the training data."""
 
 from __future__ import annotations
 

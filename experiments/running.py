@@ -1,4 +1,4 @@
-"""Making the cells that are missing, several at a time."""
+"""Worker processes that run the missing cells of a comparison."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ class _Work:
 
     def _submit(self, cell: Cell) -> None:
         cell.claim()
-        # A worker begins with these blocked, as its parent has them: they wait until it can tell what they are for.
+        # A worker begins with these blocked, as its parent has them: they wait until it can handle them.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
             with forking.without_main():

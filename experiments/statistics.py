@@ -21,7 +21,7 @@ class Interval(NamedTuple):
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Mean and 95 % interval of independent values by Student's t; there is none where a value is NaN."""
+    """Mean and 95 % interval of independent values by Student's t; none where a value is NaN."""
     count = len(values)
     if count < 2 or any(map(math.isnan, values)):
         return Interval(fmean(values), None)

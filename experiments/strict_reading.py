@@ -1,4 +1,4 @@
-"""Reading runs for a comparison, for which every file has to be there and whole."""
+"""Strict reading of run folders for a comparison: every file must exist and be complete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing hyperparameters on validation data, from one small grid for all rows alike."""
+"""Grid search of hyperparameters on validation data, the same grid for all rows of a comparison."""
 
 from __future__ import annotations
 

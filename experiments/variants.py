@@ -1,4 +1,4 @@
-"""The rows of a comparison: an algorithm with settings of its own, as `--algorithms` says it."""
+"""The rows of a comparison: each an algorithm with settings of its own, as `--algorithms` writes them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RESERVED: Mapping[str, str] = {
     "seed": "repetitions are given by --seeds",
     "out": "every run has a folder of its own in --out",
     "rank": "all peers of a comparison are set alike",
-    "workers": "--jobs says how many runs there are at a time",
+    "workers": "--jobs sets the number of runs at a time",
     "evaluate_on": "a comparison measures on test data, and chooses by --grid on validation data",
     "keep": "the tables are of the last rounds, never of the best one",
     "patience": "it needs --keep best, and the tables are of the last rounds",
@@ -31,7 +31,7 @@ RESERVED: Mapping[str, str] = {
 """Settings that are the comparison's to give, and why."""
 
 DATA = ("size", *names(TaskSettings), "partition", "test_split", "seed_partition")
-"""Settings that decide which peers there are and what they hold: rows that differ in one cannot be paired."""
+"""Settings that decide the peers and their data: rows that differ in one cannot be paired."""
 
 _ONE_FOR_ALL = (MeasureSettings, LogSettings, ThreadSettings, NetworkSettings, SimulationSettings)
 _OF_A_ROW = tuple(name for name in option_names(*_ONE_FOR_ALL) if name not in (*RESERVED, *DATA, "rounds"))

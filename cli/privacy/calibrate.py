@@ -1,4 +1,4 @@
-"""`dpeer privacy calibrate`: the noise for an epsilon."""
+"""`dpeer privacy calibrate`: the noise multiplier for a target epsilon."""
 
 from __future__ import annotations
 

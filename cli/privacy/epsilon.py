@@ -1,4 +1,4 @@
-"""`dpeer privacy epsilon`: what a noise multiplier promises after so many rounds."""
+"""`dpeer privacy epsilon`: the epsilon of a noise multiplier after a number of rounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dpeer privacy matrix`: who can learn how much about whom, by distance in the graph."""
+"""`dpeer privacy matrix`: epsilon between pairs of peers, by distance in the graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options of commands that know both levels of privacy, and which belong to which."""
+"""Options of the `dpeer privacy` commands by level (client, sample), and refusing those of the other level."""
 
 from __future__ import annotations
 
@@ -103,17 +103,18 @@ def require_of_sample(plan: SamplePlan, command: str, *names: str) -> None:
 
 
 def _refuse(name: str, value: Any, private: str) -> None:
-    said = f"{flag(name)} {value}"
+    option = f"{flag(name)} {value}"
     if private == "client":
-        raise ConfigurationError(f"{said}: it belongs to --privacy sample, which protects one record: say so too")
+        raise ConfigurationError(
+            f"{option}: it belongs to --privacy sample, which protects one record: add --privacy sample"
+        )
     if name == "size":
         raise ConfigurationError(
-            f"{said}: with --privacy sample records are protected, not peers: say how many a peer has, for example "
+            f"{option}: with --privacy sample records are protected, not peers: give their number, for example "
             "--records 2000"
         )
     raise ConfigurationError(
-        f"{said}: it belongs to --privacy client; one record is protected against everyone, by whether it is there "
-        "or not: leave it out"
+        f"{option}: it belongs to --privacy client; for one record adversary and adjacency are fixed: leave it out"
     )
 
 

@@ -1,4 +1,4 @@
-"""`dpeer privacy plan`: whether training can survive the noise, before a federation is started."""
+"""`dpeer privacy plan`: the noise and rounds of a budget, and whether training survives the noise."""
 
 from __future__ import annotations
 

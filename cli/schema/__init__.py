@@ -1,4 +1,4 @@
-"""`dpeer schema`: say what the columns of a table are, and see whether a table fits."""
+"""`dpeer schema`: propose a schema for a table, and check tables against it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dpeer schema check`: everything in a table that does not fit its schema."""
+"""`dpeer schema check`: the cells and columns of a table that do not fit a schema."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _shortened(cell: str) -> str:
 
 
 def _fitting(found: Checked, file: str, schema_file: Path, inputs: int) -> list[str]:
-    """What is said of a table that fits."""
+    """The line printed for a table that fits."""
     grouped = "" if found.groups is None else f", {found.groups} groups"
     lines = [f"{file} fits {schema_file}: {found.rows} rows{grouped}, {inputs} columns to learn from"]
     if found.classes:

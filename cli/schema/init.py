@@ -1,4 +1,4 @@
-"""`dpeer schema init`: a proposal of what a table's columns are."""
+"""`dpeer schema init`: a proposed schema of a table."""
 
 from __future__ import annotations
 

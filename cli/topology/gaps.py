@@ -1,4 +1,4 @@
-"""`dpeer topology spectral-gap`: how fast graphs mix, and for how many messages."""
+"""`dpeer topology spectral-gap`: spectral gap and messages per round of graphs."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def spectral_gap(asked: list[str] | None, size: list[int] | None, as_json: bool,
 
 def _losses(found: list[Analysis], lost: list[int | None]) -> list[str]:
     """How many losses each graph survives, as a remark."""
-    said: dict[int, list[str]] = {}
+    limited: dict[int, list[str]] = {}
     for analysis, most in zip(found, lost, strict=True):
         if most is not None:
-            said.setdefault(most, []).append(f"{analysis.topology} of {analysis.size}")
-    if not said:
+            limited.setdefault(most, []).append(f"{analysis.topology} of {analysis.size}")
+    if not limited:
         return []
-    words = "; ".join(f"{most} of {', '.join(graphs)}" for most, graphs in sorted(said.items()))
+    words = "; ".join(f"{most} of {', '.join(graphs)}" for most, graphs in sorted(limited.items()))
     return [f"May be lost, whichever they are, and the others stay in one piece: {words}. They go on if they are more "
             "than half of all peers (--quorum)."]  # fmt: skip
 

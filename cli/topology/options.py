@@ -96,7 +96,7 @@ def build_one(name: str | None, size: int | None, options: dict[str, Any]) -> An
 def build_all(asked: list[str] | None, peers: list[int] | None, options: dict[str, Any]) -> list[AnyTopology]:
     """Every topology that was asked for, in every size; `--fresh-neighbors` adds one.
 
-    Everything is built before anything is analysed: a name or size that does not exist is said at once.
+    Everything is built before anything is analysed: a wrong name or size is an error at once.
 
     Raises:
         ConfigurationError: There is none like that.

@@ -14,7 +14,7 @@ from dpeer.report.measured import Measured, measure
 from dpeer.topology import AnyTopology
 
 GRAPHS_LIMIT = 12
-"""The most graphs in one picture: that many lines can be told apart."""
+"""The most graphs in one picture: more lines cannot be distinguished."""
 
 SIZE_LIMIT = 1000
 """The largest size that is drawn: beyond, dots merge and eigenvalues take minutes."""
@@ -80,7 +80,7 @@ def _check_path(out: Path) -> None:
     if out.suffix.lower() not in _SUFFIXES:
         raise ConfigurationError(f"--out {str(out)!r}: name a file that ends in .png or .svg")
     if not out.parent.is_dir():
-        raise OutputError(f"--out {str(out)!r}: there is no folder {str(out.parent)!r}")
+        raise OutputError(f"--out {str(out)!r}: no such folder: {str(out.parent)!r}")
 
 
 def _write(out: Path, measured: Measured) -> None:

@@ -131,7 +131,7 @@ def test_a_graph_from_a_file(dpeer: Command, in_tmp_path: Path) -> None:
     [
         (["--out", "a.pdf"], "--out 'a.pdf': name a file that ends in .png or .svg"),
         (["--out", "a"], "--out 'a': name a file that ends in .png or .svg"),
-        (["--out", "no/such/a.png"], "--out 'no/such/a.png': there is no folder 'no/such'"),
+        (["--out", "no/such/a.png"], "--out 'no/such/a.png': no such folder: 'no/such'"),
         (["--out", "folder.png"], "--out 'folder.png' cannot be written: Is a directory"),
         (["--topology", ",".join(["ring"] * 13)], "--topology: 13 graphs; a picture shows at most 12"),
         (["--size", "1001"], "--size 1001: pictures are drawn of at most 1000 peers; `dpeer topology spectral-gap` "),
