@@ -8,8 +8,8 @@ from dpeer.exceptions import CheckpointError
 from dpeer.peer import checkpoint
 from dpeer.privacy.history import FOLDER, LEDGER, current, record_noiseless, uncharged
 from dpeer.privacy.ledger_file import read_or_none
+from dpeer.results.json_fields import whole
 from dpeer.results.reading import read_metrics, read_object
-from dpeer.results.values import whole
 from dpeer.training.saved import REST
 
 

@@ -1,4 +1,4 @@
-"""Running one peer in this process, as `dpeer start` and each process of `dpeer cluster` do."""
+"""One peer in this process, from its settings to its outcome: `dpeer start` and each child of `dpeer cluster`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from typing import Any
 
 import torch
 
-from dpeer.exceptions import DpeerError, Isolated
+from dpeer.exceptions import AlgorithmError, ConfigurationError, DpeerError, Isolated
 from dpeer.federation.addresses import addresses as addresses_of
 from dpeer.federation.addresses import bulk_port
-from dpeer.federation.baseline_comparison import conclude_worth
+from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import build
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
-from dpeer.federation.folders import held, home_kept, naming
+from dpeer.federation.folders import held, naming, working_folder_kept
 from dpeer.federation.malloc import freeze_heap, keep_heap
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
@@ -29,13 +29,15 @@ from dpeer.federation.stop_signals import stop_signals
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker
 from dpeer.peer.logs import PeerLog, Sink, peer_logger
 from dpeer.peer.transports import Keyring, TransportOptions, make_transport
+from dpeer.plugins import check_source
 from dpeer.results.files import LOG, rank_folder
 from dpeer.training import forget
-from dpeer.training.algorithms.plugins import check_source
+from dpeer.training.algorithms.plugins import is_built_in
+from dpeer.training.codecs import find_codec
 
 Report = Callable[[dict[str, Any]], None]
 """Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}},
-{"kind": "sign", "sign": {...}} (`dpeer.results.training_alerts.Sign`), {"kind": "waiting", "neighbors": [...]}."""
+{"kind": "sign", "sign": {...}} (`dpeer.results.training_alerts.Alert`), {"kind": "waiting", "neighbors": [...]}."""
 
 END_WITHIN = 60.0
 """Seconds within which one request to stop ends a peer's process, also where its disk hangs."""
@@ -129,7 +131,12 @@ async def serve(
     executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
     disk = ThreadPoolExecutor(1, "disk", initializer=_limit_threads, initargs=(1,))
     try:
-        with home_kept() as home, naming(out, rank_folder(settings.out, rank)), held(out), ExitStack() as leaving:
+        with (
+            working_folder_kept() as home,
+            naming(out, rank_folder(settings.out, rank)),
+            held(out),
+            ExitStack() as leaving,
+        ):
             worker = Worker(executor, disk)
             config = await worker.run(resolve, settings, rank)
             return await _serve(
@@ -164,7 +171,7 @@ async def _serve(
     report: Report,
 ) -> Outcome | None:
     rank, run, network = config.rank, config.run, config.network
-    await worker.run(check_source, config.algorithm)
+    await worker.run(_check_plugins, config)
     parts = await worker.run(build, config, resume=resume, new_data=new_data, home=home)
     forget()
     freeze_heap()
@@ -182,10 +189,10 @@ async def _serve(
             looking.append(asyncio.create_task(_look(registry, log)))
 
     async def compare(outcome: Outcome) -> None:
-        if parts.alone is not None:
-            parts.alone.end()
+        if parts.baseline is not None:
+            parts.baseline.end()
         await worker.run(
-            conclude_worth, out, parts.learner, parts.alone, parts.facts, stopper.requested.is_set,
+            conclude_comparison, out, parts.learner, parts.baseline, parts.facts, stopper.requested.is_set,
             lambda line: log.info("worth", message=line), diverged=outcome.diverged,
         )  # fmt: skip
 
@@ -224,12 +231,12 @@ async def _serve(
         on_waiting=lambda neighbors: report({"kind": "waiting", "neighbors": list(neighbors)}),
         on_sign=lambda sign: report({"kind": "sign", "sign": vars(sign)}),
         watch=parts.watch,
-        background=parts.alone,
+        background=parts.baseline,
         at_once=compare,
     )  # fmt: skip
     stopper.watch(peer)
-    if parts.alone is not None:
-        await worker.run(parts.alone.take_up, resume=resume)
+    if parts.baseline is not None:
+        await worker.run(parts.baseline.take_up, resume=resume)
     bound = await peer.listen()
     if bound is not None:
         log.info("listening", message=f"listening at {bound}", address=bound)
@@ -253,6 +260,13 @@ async def _look(registry: Registry, log: PeerLog) -> None:
     """Say which ranks on this host hold rows of this peer, too."""
     for found in await asyncio.to_thread(registry.compare):
         log.warning("same-rows", message=str(found), neighbor=found.rank, rows=found.rows, tested=found.tested)
+
+
+def _check_plugins(config: RunConfig) -> None:
+    if not is_built_in(config.algorithm):
+        check_source(f"algorithm {config.algorithm.name}", config.algorithm, AlgorithmError)
+    if config.training.codec is not None and (codec := find_codec(config.training.codec)) is not None:
+        check_source(f"codec {codec.__name__}", codec, ConfigurationError)
 
 
 def _limit_threads(threads: int | None) -> None:

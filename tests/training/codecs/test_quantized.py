@@ -1,0 +1,361 @@
+"""Quantized changes (--quantize) against a computation in numpy, when messages are lost, and over a restart."""
+
+import math
+import struct
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training.codecs.quantized import FRESH_EVERY, Quantized
+from dpeer.training.flat import Flat
+from dpeer.training.mixing.gossip import Gossip as Step
+
+Make = Callable[..., Task]
+Gossip = Callable[..., None]
+Floats = NDArray[np.float32]
+SIZE = 4
+COUNT = 6 * 150 + 150 + 150 * 3 + 3  # two blocks, the second short
+
+
+def net() -> nn.Module:
+    torch.manual_seed(2)
+    return nn.Sequential(nn.Linear(6, 150), nn.Tanh(), nn.Linear(150, 3))
+
+
+@pytest.fixture
+def peers(make_task: Make) -> Callable[..., list[TorchLearner]]:
+    def make(
+        bits: int | None, *, algorithm: str = "dfedavgm", steady: bool = True, size: int = SIZE, **changes: Any
+    ) -> list[TorchLearner]:
+        settings: dict[str, Any] = {"body_lr": 0.1, "body_epochs": 2, "batch_size": 16, "lr_decay": 0.9}
+        h = Hyperparameters(**settings | {"quantize": bits} | changes)
+        tasks = [make_task(rank, model=net(), head=("2",)) for rank in range(size)]
+        return [TorchLearner(task, algorithm, h, rank=i, seed=0, steady=steady) for i, task in enumerate(tasks)]
+
+    return make
+
+
+def ring_row(rank: int) -> dict[int, float]:
+    return {j % SIZE: 1 / 3 for j in (rank - 1, rank, rank + 1)}
+
+
+def rounded(values: Floats, bits: int) -> Floats:
+    """To the nearest of the steps between minus and plus the largest of each block of 1024."""
+    result = np.zeros_like(values)
+    for first in range(0, len(values), 1024):
+        block = values[first : first + 1024]
+        scale = np.float32(np.abs(block).max() / np.float32(2 ** (bits - 1) - 1))
+        if scale:
+            result[first : first + 1024] = np.rint(block / scale) * scale
+    return result
+
+
+def sent_by(payload: Sequence[Any], bits: int) -> Floats:
+    """The change in a payload, taken to pieces by hand."""
+    header, scales, codes = (bytes(part) for part in payload)
+    assert len(header) == 16
+    steps = np.frombuffer(scales, "<f4")
+    if bits == 4:
+        pairs = [(byte & 15, byte >> 4) for byte in codes]
+        whole = np.array(pairs).reshape(-1)[:COUNT] - 8
+    else:
+        whole = np.frombuffer(codes, f"<i{bits // 8}").astype(int)
+    assert len(whole) == COUNT
+    assert np.abs(whole).max() <= 2 ** (bits - 1) - 1
+    found: Floats = (whole * np.repeat(steps, 1024)[:COUNT]).astype(np.float32)
+    return found
+
+
+@pytest.mark.parametrize("bits", [4, 8, 16])
+def test_rounds_are_those_of_a_computation_in_numpy(bits: int, peers: Callable[..., list[TorchLearner]]) -> None:
+    learners = peers(bits)
+    start = learners[0].body.numpy().copy()
+    y = [start.copy() for _ in learners]
+    for number in range(4):
+        for ours in learners:
+            ours.train(number)
+        z = [ours.body.numpy().copy() for ours in learners]
+        sent = [ours.release(number) or [] for ours in learners]
+        q = []
+        for rank, ours in enumerate(learners):
+            q.append(rounded(z[rank] - y[rank], bits))
+            y[rank] = y[rank] + q[rank]
+            np.testing.assert_allclose(sent_by(sent[rank], bits), q[rank], rtol=0, atol=1e-7)
+            # The release changes nothing of the own body, and no value is wrong by more than half a step.
+            assert np.array_equal(ours.body.numpy(), z[rank])
+            for first in (0, 1024):
+                here = slice(first, first + 1024)
+                largest = np.abs(z[rank][here] - y[rank][here] + q[rank][here]).max()
+                step = largest / (2 ** (bits - 1) - 1)
+                assert np.abs(z[rank][here] - y[rank][here]).max() <= 0.5001 * step + 1e-7
+        for rank, ours in enumerate(learners):
+            row = ring_row(rank)
+            assert [ours.check(j, sent[j]) for j in row if j != rank] == [None, None]
+            ours.mix({j: sent[j] for j in row if j != rank}, row)
+            mixed = z[rank] + sum(w * (y[j] - y[rank]) for j, w in row.items())
+            np.testing.assert_allclose(ours.body.numpy(), mixed, rtol=0, atol=1e-6)
+            if not number:  # the paper's form, and what rounding took from the own change
+                rounding = z[rank] - start - q[rank]
+                paper = start + sum(w * q[j] for j, w in row.items())
+                np.testing.assert_allclose(ours.body.numpy(), paper + rounding, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("steady", [True, False])
+def test_a_change_too_small_for_a_step_is_not_lost(bits: int, steady: bool) -> None:
+    """One value swings by 1 and so decides about the steps; the other drifts by 0.4 of a step a round."""
+    flats = [Flat("model", [("w", nn.Parameter(torch.zeros(2)))]) for _ in range(2)]
+    steps = [Step(flat, rank, Quantized(flat.data, rank, bits, steady=steady)) for rank, flat in enumerate(flats)]
+    drift = 0.4 / (2 ** (bits - 1) - 1)
+    for number in range(40):
+        for flat in flats:
+            flat.data += torch.tensor([(-1.0) ** number, drift])
+        sent = [step.release(number) for step in steps]
+        for rank, step in enumerate(steps):
+            step.mix({1 - rank: sent[1 - rank]}, lambda ranks: {0: 0.5, 1: 0.5})
+    for flat in flats:
+        assert flat.data[1].item() == pytest.approx(40 * drift, abs=2 * drift)
+
+
+def test_nobody_is_remembered_where_neighbors_change() -> None:
+    flat = Flat("model", [("w", nn.Parameter(torch.ones(5)))])
+    step, other = (Step(flat, rank, Quantized(flat.data, rank, 8, steady=False)) for rank in range(2))
+    step.release(0)
+    step.mix({1: other.release(0)}, lambda ranks: {0: 0.5, 1: 0.5})
+    assert step.state() == {}
+
+
+def test_four_bits_do_round(peers: Callable[..., list[TorchLearner]], gossip: Gossip) -> None:
+    """Else the test above would not tell quantization from none."""
+    coarse, plain = peers(4), peers(None)
+    gossip(coarse, 2)
+    gossip(plain, 2)
+    assert (coarse[0].body - plain[0].body).abs().max() > 1e-3
+
+
+def test_sixteen_bits_stay_close_to_no_quantization(peers: Callable[..., list[TorchLearner]], gossip: Gossip) -> None:
+    fine, plain = peers(16), peers(None)
+    gossip(fine, 6)
+    gossip(plain, 6)
+    for a, b in zip(fine, plain, strict=True):
+        torch.testing.assert_close(a.body, b.body, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(("bits", "share"), [(4, 1 / 8), (8, 1 / 4), (16, 1 / 2)])
+def test_payloads_shrink_as_said(bits: int, share: float, make_task: Make) -> None:
+    model = nn.Sequential(nn.Linear(6, 3000), nn.Linear(3000, 3))
+    task = make_task(model=model, head=())
+    ours = TorchLearner(task, "dfedavgm", Hyperparameters(quantize=bits), rank=0, seed=0)
+    size = sum(memoryview(part).nbytes for part in ours.release(0) or [])
+    assert size == ours.payload_bytes
+    assert size / (4 * ours.body_parameters) == pytest.approx(share, rel=0.05)
+
+
+def test_payloads_never_change(peers: Callable[..., list[TorchLearner]]) -> None:
+    ours = peers(8, size=1)[0]
+    ours.train(0)
+    payload = ours.release(0) or []
+    before = [bytes(part) for part in payload]
+    assert all(memoryview(part).readonly for part in payload)
+    ours.mix({}, {0: 1.0})
+    ours.train(1)
+    ours.release(1)
+    assert [bytes(part) for part in payload] == before
+
+
+# Lost messages.
+
+
+class Lossy:
+    """Rounds of a ring in which a rank does not hear another one in some rounds."""
+
+    def __init__(self, learners: list[TorchLearner], lost: Sequence[tuple[int, int, int]] = ()) -> None:
+        self.learners, self.lost = learners, set(lost)
+        self.reasons: dict[tuple[int, int, int], str | None] = {}
+
+    def run(self, rounds: int, start: int = 0) -> None:
+        for number in range(start, start + rounds):
+            for ours in self.learners:
+                ours.train(number)
+            sent = [ours.release(number) or [] for ours in self.learners]
+            for rank, ours in enumerate(self.learners):
+                received = {}
+                for j in ring_row(rank):
+                    if j != rank and (number, rank, j) not in self.lost:
+                        reason = ours.check(j, sent[j])
+                        self.reasons[number, rank, j] = reason
+                        if reason is None:
+                            received[j] = sent[j]
+                # As the round loop does: the weights of those who are not heard go to the diagonal.
+                row = {**dict.fromkeys(received, 1 / 3), rank: 1 - len(received) / 3}
+                ours.mix(received, row)
+
+    @property
+    def spread(self) -> float:
+        bodies = torch.stack([ours.body for ours in self.learners])
+        return float((bodies - bodies.mean(dim=0)).norm(dim=1).mean())
+
+
+@pytest.mark.slow
+def test_a_neighbor_that_missed_a_change_is_told_so_until_the_next_fresh_round(
+    peers: Callable[..., list[TorchLearner]],
+) -> None:
+    settled = {"lr_decay": 0.6, "body_epochs": 1}
+    missed, heard = Lossy(peers(8, **settled), [(3, 1, 0)]), Lossy(peers(8, **settled))
+    missed.run(9)
+    heard.run(9)
+    assert (missed.learners[1].body - heard.learners[1].body).abs().max() > 1e-3
+    missed.run(31, start=9)
+    heard.run(31, start=9)
+    stale = {key for key, reason in missed.reasons.items() if reason is not None}
+    assert stale == {(number, 1, 0) for number in range(4, FRESH_EVERY)}
+    assert {missed.reasons[key] for key in stale} == {"stale"}
+    assert set(heard.reasons.values()) == {None}
+    # With a learning rate that is next to nothing by now, all agree, whatever was lost.
+    assert heard.spread < 0.01
+    assert missed.spread < 1.5 * heard.spread + 1e-4
+
+
+def test_a_lost_first_and_a_lost_fresh_round_are_got_over(peers: Callable[..., list[TorchLearner]]) -> None:
+    settled = {"lr_decay": 0.6, "body_epochs": 1}
+    lossy = Lossy(peers(8, **settled), [(0, 2, 1), (FRESH_EVERY, 3, 2)])
+    lossy.run(2 * FRESH_EVERY + 5)
+    stale = {key for key, reason in lossy.reasons.items() if reason is not None}
+    first = {(number, 2, 1) for number in range(1, FRESH_EVERY)}
+    assert stale == first | {(number, 3, 2) for number in range(FRESH_EVERY + 1, 2 * FRESH_EVERY)}
+    assert lossy.spread < 0.01
+
+
+def test_where_neighbors_change_nothing_is_ever_stale(peers: Callable[..., list[TorchLearner]]) -> None:
+    lost = [(number, rank, (rank + 1) % SIZE) for number, rank in [(0, 1), (1, 0), (3, 1), (4, 1), (5, 3)]]
+    lossy = Lossy(peers(8, steady=False, lr_decay=0.6, body_epochs=1), lost)
+    lossy.run(20)
+    assert set(lossy.reasons.values()) == {None}
+    assert lossy.spread < 0.02
+
+
+# Damaged payloads.
+
+BLOCKS = 2
+HEADER, SCALES, CODES = struct.pack("<qq", -1, 0), np.ones(BLOCKS, "<f4").tobytes(), bytes(COUNT)
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        ([HEADER, SCALES, CODES], None),
+        ([HEADER, SCALES, CODES[:-1]], "wrong-size"),
+        ([HEADER, SCALES, CODES + b"\0"], "wrong-size"),
+        ([HEADER, SCALES, b""], "wrong-size"),
+        ([HEADER, SCALES[:-4], CODES], "wrong-size"),
+        ([HEADER, SCALES + SCALES, CODES], "wrong-size"),
+        ([HEADER, SCALES[:-1], CODES], "wrong-size"),
+        ([HEADER[:-1], SCALES, CODES], "wrong-size"),
+        ([HEADER + b"\0", SCALES, CODES], "wrong-size"),
+        ([SCALES, CODES], "wrong-size"),
+        ([HEADER + SCALES + CODES], "wrong-size"),
+        ([HEADER, SCALES, CODES, b""], "wrong-size"),
+        ([], "wrong-size"),
+        (None, "wrong-size"),
+        ([None, None, None], "wrong-size"),
+        (["text", SCALES, CODES], "wrong-size"),
+        ([HEADER, "text", CODES], "wrong-size"),
+        ([HEADER, SCALES, "text"], "wrong-size"),
+        ([memoryview(HEADER * 2)[::2], SCALES, CODES], "wrong-size"),
+        ([HEADER, memoryview(SCALES * 2)[::2], CODES], "wrong-size"),
+        ([HEADER, SCALES, memoryview(CODES * 2)[::2]], "wrong-size"),
+        ([HEADER, np.array([1, math.nan], "<f4").tobytes(), CODES], "not-finite"),
+        ([HEADER, np.array([math.inf, 1], "<f4").tobytes(), CODES], "not-finite"),
+        ([HEADER, np.array([3e38, 1], "<f4").tobytes(), b"\x7f" * len(CODES)], "not-finite"),
+        ([struct.pack("<qq", 5, 6), SCALES, CODES], "stale"),
+        ([struct.pack("<qq", 2**63 - 1, -(2**63)), SCALES, CODES], "stale"),
+    ],
+)
+def test_damaged_payloads_are_refused_and_never_raise(
+    payload: Any, reason: str | None, peers: Callable[..., list[TorchLearner]]
+) -> None:
+    ours = peers(8, size=1)[0]
+    before = ours.body
+    assert ours.check(1, payload) == reason
+    assert torch.equal(ours.body, before)
+
+
+def test_what_has_diverged_is_not_finite(peers: Callable[..., list[TorchLearner]]) -> None:
+    for value in (math.nan, math.inf):
+        ours, other = peers(8, size=2)
+        ours._trainer.body.data[5] = value
+        assert other.check(0, ours.release(0) or []) == "not-finite"
+
+
+def test_a_payload_of_other_bits_is_refused(peers: Callable[..., list[TorchLearner]]) -> None:
+    payloads = {bits: peers(bits, size=1)[0].release(0) for bits in (4, 8, 16, None)}
+    for bits in (4, 8, 16):
+        other = peers(bits, size=2)[1]
+        assert {b: other.check(0, payload or []) for b, payload in payloads.items()} == {
+            b: None if b == bits else "wrong-size" for b in payloads
+        }
+
+
+def test_nothing_to_say_is_said(peers: Callable[..., list[TorchLearner]]) -> None:
+    """A change of zero everywhere has a scale of zero."""
+    for bits in (4, 8, 16):
+        ours, other = peers(bits, size=2)
+        before = other.body
+        payload = ours.release(0) or []
+        assert other.check(0, payload) is None
+        other.release(0)
+        other.mix({0: payload}, {0: 0.5, 1: 0.5})
+        torch.testing.assert_close(other.body, before, rtol=0, atol=0)
+
+
+# A restart, and what it is for.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("restarted", [range(SIZE), (0,)], ids=["all", "one"])
+@pytest.mark.parametrize("lost", [(), [(1, 1, 0)]], ids=["all heard", "one lost before"])
+def test_a_resumed_run_continues_with_the_same_bits(
+    lost: Sequence[tuple[int, int, int]],
+    restarted: Sequence[int],
+    peers: Callable[..., list[TorchLearner]],
+    tmp_path: Path,
+) -> None:
+    whole, stopped = Lossy(peers(8), lost), Lossy(peers(8), lost)
+    whole.run(FRESH_EVERY + 2)
+    stopped.run(3)
+    fresh = peers(8)
+    for rank in restarted:
+        folder = tmp_path / str(rank)
+        folder.mkdir()
+        stopped.learners[rank].save(folder)
+        fresh[rank].load(folder)
+        stopped.learners[rank] = fresh[rank]
+    stopped.run(FRESH_EVERY - 1, start=3)
+    assert whole.reasons == stopped.reasons
+    assert ("stale" in whole.reasons.values()) == bool(lost)
+    for a, b in zip(whole.learners, stopped.learners, strict=True):
+        assert torch.equal(a.body, b.body)
+
+
+def test_only_the_body_is_quantized(peers: Callable[..., list[TorchLearner]], gossip: Gossip) -> None:
+    """With a personal head at home the payload has the body alone."""
+    learners = peers(8, algorithm="dfedmdc", head_lr=0.1)
+    gossip(learners, 2)
+    assert learners[0].body_parameters == 6 * 150 + 150
+    assert learners[0].payload_bytes == 16 + 2 * 4 + 6 * 150 + 150
+
+
+def test_what_cannot_be_quantized_says_so(peers: Callable[..., list[TorchLearner]]) -> None:
+    with pytest.raises(ConfigurationError, match=r"--quantize 8\b.*dis-pfl") as caught:
+        peers(8, algorithm="dis-pfl")
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+    assert peers(8, algorithm="local")[0].release(0) is None

@@ -1,0 +1,211 @@
+"""Bodies that are mixed without having been looked at before, against a computation of its own; halves on the wire."""
+
+import itertools
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from dpeer.exceptions import CheckpointError, ConfigurationError
+from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
+from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.training.codecs import Dense
+from dpeer.training.flat import Flat
+from dpeer.training.mixing.gossip import Gossip
+from dpeer.training.settings import WireDtype
+
+Make = Callable[..., Task]
+COUNT = 700
+ROW = {0: 0.2, 1: 0.5, 2: 0.3}
+DTYPES: dict[WireDtype, torch.dtype] = {
+    "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16,
+}  # fmt: skip
+every_dtype = pytest.mark.parametrize("dtype", DTYPES)
+
+
+def values(seed: int) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(COUNT, dtype=np.float32))
+
+
+def rounded(vector: torch.Tensor, dtype: WireDtype) -> torch.Tensor:
+    return vector.to(DTYPES[dtype]).float()
+
+
+def sent(vector: torch.Tensor, dtype: WireDtype) -> list[bytes]:
+    return [vector.to(DTYPES[dtype]).view(torch.uint8).numpy().tobytes()]
+
+
+def dense(dtype: WireDtype, start: torch.Tensor) -> tuple[Gossip, Flat]:
+    body = Flat("body", [("w", torch.nn.Parameter(start.clone()))])
+    return Gossip(body, 1, Dense(body.data, 1, dtype)), body
+
+
+def weigh(row: Mapping[int, float]) -> Callable[[Collection[int]], Mapping[int, float]]:
+    """The weights of those who are left out go to the own rank, which is 1."""
+
+    def restricted(ranks: Collection[int]) -> Mapping[int, float]:
+        left = {rank: row[rank] for rank in sorted(row) if rank in ranks and rank != 1}
+        return dict(sorted({**left, 1: 1 - sum(left.values())}.items()))
+
+    return restricted
+
+
+def spoiled(vector: torch.Tensor, bad: float) -> torch.Tensor:
+    found = vector.clone()
+    found[COUNT // 2] = bad
+    return found
+
+
+CASES: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], Callable[[torch.Tensor], torch.Tensor], set[int]]] = {
+    "all finite": (lambda x: x, lambda x: x, set()),
+    "one NaN": (lambda x: spoiled(x, np.nan), lambda x: x, {0}),
+    "one infinite": (lambda x: x, lambda x: spoiled(x, -np.inf), {2}),
+    "both infinite, against each other": (lambda x: spoiled(x, np.inf), lambda x: spoiled(x, -np.inf), {0, 2}),
+    "all refused": (lambda x: spoiled(x, np.nan), lambda x: x * np.inf, {0, 2}),
+    "large": (lambda x: torch.full_like(x, 60_000.0), lambda x: torch.full_like(x, 60_000.0), set()),
+}
+
+
+@every_dtype
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("zero", [False, True], ids=["", "zero weight"])
+def test_mixed_is_what_is_finite(case: str, zero: bool, dtype: WireDtype) -> None:
+    row = {0: 0.0, 1: 0.5, 2: 0.5} if zero else ROW
+    first, second, refused = CASES[case]
+    step, body = dense(dtype, values(1))
+    step.release(0)
+    received = {0: sent(first(values(0)), dtype), 2: sent(second(values(2)), dtype)}
+    assert step.mix(received, weigh(row)) == dict.fromkeys(refused, "not-finite")
+    used = {0: rounded(first(values(0)), dtype), 1: rounded(values(1), dtype), 2: rounded(second(values(2)), dtype)}
+    left = weigh(row)({0, 2} - refused)
+    expected = sum(used[rank].double().numpy() * weight for rank, weight in left.items())
+    np.testing.assert_allclose(body.data.numpy(), expected, rtol=1e-5, atol=1e-6)
+    # To the bit what looking first and mixing then gives.
+    other, its_body = dense(dtype, values(1))
+    other.release(0)
+    reasons = {rank: other.check(rank, payload) for rank, payload in received.items()}
+    assert {rank for rank, why in reasons.items() if why} == refused
+    other.mix({rank: payload for rank, payload in received.items() if rank not in refused}, lambda ranks: left)
+    assert torch.equal(body.data, its_body.data)
+
+
+def test_finite_bodies_whose_sum_overflows_are_all_mixed() -> None:
+    step, body = dense("float32", torch.full((COUNT,), 3e38))
+    step.release(0)
+    huge = sent(torch.full((COUNT,), 3e38), "float32")
+    assert step.mix({0: huge, 2: huge}, weigh(ROW)) == {}
+    np.testing.assert_allclose(body.data.numpy(), np.full(COUNT, 3e38), rtol=1e-6)
+
+
+@every_dtype
+def test_another_size_is_refused_beside_what_is_not_finite(dtype: WireDtype) -> None:
+    step, body = dense(dtype, values(1))
+    step.release(0)
+    whole = sent(values(0), dtype)[0]
+    wrong: list[Any] = [[whole[:-1]], [whole + b"x"], [whole, whole], [], [b""], [whole[:-1], whole[-1:]], [None]]
+    for payload in wrong:
+        again, _ = dense(dtype, values(1))
+        again.release(0)
+        found = again.mix({0: payload, 2: sent(spoiled(values(2), np.nan), dtype)}, weigh(ROW))
+        assert found == {0: "wrong-size", 2: "not-finite"}
+    assert step.mix({0: wrong[0], 2: wrong[1]}, weigh(ROW)) == {0: "wrong-size", 2: "wrong-size"}
+    assert torch.equal(body.data, rounded(values(1), dtype)), "its own alone, as it was released"
+
+
+@every_dtype
+def test_bodies_in_pieces_are_mixed_as_whole_ones(dtype: WireDtype) -> None:
+    found = []
+    for cuts in ([], [4, 12, 600]):
+        step, body = dense(dtype, values(1))
+        step.release(0)
+        (whole,) = sent(values(0), dtype)
+        places = [0, *cuts, len(whole)]
+        received = {0: [whole[a:b] for a, b in itertools.pairwise(places)]}
+        assert step.mix(received, weigh({0: 0.3, 1: 0.7})) == {}
+        found.append(body.data.clone())
+    assert torch.equal(*found)
+
+
+@every_dtype
+def test_the_own_part_of_the_sum_is_what_was_released(dtype: WireDtype) -> None:
+    step, body = dense(dtype, values(1))
+    (buffer,) = step.release(0) or []
+    assert memoryview(buffer).readonly
+    assert bytes(buffer) == sent(values(1), dtype)[0]
+    assert step.codec.payload_bytes == len(bytes(buffer))
+    assert torch.equal(body.data, values(1)), "it trains on, and is evaluated, as it was"
+    assert step.mix({}, weigh({1: 1.0})) == {}
+    assert torch.equal(body.data, rounded(values(1), dtype))
+    assert torch.equal(body.data, values(1)) == (dtype == "float32")
+
+
+# -- with differential privacy ----------------------------------------
+
+
+@pytest.fixture
+def peer(make_task: Make, tmp_path: Path) -> Callable[..., TorchLearner]:
+    def make(dtype: WireDtype = "bfloat16", *, resume: bool = False) -> TorchLearner:
+        ledger = Ledger(tmp_path / "privacy", {}, resume=resume)
+        session = ClientSession(Guarantee(3.0, 0.05, 1e-5), ledger, None, Sparsifier.parse(None))
+        h = Hyperparameters(body_epochs=1, batch_size=16, wire_dtype=dtype)
+        return TorchLearner(make_task(0), "dfedmdc", h, rank=0, seed=0, session=session)
+
+    return make
+
+
+def test_a_private_release_is_rounded_once_for_all(peer: Callable[..., TorchLearner], tmp_path: Path) -> None:
+    learner = peer()
+    folder = tmp_path / "checkpoint"
+    folder.mkdir()
+    learner.save(folder)
+    for number in range(2):
+        learner.train(number)
+        (buffer,) = learner.release(number) or []
+        released = bytes(buffer)
+        assert (tmp_path / "privacy" / f"released-{number:08d}.bin").read_bytes() == released
+        assert len(released) == learner.payload_bytes == 2 * learner.body_parameters
+        own = torch.frombuffer(bytearray(released), dtype=torch.bfloat16).float()
+        if number == 0:
+            learner.mix_sound({}, lambda ranks: {0: 1.0})
+            assert torch.equal(learner.body, own)
+            assert torch.equal(learner._gossip.state()["base"], own), "the next update starts from it"
+            for file in folder.iterdir():
+                file.unlink()
+            learner.save(folder)
+    again = peer(resume=True)
+    again.load(folder)
+    again.train(1)
+    assert bytes((again.release(1) or [b""])[0]) == released
+    for one in (learner, again):
+        one.mix_sound({1: [released]}, lambda ranks: {0: 0.75, 1: 0.25})
+        np.testing.assert_allclose(one.body.numpy(), own.numpy(), rtol=1e-6)
+    assert torch.equal(learner.body, again.body)
+
+
+def test_a_ledger_of_other_floats_is_not_gone_on_with(peer: Callable[..., TorchLearner]) -> None:
+    learner = peer("float32")
+    learner.train(0)
+    learner.release(0)
+    again = peer("bfloat16", resume=True)
+    again.train(0)
+    with pytest.raises(CheckpointError, match="--wire-dtype"):
+        again.release(0)
+
+
+# -- what cannot be ----------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    ("algorithm", "quantize", "said"),
+    [("dfedmdc", 8, "cannot be used with --quantize 8"), ("dis-pfl", None, "cannot be used with dis-pfl")],
+)
+def test_halves_are_refused_where_no_floats_travel(
+    make_task: Make, dtype: WireDtype, algorithm: str, quantize: Any, said: str
+) -> None:
+    h = Hyperparameters(quantize=quantize, wire_dtype=dtype)
+    with pytest.raises(ConfigurationError, match=f"--wire-dtype {dtype} {said}"):
+        TorchLearner(make_task(), algorithm, h, rank=0, seed=0)
