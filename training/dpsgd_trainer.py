@@ -17,19 +17,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dpeer.exceptions import AlgorithmError
+from dpeer.privacy import SampleSession
 from dpeer.privacy.mechanism import ClippedSum
-from dpeer.privacy.sample import Head
-from dpeer.privacy.step_protection import StepProtection
-from dpeer.privacy.steps import Ascent, Phase
+from dpeer.privacy.sample_level import Phase
 from dpeer.training.device import HOST, Compute
 from dpeer.training.dpsgd.gradient import PrivateGradient
 from dpeer.training.dpsgd.validation import check_collate, check_first_read
@@ -45,41 +43,18 @@ from dpeer.training.task import Task
 from dpeer.training.trainer import Trainer
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """How records are protected in local training.
-
-    Attributes:
-        rate: q, the probability with which each unit is in a batch.
-        protect: Called once, with the steps of a round; gives what protects and charges them.
-        head: How the head is trained.
-        ascent: Along which gradient SAM climbs.
-        microbatch: How many records' gradients are in memory at a time.
-        groups: Whose each training record is, shape (records,), where groups are protected; None where records are.
-    """
-
-    rate: float
-    protect: Callable[[Sequence[Phase]], StepProtection]
-    head: Head = "joint"
-    ascent: Ascent = "previous"
-    microbatch: int = 64
-    groups: NDArray[Any] | None = None
-
-
 class PrivateTrainer(Trainer):
     """A `Trainer` of which every gradient is private, but within `freely`. The arguments are those of `Trainer`.
 
     Args:
-        sampling: How records are protected.
+        session: The privacy of each record.
 
     Attributes:
-        protection: What charges the steps; there is none, and nothing is trained, before `protect`.
+        session: The same; it charges the steps. Nothing is trained before `prepare`.
         refused: Whether steps of this round were left out because the budget has ended.
         taken: How many steps of this round have been charged.
         began: The extras as they were when the round began, shape (number of extras,).
     """
-
-    protection: StepProtection
 
     def __init__(
         self,
@@ -89,7 +64,7 @@ class PrivateTrainer(Trainer):
         *,
         rank: int,
         seed: int,
-        sampling: Sampling,
+        session: SampleSession,
         compute: Compute = HOST,
         generators: GlobalGenerators | None = None,
         extras: Mapping[str, int] = MappingProxyType({}),
@@ -97,12 +72,11 @@ class PrivateTrainer(Trainer):
         super().__init__(
             task, split, hyperparameters, rank=rank, seed=seed, compute=compute, generators=generators, extras=extras
         )
-        self.ascent = sampling.ascent
+        self.session, self.ascent = session, session.ascent
         self._met, self.refused, self.taken = Met(), False, 0
         self.began = self.extras.data.clone()
-        self._sampling = sampling
         self._shuffled, self._sampled = self._minibatches, Sampled(
-            self.data, task.augment, hyperparameters, rank=rank, seed=seed, rate=sampling.rate, groups=sampling.groups
+            self.data, task.augment, hyperparameters, rank=rank, seed=seed, rate=session.rate, groups=session.groups
         )  # fmt: skip
         self._minibatches = self._sampled
         self._gradient: PrivateGradient | None = None
@@ -157,7 +131,7 @@ class PrivateTrainer(Trainer):
 
     @property
     def noise_std(self) -> float:
-        """See `Trainer.noise_std`: sigma C / (q N), but 0 within `freely` and before `protect`."""
+        """See `Trainer.noise_std`: sigma C / (q N), but 0 within `freely` and before `prepare`."""
         return 0.0 if self._free or self._gradient is None else self._gradient.noise_std
 
     def phases(self, train: Callable[[], object]) -> list[Phase]:
@@ -173,7 +147,7 @@ class PrivateTrainer(Trainer):
         finally:
             self._planned, self._head_rate = None, None
 
-    def protect(self, planned: Sequence[Phase]) -> None:
+    def prepare(self, planned: Sequence[Phase]) -> None:
         """Begin to train; what a task lacks for it shows here.
 
         Raises:
@@ -183,10 +157,10 @@ class PrivateTrainer(Trainer):
         parts = {"body": self.body, "head": self.head, "model": self.model}
         check_collate(self)
         check_first_read(self)
-        self.protection = self._sampling.protect(planned)
-        m = self.protection.mechanism
+        self.session.prepare(planned)
+        m = self.session.guarantee
         mechanism = ClippedSum(m.clip_norm, m.noise_multiplier, m.sampling_rate, m.units)
-        self._gradient = PrivateGradient(mechanism, self._sampling.microbatch)
+        self._gradient = PrivateGradient(mechanism, self.session.microbatch)
         for name in dict.fromkeys(phase.part for phase in planned):
             if name in parts and parts[name].count:
                 self._gradient.start(self, parts[name])
@@ -241,7 +215,7 @@ class PrivateTrainer(Trainer):
         """See `Trainer.fit`; which parts are stepped follows from how the head is trained."""
         chosen = part
         if not self._free:
-            mode = self._sampling.head
+            mode = self.session.head
             if part is self.head:
                 if mode == "joint":
                     self._head_rate = lr if part.count else None  # it is stepped with the body
@@ -259,8 +233,8 @@ class PrivateTrainer(Trainer):
 
     def _fit_head_at_home(self, **how: Any) -> None:
         """Train the head without noise where the body is trained no more; before that leave it as it is."""
-        if self._sampling.head == "post" and self._planned is None and self.protection.ended:
-            self.protection.end(self.number)
+        if self.session.head == "post" and self._planned is None and self.session.ended:
+            self.session.end(self.number)
             with self.freely():
                 super().fit(self.head, **how)
 
@@ -292,7 +266,7 @@ class PrivateTrainer(Trainer):
         self._batch = self._shown = None
 
     def _pay(self, left: int, many: int) -> int:
-        paid = self.protection.charge(self.number, left, many)
+        paid = self.session.charge(self.number, left, many)
         self.taken += paid
         self.refused = self.refused or not paid
         return paid
