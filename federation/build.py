@@ -13,7 +13,12 @@ import torch
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
-from dpeer.federation.baseline.training import BaselineTraining, baseline_training, copy_for_baseline
+from dpeer.federation.baseline.training import (
+    BaselineTraining,
+    baseline_training,
+    copy_for_baseline,
+    has_own_core,
+)
 from dpeer.federation.checks import check_first_weights, check_hostile, check_server, first_weights_notes
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
@@ -125,7 +130,6 @@ def build(
                 f"--validation {held_out:g}: task {data.task!r} brings validation data of its own: leave it out"
             )
         keep, held_out = "last" if lacking else keep, 0.0
-    settings = config.settings.model_copy(update={"validation": held_out, "keep": keep})
     content = content_of(task, private=private)
     session = open_session(
         config, privacy, task, graph, own_folder / FOLDER, digest=content, resume=resume, new_data=new_data,
@@ -140,10 +144,11 @@ def build(
         | named(task, shares)
         | of_model(task)
     )
-    copied = copy_for_baseline(task, settings, shares)
+    kept: Literal["last", "best"] = "best" if keep == "best" else "last"
+    copied = copy_for_baseline(task, run.alone, shares)
     learner = TorchLearner(
         task, how.algorithm, config.hyperparameters, rank=rank, seed=how.batch_seed,
-        keep="best" if keep == "best" else "last", evaluate_on=run.evaluate_on,
+        keep=kept, evaluate_on=run.evaluate_on,
         training_accuracy=run.training_accuracy, patience=run.patience,
         steady=isinstance(graph, Topology) and how.participation == 1,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
@@ -171,8 +176,10 @@ def build(
         "settings": config.plain() | {"validation": held_out, "keep": keep},
     }
     beside = baseline_training(
-        copied, learner, config.hyperparameters, lambda number: meeting.at(number, rank).active, settings, rank,
-        seed=how.batch_seed, folder=own_folder, workers=workers,
+        copied, learner, config.hyperparameters, lambda number: meeting.at(number, rank).active, run, rank,
+        keep=kept, seed=how.batch_seed, folder=own_folder,
+        free=has_own_core(config.network, config.graph.size, workers),
+        part=1.0 if workers is None else min(1.0, workers / config.graph.size),
     )  # fmt: skip
     noised = learner.trained_together if isinstance(session, SampleSession) else learner.shared_values
     divided_as = None
