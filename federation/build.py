@@ -39,7 +39,9 @@ from dpeer.training import (
     Choices,
     Task,
     TorchLearner,
+    build_learner,
     class_counts,
+    learner_parts,
     load_task,
 )
 from dpeer.training.algorithms import Algorithm
@@ -146,14 +148,14 @@ def build(
     )
     kept: Literal["last", "best"] = "best" if keep == "best" else "last"
     copied = copy_for_baseline(task, run.alone, shares)
-    learner = TorchLearner(
+    learner = TorchLearner(learner_parts(
         task, how.algorithm, config.hyperparameters, rank=rank, seed=how.batch_seed,
         keep=kept, evaluate_on=run.evaluate_on,
         training_accuracy=run.training_accuracy, patience=run.patience,
         steady=isinstance(graph, Topology) and how.participation == 1,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
         session=session, options=config.options,
-    )  # fmt: skip
+    ))  # fmt: skip
     if guarantee is not None and learner.shares and not isinstance(session, ClientSession):
         raise AlgorithmError(f"algorithm {how.algorithm}: it said that it shares nothing, and shares something")
     facts = {
@@ -277,7 +279,7 @@ def learner_by_itself(
         evaluate_on: The data set that measures it.
     """
     how = config.training
-    return TorchLearner(
+    return build_learner(
         task, how.algorithm, config.hyperparameters, rank=config.rank, seed=how.batch_seed,
         evaluate_on=evaluate_on, compute=compute_of(config), options=config.options,
     )  # fmt: skip
