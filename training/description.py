@@ -10,7 +10,7 @@ from dpeer.privacy import Session
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.facts import Facts
 from dpeer.training.device import Compute, host
-from dpeer.training.dpsgd_trainer import PrivateTrainer
+from dpeer.training.dpsgd_trainer import DPSGDTrainer
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.mixing.gossip import Gossip
 from dpeer.training.mixing.private import PrivateGossip
@@ -141,14 +141,14 @@ class Description:
         """The most parameters that a step of a round trains."""
         trainer = self._trainer
         parts = {"body": trainer.body.count, "head": trainer.head.count}
-        phases = trainer.session.guarantee.phases if isinstance(trainer, PrivateTrainer) else ()
+        phases = trainer.session.guarantee.phases if isinstance(trainer, DPSGDTrainer) else ()
         return max((parts.get(phase.part, trainer.model.count) for phase in phases), default=trainer.model.count)
 
     @property
     def computes_one_by_one(self) -> bool:
         """Whether privacy at sample level computes each record by itself because of the task's model or loss."""
         trainer = self._trainer
-        return isinstance(trainer, PrivateTrainer) and trainer.computes_one_by_one
+        return isinstance(trainer, DPSGDTrainer) and trainer.computes_one_by_one
 
     @property
     def num_samples(self) -> int:
