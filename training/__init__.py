@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dpeer.training.codecs import Codec, Undecodable
     from dpeer.training.counts import class_counts
     from dpeer.training.data.partitions import partition, partition_pools
+    from dpeer.training.dpsgd.validation import replace_batch_norm
     from dpeer.training.evaluation import Evaluation
     from dpeer.training.gradients import plain, proximal, sam
     from dpeer.training.hyperparameters import Hyperparameters
@@ -55,6 +56,7 @@ _PLACES = {
     "build_learner": "dpeer.training.building",
     "learner_parts": "dpeer.training.building",
     "class_counts": "dpeer.training.counts",
+    "replace_batch_norm": "dpeer.training.dpsgd.validation",
     "Evaluation": "dpeer.training.evaluation",
     "Hyperparameters": "dpeer.training.hyperparameters",
     "TorchLearner": "dpeer.training.learner",
@@ -103,6 +105,7 @@ __all__ = [
     "plain",
     "projected",
     "proximal",
+    "replace_batch_norm",
     "sam",
     "shared_options",
     "source_hash",

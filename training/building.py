@@ -12,7 +12,7 @@ from dpeer.training.algorithms.facts import Facts, facts_of
 from dpeer.training.algorithms.plugins import blamed, extras_of, is_built_in, new_algorithm
 from dpeer.training.checkpoints import Checkpoints
 from dpeer.training.device import HOST, Compute
-from dpeer.training.dpsgd_trainer import PrivateTrainer
+from dpeer.training.dpsgd_trainer import DPSGDTrainer
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.initial_digest import Beginning
@@ -102,7 +102,7 @@ def learner_parts(
         with blamed(made, "start"):
             made.start(trainer)
         gossip = build_gossip(made, trainer, session, steady=steady)
-        if isinstance(trainer, PrivateTrainer):
+        if isinstance(trainer, DPSGDTrainer):
             of_releases = found.mixed is Algorithm.mixed or not facts.mixed_uses_data
             sampled = SampledReleases(trainer, of_releases=of_releases)
             with blamed(made, "train"):
@@ -154,7 +154,7 @@ def _check_validation(task: Task, keep: str, evaluate_on: str) -> None:
 
 
 def _trainer(session: SampleSession | None, *given: Any, **named: Any) -> Trainer:
-    return Trainer(*given, **named) if session is None else PrivateTrainer(*given, **named, session=session)
+    return Trainer(*given, **named) if session is None else DPSGDTrainer(*given, **named, session=session)
 
 
 def _check_patience(patience: int, facts: Facts, keep: str) -> None:

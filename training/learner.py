@@ -16,7 +16,7 @@ from dpeer.training.algorithms.facts import Facts
 from dpeer.training.algorithms.plugins import blamed, is_built_in
 from dpeer.training.checkpoints import Checkpoints
 from dpeer.training.device import Compute, host
-from dpeer.training.dpsgd_trainer import PrivateTrainer
+from dpeer.training.dpsgd_trainer import DPSGDTrainer
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.mixing.gossip import Gossip, Weigh
@@ -132,7 +132,7 @@ class TorchLearner:
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        still = self._trainer.unchanged() if isinstance(self._trainer, PrivateTrainer) else nullcontext()
+        still = self._trainer.unchanged() if isinstance(self._trainer, DPSGDTrainer) else nullcontext()
         with self._calling(Purpose.EVALUATE, self._trainer.number), still:
             return self._keeping.evaluate(self._keeping.point(mixed=self._mixed))
 
@@ -229,7 +229,7 @@ class TorchLearner:
 
     def _at_home(self) -> AbstractContextManager[None]:
         """Within it a copy of the model is trained that no neighbor hears of: without noise, whatever is protected."""
-        return self._trainer.freely() if isinstance(self._trainer, PrivateTrainer) else nullcontext()
+        return self._trainer.freely() if isinstance(self._trainer, DPSGDTrainer) else nullcontext()
 
     def interrupt(self) -> None:
         """Ask `train` to stop after the current minibatch, now and in every later call. Any thread may call this."""
@@ -415,14 +415,14 @@ class TorchLearner:
         """The most parameters that a step of a round trains."""
         trainer = self._trainer
         parts = {"body": trainer.body.count, "head": trainer.head.count}
-        phases = trainer.session.guarantee.phases if isinstance(trainer, PrivateTrainer) else ()
+        phases = trainer.session.guarantee.phases if isinstance(trainer, DPSGDTrainer) else ()
         return max((parts.get(phase.part, trainer.model.count) for phase in phases), default=trainer.model.count)
 
     @property
     def computes_one_by_one(self) -> bool:
         """Whether privacy at sample level computes each record by itself because of the task's model or loss."""
         trainer = self._trainer
-        return isinstance(trainer, PrivateTrainer) and trainer.computes_one_by_one
+        return isinstance(trainer, DPSGDTrainer) and trainer.computes_one_by_one
 
     @property
     def num_samples(self) -> int:
