@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         shared_options,
         source_hash,
     )
+    from dpeer.training.codecs import Codec, Undecodable
     from dpeer.training.counts import class_counts
     from dpeer.training.data.partitions import partition, partition_pools
     from dpeer.training.evaluation import Evaluation
@@ -48,6 +49,8 @@ _PLACES = {
     "proximal": "dpeer.training.gradients",
     "sam": "dpeer.training.gradients",
     "Trainer": "dpeer.training.trainer",
+    "Codec": "dpeer.training.codecs",
+    "Undecodable": "dpeer.training.codecs",
     "class_counts": "dpeer.training.counts",
     "Evaluation": "dpeer.training.evaluation",
     "Hyperparameters": "dpeer.training.hyperparameters",
@@ -73,11 +76,13 @@ __all__ = [
     "Algorithm",
     "BuiltinTask",
     "Choices",
+    "Codec",
     "Evaluation",
     "Hyperparameters",
     "Task",
     "TorchLearner",
     "Trainer",
+    "Undecodable",
     "adamw",
     "build_model",
     "class_counts",
