@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from dpeer.results.worth import ending, worth_of
+from dpeer.results.effect import closing_lines, effect_of
 
 EXAMPLES = Path(__file__).parent / "examples"
 
@@ -69,16 +69,18 @@ def run(flags: list[str], size: int, seed: int, folder: Path) -> list[Mapping[st
 
 def figures(summaries: list[Mapping[str, Any]]) -> dict[str, Any]:
     """The columns of the table."""
-    found = [(one["worth"], ending(worth)) for one in summaries if (worth := worth_of(one["worth"])) is not None]
+    found = [
+        (one["worth"], closing_lines(effect)) for one in summaries if (effect := effect_of(one["worth"])) is not None
+    ]
     compared = [(worth, lines) for worth, lines in found if worth["gain"] is not None]
     below = [lines for worth, lines in compared if worth["high"] < 0]
     lowest = min((worth for worth, _ in compared), key=lambda worth: worth["gain"])
     return {
         "peers": len(summaries),
         "compared": len(compared),
-        "improved": sum(worth["verdict"] == "helped" for worth, _ in compared),
+        "improved": sum(worth["verdict"] == "improved" for worth, _ in compared),
         "below": len(below),
-        "told": sum(any("better off alone" in line for line in lines) for lines in below),
+        "told": sum(any("worse than local only" in line for line in lines) for lines in below),
         "alone": sum(one["kept_point"] == "alone" for one in summaries),
         "gain": round(fmean(worth["gain"] for worth, _ in compared), 4),
         "lowest": [round(lowest[name], 4) for name in ("gain", "low", "high")],

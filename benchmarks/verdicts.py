@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from dpeer.results.worth import ending, worth_of
+from dpeer.results.effect import closing_lines, effect_of
 
 TASK = Path(__file__).parent / "examples" / "sites.py"
 COLUMNS, TRAINED, TESTED, KEPT = 12, 160, 80, 4000
@@ -157,7 +157,7 @@ def figures(found: Sequence[Site], *, widened: bool) -> dict[str, Any]:
     signed = [site for site in told if abs(site.truth) > 1.96 * site.error and site.worth["gain"] != 0.0]
     verdicts = {
         word: [site for site in told if site.worth["verdict"] == verdict]
-        for word, verdict in (("improved", "helped"), ("alone", "alone"))
+        for word, verdict in (("improved", "improved"), ("alone", "worse"))
     }
     below = [site for site in told if site.worth["high"] < 0]
     return {
@@ -174,8 +174,8 @@ def figures(found: Sequence[Site], *, widened: bool) -> dict[str, Any]:
 
 def _is_told(worth: Mapping[str, Any]) -> bool:
     """Whether the peer's last lines say that it would be better off alone, be it probably."""
-    found = worth_of(worth)
-    return found is not None and any("better off alone" in line for line in ending(found))
+    found = effect_of(worth)
+    return found is not None and any("worse than local only" in line for line in closing_lines(found))
 
 
 def main() -> None:

@@ -52,7 +52,7 @@ def local_run(
             raise ConfigurationError(
                 f"--baseline {baseline} is what the run itself trains with; name another algorithm"
             )
-        # One definition of what a peer would have alone. Protected, with a paper's values, or where somebody wants its
+        # One definition of the local-only baseline. Protected, with a paper's values, or where somebody wants its
         # files, it is a run of its own.
         own_run = settings.privacy != "none" or settings.preset or settings.alone == "never"
         beside = baseline == "local" and not own_run
@@ -122,11 +122,11 @@ def _run(
 
 
 def _baseline(settings: Settings, algorithm: str) -> Settings:
-    """The settings of the run to compare with: `local` is what each peer would have alone, as `dpeer start` has it."""
+    """The settings of the run to compare with: `local` is the local-only baseline, as `dpeer start` trains it."""
     if algorithm == "local":
-        from dpeer.federation.local_baseline import as_alone  # torch, which a launcher does without
+        from dpeer.federation.baseline.training import local_settings  # torch, which a launcher does without
 
-        settings = as_alone(settings)
+        settings = local_settings(settings)
     out = settings.out / f"baseline-{algorithm}"
     return settings.model_copy(update={"algorithm": algorithm, "out": out, "alone": "never"})
 

@@ -18,7 +18,7 @@ _COMMANDS = {
     "keygen": "Make a peer's keys, by which the others know it.",
     "cluster": "Run a whole federation on this machine, one process a peer.",
     "simulate": "Run a whole federation in this process.",
-    "worth": "Compare a peer with itself alone, after its run; combine what sites have found.",
+    "worth": "Compare a peer with its local-only baseline, after its run; combine what sites found.",
     "tune": "Choose learning rates on own validation data, before joining.",
     "compare": "Run algorithms side by side and print how they compare.",
     "model": "Make a peer's model from its checkpoint.",

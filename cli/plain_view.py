@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from dpeer.cli.terminal import Terminal
-from dpeer.results.training_alerts import Sign
+from dpeer.results.training_alerts import Alert
 from dpeer.results.units import decimals, size
 
 _SHORT = {
@@ -42,7 +42,7 @@ class Printer:
         for note in notes:
             self._terminal.offer(f"rank 0: {note}")
 
-    def sign(self, rank: int, sign: Sign) -> None:
+    def sign(self, rank: int, sign: Alert) -> None:
         """Say that a peer's training goes wrong: in full of the first peer, and in a word of the others."""
         seen = self._signs.setdefault(sign.kind, [])
         seen.append(rank)

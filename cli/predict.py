@@ -39,7 +39,7 @@ def predict(run: Path, data: Path, tokenizer: Path | None, output: Path) -> None
     if output.exists() and data.exists() and output.samefile(data):
         raise OutputError(f"--output {str(output)!r} is the input: name another file")
     model = load_model(run, tokenizer=tokenizer)
-    from dpeer.training.use.table import write_predictions
+    from dpeer.training.use.model import write_predictions
 
     found = model.predict(data)
     write_predictions(found, output)

@@ -8,7 +8,7 @@ import click
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.extras import check_libraries
-from dpeer.results.discover import find_runs
+from dpeer.results.reading import find_runs
 
 
 @click.command(short_help="Show what runs came to, on one page.")
@@ -43,7 +43,7 @@ def report(folders: tuple[Path, ...], out: Path, labels: tuple[str, ...], title:
     if labels and len(labels) != len(folders):
         raise ConfigurationError(f"--label: {len(labels)} for {len(folders)} folders; give one for each, or none")
     check_libraries("dpeer report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
-    from dpeer.report.write import check_out, write_report  # needs the libraries, which not everybody has
+    from dpeer.report.page import check_out, write_report  # needs the libraries, which not everybody has
 
     check_out(out)
     runs = find_runs(folders)

@@ -18,17 +18,17 @@ from dpeer.cli.terminal import Terminal
 from dpeer.cores import own_cores
 from dpeer.exceptions import Diverged
 from dpeer.federation import addresses, config, folders, keys
-from dpeer.federation.run import refuse_faults
+from dpeer.federation.folders import refuse_faults
 from dpeer.federation.scheduler_rank import ENVIRONMENT, own_rank, source
 from dpeer.federation.sections import FaultSettings, LauncherSettings, SimulationSettings
 from dpeer.federation.settings import Settings, as_run, option_names
 from dpeer.peer.peer import dialled
 from dpeer.results.costs import privacy_line
+from dpeer.results.effect import closing_lines, effect_of
 from dpeer.results.figures import in_words
 from dpeer.results.files import SUMMARY, rank_folder
 from dpeer.results.reading import read_object
 from dpeer.results.units import duration
-from dpeer.results.worth import ending, worth_of
 from dpeer.topology.settings import build_graph
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def start(
     Every peer is started with the same settings and its own rank; rounds begin when its neighbors are there. Ctrl-C
     finishes the minibatch, keeps the last completed round and says goodbye; --resume goes on from there.
 
-    At the end it says whether joining helped: beside the rounds, in waiting time, it trains the same model on this
-    peer's data alone (--alone), and nothing of that is sent.
+    At the end it prints the effect of federating: beside the rounds, in waiting time, it trains a local-only baseline,
+    the same model on this peer's data (--alone), and nothing of that is sent.
     """
     number = own_rank(rank)
     settings = as_run(config.load(federation, flags))
@@ -124,8 +124,8 @@ def _ended(outcome: Outcome | None, own: Settings, rank: int, terminal: Terminal
     if outcome is None:
         return 0
     if outcome.status == "done":
-        worth = worth_of(summary.get("worth"))
-        for line in [] if worth is None else ending(worth, str(folder)):
+        worth = effect_of(summary.get("worth"))
+        for line in [] if worth is None else closing_lines(worth, str(folder)):
             terminal.say(f"dpeer: {line}")
     if as_json:
         terminal.flush()

@@ -15,11 +15,19 @@ from rich.table import Table
 
 from dpeer.cli import metric_table
 from dpeer.results.costs import privacy_line
+from dpeer.results.effect import (
+    LOCAL_ONLY,
+    NOTHING_RECEIVED,
+    Effect,
+    effects_by_rank,
+    headline,
+    interval_text,
+    verdict_word,
+)
+from dpeer.results.effect_statistics import pooled, pooled_text
 from dpeer.results.faults import faults_of, sentences
-from dpeer.results.pooled_gain import sentence, together
 from dpeer.results.training_alerts import ranks_rows
 from dpeer.results.units import decimals, size
-from dpeer.results.worth import NOTHING_RECEIVED, Worth, headline, interval_text, verdict_word, worth_by_rank
 
 _WIDE = 94
 """Columns of a terminal that the table needs with intervals and with each peer's round; these are in summary.json."""
@@ -33,7 +41,7 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
 
     Args:
         console: Where it is printed.
-        summary: The run's, with what joining was worth if that was measured.
+        summary: The run's, with the effect of federating if that was measured.
         out: The run's folder.
         baseline: The summary of the same peers with another algorithm.
     """
@@ -58,7 +66,7 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     )
     values, mixed = summary[measure], summary[f"{measure}_mixed"]
     apart = mixed != values and bool(summary["body_parameters"])
-    worth = worth_by_rank(summary.get("worth")) or (None,) * len(values)
+    worth = effects_by_rank(summary.get("worth")) or (None,) * len(values)
     shared = settings.get("test_split") == "shared"
     other = _Other(measure, values, worth, baseline, shared=shared)
     by_peer = best and (console.width >= _WIDE or not other.columns)
@@ -84,7 +92,7 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     if best:
         console.print(_kept(summary), highlight=False, soft_wrap=True)
     if line := headline(worth):
-        every = "" if shared else sentence(worth)
+        every = "" if shared else pooled_text(worth)
         console.print(f"{line}; {every}" if every else line, highlight=False, markup=False, soft_wrap=True)
     if line := _missing(worth, out):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
@@ -106,17 +114,17 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
         console.print(fact, highlight=False, markup=False, soft_wrap=True)
 
 
-def _missing(worth: Sequence[Worth | None], out: Path) -> str:
-    """Why peers have not been compared with themselves alone, and what does that later; empty if all have been."""
+def _missing(worth: Sequence[Effect | None], out: Path) -> str:
+    """Why peers have not been compared with their baselines, and the command that does it; empty if all have been."""
     left = [one for one in worth if one is not None and one.verdict is None and one.why is not None]
     if not left:
         return ""
     which = "no comparison" if len(left) == len(worth) else f"no comparison of {len(left)} of {len(worth)} peers"
     later = f"; dpeer worth {shlex.quote(str(out))} makes it later" if any(one.is_unfinished for one in left) else ""
-    return f"{which} with each peer alone: {left[0].why}{later}"
+    return f"{which} with {LOCAL_ONLY}: {left[0].why}{later}"
 
 
-_POINTS = {"trained": "before mixing", "mixed": "after mixing", "finished": "finished", "alone": "trained alone"}
+_POINTS = {"trained": "before mixing", "mixed": "after mixing", "finished": "finished", "alone": LOCAL_ONLY}
 
 
 def _kept(summary: Mapping[str, Any]) -> str:
@@ -124,24 +132,24 @@ def _kept(summary: Mapping[str, Any]) -> str:
     points, rounds = summary["kept_point"], [one + 1 for one in summary["kept_round"] if one is not None]
     counts = [f"{points.count(point)} {words}" for point, words in _POINTS.items() if point in points]
     if alone := [str(rank) for rank, point in enumerate(points) if point == "alone"]:
-        counts[-1] += f" (rank {', '.join(alone[:_MANY])}; gains are of joined models all the same)"
+        counts[-1] += f" (rank {', '.join(alone[:_MANY])}; gains are of the federated models all the same)"
     between = "" if not rounds else f", of round {min(rounds)}" + (f" to {max(rounds)}" if len({*rounds}) > 1 else "")
     return f"kept by validation loss: {', '.join(counts)}{between}"
 
 
-def _is_useless(worth: Worth | None, *, ranking: bool) -> bool:
+def _is_useless(worth: Effect | None, *, ranking: bool) -> bool:
     """Whether a constant answer does as well as a model that tells rows apart by its scores, or does not."""
     return worth is not None and worth.is_useless and ranks_rows(worth.auroc) == ranking
 
 
 class _Other:
-    """The columns beside the run's own results: what else the peers would have.
+    """The columns of the baseline beside the run's own results.
 
     Args:
         measure: The measure that the table shows.
         own: The measure of each peer, by rank.
-        worth: What each peer has from joining; None where it was not measured.
-        baseline: The summary of the same peers with another algorithm; None for what was trained beside.
+        worth: The effect of federating on each peer; None where it was not measured.
+        baseline: The summary of the same peers with another algorithm; None for local-only models.
         shared: Whether peers may have the same test rows: then these are no rows more when put together.
     """
 
@@ -149,21 +157,21 @@ class _Other:
         self,
         measure: str,
         own: Sequence[float | None],
-        worth: Sequence[Worth | None],
+        worth: Sequence[Effect | None],
         baseline: Mapping[str, Any] | None,
         *,
         shared: bool,
     ) -> None:
         self._measure, self._worth, self._own = measure, worth, own
-        self._told = any(one is not None and one.gain is not None for one in worth)
+        self._compared_rows = any(one is not None and one.gain is not None for one in worth)
         if baseline:
             self._name, self._values = str(baseline["algorithm"]), list(baseline[measure])
         else:
-            self._name = "alone"
+            self._name = LOCAL_ONLY
             self._values = [one.alone if one and one.verdict and one.measure == measure else None for one in worth]
             self._values += [None] * (len(own) - len(self._values))
         self._shown = baseline is not None or any(value is not None for value in self._values)
-        self._all = None if shared else together(worth)
+        self._all = None if shared else pooled(worth)
         self._compared = sum(one is not None and one.verdict is not None for one in worth)
         self._difference = "gain" if measure == "accuracy" else "difference"
 
@@ -172,7 +180,7 @@ class _Other:
         """The headings; none without a comparison."""
         if not self._shown:
             return []
-        return [self._name, self._difference, *(["95 % interval", "joining"] if self._told else [])]
+        return [self._name, self._difference, *(["95 % interval", "verdict"] if self._compared_rows else [])]
 
     def cells(self, rank: int, value: float | None) -> list[str]:
         """A peer's row."""
@@ -181,10 +189,10 @@ class _Other:
         difference = self._difference_of(rank, value)
         gain = "-" if difference is None else f"{difference:+.4f}"
         other = self._values[rank] if self._compares(rank) else None
-        return [decimals(other), gain, *(self._comparison(self._worth[rank]) if self._told else [])]
+        return [decimals(other), gain, *(self._comparison(self._worth[rank]) if self._compared_rows else [])]
 
     def _difference_of(self, rank: int, value: float | None) -> float | None:
-        """How much higher the joined model's figure is; the kept model may be the other one."""
+        """How much higher the federated model's figure is; the kept model may be the other one."""
         one, other = self._worth[rank], self._values[rank]
         if not self._compares(rank):
             return None
@@ -193,14 +201,14 @@ class _Other:
         return None if value is None or other is None else value - other
 
     def _compares(self, rank: int) -> bool:
-        """Whether the peer has joined anybody: else two figures beside each other would read as a gain."""
+        """Whether the peer has mixed a body: else two figures beside each other would read as a gain."""
         one = self._worth[rank]
         return one is None or one.why != NOTHING_RECEIVED
 
-    def _comparison(self, one: Worth | None) -> list[str]:
+    def _comparison(self, one: Effect | None) -> list[str]:
         if one is None or one.gain is None:
             return ["-", "-"]
-        if one.measure != self._measure:  # accuracies of single rows cannot be told
+        if one.measure != self._measure:  # the accuracy of single rows is not known
             return ["-", f"{verdict_word(one)} (by loss)"]
         if self._measure == "accuracy":
             return [interval_text(one), verdict_word(one)]
@@ -217,8 +225,8 @@ class _Other:
         gains = {rank: found for rank, value in own if (found := self._difference_of(rank, value)) is not None}
         others = [other for rank, other in enumerate(self._values) if rank in gains]
         gain = f"{fmean(gains.values()):+.4f}" if gains else "-"
-        told = self._all if self._all is not None and len(gains) == self._compared else None
-        return [decimals(_mean(others)), gain, *(self._comparison(told) if self._told else [])]
+        whole = self._all if self._all is not None and len(gains) == self._compared else None
+        return [decimals(_mean(others)), gain, *(self._comparison(whole) if self._compared_rows else [])]
 
 
 def _shown(values: Sequence[float | None], *, higher_is_better: bool) -> list[int]:

@@ -1,4 +1,4 @@
-"""`dpeer worth`: whether joining was worth it, told after the run, and of several sites together."""
+"""`dpeer worth`: the effect of federating, computed after the run, and over several sites."""
 
 from __future__ import annotations
 
@@ -7,17 +7,31 @@ from functools import partial
 from pathlib import Path
 
 import click
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
-from dpeer.cli import combined_table
 from dpeer.cli.interrupts import asked_to_stop, ended_at_once
-from dpeer.cli.terminal import Terminal
+from dpeer.cli.terminal import Terminal, one_line
 from dpeer.exceptions import ConfigurationError
-from dpeer.results.pooled_gain import sentence
-from dpeer.results.sites import combine, read_site
-from dpeer.results.worth import Worth, ending, headline
+from dpeer.results.effect import (
+    Effect,
+    closing_lines,
+    gain_text,
+    headline,
+    interval_text,
+    verdict_text,
+    verdict_word,
+)
+from dpeer.results.effect_statistics import pooled_text
+from dpeer.results.sites import Combined, combine, read_site
+
+_SHOWN = 20
+"""The most ranks without a file that are listed."""
 
 
-@click.command(short_help="Compare a peer with itself alone, after its run.")
+@click.command(short_help="Compare a peer with its local-only baseline, after its run.")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="DIR/rank-R | FILE...")
 @click.option("--device", metavar="DEVICE", help="Where to train: cpu, cuda or cuda:N.  [default: as in the run]")
 @click.option(
@@ -26,7 +40,7 @@ from dpeer.results.worth import Worth, ending, headline
 )  # fmt: skip
 @click.option("--combine", "combining", is_flag=True, help="Combine the files that several sites have given away.")
 def worth(paths: Sequence[Path], device: str | None, give_away: Path | None, combining: bool) -> None:
-    """Finish the comparison of a peer with itself alone, after its run and without its neighbors.
+    """Compare a peer with its local-only baseline, after its run and without its neighbors.
 
     The same model is trained from the same first weights on this peer's data, for as many rounds as the run has
     completed. The last lines are those of `dpeer start`, and summary.json gets them, too. With a run's folder in place
@@ -44,7 +58,7 @@ def worth(paths: Sequence[Path], device: str | None, give_away: Path | None, com
     if combining:
         if device is not None or give_away is not None:
             raise ConfigurationError("--combine reads files and trains nothing: leave out --device and --give-away")
-        combined_table.show(combine([read_site(path) for path in paths]))
+        _show(combine([read_site(path) for path in paths]))
         return
     if len(paths) > 1:
         raise ConfigurationError(
@@ -56,27 +70,32 @@ def worth(paths: Sequence[Path], device: str | None, give_away: Path | None, com
 def _compare(folder: Path, device: str | None, file: Path | None) -> None:
     """Compare all ranks in a folder and print what was found; give away what one of them has found."""
     with ended_at_once():
-        from dpeer.federation.give_away import check_may_give_away, give_away
-        from dpeer.federation.posthoc_baseline import compare_later, has_shared_rows, rank_folders  # torch
+        from dpeer.federation.baseline.after_run import (  # torch
+            check_may_give_away,
+            compare_after_run,
+            give_away,
+            has_shared_rows,
+            rank_folders,
+        )
 
     folders = rank_folders(folder)
     if file is not None:
         if len(folders) > 1:
             raise ConfigurationError(f"--give-away is for one rank: name one, such as {str(folders[0])!r}")
         check_may_give_away(folders[0], file)
-    found: list[Worth] = []
+    found: list[Effect] = []
     with Terminal() as terminal, asked_to_stop() as asked:
         for one in folders:
             start = f"dpeer: {one.name}: " if len(folders) > 1 else "dpeer: "
-            compared = compare_later(one, asked.is_set, partial(_say, terminal, start), device=device)
+            compared = compare_after_run(one, asked.is_set, partial(_say, terminal, start), device=device)
             if compared is None:
                 return
             found.append(compared)
             terminal.flush()  # before what goes to stdout
-            for line in ending(compared):
+            for line in closing_lines(compared):
                 click.echo(f"{start}{line}")
     if len(found) > 1:
-        together = "" if has_shared_rows(folders[0]) else sentence(found)
+        together = "" if has_shared_rows(folders[0]) else pooled_text(found)
         for line in filter(None, (headline(found), together)):
             click.echo(f"dpeer: {line}")
     if file is not None:
@@ -86,3 +105,48 @@ def _compare(folder: Path, device: str | None, file: Path | None) -> None:
 
 def _say(terminal: Terminal, start: str, line: str) -> None:
     terminal.say(f"{start}{line}")
+
+
+def _show(found: Combined, console: Console | None = None) -> None:
+    """Print a line for each site, the means over sites and over rows, and of whom there is no file."""
+    console = console or Console(highlight=False, markup=False)
+    of_accuracy = found.sites[0].worth.of_accuracy
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
+    table.add_column("rank", justify="right", no_wrap=True)
+    for heading in ("rounds", "rows", "gain" if of_accuracy else "gain of loss", "95 % interval", "verdict"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for site in found.sites:
+        table.add_row(
+            str(site.rank), str(site.rounds), str(site.worth.rows), f"{site.worth.gain:+.4f}",
+            interval_text(site.worth), verdict_word(site.worth),
+        )  # fmt: skip
+    console.print(table)
+    for line in _lines(found):
+        console.print(Text(one_line(line)), soft_wrap=True)
+
+
+def _lines(found: Combined) -> list[str]:
+    """The lines under the table."""
+    sites, unit = found.sites, "" if found.sites[0].worth.of_accuracy else " of loss"
+    lines = [
+        headline([site.worth for site in sites]),
+        f"{found.improved} of {len(sites)} sites improved, {found.worse} got worse (sign test of sites: p = "
+        f"{found.p_value:.2g})",
+    ]
+    if found.low is None or found.high is None:
+        lines.append("the mean over sites has an interval from two files on")
+    else:
+        lines.append(
+            f"mean gain over sites: {found.gain:+.4f}{unit} (95 % interval {found.low:+.4f} to {found.high:+.4f}, "
+            "Student's t)"
+        )
+    if found.by_rows is not None:
+        lines.append(f"mean gain over rows: {gain_text(found.by_rows)}: {verdict_text(found.by_rows)}")
+    elif len(sites) > 1:
+        lines.append("no mean over rows: with --test-split shared sites have measured on the same rows")
+    if found.missing:
+        more = f" and {len(found.missing) - _SHOWN} more" if len(found.missing) > _SHOWN else ""
+        lines.append(f"no file of rank {', '.join(map(str, found.missing[:_SHOWN]))}{more}")
+    if len(versions := {site.version for site in sites}) > 1:
+        lines.append(f"the files are of different versions of dpeer: {', '.join(sorted(versions))}")
+    return lines

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dpeer.exceptions import ConfigurationError, PeerFailed
 from dpeer.extras import check_libraries
-from dpeer.federation.background_loop import Beside
+from dpeer.federation.background_loop import BackgroundLoop
 from dpeer.federation.cluster_child import check_not_a_peer
 from dpeer.federation.run import check_converged, cluster
 from dpeer.federation.settings import Settings, as_run, check_own_data, revalidated
@@ -96,8 +96,8 @@ class Run:
         """
         _check_path("path", path)
         check_libraries("Run.report", "plot", matplotlib="matplotlib", jinja2="Jinja2")
-        from dpeer.report.write import check_out, write_report
-        from dpeer.results.discover import find_runs
+        from dpeer.report.page import check_out, write_report
+        from dpeer.results.reading import find_runs
 
         out = Path(path)
         check_out(out)
@@ -151,7 +151,7 @@ def run(
             "dpeer.run was called by an on_record, for which the peers of its run wait: call it once that run has ended"
         )
     view = _Told(on_record, mode) if on_record is not None else Silent()
-    drive = Beside()
+    drive = BackgroundLoop()
     run_all = cluster if mode == "cluster" else simulate
     result = run_all(
         settings, resume=resume, overwrite=overwrite, new_data=new_data, open_view=lambda: view, drive=drive

@@ -52,7 +52,8 @@ class Meaning:
 class Section(BaseModel):
     """Settings that belong together; frozen."""
 
-    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True, frozen=True)
+    # Schemas are built at first use: the options of a command need the fields alone.
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False, strict=True, frozen=True, defer_build=True)
 
 
 _KEY = "dpeer"

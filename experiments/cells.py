@@ -176,7 +176,7 @@ def make_cell(
     try:
         settings = Settings.model_validate(values)
     except InvalidSettings as error:
-        raise ConfigurationError(f"row {variant.label!r}, {condition.label}: {error.told_of(values, None)}") from error
+        raise ConfigurationError(f"row {variant.label!r}, {condition.label}: {error.located(values, None)}") from error
     check_faults(settings, settings.size, settings.rounds, resume=False)  # here, not when the runs before it are done
     return Cell(variant, condition, seed, settings)
 

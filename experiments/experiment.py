@@ -89,7 +89,7 @@ def _checked(base: dict[str, Any], plan: Plan, path: Path | None, given: Mapping
     try:
         settings = Settings.model_validate(base)
     except InvalidSettings as error:
-        raise error.told_of(given, path) from error
+        raise error.located(given, path) from error
     _check_data(settings.task, conditions)
     known = {name for variant in variants for name in variant.options}
     if strange := next((name for name in base.get("algorithm_options", {}) if name not in known), None):

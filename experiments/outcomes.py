@@ -12,7 +12,7 @@ from typing import Any, Literal
 from dpeer.exceptions import ConfigurationError
 from dpeer.experiments.statistics import first_reached
 from dpeer.experiments.strict_reading import read_whole
-from dpeer.results.lines import Line
+from dpeer.results.records import Line
 
 Measure = Literal["accuracy", "accuracy_mixed", "accuracy_trained"]
 """Of the model that a peer has kept; after mixing; or of the same peer after local training and before mixing."""
@@ -58,7 +58,7 @@ class Result:
     @property
     def diverged(self) -> bool:
         """Whether the training loss of any peer has not been finite in a round that it trained in."""
-        return any(line.has_diverged for lines in self._lines for line in lines)
+        return any(line.diverged for lines in self._lines for line in lines)
 
     def accuracies(self, measure: Measure, last: int = 1) -> list[float]:
         """Every peer's mean accuracy over the evaluated ones of the last rounds, by rank.
@@ -161,8 +161,8 @@ class Result:
     def samples(self, rounds: int | None = None) -> int | None:
         """For how many samples a gradient was computed in the first rounds (or all), over all peers.
 
-        A SAM step computes two. What an algorithm does after the last round belongs to that round. None for a run of
-        an older version, which did not record it.
+        A SAM step computes two. What an algorithm does after the last round belongs to that round. None where a
+        line is damaged.
         """
         counted = [line.samples for lines in self._lines for line in lines if rounds is None or line.round < rounds]
         known = [samples for samples in counted if samples is not None]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dpeer.exceptions import OutputError
-from dpeer.results.lines import Line
 from dpeer.results.reading import read_run
+from dpeer.results.records import Line
 from dpeer.results.runs import Run
 from dpeer.results.summaries import PeerSummary
 

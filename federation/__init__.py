@@ -1,1 +1,1 @@
-"""Making running peers from settings: one peer, a process for each peer, or all peers in one process."""
+"""A federation run from its configuration: one peer, or all peers of a machine in a process each."""

@@ -1,4 +1,4 @@
-"""The addresses of a federation's peers, and those at which a peer may listen."""
+"""The addresses at which peers listen and dial, from the federation file or the base port."""
 
 from __future__ import annotations
 

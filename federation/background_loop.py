@@ -1,4 +1,4 @@
-"""Running a federation beside a thread that may have an event loop of its own, as a notebook's has."""
+"""An event loop in a background thread, for callers that have a running one, as notebooks have."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dpeer.federation.run import Runner
 
 
-class Beside:
+class BackgroundLoop:
     """Runs on a thread with an event loop of its own, while this thread waits and listens for Ctrl-C.
 
     Attributes:

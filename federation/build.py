@@ -13,24 +13,24 @@ import torch
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
+from dpeer.federation.baseline.training import BaselineTraining, baseline_training, copy_for_baseline
 from dpeer.federation.checks import check_first_weights, check_hostile, check_server, first_weights_notes
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
-from dpeer.federation.local_baseline import AloneBeside, alone_beside, copy_apart
 from dpeer.federation.notes import notes
 from dpeer.federation.privacy_notes import privacy_notes
 from dpeer.federation.protection import account, planned_releases, promise, protect
 from dpeer.federation.same_rows import Held, held_rows
 from dpeer.federation.sample_notes import sample_notes, way_notes
 from dpeer.federation.sampling import sampling_of
-from dpeer.federation.training_monitor import watch_of
+from dpeer.federation.training_monitor import alert_monitor
 from dpeer.peer.checkpoint import completed
 from dpeer.privacy import Unprotected
 from dpeer.privacy.history import FOLDER
 from dpeer.privacy.soundness import check_said
 from dpeer.results.files import rank_folder
-from dpeer.results.training_alerts import Watch
+from dpeer.results.training_alerts import AlertMonitor
 from dpeer.topology import Graphs, Isolated, ServerSampling, TimeVaryingTopology, Topology, spectral_gap, take_part
 from dpeer.topology.settings import build_graph
 from dpeer.training import (
@@ -62,9 +62,9 @@ class PeerParts:
     """The entries of summary.json about the run that are not results."""
     notes: list[str]
     """Lines that the user is told when the peer starts."""
-    alone: AloneBeside | None
+    baseline: BaselineTraining | None
     """What is trained beside, to compare with; None where nothing is."""
-    watch: Watch
+    watch: AlertMonitor
     """What looks for signs that training goes wrong."""
     partition: dict[str, Any] | None
     """The content of partition.json: which samples of common pools the rank holds."""
@@ -160,7 +160,7 @@ def build(
         | named(task, shares)
         | of_model(task)
     )
-    copied = copy_apart(task, settings, shares)
+    copied = copy_for_baseline(task, settings, shares)
     learner = TorchLearner(
         task, how.algorithm, config.hyperparameters, rank=rank, seed=how.batch_seed,
         keep="best" if keep == "best" else "last", evaluate_on=run.evaluate_on,
@@ -190,7 +190,7 @@ def build(
         "evaluated_class_counts": class_counts(task, run.evaluate_on),
         "settings": config.plain() | {"validation": held_out, "keep": keep},
     }
-    beside = alone_beside(
+    beside = baseline_training(
         copied, learner, config.hyperparameters, lambda number: meeting.at(number, rank).active, settings, rank,
         seed=how.batch_seed, folder=own_folder, workers=workers,
     )  # fmt: skip
@@ -211,8 +211,8 @@ def build(
         fingerprint=compared,
         names=own_names(task, shares),
         facts=facts,
-        alone=beside,
-        watch=watch_of(task, config.algorithm, facts, how, data, config.privacy),
+        baseline=beside,
+        watch=alert_monitor(task, config.algorithm, facts, how, data, config.privacy),
         notes=[
             *notes(task, learner, facts, config.algorithm, config.options, config.chosen, lacking=lacking),
             *about_privacy,

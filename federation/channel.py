@@ -1,4 +1,4 @@
-"""JSON messages between `dpeer cluster` and the processes it started. Neither end ever waits for the other."""
+"""JSON messages between `dpeer cluster` and its child processes; neither end waits for the other."""
 
 from __future__ import annotations
 

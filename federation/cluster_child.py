@@ -1,4 +1,4 @@
-"""A process of `dpeer cluster`: the same peer as that of `dpeer start`, which gets addresses from the launcher."""
+"""A child process of `dpeer cluster`: one peer, as of `dpeer start`, with addresses from the launcher."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def _settled(values: dict[str, Any], flags: Mapping[str, Any], path: Path | None
     try:
         settings = Settings.model_validate({**values, **given})
     except InvalidSettings as error:
-        raise error.told_of(given, path) from error
+        raise error.located(given, path) from error
     check_ranks(settings, f" in {path}")
     return settings
 

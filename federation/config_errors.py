@@ -1,4 +1,4 @@
-"""Wrong settings, reported as one line that names the key, the value and what would be right."""
+"""Pydantic's validation error as one line: the key, the value and what would be right."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class InvalidSettings(ConfigurationError):  # noqa: N818 - reads as what happene
     def __init__(self, error: ValidationError, known: Collection[str], of_rank: Collection[str]) -> None:
         self._first = error.errors()[0]
         self._known, self._of_rank = known, of_rank
-        super().__init__(str(self.told_of({}, None)))
+        super().__init__(str(self.located({}, None)))
 
-    def told_of(self, flags: Mapping[str, Any], path: Path | None) -> ConfigurationError:
+    def located(self, flags: Mapping[str, Any], path: Path | None) -> ConfigurationError:
         """The same error, with each mistake named as the user made it: as a flag, or in the file.
 
         Args:

@@ -15,7 +15,7 @@ from typing import Any
 from dpeer.exceptions import CheckpointError
 from dpeer.peer import checkpoint
 from dpeer.results.files import PARTITION, PREPARATION, finite, parse, write_json
-from dpeer.results.values import table_or_empty
+from dpeer.results.json_fields import table_or_empty
 
 _COMPARED = (
     (

@@ -1,4 +1,4 @@
-"""The fingerprint, which peers compare when they shake hands; it is made from the settings and their marks."""
+"""The fingerprint that peers compare in the handshake, made from the settings and their marks."""
 
 from __future__ import annotations
 

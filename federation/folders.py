@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, OutputError
+from dpeer.federation.sections import RunPart
 from dpeer.peer import checkpoint
 from dpeer.peer.core.schedule import cut_off
 from dpeer.privacy.history import FOLDER, releases_in, steps_in
@@ -28,7 +29,7 @@ from dpeer.results.files import (
     make_folder,
     rank_folder,
 )  # fmt: skip
-from dpeer.results.reading import read_object
+from dpeer.results.reading import read_object, read_run_summary
 from dpeer.topology import Graphs
 
 _OURS = (
@@ -144,6 +145,24 @@ def behind(out: Path, topology: Graphs, rounds: int) -> list[str]:
     ]
 
 
+def refuse_faults(run: RunPart, *, resume: bool) -> None:
+    """Refuse planned faults where peers are real, and resuming a run that had any.
+
+    Raises:
+        ConfigurationError: Names the file or the folder.
+    """
+    if run.faults is not None:
+        raise ConfigurationError(
+            f"--faults {run.faults}: only dpeer simulate has a clock and a network of its own: use that"
+        )
+    before = read_run_summary(run.out) if resume else None
+    if before is not None and before.faults is not None:
+        raise ConfigurationError(
+            f"--resume: {str(run.out)!r} holds a run with --faults, which cannot be resumed: start over with "
+            "--overwrite, or give another --out"
+        )
+
+
 def _holds_run(folder: Path) -> bool:
     """Whether a rank's folder has a completed round, which must not be lost; a mistyped command leaves none.
 
@@ -173,7 +192,7 @@ def _named(ranks: list[int]) -> str:
 
 
 @contextlib.contextmanager
-def home_kept() -> Iterator[Path]:
+def working_folder_kept() -> Iterator[Path]:
     """The current folder; whatever folder the process changes to within the block, afterwards it is back there.
 
     Raises:

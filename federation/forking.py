@@ -1,4 +1,4 @@
-"""Processes that are forked from one that has torch in memory, so that each is there at once and shares that memory."""
+"""The fork server of `dpeer cluster`: child processes start with torch imported, in shared memory."""
 
 from __future__ import annotations
 

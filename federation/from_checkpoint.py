@@ -1,4 +1,4 @@
-"""A peer's model from its checkpoint alone, where its process has left none: without neighbors or training."""
+"""`dpeer model`: the model of a killed peer, made from its checkpoint without neighbors or training."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dpeer.federation.folders import held, naming
 from dpeer.federation.settings import Settings
 from dpeer.peer import checkpoint
 from dpeer.results.files import MODEL, SUMMARY, card_of
+from dpeer.results.json_fields import table_or_empty
 from dpeer.results.reading import read_object
-from dpeer.results.values import table_or_empty
 
 _RANK = re.compile(r"rank-(0|[1-9]\d*)")
 

@@ -1,4 +1,4 @@
-"""The parent of `dpeer cluster`'s processes: starts them, gives them each other's addresses, relays their reports."""
+"""The parent of `dpeer cluster`'s processes: starts them, exchanges their addresses, relays their reports."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dpeer.federation.settings import Settings
 from dpeer.federation.view import View
 from dpeer.results.files import rank_folder
 from dpeer.results.reading import read_entries
-from dpeer.results.training_alerts import Sign
+from dpeer.results.training_alerts import Alert
 from dpeer.training.models import LIBRARIES, MODELS, TEXT_TASKS
 
 PRIVATE = ("dp_accounting.pld", "torch.fx.experimental.symbolic_shapes")
@@ -147,7 +147,7 @@ class Launcher:
                 case "waiting":
                     self._view.waiting(member.rank, message["neighbors"])
                 case "sign":
-                    self._view.sign(member.rank, Sign(**message["sign"]))
+                    self._view.sign(member.rank, Alert(**message["sign"]))
                 case "end":
                     await self._catch_up(member, message["completed"])
                     member.status = message["status"]

@@ -9,8 +9,8 @@ from dpeer.peer import checkpoint
 from dpeer.privacy.history import FOLDER, LEDGER, releases_in, steps_in, uncharged
 from dpeer.privacy.ledger_file import read_or_none
 from dpeer.privacy.noiseless_runs import notes_releases
+from dpeer.results.json_fields import whole
 from dpeer.results.reading import read_metrics, read_object
-from dpeer.results.values import whole
 from dpeer.training.saved import REST
 
 

@@ -1,4 +1,4 @@
-"""Finding the model that a peer has left, and loading it."""
+"""`dpeer.load_model`: finds the model that a peer has left in its folder, and loads it."""
 
 from __future__ import annotations
 
@@ -44,16 +44,14 @@ def read_card(folder: Path) -> dict[str, Any]:
     try:
         card = parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise CheckpointError(
-            f"there is no {str(path)!r} beside the model: an earlier version of dpeer has written that run"
-        ) from error
+        raise CheckpointError(f"there is no {str(path)!r} beside the model") from error
     except (OSError, UnicodeDecodeError) as error:
         raise CheckpointError(f"{str(path)!r} cannot be read: {error}") from error
     if card is None or card.get("format") != FORMAT:
-        said = (
+        what = (
             "holds no JSON object" if card is None else f"has format {card.get('format')!r}, this dpeer reads {FORMAT}"
         )
-        raise CheckpointError(f"{str(path)!r} {said}")
+        raise CheckpointError(f"{str(path)!r} {what}")
     return card
 
 

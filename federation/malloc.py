@@ -1,4 +1,4 @@
-"""Settings of a peer's heap: freed memory is kept, and lasting objects are hidden from the garbage collector."""
+"""Memory settings of a peer's process: freed memory is kept, lasting objects are hidden from the collector."""
 
 from __future__ import annotations
 

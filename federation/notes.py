@@ -1,4 +1,4 @@
-"""Notes to the user about a peer, before it starts."""
+"""The notes that a peer prints before its first round: values used, data, device, doubtful choices."""
 
 from __future__ import annotations
 

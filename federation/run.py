@@ -10,16 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from dpeer.exceptions import ConfigurationError, Diverged, PeerFailed
+from dpeer.exceptions import Diverged, PeerFailed
 from dpeer.federation import folders, summary
-from dpeer.federation.folders import home_kept, naming
+from dpeer.federation.folders import naming, refuse_faults, working_folder_kept
 from dpeer.federation.launcher import Launcher, Member
 from dpeer.federation.sections import RunPart
 from dpeer.federation.settings import Settings
 from dpeer.federation.stop_signals import stop_signals
 from dpeer.federation.view import Silent, View
 from dpeer.results.files import DISAGREEMENT
-from dpeer.results.reading import read_run_summary
 from dpeer.topology import take_part
 from dpeer.topology.settings import build_graph
 
@@ -110,24 +109,6 @@ def cluster(
     )  # fmt: skip
 
 
-def refuse_faults(run: RunPart, *, resume: bool) -> None:
-    """Refuse planned faults where peers are real, and resuming a run that had any.
-
-    Raises:
-        ConfigurationError: Names the file or the folder.
-    """
-    if run.faults is not None:
-        raise ConfigurationError(
-            f"--faults {run.faults}: only dpeer simulate has a clock and a network of its own: use that"
-        )
-    before = read_run_summary(run.out) if resume else None
-    if before is not None and before.faults is not None:
-        raise ConfigurationError(
-            f"--resume: {str(run.out)!r} holds a run with --faults, which cannot be resumed: start over with "
-            "--overwrite, or give another --out"
-        )
-
-
 def run_federation(
     settings: Settings,
     open_runner: OpenRunner,
@@ -152,7 +133,7 @@ def run_federation(
     Raises:
         DpeerError: as documented in dpeer.exceptions; nothing of an earlier run has been removed.
     """
-    with home_kept():
+    with working_folder_kept():
         out = settings.out.absolute()  # now: a task may change to another folder
         graph = build_graph(settings)  # one that does not exist shows before anything is started or removed
         folders.check(

@@ -1,4 +1,4 @@
-"""Rows that two peers on one host both hold: found by keyed digests in a private folder, of which nothing is sent.
+"""Overlap of rows between peers of one host: found by keyed digests in a private folder, of which nothing is sent.
 
 Each peer leaves the digests of its rows in a folder that its user alone can read, and looks at those of the others once
 its neighbors are there. The key is drawn for that folder. A peer holds a lock on its file while it runs, so that the
@@ -40,7 +40,7 @@ class Held(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What another rank has of a peer's rows.
+    """The rows of a peer that another rank has, too.
 
     Attributes:
         rank: The other.
@@ -105,7 +105,7 @@ class Registry:
                 path.unlink(missing_ok=True)
 
     def compare(self) -> list[Found]:
-        """What other ranks that run on this host have of this peer's rows; digests of killed peers are removed."""
+        """The rows of this peer that other ranks of this host have, too; digests of killed peers are removed."""
         found = {}
         for path in sorted(self._folder.glob("*.rows")):
             with suppress(OSError, ValueError, KeyError, TypeError):
@@ -149,7 +149,7 @@ def held_rows(task: Task) -> Held | None:
     if not all(isinstance(part, TensorDataset) for part in parts):
         return None
     inputs = [part.tensors[0] for part in parts]
-    # Of one number a row it cannot be told whether it is the row's content, or its place in something else.
+    # A single number a row may be the row's content, or its place in something else.
     if any(one.ndim < 2 or one.layout != torch.strided for one in inputs) or sum(one.nbytes for one in inputs) > _MOST:
         return None
     with suppress(TypeError):  # types that numpy does not have

@@ -1,4 +1,4 @@
-"""Which rank this host has: a number that somebody says, or what a scheduler has given it."""
+"""The rank of `dpeer start`: a number, or `env` for that of Slurm, Open MPI or a pod."""
 
 from __future__ import annotations
 

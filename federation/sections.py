@@ -1,4 +1,4 @@
-"""The settings of running a federation: what is measured and kept, and how peers are run on a host."""
+"""The settings of runs, hosts and the network, and the parts that a `RunConfig` has of them."""
 
 from __future__ import annotations
 
@@ -110,18 +110,18 @@ class LogSettings(Section):
 
 
 class AloneSettings(Section):
-    """What a peer would have alone, for comparison."""
+    """The local-only baseline of a peer."""
 
     alone: Literal["auto", "always", "never"] = setting(
         "auto",
-        "train each peer alone, too, to tell whether joining helps: auto (if the run ends at most ten seconds and "
+        "also train each peer's local-only baseline, to compare: auto (if the run ends at most ten seconds and "
         "alone-share of its time later), always, never",
         mark=Mark.ASIDE,
         group=_RUN,
     )
     alone_share: float = setting(
         0.25,
-        "a run may end later for training alone by ten seconds and this share of its time; time in which a peer waits "
+        "a run may end later for the baseline by ten seconds and this share of its time; time in which a peer waits "
         "on a core of its own does not count",
         mark=Mark.ASIDE,
         group=_RUN,

@@ -1,4 +1,4 @@
-"""Running one peer in this process, as `dpeer start` and each process of `dpeer cluster` do."""
+"""One peer in this process, from its settings to its outcome: `dpeer start` and each child of `dpeer cluster`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import torch
 from dpeer.exceptions import AlgorithmError, ConfigurationError, DpeerError, Isolated
 from dpeer.federation.addresses import addresses as addresses_of
 from dpeer.federation.addresses import bulk_port
-from dpeer.federation.baseline_comparison import conclude_worth
+from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import build
 from dpeer.federation.config import RunConfig, resolve
 from dpeer.federation.data_files import save_data_files
-from dpeer.federation.folders import held, home_kept, naming
+from dpeer.federation.folders import held, naming, working_folder_kept
 from dpeer.federation.malloc import freeze_heap, keep_heap
 from dpeer.federation.same_rows import Registry, registered
 from dpeer.federation.settings import Settings
@@ -37,7 +37,7 @@ from dpeer.training.codecs import find_codec
 
 Report = Callable[[dict[str, Any]], None]
 """Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}},
-{"kind": "sign", "sign": {...}} (`dpeer.results.training_alerts.Sign`), {"kind": "waiting", "neighbors": [...]}."""
+{"kind": "sign", "sign": {...}} (`dpeer.results.training_alerts.Alert`), {"kind": "waiting", "neighbors": [...]}."""
 
 END_WITHIN = 60.0
 """Seconds within which one request to stop ends a peer's process, also where its disk hangs."""
@@ -131,7 +131,12 @@ async def serve(
     executor = ThreadPoolExecutor(1, "tensors", initializer=_limit_threads, initargs=(settings.threads,))
     disk = ThreadPoolExecutor(1, "disk", initializer=_limit_threads, initargs=(1,))
     try:
-        with home_kept() as home, naming(out, rank_folder(settings.out, rank)), held(out), ExitStack() as leaving:
+        with (
+            working_folder_kept() as home,
+            naming(out, rank_folder(settings.out, rank)),
+            held(out),
+            ExitStack() as leaving,
+        ):
             worker = Worker(executor, disk)
             config = await worker.run(resolve, settings, rank)
             return await _serve(
@@ -184,10 +189,10 @@ async def _serve(
             looking.append(asyncio.create_task(_look(registry, log)))
 
     async def compare(outcome: Outcome) -> None:
-        if parts.alone is not None:
-            parts.alone.end()
+        if parts.baseline is not None:
+            parts.baseline.end()
         await worker.run(
-            conclude_worth, out, parts.learner, parts.alone, parts.facts, stopper.requested.is_set,
+            conclude_comparison, out, parts.learner, parts.baseline, parts.facts, stopper.requested.is_set,
             lambda line: log.info("worth", message=line), diverged=outcome.diverged,
         )  # fmt: skip
 
@@ -226,12 +231,12 @@ async def _serve(
         on_waiting=lambda neighbors: report({"kind": "waiting", "neighbors": list(neighbors)}),
         on_sign=lambda sign: report({"kind": "sign", "sign": vars(sign)}),
         watch=parts.watch,
-        background=parts.alone,
+        background=parts.baseline,
         at_once=compare,
     )  # fmt: skip
     stopper.watch(peer)
-    if parts.alone is not None:
-        await worker.run(parts.alone.take_up, resume=resume)
+    if parts.baseline is not None:
+        await worker.run(parts.baseline.take_up, resume=resume)
     bound = await peer.listen()
     if bound is not None:
         log.info("listening", message=f"listening at {bound}", address=bound)

@@ -1,4 +1,4 @@
-"""All settings of a federation: the sections of the packages, and those of running it."""
+"""`dpeer.Settings`: all settings of a federation, of which each package states its own."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pydantic import (
     ConfigDict,
     Field,
     ModelWrapValidatorHandler,
-    TypeAdapter,
     ValidationError,
     create_model,
     model_validator,
 )
+from pydantic_core import to_jsonable_python
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.federation.config_errors import InvalidSettings
@@ -198,8 +198,6 @@ def check_own_data(settings: Settings) -> None:
 _IN_PLACE = (*TABLES, "rank")
 """Settings that a script may change without assigning them, so that they do not count as said."""
 
-_ANYTHING: TypeAdapter[Any] = TypeAdapter(Any)
-
 
 def revalidated(settings: Settings) -> Settings:
     """The settings, validated once more after user code has changed them.
@@ -239,7 +237,7 @@ def _options(settings: Settings) -> list[tuple[str, dict[str, Any]]]:
 def _check_plain(name: str, value: Any) -> None:
     """Refuse an option that summary.json could not say."""
     try:
-        _ANYTHING.dump_python(value, mode="json")
+        to_jsonable_python(value)
     except ValueError as error:  # pydantic's PydanticSerializationError is one
         raise ConfigurationError(
             f"{name} = {value!r}: expected a number, a text, True, False, None, or a list or dict of these"

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeer.federation.baseline_comparison import compare_folders
 from dpeer.peer.checkpoint import learner_folder
 from dpeer.results.costs import worst
+from dpeer.results.effect_statistics import compare_folders
 from dpeer.results.figures import metrics_by_rank
 from dpeer.results.files import SUMMARY, rank_folder, write_json
 from dpeer.results.reading import read_object, read_peer_summary, read_run_summary
@@ -42,7 +42,6 @@ def collect(out: Path, ranks: int, seconds: float, faults: Mapping[str, Any] | N
     accuracy = [peer.accuracy if peer else None for peer in peers]
     mixed = [peer.accuracy_mixed if peer else None for peer in peers]
     known = [value for value in accuracy if value is not None]
-    epsilons = [peer.epsilon for peer in there.values() if peer.epsilon is not None]
     by_rank = metrics_by_rank(peers)
     spent = _privacy([peer.privacy for peer in there.values() if peer.privacy])
     summary = {
@@ -72,7 +71,7 @@ def collect(out: Path, ranks: int, seconds: float, faults: Mapping[str, Any] | N
         "head_parameters": first.head_parameters,
         "bytes_sent": sum(peer.bytes_sent or 0 for peer in there.values()),
         "wall_seconds": round(seconds, 3),
-        "epsilon": spent["epsilon"] if spent else max(epsilons, default=None),
+        "epsilon": spent["epsilon"] if spent else None,
         "delta": first.delta,
         "privacy": spent,
         "diverged": [rank for rank, peer in there.items() if peer.diverged],
@@ -121,7 +120,7 @@ def _warnings(peers: Mapping[int, PeerSummary]) -> dict[str, list[int]]:
 
 
 def _worth(peers: Mapping[int, PeerSummary], ranks: int) -> list[dict[str, Any] | None] | None:
-    """What joining was worth to each peer; None where nobody measured it."""
+    """The effect of federating on each peer; None where no peer measured it."""
     found = {rank: peer.worth for rank, peer in peers.items() if peer.worth is not None}
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""What a peer's training is watched by: the losses and accuracies that say it goes wrong, and what to try then."""
+"""Thresholds and advice of a peer's training alerts, from its task, algorithm and settings."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from functools import partial
 from typing import Any
 
 from dpeer.privacy.settings import PrivacySettings
-from dpeer.results.training_alerts import Watch, guessing_loss
-from dpeer.results.worth import majority
+from dpeer.results.effect import majority_accuracy
+from dpeer.results.training_alerts import AlertMonitor, guessing_loss
 from dpeer.training import BUILTIN_TASKS, Algorithm, Task
 from dpeer.training.settings import DataPart, TrainingPart
 
 
-def watch_of(
+def alert_monitor(
     task: Task,
     algorithm: type[Algorithm],
     facts: Mapping[str, Any],
     training: TrainingPart,
     data: DataPart,
     privacy: PrivacySettings,
-) -> Watch:
+) -> AlertMonitor:
     """The watch over a peer.
 
     Args:
@@ -33,9 +33,9 @@ def watch_of(
     """
     advice = partial(_advice, algorithm, training, data, privacy.privacy)
     train, evaluated = facts["class_counts"], facts["evaluated_class_counts"]
-    return Watch(
+    return AlertMonitor(
         chance=guessing_loss(train) if task.loss is None else None,
-        majority=majority(train, evaluated),
+        majority=majority_accuracy(train, evaluated),
         classes=sum(count > 0 for count in evaluated or ()),
         slower=advice("{:g}", 1 / 5),
         other=advice("{:g} or {:g}", 1 / 5, 5),

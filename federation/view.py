@@ -1,4 +1,4 @@
-"""Views, which are told what happens in a federation while it runs."""
+"""The view of a run: gets its progress, to show it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Protocol
 
-from dpeer.results.training_alerts import Sign
+from dpeer.results.training_alerts import Alert
 
 
 class View(Protocol):
-    """Is told what happens in a federation."""
+    """Gets the progress of a run."""
 
     def record(self, rank: int, entry: Mapping[str, Any]) -> None:
         """Take the line of metrics.jsonl of a round that a peer has completed."""
@@ -19,11 +19,11 @@ class View(Protocol):
     def status(self, rank: int, status: str) -> None:
         """Take note that a peer has ended (done, stopped, failed)."""
 
-    def sign(self, rank: int, sign: Sign) -> None:
-        """Take note of a sign that a peer's training goes wrong; each of a peer's kinds comes once."""
+    def sign(self, rank: int, sign: Alert) -> None:
+        """Take a training alert of a peer; each kind comes once."""
 
     def waiting(self, rank: int, neighbors: Sequence[int]) -> None:
-        """Take note that a peer's round has been waiting for neighbors for a while, although they are there."""
+        """Take note that a peer's round has long been waiting for neighbors that are alive."""
 
     def say(self, line: str) -> None:
         """Take a line for the user, about the run as a whole."""
@@ -33,7 +33,7 @@ class View(Protocol):
 
 
 class Silent(AbstractContextManager["Silent"]):
-    """A view that says nothing."""
+    """A view that shows nothing."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -46,7 +46,7 @@ class Silent(AbstractContextManager["Silent"]):
     def status(self, rank: int, status: str) -> None:
         """See `View.status`."""
 
-    def sign(self, rank: int, sign: Sign) -> None:
+    def sign(self, rank: int, sign: Alert) -> None:
         """See `View.sign`."""
 
     def waiting(self, rank: int, neighbors: Sequence[int]) -> None:

@@ -20,7 +20,7 @@ from dpeer.peer.saver import Saver
 from dpeer.peer.transport import Transport
 from dpeer.peer.worker import BackgroundRunner, BackgroundWork, Worker
 from dpeer.results.costs import cost
-from dpeer.results.training_alerts import Sign, Watch
+from dpeer.results.training_alerts import Alert, AlertMonitor
 from dpeer.topology import Graphs
 
 _EXPECTED_WHEN_STOPPED = (asyncio.CancelledError, Interrupted)
@@ -115,8 +115,8 @@ class Peer:
         on_completed: Callable[[int], None] = lambda number: None,
         on_connected: Callable[[], None] = lambda: None,
         on_waiting: Callable[[Sequence[int]], None] = lambda neighbors: None,
-        on_sign: Callable[[Sign], None] = lambda sign: None,
-        watch: Watch | None = None,
+        on_sign: Callable[[Alert], None] = lambda sign: None,
+        watch: AlertMonitor | None = None,
         background: BackgroundWork | None = None,
         at_once: Callable[[Outcome], Awaitable[object]] | None = None,
         files: RankFolder | None = None,
@@ -133,7 +133,7 @@ class Peer:
         self._on_connected = on_connected
         self._on_waiting = on_waiting
         self._on_sign = on_sign
-        self._watch = watch or Watch()
+        self._watch = watch or AlertMonitor()
         self._start = 0
         self._why = ""
         self.core = Core(config, learner, topology, transport.chunk_bytes)

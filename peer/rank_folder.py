@@ -36,10 +36,10 @@ from dpeer.results.files import (
     parse,
     write_json,
 )
+from dpeer.results.json_fields import whole
 from dpeer.results.metrics import MetricsFile, Totals
 from dpeer.results.reading import read_object
-from dpeer.results.records import gap, has_diverged
-from dpeer.results.values import whole
+from dpeer.results.records import gap
 
 
 @dataclass
@@ -305,7 +305,7 @@ class RankFolder:
                 self._go_back()
             if status == "left-behind":
                 self._finish()
-            self.diverged = counts.ruined or has_diverged(self.last or {}) or not self._learner.finite
+            self.diverged = counts.ruined or bool((self.last or {}).get("diverged")) or not self._learner.finite
             self._learner.write_model(model)
         card, failure = self._card(status)
         results = self._results(status) | {

@@ -1,1 +1,1 @@
-"""Reports of runs, and pictures of runs and graphs. Most modules need matplotlib, which is an extra."""
+"""Reports of runs, cards of models and pictures of graphs. Most modules need matplotlib or Jinja2, which are extras."""

@@ -11,7 +11,7 @@ from jinja2 import Environment, StrictUndefined
 
 import dpeer
 from dpeer.exceptions import CheckpointError, OutputError
-from dpeer.report.card_template import PAGE
+from dpeer.report.templates import CARD
 from dpeer.results.costs import privacy_line
 from dpeer.results.figures import called, in_order, interval, value
 from dpeer.results.units import decimals
@@ -49,7 +49,7 @@ def render_card(card: Mapping[str, Any]) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     figures = card.get("metrics")
     classes = (figures or {}).get("classes", [])
-    return environment.from_string(PAGE).render(
+    return environment.from_string(CARD).render(
         version=dpeer.__version__,
         title=_title(card),
         written=_date(card.get("written")),
@@ -90,7 +90,7 @@ def _date(text: Any) -> str:
 
 
 def _about(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What the model is, by name."""
+    """Facts about the model, by name."""
     built, classes = card.get("model") or {}, card.get("classes") or []
     yield "model", str(built.get("model") or "the task's own")
     if shape := card.get("input_shape"):
@@ -125,21 +125,21 @@ def _preparation(card: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _training(card: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """With whom and how it was trained, by name."""
-    told = card["federation"]
-    yield "peers", f"{told['size']}; this is rank {told['rank']}"
-    yield "graph", str(told["topology"])
-    yield "algorithm", str(told["algorithm"])
-    rounds = f"{told['completed_rounds']} of {told['rounds']}"
-    if told.get("kept_round") is not None and told["kept_round"] + 1 != told["completed_rounds"]:
-        rounds += f"; the model is that of round {told['kept_round'] + 1}"
-    yield "rounds", rounds + ("" if told["status"] == "done" else f" ({told['status']})")
-    if told.get("partition"):
-        yield "data", f"divided {told['partition']}" if told["partition"] != "own" else "the peer's own"
-    if told.get("lost"):
-        yield "lost neighbors", ", ".join(f"rank {rank} ({why})" for rank, why in told["lost"].items())
-    if told.get("body_parameters") is not None:
-        yield "parameters", f"{told['body_parameters']:,} shared, {told['head_parameters']:,} kept at home"
+    """Peers, graph, algorithm and rounds of its training, by name."""
+    run = card["federation"]
+    yield "peers", f"{run['size']}; this is rank {run['rank']}"
+    yield "graph", str(run["topology"])
+    yield "algorithm", str(run["algorithm"])
+    rounds = f"{run['completed_rounds']} of {run['rounds']}"
+    if run.get("kept_round") is not None and run["kept_round"] + 1 != run["completed_rounds"]:
+        rounds += f"; the model is that of round {run['kept_round'] + 1}"
+    yield "rounds", rounds + ("" if run["status"] == "done" else f" ({run['status']})")
+    if run.get("partition"):
+        yield "data", f"divided {run['partition']}" if run["partition"] != "own" else "the peer's own"
+    if run.get("lost"):
+        yield "lost neighbors", ", ".join(f"rank {rank} ({why})" for rank, why in run["lost"].items())
+    if run.get("body_parameters") is not None:
+        yield "parameters", f"{run['body_parameters']:,} shared, {run['head_parameters']:,} kept at home"
 
 
 def _privacy(card: Mapping[str, Any]) -> str:

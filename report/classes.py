@@ -1,4 +1,4 @@
-"""Pictures of the classes that each peer trains on."""
+"""Panel of the class mix: stacked bars of the training samples of each peer by class."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from dpeer.report.groups import Group
-from dpeer.report.style import Section, clip, new_figure, render, tidy
+from dpeer.report.facets import Report
+from dpeer.report.style import Panel, clip, new_figure, tidy
+from dpeer.results.groups import Group
 from dpeer.results.runs import Run
 from dpeer.results.summaries import PeerSummary
 
@@ -40,7 +41,7 @@ Counts = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class _Mix:
-    """A way in which the data are divided."""
+    """One division of the data."""
 
     counts: Counts
     ranks: list[int]
@@ -49,12 +50,12 @@ class _Mix:
     """The classes' names in the order of the columns; empty where they have none."""
 
 
-def draw_classes(groups: tuple[Group, ...]) -> Section:
+def class_mix(report: Report) -> Panel:
     """Stacked bars of training samples by class, a bar for each peer."""
-    name, title = "class-mix", "Class mix per peer"
+    title, groups = "Class mix per peer", report.groups
     found = _mixes(groups)
     if not found:
-        return Section(name, title, "These runs do not say how many samples of each class their peers train on.")
+        return Panel(title, "These runs do not say how many samples of each class their peers train on.")
     shown = found[:_PICTURES]
     heights = [max(1.4, min(0.26 * len(mix.ranks), 9.0)) for mix in shown]
     classes = max(mix.counts.shape[1] for mix in shown)
@@ -87,14 +88,14 @@ def draw_classes(groups: tuple[Group, ...]) -> Section:
     )
     silent = sum(not class_counts(group.runs[0]) for group in groups)
     if silent:
-        caption += f"{silent} of {len(groups)} groups do not say. "
+        caption += f"{silent} of {len(groups)} groups have no class counts. "
     alt = "Stacked bars of training samples by class. " + " ".join(
         f"{mix.title}: {len(mix.ranks)} peers with {mix.counts.sum(axis=1).min()} to "
         f"{mix.counts.sum(axis=1).max()} samples of "
         + (f"the classes {', '.join(mix.names)}." if mix.names else f"{mix.counts.shape[1]} classes.")
         for mix in shown
     )
-    return Section(name, title, caption.strip(), alt, render(figure))
+    return Panel(title, caption, alt, figure)
 
 
 def _named(mixes: list[_Mix]) -> bool:
@@ -119,7 +120,7 @@ def class_counts(run: Run) -> dict[int, list[int]]:
 
 
 def _mixes(groups: tuple[Group, ...]) -> list[_Mix]:
-    """Every way in which data are divided, once; the first of several seeds stands for the others."""
+    """Every division of the data, once; the first of several seeds stands for the others."""
     found: dict[bytes, _Mix] = {}
     for group in groups:
         run = group.runs[0]

@@ -1,4 +1,4 @@
-"""The picture of what faults did to the peers of a simulation: a strip for each rank."""
+"""Panel of the faults of a simulation: a strip over time for each rank."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from dpeer.report.groups import Group
-from dpeer.report.style import Section, legend, new_figure, render, tidy, wrap
-from dpeer.results.faults import Faults, Incident, Suffered, sentences
-
-NAME = "faults"
+from dpeer.report.facets import Report
+from dpeer.report.style import Panel, legend, new_figure, tidy, wrap
+from dpeer.results.faults import FaultCosts, Faults, Incident, sentences
+from dpeer.results.groups import Group
 
 _SHOWN = 4
 """The most groups with strips of their own."""
 
 _RANKS = 64
 
-_TRAINED, _SAT_OUT, _LOST = "#a5cbe4", "#E69F00", "#e4e9ec"
+_TRAINED, SAT_OUT, _LOST = "#a5cbe4", "#E69F00", "#e4e9ec"
 _NOT_THERE = "not there"
 _DURING = {
     "crash": ("#333333", _NOT_THERE), "restart": ("#333333", _NOT_THERE), "leave": ("#333333", _NOT_THERE),
@@ -29,38 +28,37 @@ _DURING = {
 """By kind of fault: its color, and what the peer is meanwhile."""
 
 
-def draw_faults(groups: Sequence[Group]) -> Section | None:
+def strips(report: Report) -> Panel | None:
     """Draw a strip over time for each rank of the first run of each group that had faults; None where none had."""
-    told = [(group, faults) for group in groups if (faults := _faults(group)) is not None and faults.ranks]
-    if not told:
+    found = [(group, faults) for group in report.groups if (faults := _faults(group)) is not None and faults.ranks]
+    if not found:
         return None
-    shown = told[:_SHOWN]
+    shown = found[:_SHOWN]
     heights = [0.9 + 0.26 * min(len(faults.ranks), _RANKS) for _, faults in shown]
     figure = new_figure(sum(heights) + 1.1)
     grid = figure.subplots(len(shown), squeeze=False, gridspec_kw={"height_ratios": heights}).ravel()
     seen: dict[str, str] = {}
     for axes, (group, faults) in zip(grid, shown, strict=True):
         seen |= _draw(axes, faults)
-        if len(told) > 1:
+        if len(found) > 1:
             axes.set_title(wrap(group.name, 70), fontsize=11)
     grid[-1].set_xlabel("time since the start, in rounds")
     kinds = [
-        Patch(color=_TRAINED, label="a round, trained"), Patch(color=_SAT_OUT, label="a round, sat out"),
+        Patch(color=_TRAINED, label="a round, trained"), Patch(color=SAT_OUT, label="a round, sat out"),
         Patch(color=_LOST, label="begun and lost"),
         *(Patch(color=color, label=words) for words, color in seen.items()),
         Line2D([], [], ls="", marker="o", ms=5, color="#D55E00", label="a body was missing in the mix"),
     ]  # fmt: skip
     legend(figure, {}, kinds)
-    prefix = {id(faults): f"{group.label}: " if len(told) > 1 else "" for group, faults in shown}
-    words = [f"{prefix[id(faults)]}{line}" for group, faults in shown for line in _said(group, faults)]
-    caption = (
-        "What happened to whom, and when: each strip is a peer, each cell one of its rounds, as long as that took. "
-        + " ".join(f"{line[:1].upper()}{line[1:]}." for line in words)
+    prefix = {id(faults): f"{group.label}: " if len(found) > 1 else "" for group, faults in shown}
+    words = [f"{prefix[id(faults)]}{line}" for group, faults in shown for line in _sentences(group, faults)]
+    caption = "Each strip is a peer, each cell one of its rounds, as long as that took. " + " ".join(
+        f"{line[:1].upper()}{line[1:]}." for line in words
     )
     more = max(len(faults.ranks) for _, faults in shown) > _RANKS
     caption += f" Only the first {_RANKS} ranks are drawn." if more else ""
-    caption += f" Only {_SHOWN} of {len(told)} runs with faults are drawn." if len(told) > _SHOWN else ""
-    return Section(NAME, "Faults", caption, f"Strips over time, one for each rank. {' '.join(words)}", render(figure))
+    caption += f" Only {_SHOWN} of {len(found)} runs with faults are drawn." if len(found) > _SHOWN else ""
+    return Panel("Faults", caption, f"Strips over time, one for each rank. {' '.join(words)}", figure)
 
 
 def _faults(group: Group) -> Faults | None:
@@ -68,7 +66,7 @@ def _faults(group: Group) -> Faults | None:
     return None if summary is None else summary.faults
 
 
-def _said(group: Group, faults: Faults) -> list[str]:
+def _sentences(group: Group, faults: Faults) -> list[str]:
     return sentences(faults, group.runs[0].summary.rounds if group.runs[0].summary else None)
 
 
@@ -104,13 +102,13 @@ def _away(incident: Incident) -> bool:
     return _DURING.get(incident.what or "", ("", ""))[1] == _NOT_THERE
 
 
-def _draw_rounds(axes: Axes, row: int, one: Suffered, away: Sequence[Incident]) -> None:
+def _draw_rounds(axes: Axes, row: int, one: FaultCosts, away: Sequence[Incident]) -> None:
     before = 0.0
     for number, time in enumerate(one.completed_at):
         # Of a round that a crash has cut short, what counts began after it.
         began = max([before, *(each.until_time for each in away if each.until_time and each.until_time <= time)])
         sat_out = number in one.sat_out
-        color = _SAT_OUT if sat_out else _TRAINED
+        color = SAT_OUT if sat_out else _TRAINED
         edge = color if sat_out else "white"  # it is over at once, and a white edge would hide it
         place = (row - 0.38, 0.76)
         axes.broken_barh([(before, time - before)], place, facecolor=_LOST, edgecolor="white", lw=0.7, zorder=2)

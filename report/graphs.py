@@ -1,4 +1,4 @@
-"""Pictures of the graphs that the runs gossiped on, with peers colored by their result."""
+"""Panel of the graphs that the runs gossiped on, with peers colored by their result."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 
 from dpeer.exceptions import DpeerError
-from dpeer.report.curves import Measure, mean_of
-from dpeer.report.groups import Group
-from dpeer.report.layout import place
-from dpeer.report.style import Section, new_figure, render, wrap
-from dpeer.report.tiles import draw_tile
+from dpeer.report.facets import Report
+from dpeer.report.graph_drawing import draw_tile, place
+from dpeer.report.style import Panel, new_figure, wrap
+from dpeer.results.curves import Measure, mean_of
+from dpeer.results.groups import Group
 from dpeer.sections import names
 from dpeer.topology import AnyTopology, TimeVaryingTopology
 from dpeer.topology.settings import GraphSettings, build_graph
@@ -29,46 +29,46 @@ _NUMBERED = 24
 _COLORMAP = "cividis"
 
 
-def draw_graphs(groups: tuple[Group, ...], measure: Measure) -> Section:
-    """Draw a tile for each group; of many groups a tile for each graph, with the best group on it."""
-    name, title = "graph", "Who gossips with whom"
+def tiles(report: Report) -> Panel:
+    """A tile for each group; of many groups a tile for each graph, with the best group on it."""
+    title, groups, measure = "Graph", report.groups, report.measure
     chosen = groups if len(groups) <= _TILES else _best_on_each(groups, measure)
-    tiles = [(group, graph) for group in chosen if (graph := _graph(group)) is not None][:_TILES]
-    if not tiles:
-        return Section(name, title, f"No graph to draw: the settings do not say, or it has over {SIZE_LIMIT} peers.")
-    columns = min(len(tiles), 2)
-    rows = math.ceil(len(tiles) / columns)
+    shown = [(group, graph) for group in chosen if (graph := _graph(group)) is not None][:_TILES]
+    if not shown:
+        return Panel(title, f"No graph to draw: the settings do not say, or it has over {SIZE_LIMIT} peers.")
+    columns = min(len(shown), 2)
+    rows = math.ceil(len(shown) / columns)
     figure = new_figure((4.4 if columns == 1 else 4.1) * rows + 0.5)
     grid = figure.subplots(rows, columns, squeeze=False).ravel()
-    values = [_by_rank(group, measure) for group, _ in tiles]
+    values = [_by_rank(group, measure) for group, _ in shown]
     known = [value for found in values for value in found.values()]
     scale = Normalize(min(known), max(known)) if known else Normalize(0, 1)
     if known and scale.vmin == scale.vmax:
         scale = Normalize(min(known) - 0.01, max(known) + 0.01)
-    for axes, (group, graph), found in zip(grid, tiles, values, strict=False):
+    for axes, (group, graph), found in zip(grid, shown, values, strict=False):
         _draw(axes, graph, found, scale)
         axes.set_title(wrap(group.name, 34 if columns > 1 else 70), fontsize=11, pad=4)
-    for axes in grid[len(tiles) :]:
+    for axes in grid[len(shown) :]:
         axes.set_visible(False)
     if len(known) > 1:
         bar = figure.colorbar(
             ScalarMappable(scale, _COLORMAP), ax=list(grid), location="bottom", shrink=0.7, aspect=35, pad=0.03
         )
         bar.set_label(f"{measure.axis} at the end")
-    changing = any(isinstance(graph, TimeVaryingTopology) for _, graph in tiles)
+    changing = any(isinstance(graph, TimeVaryingTopology) for _, graph in shown)
     caption = (
         "Peers, with their ranks where they are few, and the edges along which bodies travel; a peer's color is its "
-        f"{measure.name} at the end{' (mean over seeds)' if any(len(g.runs) > 1 for g, _ in tiles) else ''}. "
+        f"{measure.name} at the end{' (mean over seeds)' if any(len(g.runs) > 1 for g, _ in shown) else ''}. "
         + ("A graph that changes with the round is shown by its first rounds, a color for each. " if changing else "")
         + (
             "A white peer has none. "
-            if any(len(f) < graph.size for f, (_, graph) in zip(values, tiles, strict=True))
+            if any(len(f) < graph.size for f, (_, graph) in zip(values, shown, strict=True))
             else ""
         )
         + (f"Of {len(groups)} groups the best on each graph, {_TILES} graphs at most. " if len(groups) > _TILES else "")
     )
-    alt = "Drawings of graphs. " + " ".join(f"{g.label}: {graph.name} of {graph.size} peers." for g, graph in tiles)
-    return Section(name, title, caption.strip(), alt, render(figure))
+    alt = "Drawings of graphs. " + " ".join(f"{g.label}: {graph.name} of {graph.size} peers." for g, graph in shown)
+    return Panel(title, caption, alt, figure)
 
 
 def _draw(axes: Axes, graph: AnyTopology, found: dict[int, float], scale: Normalize) -> None:

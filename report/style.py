@@ -1,8 +1,7 @@
-"""The look of a report's pictures, and writing them. Imports matplotlib: import this when it is needed."""
+"""The look of a report's panels. Imports matplotlib: import this when it is needed."""
 
 from __future__ import annotations
 
-import io
 import math
 import textwrap
 import warnings
@@ -21,12 +20,12 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-from dpeer.report.panels import Arranged
+from dpeer.report.facets import Facets
 
 WIDTH = 7.4
 """Inches; with this font letters are as large as the page's own when the page is 60 characters wide."""
 
-_DPI = 160
+DPI = 160
 _CHARACTERS = 98
 _SETTINGS = {
     "font.size": 11.0,
@@ -42,23 +41,27 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E6
 MARKERS = "osD^vXP*"
 
 
+GREY = "#444444"
+
+WIDE = 30.0
+"""Times the least value from which on values are drawn on a logarithmic axis."""
+
+
 @dataclass(frozen=True)
-class Section:
-    """One part of the page.
+class Panel:
+    """One part of the page: a picture with its caption.
 
     Attributes:
-        name: The picture's file name, without its ending.
-        title: The section's heading.
+        title: The heading.
         caption: How to read the picture; or why there is none.
         alt: The picture in words.
-        png: The picture.
+        figure: The picture.
     """
 
-    name: str
     title: str
     caption: str
     alt: str = ""
-    png: bytes | None = None
+    figure: Figure | None = None
 
 
 @contextmanager
@@ -74,32 +77,25 @@ def new_figure(height: float, width: float = WIDTH) -> Figure:
     return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
 
 
-def render(figure: Figure) -> bytes:
-    """The figure as a PNG file's content."""
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=_DPI)
-    return file.getvalue()
-
-
 def look(style: int) -> dict[str, Any]:
     """Color and marker of a group."""
     return {"color": COLORS[style % len(COLORS)], "marker": MARKERS[style % len(MARKERS)], "ms": 5.5, "lw": 1.7}
 
 
-def panel_axes(arranged: Arranged, *, share_x: bool = True) -> tuple[Figure, list[Axes]]:
-    """A figure with axes for every panel, and room below them for the legend."""
-    count = len(arranged.panels)
+def facet_axes(facets: Facets) -> tuple[Figure, list[Axes]]:
+    """A figure with axes for every facet, and room below them for the legend."""
+    count = len(facets.facets)
     columns = _columns(count)
     rows = math.ceil(count / columns)
-    figure = new_figure((4.0 if columns == 1 else 2.5 * rows) + 0.2 * len(arranged.names) + 0.6)
-    grid = figure.subplots(rows, columns, squeeze=False, sharey=True, sharex=share_x).ravel()
+    figure = new_figure((4.0 if columns == 1 else 2.5 * rows) + 0.2 * len(facets.names) + 0.6)
+    grid = figure.subplots(rows, columns, squeeze=False, sharey=True, sharex=True).ravel()
     for axes in grid[count:]:
         axes.set_visible(False)
-    for axes, panel in zip(grid, arranged.panels, strict=False):
-        axes.set_title(textwrap.shorten(panel.title, 76 // columns, placeholder="…"))
+    for axes, facet in zip(grid, facets.facets, strict=False):
+        axes.set_title(textwrap.shorten(facet.title, 76 // columns, placeholder="…"))
         tidy(axes)
     if count < len(grid):
-        # Ticks that the panels below would have had.
+        # Ticks that the facets below would have had.
         for axes in grid[count - columns : count]:
             axes.xaxis.set_tick_params(labelbottom=True)
     return figure, list(grid[:count])
@@ -110,7 +106,7 @@ def _columns(count: int) -> int:
 
 
 def label_outer(axes: list[Axes], x: str, y: str) -> None:
-    """Name the axes of the panels at the left and at the bottom."""
+    """Name the axes of the facets at the left and at the bottom."""
     columns = _columns(len(axes))
     for number, one in enumerate(axes):
         if number % columns == 0:
@@ -145,7 +141,7 @@ def whole_rounds(axes: Axes, least: int, most: int) -> None:
 
 
 def legend(figure: Figure, names: Mapping[int, str], kinds: list[Artist]) -> None:
-    """Draw one legend for all panels: the kinds of lines above them, the groups below."""
+    """Draw one legend for all facets: the kinds of lines above them, the groups below."""
     groups: list[Artist] = [Line2D([], [], **look(style), label=clip(name)) for style, name in sorted(names.items())]
     if groups:
         figure.legend(handles=groups, loc="outside lower center", **_in_columns(groups))

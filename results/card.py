@@ -1,4 +1,4 @@
-"""The model card: what there is to know about a saved model, in model.json beside it."""
+"""The model card: model.json beside a saved model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_STEPS = (
     "mode", "guarantee", "epsilon", "delta", "steps", "sampling_rate", "noise_multiplier", "head", "sent_again",
     "earlier_steps", "earlier_releases", "released_without_noise",
 )  # fmt: skip
-"""What may be said of steps at sample level: it follows from settings and from how often the run was begun."""
+"""Keys of the privacy entry that a card may have at sample level: they follow from settings and restarts alone."""
 _FACTORY = ("task_options", "seed", "seed_partition", "seed_init", "head", "size")
 
 
@@ -23,9 +23,9 @@ def make_card(facts: Mapping[str, Any], about: Mapping[str, Any], results: Mappi
     """The card of one peer's model, as JSON values.
 
     Args:
-        facts: What summary.json says about the run.
-        about: What the learner says of the model.
-        results: What summary.json says about the results.
+        facts: The entries of summary.json on the run.
+        about: The learner's entries on the model.
+        results: The entries of summary.json on the results.
     """
     settings = facts.get("settings") or {}
     card = {
@@ -41,18 +41,18 @@ def make_card(facts: Mapping[str, Any], about: Mapping[str, Any], results: Mappi
         "federation": {name: facts.get(name) for name in _FEDERATION}
         | {name: results.get(name) for name in _HOW_IT_ENDED},
         "privacy": results.get("privacy"),
-        # What a factory of one's own is called with again; a built-in task's model needs no more than "model".
+        # The arguments of a user's own factory; a built-in task's model needs no more than "model".
         "factory": None if about.get("model") else {name: settings.get(name) for name in _FACTORY},
     }
     return _of_private_records(card, facts.get("stated")) if settings.get("privacy") == "sample" else card
 
 
 def _of_private_records(card: dict[str, Any], stated: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The same without anything that is counted among training records and carries no noise.
+    """The same without counts of training records, which carry no noise.
 
-    A model that protects single records may be handed on, and its card goes with it: how many training records there
-    are, how many are of a class, how many were drawn or clipped: each tells exactly whether one of them is there. What
-    is held out for testing is not protected, and its numbers may be said: they change with no training record.
+    A model that protects single records may be handed on, and its card goes with it. Numbers of training records, of a
+    class or drawn or clipped, would reveal whether a single one is there. Counts of records that were held out stay:
+    they change with no training record.
     """
     spent = card["privacy"]
     return card | {
@@ -63,6 +63,6 @@ def _of_private_records(card: dict[str, Any], stated: Mapping[str, Any] | None) 
 
 
 def measured(about: Mapping[str, Any]) -> dict[str, float | None] | None:
-    """The values alone of the figures that a learner says, by name; None where there are none."""
+    """The values of a learner's figures by name, without intervals; None where there are none."""
     figures = about.get("metrics")
     return None if not figures else {name: value["value"] for name, value in figures["values"].items()}

@@ -1,4 +1,4 @@
-"""What private releases have cost, in numbers and in words."""
+"""Privacy costs of releases, as numbers and as text."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpeer.results.values import number
+from dpeer.results.json_fields import number
 
 EPSILONS = ("epsilon", "epsilon_neighbor", "epsilon_aggregate")
-"""Keys of what a peer has spent: the epsilon that it is held to, and in aggregate mode one for each adversary."""
+"""Keys of a peer's spent epsilon: the one that binds it, and in aggregate mode one for each adversary."""
 
 
 def cost(privacy: Mapping[str, Any]) -> str:
@@ -28,14 +28,14 @@ def _bound(value: float | None) -> str:
 
 
 def worst(spent: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """The largest of each epsilon that anybody has spent; None where one has no bound."""
+    """The largest of each epsilon over all peers; None where one has no bound."""
     names = [name for name in EPSILONS if any(name in one for one in spent)]
     found = {name: [one[name] for one in spent if name in one] for name in names}
     return {name: None if None in values else max(values) for name, values in found.items()}
 
 
 def largest(spent: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
-    """The largest of each epsilon in what peers' files say that they have spent; None where one has no bound."""
+    """The largest of each epsilon in peers' files; None where one has no bound."""
     return worst([{key: number(value) for key, value in one.items() if key in EPSILONS} for one in spent])
 
 

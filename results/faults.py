@@ -1,4 +1,4 @@
-"""What faults did to a simulation: the entry `faults` of its summary.json, and the sentences that tell it."""
+"""Faults of a simulation and their costs: the entry `faults` of its summary.json, and the sentences on it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpeer.results.json_fields import Keys, said
-from dpeer.results.values import number, table_or_empty, text, whole
+from dpeer.results.json_fields import JsonFields, json_field, number, table_or_empty, text, whole
 
 _NAMES = {
     "crash": ("crash", "crashes"), "restart": ("restart", "restarts"), "freeze": ("freeze", "freezes"),
@@ -30,36 +29,36 @@ def _numbers(value: Any) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True)
-class Incident(Keys):
-    """What happened to one rank once. Times are in rounds' time from the start of the run."""
+class Incident(JsonFields):
+    """A fault of one rank. Times are in rounds' time from the start of the run."""
 
-    what: str | None = said(text)
-    rank: int | None = said(whole)
-    round: int | None = said(whole)
+    what: str | None = json_field(text)
+    rank: int | None = json_field(whole)
+    round: int | None = json_field(whole)
     """In which round the peer was that was furthest."""
-    own_round: int | None = said(whole)
+    own_round: int | None = json_field(whole)
     """In which round the rank itself was."""
-    until_round: int | None = said(whole)
+    until_round: int | None = json_field(whole)
     """As `round` when it ended; None if it did not."""
-    time: float | None = said(number)
-    until_time: float | None = said(number)
+    time: float | None = json_field(number)
+    until_time: float | None = json_field(number)
 
 
 @dataclass(frozen=True)
-class Suffered(Keys):
-    """What it cost one rank."""
+class FaultCosts(JsonFields):
+    """The costs of the faults to one rank."""
 
-    rank: int | None = said(whole)
-    status: str | None = said(text)
+    rank: int | None = json_field(whole)
+    status: str | None = json_field(text)
     """done; gone, left or failed if the rank was not there at the end; stopped if the run was."""
-    completed_rounds: int | None = said(whole)
-    completed_at: tuple[float, ...] = said(_numbers)
+    completed_rounds: int | None = json_field(whole)
+    completed_at: tuple[float, ...] = json_field(_numbers)
     """By round, when it was complete."""
-    sat_out: tuple[int, ...] = said(_wholes)
+    sat_out: tuple[int, ...] = json_field(_wholes)
     """Rounds that the others had gone past."""
-    rounds_not_run: int | None = said(whole)
-    bodies_missed: int | None = said(whole)
-    missed_by_round: Mapping[str, Any] = said(table_or_empty)
+    rounds_not_run: int | None = json_field(whole)
+    bodies_missed: int | None = json_field(whole)
+    missed_by_round: Mapping[str, Any] = json_field(table_or_empty)
     """By round, the ranks whose bodies were missing."""
 
 
@@ -69,20 +68,20 @@ def _incidents(value: Any) -> tuple[Incident, ...]:
     return tuple(one for one in found if one.rank is not None and one.round is not None)
 
 
-def _ranks(value: Any) -> tuple[Suffered, ...]:
+def _ranks(value: Any) -> tuple[FaultCosts, ...]:
     entries = value if isinstance(value, list) else []
-    found = (Suffered.of(one) for one in entries if isinstance(one, Mapping))
+    found = (FaultCosts.of(one) for one in entries if isinstance(one, Mapping))
     return tuple(one for one in found if one.rank is not None)
 
 
 @dataclass(frozen=True)
-class Faults(Keys):
+class Faults(JsonFields):
     """The whole entry."""
 
-    time: float | None = said(number)
+    time: float | None = json_field(number)
     """When the last round of any rank was complete, in rounds' time."""
-    happened: tuple[Incident, ...] = said(_incidents)
-    ranks: tuple[Suffered, ...] = said(_ranks)
+    happened: tuple[Incident, ...] = json_field(_incidents)
+    ranks: tuple[FaultCosts, ...] = json_field(_ranks)
 
 
 def faults_of(value: Any) -> Faults | None:

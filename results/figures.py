@@ -1,4 +1,4 @@
-"""Figures of a model for people: what they are called, and a value with its interval."""
+"""Display of a model's metrics: their names, order, values and intervals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NAMES = {
 
 
 def called(name: str) -> str:
-    """What people call a figure; one of a user's own by its name."""
+    """The display name of a figure; a user's own one keeps its name."""
     return NAMES.get(name, name.replace("_", " "))
 
 
@@ -47,7 +47,7 @@ def value(figure: Mapping[str, Any]) -> str:
 
 
 def all_metrics(peer: PeerSummary) -> dict[str, float | None]:
-    """What a peer's kept model was measured by: the task's metrics by name first, then what else there is."""
+    """All metrics of a peer's kept model by name, those of the task first."""
     own = dict(peer.metrics or {})
     return own | {name: found for name, found in (peer.measured or {}).items() if name not in own}
 

@@ -1,4 +1,4 @@
-"""The files of a run folder: what they are called, and how their JSON is written and parsed."""
+"""The files of a run folder: their names, and the writer and parser of their JSON."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from dpeer.atomic import replacing
 
 SUMMARY = "summary.json"
 """In a run folder: the results of all peers. In a rank's folder: the results of this peer."""
@@ -92,17 +94,16 @@ def read_rows(folder: Path) -> tuple[str, list[float]] | None:
 
 def replace(path: Path, content: str) -> None:
     """Write a file so that readers see the old content or the new, never a part; after a power loss, too."""
-    draft = path.with_name(f".{path.name}.tmp")
-    draft.write_text(content)
-    flush(draft)  # else its name can be on disk before its content is
-    draft.replace(path)
+    with replacing(path) as draft:
+        draft.write_text(content)
+        flush(draft)  # else its name can be on disk before its content is
     flush(path.parent)
 
 
 def make_folder(folder: Path) -> None:
     """Make a folder and those above it that are missing; all their names are on disk when this returns.
 
-    Without that a power loss could take a rank's folder away, and with it all that tells what the rank has sent.
+    Else a power loss could remove a rank's folder, and with it every record of what the rank has sent.
     """
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""metrics.jsonl: a line for each round, written by the peer."""
+"""The writer of metrics.jsonl: a line for each round, in step with the checkpoint."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.results.files import flush, parse, replace
-from dpeer.results.lines import Line
+from dpeer.results.records import Line
 
 
 @dataclass(frozen=True)
 class Totals:
-    """What all completed rounds came to, also those whose line is not in the file any more; plain JSON values.
+    """Sums over all completed rounds, also those whose line is not in the file any more; plain JSON values.
 
     Attributes:
         last: The line of the last round.
-        best: The line of the round whose model is the best, where the best is kept.
+        best: The line of the best model's round, where the best is kept.
         mixed: In how many rounds a neighbor's body was mixed.
     """
 
@@ -47,10 +47,10 @@ class MetricsFile:
     Args:
         path: The file, or None to keep nothing.
         next_round: Lines from this round on do not count: they belong to rounds that are run again.
-        totals: What the rounds before came to, as the checkpoint has kept it.
+        totals: The totals of the rounds before, as the checkpoint has kept them.
 
     Attributes:
-        totals: What all rounds so far came to.
+        totals: Those of all rounds so far.
     """
 
     def __init__(self, path: Path | None, next_round: int = 0, totals: Totals | None = None) -> None:
@@ -58,6 +58,7 @@ class MetricsFile:
         self._kept: list[str] = []
         self._seen: tuple[int, ...] | None = None
         self._damaged, self._torn = 0, False
+        self.totals = totals or Totals()
         rounds = set[int]()
         for line, whole in _lines(path) if path and next_round else ():
             entry = parse(line)
@@ -68,11 +69,10 @@ class MetricsFile:
                 self._kept.append(line)
                 rounds.add(number)
         self._missing = [number for number in range(next_round) if number not in rounds]
-        self.totals = totals or Totals()
 
     @property
     def damage(self) -> str | None:
-        """What was wrong with the file when it was read, in words; None if nothing was."""
+        """Damage of the file when it was read, in words; None if there was none."""
         parts = []
         if self._torn:
             parts.append("its last line has no end (the process was killed while it wrote it) and is cut")
@@ -124,7 +124,7 @@ class MetricsFile:
         except FileNotFoundError:
             if not self._path.parent.exists():
                 raise
-            # Another program has just deleted it: the next `append` says so.
+            # Another program has just deleted it: the next `append` reports it.
 
     def missing(self, completed: int) -> int:
         """How many of the completed rounds have no line in the file."""
@@ -135,7 +135,7 @@ class MetricsFile:
         return completed - len(found & {*range(completed)})
 
     def _changed(self) -> str | None:
-        """What another program has done to the file since it was last written; None if nothing."""
+        """Changes by another program since the last write; None if there are none."""
         if self._path is None or self._seen is None:
             return None
         try:
@@ -150,7 +150,7 @@ class MetricsFile:
 
 
 def _mark(found: os.stat_result) -> tuple[int, ...]:
-    """What tells that a file is the one that was written last: its device, its number there, its length."""
+    """The identity of a file as it was written last: device, inode, length."""
     return found.st_dev, found.st_ino, found.st_size
 
 

@@ -1,20 +1,62 @@
-"""Reading a run folder in any state: damaged parts are left out, and counted."""
+"""The reader of run folders in any state: damaged parts are left out, and counted."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dpeer.exceptions import ConfigurationError
 from dpeer.results.files import DISAGREEMENT, METRICS, SUMMARY, parse
-from dpeer.results.lines import Line, Metrics
+from dpeer.results.json_fields import number, whole
+from dpeer.results.records import Line, Metrics
 from dpeer.results.runs import Peer, Run
-from dpeer.results.status import find_status
 from dpeer.results.summaries import PeerSummary, RunSummary
-from dpeer.results.values import number, whole
 
-_SAID = ("size", "topology", "algorithm", "task", "partition", "rounds", "seed")
+_OF_SUMMARY = ("size", "topology", "algorithm", "task", "partition", "rounds", "seed")
+_DEPTH = 2
+"""Folders within folders that are searched for runs."""
+
+
+def find_runs(folders: Sequence[Path]) -> list[Run]:
+    """All runs in the folders, each once, in the order in which the folders are named.
+
+    Raises:
+        ConfigurationError: a folder is missing, or holds no run.
+    """
+    found: dict[Path, Run] = {}
+    for source, folder in enumerate(folders):
+        if not folder.is_dir():
+            raise ConfigurationError(f"{str(folder)!r} is no folder: name the --out of a run, or a folder of such")
+        here = list(_search(folder, _DEPTH))
+        if not here:
+            raise ConfigurationError(
+                f"{str(folder)!r} holds no run: expected {folder / 'summary.json'}, or folders that hold one"
+            )
+        for run in here:
+            found.setdefault(run.folder.resolve(), replace(run, source=source))
+    return list(found.values())
+
+
+def _search(folder: Path, depth: int) -> Iterator[Run]:
+    run = read_run(folder)
+    if run is not None:
+        yield run
+    if depth == 0:
+        return
+    for inner in sorted((path for path in folder.iterdir() if path.is_dir()), key=_natural):
+        # A baseline lies in the folder of its run; everything else there is the run's own.
+        # The trials that `dpeer compare` tunes with are shown only when they are asked for.
+        aside = inner.name.startswith((".", "rank-")) or inner.name == "tune"
+        if inner.name.startswith("baseline-") if run else not aside:
+            yield from _search(inner, depth - 1)
+
+
+def _natural(path: Path) -> list[tuple[int, str]]:
+    """A sort key by which cell-2 comes before cell-10."""
+    spaced = "".join(c if c.isascii() and c.isdigit() else f" {c} " for c in path.name)
+    return [(int(part), "") if part.isascii() and part.isdigit() else (-1, part) for part in spaced.split()]
 
 
 def read_run(folder: Path) -> Run | None:
@@ -23,7 +65,7 @@ def read_run(folder: Path) -> Run | None:
     peers = {rank: peer for rank, path in _rank_folders(folder).items() if (peer := _read_peer(path, rank))}
     if summary is None and not peers:
         return None
-    status, current = find_status(summary, peers)
+    status, current = _status(summary, peers)
     run = Run(
         folder=folder,
         summary=summary if current else None,
@@ -109,12 +151,38 @@ def _read_peer(folder: Path, rank: int) -> Peer | None:
     return Peer(rank, metrics, summary) if metrics.lines or metrics.damaged or summary else None
 
 
+def _status(summary: RunSummary | None, peers: Mapping[int, Peer]) -> tuple[str, bool]:
+    """How a run ended, and whether its summary.json is of the rounds that the peers' files show.
+
+    A run that is resumed or done again leaves the summary of the earlier one in place until it ends.
+
+    Returns:
+        done, stopped, failed or unfinished (running, or killed); and whether the summary counts.
+    """
+    if summary is not None:
+        if any(_went_on(summary, peer) for peer in peers.values()):
+            return "unfinished", False
+        return summary.status, True
+    own = [peer.summary for peer in peers.values()]
+    if any(one is None for one in own):
+        return "unfinished", False
+    # `dpeer start` leaves no summary over all peers: theirs were brought together by hand, maybe not all of them.
+    return ("done" if all(one is not None and one.status == "done" for one in own) else "stopped"), False
+
+
+def _went_on(summary: RunSummary, peer: Peer) -> bool:
+    completed = summary.completed_rounds
+    counted = completed[peer.rank] if peer.rank < len(completed) else None
+    # A peer that was killed has no summary either, and counts as null.
+    return peer.summary is None and bool(peer.entries) and counted is not None and max(peer.entries) + 1 != counted
+
+
 def _settings(summary: RunSummary | None, peers: Mapping[int, Peer]) -> dict[str, Any]:
     """A run's settings, from its summary or the first peer's."""
     own = (peer.summary for peer in peers.values() if peer.summary is not None)
     first = summary if summary is not None and summary.settings else next(own, summary)
     # The partition in the settings is null where the task chose it; the summary has the one that was used.
-    known = {key: value for key in _SAID if (value := getattr(first, key, None)) is not None}
+    known = {key: value for key in _OF_SUMMARY if (value := getattr(first, key, None)) is not None}
     return {**(first.settings if first else {}), **known}
 
 

@@ -1,14 +1,20 @@
-"""A peer's record of a round: one line of metrics.jsonl."""
+"""One round of one peer, a line of metrics.jsonl: the record that is written, and the line that is read."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from functools import cached_property
+from typing import Any, Literal, Protocol
 
 from dpeer.results.files import finite
-from dpeer.results.lines import Line
+from dpeer.results.json_fields import JsonFields, figures, json_field, number, table, total, whole
+
+Figure = Literal[
+    "accuracy", "accuracy_trained", "test_loss", "training_accuracy", "training_accuracy_trained", "generalization_gap"
+]
+"""The figures of a peer in its lines and, at the end, in its summary."""
 
 
 class Evaluation(Protocol):
@@ -81,26 +87,21 @@ class RoundRecord:
         cls, after: Evaluation | None, trained: Evaluation | None, finished: Evaluation | None = None, **fields: Any
     ) -> RoundRecord:
         """A record with what the evaluations of the round found, as far as there were any."""
+        points = {"": after, "_trained": trained, "_finished": finished}
+        names = ("accuracy", "test_loss", "training_accuracy")
+        found: dict[str, Any] = {
+            f"{name}{point}": getattr(one, name) if one else None for point, one in points.items() for name in names
+        }
+        found |= {f"metrics{point}": dict(one.metrics) if one else None for point, one in points.items()}
         return cls(
-            accuracy=after.accuracy if after else None,
-            test_loss=after.test_loss if after else None,
-            metrics=dict(after.metrics) if after else None,
-            accuracy_trained=trained.accuracy if trained else None,
-            accuracy_finished=finished.accuracy if finished else None,
-            test_loss_trained=trained.test_loss if trained else None,
-            test_loss_finished=finished.test_loss if finished else None,
-            metrics_trained=dict(trained.metrics) if trained else None,
-            metrics_finished=dict(finished.metrics) if finished else None,
-            training_accuracy=after.training_accuracy if after else None,
-            training_accuracy_trained=trained.training_accuracy if trained else None,
-            training_accuracy_finished=finished.training_accuracy if finished else None,
             generalization_gap=gap(after.training_accuracy, after.accuracy) if after else None,
             auroc=after.auroc if after else None,
+            **found,
             **fields,
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON values: numbers that are not finite become None, and `diverged` tells whether the loss was one."""
+        """Plain JSON values: numbers that are not finite become None; `diverged` is true where the loss was one."""
         diverged = self.train_loss is not None and not math.isfinite(self.train_loss)
         plain: dict[str, Any] = finite(asdict(self)) | {"diverged": diverged}
         return plain
@@ -111,6 +112,61 @@ def gap(training: float | None, test: float | None) -> float | None:
     return None if training is None or test is None else training - test
 
 
-def has_diverged(entry: Mapping[str, Any]) -> bool:
-    """Whether training has diverged in a round, by its line of metrics.jsonl."""
-    return Line.of(entry).has_diverged
+def _round(value: Any) -> int:
+    found = whole(value)
+    return -1 if found is None else found
+
+
+def _active(value: Any) -> bool:
+    return value is not False
+
+
+def _diverged(value: Any) -> bool:
+    return value is True
+
+
+@dataclass(frozen=True)
+class Line(JsonFields):
+    """One round of one peer as it is read. None is what the line does not have, or what is not finite."""
+
+    round: int = json_field(_round)
+    """From 0 on; -1 is that of no line."""
+    accuracy: float | None = json_field(number)
+    accuracy_trained: float | None = json_field(number)
+    accuracy_finished: float | None = json_field(number)
+    training_accuracy: float | None = json_field(number)
+    training_accuracy_trained: float | None = json_field(number)
+    generalization_gap: float | None = json_field(number)
+    auroc: float | None = json_field(number)
+    test_loss: float | None = json_field(number)
+    metrics: Mapping[str, float | None] | None = json_field(figures)
+    train_loss: float | None = json_field(number)
+    active: bool = json_field(_active)
+    diverged: bool = json_field(_diverged)
+    """Whether training has diverged: its loss was not finite."""
+    samples: int | None = json_field(total)
+    bytes_sent: int | None = json_field(total)
+    bytes_received: int | None = json_field(total)
+    epsilon: float | None = json_field(number)
+    privacy: Mapping[str, Any] | None = json_field(table)
+    """What the releases so far have cost; None without privacy."""
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """The lines of one peer, as far as they can be read.
+
+    Attributes:
+        lines: In the order of the file. A peer that was killed may have left two of one round.
+        damaged: The number of lines that could not be read.
+        torn: Whether the last of them has no end: the peer was killed while it wrote it.
+    """
+
+    lines: tuple[Line, ...] = ()
+    damaged: int = 0
+    torn: bool = False
+
+    @cached_property
+    def by_round(self) -> Mapping[int, Line]:
+        """The lines by round, in order; of two of one round the later."""
+        return dict(sorted({line.round: line for line in self.lines}.items()))

@@ -1,4 +1,4 @@
-"""One run, as its files tell."""
+"""A run as its files show it: its peers, their figures by round and at the end."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dpeer.results.lines import Figure, Line, Metrics
+from dpeer.results.json_fields import whole
+from dpeer.results.records import Figure, Line, Metrics
 from dpeer.results.summaries import PeerSummary, RunSummary
-from dpeer.results.values import whole
 
 _PEERS = 10**6
 _KEPT: tuple[Figure, ...] = ("accuracy", "test_loss", "training_accuracy")
@@ -89,8 +89,8 @@ class Run:
     def size(self) -> int:
         """The number of peers."""
         least = max(self.peers, default=-1) + 1
-        said = (self.summary.size if self.summary else None) or whole(self.settings.get("size")) or least
-        return said if least <= said <= _PEERS else least
+        stated = (self.summary.size if self.summary else None) or whole(self.settings.get("size")) or least
+        return stated if least <= stated <= _PEERS else least
 
     @cached_property
     def completed(self) -> int:
@@ -127,8 +127,8 @@ class Run:
     @cached_property
     def bytes_sent(self) -> int:
         """The bytes that all peers sent together."""
-        said = self.summary.bytes_sent if self.summary else None
-        return sum(peer.sent() for peer in self.peers.values()) if said is None else said
+        total = self.summary.bytes_sent if self.summary else None
+        return sum(peer.sent() for peer in self.peers.values()) if total is None else total
 
     @cached_property
     def wall_seconds(self) -> float | None:
@@ -141,8 +141,8 @@ class Run:
     @cached_property
     def distance(self) -> float | None:
         """Consensus distance at the end."""
-        said = self.summary.consensus_distance if self.summary else None
-        return next(reversed(list(self.distances.values())), None) if said is None else said
+        end = self.summary.consensus_distance if self.summary else None
+        return next(reversed(list(self.distances.values())), None) if end is None else end
 
 
 def _figure(left: PeerSummary | Line | None, figure: Figure) -> float | None:

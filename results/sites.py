@@ -1,4 +1,4 @@
-"""What joining was worth to several sites, each of which has given away a small file: reading and combining these."""
+"""Effects of federating at several sites: the small file that a site gives away, and the mean over such files."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from statistics import fmean, stdev
 from typing import Any
 
 from dpeer.exceptions import ConfigurationError
+from dpeer.results.effect import Effect, effect_of
+from dpeer.results.effect_statistics import pooled, sign_test
 from dpeer.results.files import parse
-from dpeer.results.pooled_gain import sign_test, together
-from dpeer.results.values import flag, number, text, whole
-from dpeer.results.worth import Worth, worth_of
+from dpeer.results.json_fields import flag, number, text, whole
 
 FORMAT = 1
 KIND = "what joining was worth to a site"
-"""What a file says that it is."""
+"""The kind of file."""
 
 _MOST_BYTES = 10_000
 _MOST_PEERS = 100_000
@@ -27,12 +27,12 @@ _LONGEST = 80
 
 @dataclass(frozen=True)
 class Site:
-    """What one site has found, as its file says it.
+    """The effect of federating at one site, as its file has it.
 
     Attributes:
         name: The file.
         version: The dpeer that wrote it.
-        federation: What tells federations apart: a hash of all that their peers compare.
+        federation: A hash of all that the federation's peers compare.
         size: How many peers the federation has.
         rank: This site's peer.
         rounds: How many rounds it has completed.
@@ -47,21 +47,21 @@ class Site:
     rank: int
     rounds: int
     shares_rows: bool
-    worth: Worth
+    worth: Effect
 
     def to_json(self) -> dict[str, Any]:
         """The content of the file."""
         content = {"kind": KIND, "format": FORMAT, **{name: getattr(self, name) for name in _KEYS}}
-        return content | {name: getattr(self.worth, name) for name in _OF_WORTH}
+        return content | {name: getattr(self.worth, name) for name in _OF_EFFECT}
 
 
 _KEYS = ("version", "federation", "size", "rank", "rounds", "shares_rows")
-_OF_WORTH = ("measure", "on", "algorithm", "rows", "differ", "gain", "low", "high", "verdict")
+_OF_EFFECT = ("measure", "on", "algorithm", "rows", "differ", "gain", "low", "high", "verdict")
 
 
 @dataclass(frozen=True)
 class Combined:
-    """What several sites have found together.
+    """The effects of several sites together.
 
     Attributes:
         sites: By rank.
@@ -70,8 +70,8 @@ class Combined:
         high: The upper end.
         improved: At how many sites the gain is above zero.
         worse: At how many it is below.
-        by_rows: The mean in which each row counts once, with what can be told of it; None for a single site, and where
-            sites may have the same rows.
+        by_rows: The mean in which each row counts once, with its verdict; None for a single site, and where sites may
+            have the same rows.
     """
 
     sites: tuple[Site, ...]
@@ -80,7 +80,7 @@ class Combined:
     high: float | None
     improved: int
     worse: int
-    by_rows: Worth | None
+    by_rows: Effect | None
 
     @property
     def p_value(self) -> float:
@@ -110,7 +110,7 @@ def read_site(path: Path) -> Site:
         raise ConfigurationError(f"{str(path)!r} is no file of dpeer worth --give-away, or is damaged")
     if content.get("format") != FORMAT:
         raise ConfigurationError(f"{str(path)!r} has format {_short(content.get('format'))}, this dpeer reads {FORMAT}")
-    worth = worth_of({name: content.get(name) for name in _OF_WORTH})
+    worth = effect_of({name: content.get(name) for name in _OF_EFFECT})
     assert worth is not None, "an object"
     for key, right in _checks(content, worth).items():
         if not right:
@@ -118,7 +118,7 @@ def read_site(path: Path) -> Site:
     return Site(str(path), worth=worth, **{name: content[name] for name in _KEYS})
 
 
-def _checks(content: Mapping[str, Any], worth: Worth) -> dict[str, bool]:
+def _checks(content: Mapping[str, Any], worth: Effect) -> dict[str, bool]:
     """Whether the value of each key is one that dpeer writes."""
     size, rank = whole(content.get("size")), whole(content.get("rank"))
     rows, gain, federation = worth.rows or 0, worth.gain, text(content.get("federation")) or ""
@@ -148,7 +148,7 @@ def _short(value: Any) -> str:
 
 
 def combine(sites: Sequence[Site]) -> Combined:
-    """Combine what the sites of one federation have found.
+    """Combine the effects at the sites of one federation.
 
     Raises:
         ConfigurationError: They are of several federations or measures, or two are of one rank.
@@ -178,7 +178,7 @@ def combine(sites: Sequence[Site]) -> Combined:
     return Combined(
         ordered, mean, None if half is None else mean - half, None if half is None else mean + half,
         sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains),
-        None if shared else together([site.worth for site in ordered], by_rows=True),
+        None if shared else pooled([site.worth for site in ordered], by_rows=True),
     )  # fmt: skip
 
 

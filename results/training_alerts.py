@@ -1,11 +1,11 @@
-"""Signs in a peer's rounds that its training goes wrong, and what to try; no sign is given twice.
+"""Training alerts: signs in a peer's rounds that its training goes wrong, and what to try; none is given twice.
 
     diverged    the loss is not finite, or so large that the model is of no use
     jump        the loss of a round is far above the best so far, and above that of guessing
     fast        the loss is far above that of guessing, again and again, or goes up and down by much of it
     flat        the loss stays at that of guessing
     majority    the model answers one class only, or does no better than that
-    threshold   the same, while it tells the rows of two classes apart by their scores
+    threshold   the same, while its scores separate the rows of two classes
 
 A loss is held against that of guessing: of an answer that knows the shares of the classes and nothing of the row. Where
 that is not known (a loss of the task's own), it is held against the loss of the first round.
@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
-from dpeer.results.lines import Line
+from dpeer.results.records import Line
 
 Kind = Literal["diverged", "jump", "fast", "flat", "majority", "threshold"]
 
@@ -56,8 +56,8 @@ _RANKS = 0.65
 
 
 @dataclass(frozen=True)
-class Sign:
-    """One sign.
+class Alert:
+    """One alert.
 
     Attributes:
         kind: Which.
@@ -69,16 +69,16 @@ class Sign:
 
 
 @dataclass
-class Watch:
-    """Looks at the lines of metrics.jsonl of one peer as they come.
+class AlertMonitor:
+    """Looks at the lines of metrics.jsonl of one peer as they are written.
 
     Attributes:
         chance: The loss of guessing; None where it is not known.
         majority: The accuracy of always answering the most frequent class; None where there are no classes.
         classes: How many classes are among the rows that are evaluated.
-        slower: What to try where the rates are too fast, a few words each.
-        other: What to try where nothing is learned.
-        steadier: What to try where the loss jumps.
+        slower: Advice where the rates are too fast, a few words each.
+        other: Advice where nothing is learned.
+        steadier: Advice where the loss jumps.
         private: Whether noise is added to bodies, which may make a loss as large as that.
     """
 
@@ -105,7 +105,7 @@ class Watch:
         """The kinds of signs that were given."""
         return sorted(self._given)
 
-    def look(self, entry: Mapping[str, Any]) -> list[Sign]:
+    def look(self, entry: Mapping[str, Any]) -> list[Alert]:
         """The signs that are new with this line.
 
         Args:
@@ -113,7 +113,7 @@ class Watch:
         """
         line = Line.of(entry)
         found: dict[Kind, str] = {}
-        if line.has_diverged:
+        if line.diverged:
             found["diverged"] = "training has diverged: the loss is not finite (NaN in the data does that, too)"
         elif line.active and line.train_loss is not None:
             self._losses.append(line.train_loss)
@@ -125,7 +125,7 @@ class Watch:
             found |= self._of_accuracies(line)
         new = {kind: text for kind, text in found.items() if kind not in self._given}
         self._given |= new.keys()
-        return [Sign(kind, text + self._advice(kind)) for kind, text in new.items()]
+        return [Alert(kind, text + self._advice(kind)) for kind, text in new.items()]
 
     def _advice(self, kind: Kind) -> str:
         if kind == "threshold":
@@ -192,17 +192,17 @@ class Watch:
     def _of_accuracies(self, line: Line) -> dict[Kind, str]:
         if len(self._beaten) < ROUNDS or any(self._beaten[-ROUNDS:]):
             return {}
-        said = (
+        text = (
             f"accuracy is {line.accuracy:.4f}, for {ROUNDS} evaluations not better than always the most frequent class "
             f"({self.majority:.4f})"
         )
         if ranks_rows(line.auroc):
-            return {"threshold": f"{said}, but AUROC is {line.auroc:.4f}: the threshold hides what has been learned"}
-        return {"majority": said}
+            return {"threshold": f"{text}, but AUROC is {line.auroc:.4f}: the threshold hides what has been learned"}
+        return {"majority": text}
 
 
 def ranks_rows(auroc: float | None) -> bool:
-    """Whether a model tells the rows of classes apart by its scores, whatever its answers: AUROC is well above 0.5."""
+    """Whether a model's scores separate the rows of classes, whatever its answers: AUROC is well above 0.5."""
     return auroc is not None and auroc >= _RANKS
 
 

@@ -1,4 +1,4 @@
-"""The distance between the peers' bodies in each round, which only a process that has all bodies can measure."""
+"""The consensus distance of each round, measured where one process has the bodies of all peers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dpeer.results.reading import read_distances
 from dpeer.training.saved import saved_body
 
 
-class Disagreement:
+class ConsensusLog:
     """DIR/disagreement.jsonl of a simulation: one line a round, ``{"round", "consensus_distance"}``.
 
     Args:

@@ -1,4 +1,4 @@
-"""Has planned faults happen to the peers of a simulation, each in its round, and keeps what happened to whom."""
+"""Injects the planned faults into a simulation, each in its round, and records their effect by rank."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 from dpeer.results.files import rank_folder
 from dpeer.results.reading import read_entries
-from dpeer.simulation.faults import Accident
+from dpeer.simulation.faults import PlannedFault
 from dpeer.simulation.links import later
 from dpeer.simulation.network import FaultyNetwork
 from dpeer.simulation.virtual_time import Process
 
 
-class Stage(Protocol):
+class FaultTarget(Protocol):
     """What faults happen to."""
 
     size: int
@@ -40,7 +40,7 @@ class Stage(Protocol):
 
 
 @dataclass
-class Incident:
+class InjectedFault:
     """What happened to one rank, as summary.json tells it. Times are in rounds' time from the start.
 
     Attributes:
@@ -68,7 +68,7 @@ class Incident:
         return {name: value for name, value in vars(self).items() if name != "times" or value is not None}
 
 
-class Accidents:
+class FaultInjector:
     """Has faults happen.
 
     Args:
@@ -82,8 +82,8 @@ class Accidents:
         pending: How many ranks are down and will begin again.
     """
 
-    def __init__(self, stage: Stage, planned: Iterable[Accident], round_seconds: float) -> None:
-        self.happened: list[Incident] = []
+    def __init__(self, stage: FaultTarget, planned: Iterable[PlannedFault], round_seconds: float) -> None:
+        self.happened: list[InjectedFault] = []
         self.front = -1
         self.pending = 0
         self._stage, self._planned, self._round = stage, list(planned), round_seconds
@@ -112,12 +112,12 @@ class Accidents:
         """The time in rounds."""
         return round(asyncio.get_running_loop().time() / self._round, 3)
 
-    def _happen(self, accident: Accident) -> None:
+    def _happen(self, accident: PlannedFault) -> None:
         ranks = [rank for rank in accident.ranks if self._stage.running(rank) is not None]
         if self._off or not ranks:
             return
         began = [
-            Incident(
+            InjectedFault(
                 accident.what, rank, self.front, self._stage.own_round(rank), self.now,
                 times=accident.times if accident.what == "slow" else None,
             )
@@ -130,7 +130,7 @@ class Accidents:
         for incident in began:
             self._befall(accident, incident)
 
-    def _part(self, accident: Accident, began: list[Incident]) -> None:
+    def _part(self, accident: PlannedFault, began: list[InjectedFault]) -> None:
         rest = [rank for rank in range(self._stage.size) if rank not in accident.ranks]
         ways = [way for one in accident.ranks for other in rest for way in ((one, other), (other, one))]
         for way in ways:
@@ -142,7 +142,7 @@ class Accidents:
 
         self._end(accident.lasts, began, heal)
 
-    def _befall(self, accident: Accident, incident: Incident) -> None:
+    def _befall(self, accident: PlannedFault, incident: InjectedFault) -> None:
         rank = incident.rank
         process = self._stage.running(rank)
         assert process is not None, "looked at by the caller"
@@ -172,7 +172,7 @@ class Accidents:
             if incident.rank == rank and incident.what in kinds and incident.until_time is None:
                 incident.until_round, incident.until_time = self.front, self.now
 
-    def _again(self, rounds: float | None, incident: Incident) -> None:
+    def _again(self, rounds: float | None, incident: InjectedFault) -> None:
         if rounds is not None:
             self.pending += 1
             self._end(rounds, [incident], partial(self._begin_again, incident.rank))
@@ -181,11 +181,11 @@ class Accidents:
         self.pending -= 1
         self._stage.begin_again(rank)
 
-    def _end(self, rounds: float | None, incidents: list[Incident], end: Callable[[], None]) -> None:
+    def _end(self, rounds: float | None, incidents: list[InjectedFault], end: Callable[[], None]) -> None:
         if rounds is not None:
             later(rounds * self._round, partial(self._over, incidents, end))
 
-    def _over(self, incidents: list[Incident], end: Callable[[], None]) -> None:
+    def _over(self, incidents: list[InjectedFault], end: Callable[[], None]) -> None:
         if self._off:
             return
         for incident in incidents:
@@ -194,7 +194,7 @@ class Accidents:
         end()
 
 
-def suffered(
+def fault_costs(
     out: Path,
     rank: int,
     active: Callable[[int], bool],

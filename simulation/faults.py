@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from dpeer.exceptions import ConfigurationError, UnknownName
 from dpeer.federation.config import read_toml
-from dpeer.federation.run import refuse_faults
+from dpeer.federation.folders import refuse_faults
 from dpeer.federation.sections import RunPart
 from dpeer.sections import Section
 
@@ -81,7 +81,7 @@ class Faults(Section):
 
 
 @dataclass(frozen=True)
-class Accident:
+class PlannedFault:
     """One fault that happens once.
 
     Attributes:
@@ -148,7 +148,7 @@ def read_faults(path: Path, size: int, rounds: int) -> Faults:
     return found
 
 
-def expand(faults: Faults, size: int, rounds: int, seed: int) -> list[Accident]:
+def expand(faults: Faults, size: int, rounds: int, seed: int) -> list[PlannedFault]:
     """Everything that will happen, by round; each table draws from a generator of its own.
 
     Args:
@@ -166,7 +166,7 @@ def expand(faults: Faults, size: int, rounds: int, seed: int) -> list[Accident]:
     return sorted(found, key=lambda accident: (accident.round, accident.at))
 
 
-def _happening(fault: Fault, size: int, rounds: int, rng: random.Random) -> Iterator[Accident]:
+def _happening(fault: Fault, size: int, rounds: int, rng: random.Random) -> Iterator[PlannedFault]:
     ranks = sorted(range(size) if fault.ranks is None else fault.ranks)
     for number in _rounds(fault, rounds):
         if fault.rate is not None:
@@ -174,7 +174,7 @@ def _happening(fault: Fault, size: int, rounds: int, rng: random.Random) -> Iter
         else:
             hit = [ranks if fault.pick is None else sorted(rng.sample(ranks, fault.pick))]
         for together in hit:
-            yield Accident(fault.what, tuple(together), number, fault.at, fault.lasts, fault.times)
+            yield PlannedFault(fault.what, tuple(together), number, fault.at, fault.lasts, fault.times)
 
 
 def _rounds(fault: Fault, rounds: int) -> range:

@@ -18,7 +18,7 @@ from dpeer.federation.config import RunConfig
 from dpeer.federation.view import View
 from dpeer.peer import LivenessConfig, Outcome, Peer, Worker
 from dpeer.peer.logs import PeerLog
-from dpeer.simulation.fault_injection import Accidents, suffered
+from dpeer.simulation.fault_injection import FaultInjector, fault_costs
 from dpeer.simulation.faults import expand, read_faults
 from dpeer.simulation.links import Conditions
 from dpeer.simulation.network import FaultyNetwork, FaultyTransport
@@ -82,7 +82,7 @@ class FaultySimulation(Simulation):
         self._seed = seed if self._plan.seed is None else self._plan.seed
         conditions = Conditions(latency=(_LATENCY, _LATENCY))
         self.network = FaultyNetwork(random.Random(f"network {self._seed}"), conditions)  # noqa: S311 - no secret
-        self._accidents = Accidents(self, planned, self._plan.round_seconds)
+        self._accidents = FaultInjector(self, planned, self._plan.round_seconds)
         self._liveness = LivenessConfig.after(network.dead_after)
         self._deadline: float | Literal["auto"] | None = None if network.deadline == "never" else network.deadline
         self._ranks: list[_Rank] = []
@@ -127,7 +127,7 @@ class FaultySimulation(Simulation):
             await asyncio.gather(*tasks, return_exceptions=True)
         if self._failure is not None:
             raise self._failure
-        self.faults = self._suffered()
+        self.faults = self._fault_costs()
         return [one.life.outcome for one in self._ranks if one.life.outcome is not None]
 
     def _born(self, rank: int) -> _Life:
@@ -174,17 +174,17 @@ class FaultySimulation(Simulation):
     # -- what accidents do -------------------------------------------------------------------------------------------
 
     def running(self, rank: int) -> Process | None:
-        """See `Stage`."""
+        """See `FaultTarget`."""
         life = self._ranks[rank].life if rank < len(self._ranks) else None
         return life.process if life is not None and life.running else None
 
     def own_round(self, rank: int) -> int:
-        """See `Stage`."""
+        """See `FaultTarget`."""
         peer = self._ranks[rank].life.peer
         return 0 if peer is None else peer.core.members.current_round
 
     def crash(self, rank: int) -> None:
-        """See `Stage`."""
+        """See `FaultTarget`."""
         life = self._ranks[rank].life
         self._away(rank)
         life.process.kill()
@@ -195,12 +195,12 @@ class FaultySimulation(Simulation):
         self._ranks[rank].log.warning("fault", message="killed, as --faults says", reason="crash")
 
     def leave(self, rank: int) -> None:
-        """See `Stage`."""
+        """See `FaultTarget`."""
         self._away(rank)
         self._leave(self._ranks[rank].life)
 
     def begin_again(self, rank: int) -> None:
-        """See `Stage`."""
+        """See `FaultTarget`."""
         here = self._ranks[rank]
         before = here.life.task
         if here.life.running and before is not None:  # has not left yet
@@ -235,11 +235,11 @@ class FaultySimulation(Simulation):
         assert self._disagreement is not None, "made before the peers begin"
         self._disagreement.without(rank)
 
-    def _suffered(self) -> Mapping[str, Any]:
+    def _fault_costs(self) -> Mapping[str, Any]:
         how = self._common.training
         graphs = take_part(build_graph(self._common.graph), how.participation, how.participation_mode, how.seed)
         ranks = [
-            suffered(
+            fault_costs(
                 self._out, rank, partial(_active, graphs, rank), how.rounds,
                 status=self._status(one.life), error=one.life.error, restarts=one.lives - 1,
                 completed_at=one.completed_at,

@@ -1,4 +1,4 @@
-"""The connections of a simulated network: each has two ways, on which messages keep their order, are late, or are lost.
+"""Simulated links: two directions each, in which messages keep their order, are delayed or are lost.
 
 Nobody is told more than on a real network: an end of a connection learns of a break some time after it, or not at all.
 """

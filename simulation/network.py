@@ -1,4 +1,4 @@
-"""A simulated network in one process, on which every accident can be had that a real one has.
+"""A simulated network in one process, with delays, losses, cuts and crashes.
 
 All is drawn from one seed, so on a virtual clock (`dpeer.simulation.virtual_time`) the same accidents happen each time.
 """

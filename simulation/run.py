@@ -1,9 +1,9 @@
-"""A run of all peers in this process, as `dpeer simulate` and `dpeer compare` make it."""
+"""`simulate`: a run of all peers in this process."""
 
 from __future__ import annotations
 
 from dpeer.federation.config import RunConfig, resolve
-from dpeer.federation.folders import home_kept
+from dpeer.federation.folders import working_folder_kept
 from dpeer.federation.run import Drive, OpenView, Result, Runner, drive_by_signals, run_federation
 from dpeer.federation.settings import Settings
 from dpeer.federation.view import Silent, View
@@ -46,5 +46,5 @@ def peer_configs(settings: Settings) -> list[RunConfig]:
     from dpeer.training.randomness import undisturbed  # torch
 
     common = {"out": settings.out, "threads": 1}
-    with home_kept(), undisturbed():  # an algorithm of the user's own is imported
+    with working_folder_kept(), undisturbed():  # an algorithm of the user's own is imported
         return [resolve(settings.of_rank(rank).model_copy(update=common), rank) for rank in range(settings.size)]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dpeer.cores import own_cores
 from dpeer.exceptions import TaskError
-from dpeer.federation.baseline_comparison import conclude_worth
+from dpeer.federation.baseline.comparison import conclude_comparison
 from dpeer.federation.build import PeerParts, build
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import save_data_files
@@ -25,7 +25,7 @@ from dpeer.federation.view import View
 from dpeer.peer import LivenessConfig, Network, Outcome, Peer, PeerConfig, Transport, Worker
 from dpeer.peer.logs import PeerLog, peer_logger
 from dpeer.results.files import DISAGREEMENT, LOG, rank_folder
-from dpeer.simulation.consensus_distance import Disagreement
+from dpeer.simulation.consensus_distance import ConsensusLog
 from dpeer.training import forget
 from dpeer.training.randomness import undisturbed
 
@@ -57,7 +57,7 @@ class Simulation:
         self._resume, self._new_data = resume, new_data
         self._peers: list[Peer] = []
         self._bodies: dict[int, Callable[[], Tensor]] = {}
-        self._disagreement: Disagreement | None = None
+        self._disagreement: ConsensusLog | None = None
         self._network = Network()
         self._stopping = False
         self._conclude: dict[int, Callable[[Outcome], Awaitable[Any]]] = {}
@@ -99,7 +99,7 @@ class Simulation:
             forget()
             if self._stopping:
                 return []
-            self._disagreement = Disagreement(
+            self._disagreement = ConsensusLog(
                 self._out / DISAGREEMENT, self._bodies, self._worker(),
                 every=self._common.run.evaluate_every, rounds=self._common.training.rounds, resume=self._resume,
             )  # fmt: skip
@@ -154,11 +154,11 @@ class Simulation:
         return outcome
 
     async def _compare(self, out: Path, parts: PeerParts, worker: Worker, log: PeerLog, *, diverged: bool) -> None:
-        """Compare what a peer has kept with what it would have alone."""
-        if parts.alone is not None:
-            parts.alone.end()  # not when a thread is free for it
+        """Compare a peer's kept model with its local-only baseline."""
+        if parts.baseline is not None:
+            parts.baseline.end()  # not when a thread is free for it
         await worker.run(
-            conclude_worth, out, parts.learner, parts.alone, parts.facts, lambda: self._stopping,
+            conclude_comparison, out, parts.learner, parts.baseline, parts.facts, lambda: self._stopping,
             lambda line: log.info("worth", message=line), diverged=diverged,
         )  # fmt: skip
 
@@ -179,8 +179,8 @@ class Simulation:
             self._notes = parts.notes
         learner = parts.learner
         self._bodies[rank] = lambda: learner.body
-        if parts.alone is not None:
-            await worker.run(parts.alone.take_up, resume=resume)
+        if parts.baseline is not None:
+            await worker.run(parts.baseline.take_up, resume=resume)
         self._conclude[rank] = lambda outcome: self._compare(out, parts, worker, log, diverged=outcome.diverged)
         peer_config = PeerConfig(
             rank=rank,
@@ -202,7 +202,7 @@ class Simulation:
             peer_config, parts.topology, parts.learner, transport, worker, log,
             facts=parts.facts, on_record=lambda entry: self._view.record(rank, entry),
             # On a clock that is not real nobody waits in earnest.
-            background=parts.alone if config.run.faults is None else None,
+            background=parts.baseline if config.run.faults is None else None,
             at_once=lambda outcome: self._conclude[rank](outcome),
             on_completed=lambda number: self._measure(rank, number), watch=parts.watch,
             on_sign=lambda sign: self._view.sign(rank, sign), on_connected=on_connected,

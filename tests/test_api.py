@@ -140,7 +140,7 @@ def test_a_listener_does_not_start_another_run(small: Callable[..., dpeer.Settin
 
 INTERRUPTED_TWICE = """
 import asyncio, signal, threading
-from dpeer.federation.background_loop import Beside
+from dpeer.federation.background_loop import BackgroundLoop
 
 class Loop(asyncio.SelectorEventLoop):
     again = True
@@ -163,7 +163,7 @@ class Runner:
     def stop(self):
         self.stopped.set()
 
-beside = Beside()
+beside = BackgroundLoop()
 beside(Runner())
 print(beside.interrupted, threading.active_count(), signal.getsignal(signal.SIGINT) is signal.default_int_handler)
 """
@@ -171,7 +171,7 @@ print(beside.interrupted, threading.active_count(), signal.getsignal(signal.SIGI
 
 @pytest.mark.parametrize("handler", ["", "signal.signal(signal.SIGINT, lambda *of: signal.default_int_handler(*of))"])
 def test_a_second_ctrl_c_right_after_the_first_leaves_nothing_running(handler: str, tmp_path: Path) -> None:
-    code = INTERRUPTED_TWICE.replace("beside = Beside()", f"{handler}\nbeside = Beside()")
+    code = INTERRUPTED_TWICE.replace("beside = BackgroundLoop()", f"{handler}\nbeside = BackgroundLoop()")
     if handler:  # with a handler of its own that raises, one Ctrl-C is answered
         code = code.replace("again = True", "again = False")
     done = python(code, tmp_path)

@@ -114,7 +114,7 @@ def test_programs_use_dpeer_as_a_script_would():
         ("federation", "from dpeer.simulation.run import simulate"),
         ("peer", "import dpeer.simulation"),
         ("report", "from dpeer.experiments import tables"),
-        ("experiments", "import dpeer.report.write"),
+        ("experiments", "import dpeer.report.page"),
         ("peer", "from dpeer.federation.settings import Settings"),
     ],
 )

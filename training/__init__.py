@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dpeer.training.codecs import Codec, Undecodable
     from dpeer.training.counts import class_counts
     from dpeer.training.data.partitions import partition, partition_pools
+    from dpeer.training.dpsgd.validation import replace_batch_norm
     from dpeer.training.evaluation import Evaluation
     from dpeer.training.gradients import plain, proximal, sam
     from dpeer.training.hyperparameters import Hyperparameters
@@ -52,6 +53,7 @@ _PLACES = {
     "Codec": "dpeer.training.codecs",
     "Undecodable": "dpeer.training.codecs",
     "class_counts": "dpeer.training.counts",
+    "replace_batch_norm": "dpeer.training.dpsgd.validation",
     "Evaluation": "dpeer.training.evaluation",
     "Hyperparameters": "dpeer.training.hyperparameters",
     "TorchLearner": "dpeer.training.learner",
@@ -98,6 +100,7 @@ __all__ = [
     "plain",
     "projected",
     "proximal",
+    "replace_batch_norm",
     "sam",
     "shared_options",
     "source_hash",

@@ -10,7 +10,7 @@ from dpeer.privacy.step_protection import StepProtection
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.facts import Facts
 from dpeer.training.device import Compute, host
-from dpeer.training.dpsgd_trainer import PrivateTrainer
+from dpeer.training.dpsgd_trainer import DPSGDTrainer
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.mixing.gossip import Gossip
 from dpeer.training.mixing.private import PrivateGossip
@@ -128,7 +128,7 @@ class Description:
     @property
     def steps(self) -> StepProtection | None:
         """What charges the local steps; None without privacy at sample level."""
-        return self._trainer.protection if isinstance(self._trainer, PrivateTrainer) else None
+        return self._trainer.protection if isinstance(self._trainer, DPSGDTrainer) else None
 
     @property
     def units(self) -> int:
@@ -147,7 +147,7 @@ class Description:
     def computes_one_by_one(self) -> bool:
         """Whether privacy at sample level computes each record by itself because of the task's model or loss."""
         trainer = self._trainer
-        return isinstance(trainer, PrivateTrainer) and trainer.computes_one_by_one
+        return isinstance(trainer, DPSGDTrainer) and trainer.computes_one_by_one
 
     @property
     def num_samples(self) -> int:

@@ -15,7 +15,7 @@ from dpeer.training.algorithms.plugins import blamed, extras_of, is_built_in, ne
 from dpeer.training.checkpoints import Checkpoints
 from dpeer.training.description import Description
 from dpeer.training.device import HOST, Compute
-from dpeer.training.dpsgd_trainer import PrivateTrainer, Sampling
+from dpeer.training.dpsgd_trainer import DPSGDTrainer, Sampling
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.hyperparameters import Hyperparameters
@@ -126,7 +126,7 @@ class TorchLearner(Description):
                 made.start(self._trainer)
             self._gossip = build_gossip(made, self._trainer, protection, steady=steady)
             self._sampled = None
-            if isinstance(self._trainer, PrivateTrainer):
+            if isinstance(self._trainer, DPSGDTrainer):
                 of_releases = found.mixed is Algorithm.mixed or not facts.mixed_uses_data
                 self._sampled = SampledReleases(self._trainer, of_releases=of_releases)
                 with blamed(made, "train"):
@@ -216,7 +216,7 @@ class TorchLearner(Description):
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        still = self._trainer.unchanged() if isinstance(self._trainer, PrivateTrainer) else nullcontext()
+        still = self._trainer.unchanged() if isinstance(self._trainer, DPSGDTrainer) else nullcontext()
         with self._calling(Purpose.EVALUATE, self._trainer.number), still:
             return self._keeping.evaluate(self._keeping.point(mixed=self._mixed))
 
@@ -313,7 +313,7 @@ class TorchLearner(Description):
 
     def _at_home(self) -> AbstractContextManager[None]:
         """Within it a copy of the model is trained that no neighbor hears of: without noise, whatever is protected."""
-        return self._trainer.freely() if isinstance(self._trainer, PrivateTrainer) else nullcontext()
+        return self._trainer.freely() if isinstance(self._trainer, DPSGDTrainer) else nullcontext()
 
     def interrupt(self) -> None:
         """Ask `train` to stop after the current minibatch, now and in every later call. Any thread may call this."""
@@ -394,7 +394,7 @@ class TorchLearner(Description):
 
 
 def _trainer(sampling: Sampling | None, *given: Any, **named: Any) -> Trainer:
-    return Trainer(*given, **named) if sampling is None else PrivateTrainer(*given, **named, sampling=sampling)
+    return Trainer(*given, **named) if sampling is None else DPSGDTrainer(*given, **named, sampling=sampling)
 
 
 def _check_patience(patience: int, facts: Facts, keep: str) -> None:

@@ -1,4 +1,4 @@
-"""What a peer would have alone: its own copy of the model, trained without the others, some minibatches at a time."""
+"""The local-only baseline: a copy of a peer's model that is trained on the same data without neighbors."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from dpeer.training.task import Task
 from dpeer.training.trainer import Trainer
 
 Enough = Callable[[], bool]
-"""Asked after every minibatch whether to stop for now."""
+"""Called after every minibatch: whether to stop for now."""
 
 
-class _InParts(Local):
-    """`local`, whose round may be trained in several calls.
+class _ResumableLocal(Local):
+    """`local`, with a round that may be trained in several calls.
 
     Attributes:
         enough: Says when a call is to end.
@@ -67,14 +67,14 @@ class _InParts(Local):
         self._go_on = peer.pausing()
 
 
-class Alone:
+class LocalBaseline:
     """A second learner with the same data and first weights, which trains all rounds by `local` and shares nothing.
 
     In a round it computes as many gradients as the peer's algorithm does, rounded to whole epochs. It equals, to the
     bit, what ``--algorithm local --body-epochs E`` trains, E being `epochs`.
 
     Args:
-        task: A task that no other learner trains; see `own_copy`.
+        task: A task that no other learner trains; see `independent_copy`.
         hyperparameters: Those of the peer.
         gradients: How many gradients of a sample the peer's algorithm computes in a round (`Algorithm.gradients`).
         takes_part: Whether the peer takes part in a round; in others this one does not train either.
@@ -108,14 +108,14 @@ class Alone:
         compute: Compute = HOST,
         rounds: int | None = None,
     ) -> None:
-        h, changes = hyperparameters, alone_budget(hyperparameters, gradients)
+        h, changes = hyperparameters, local_budget(hyperparameters, gradients)
         self.epochs, self.completed = int(changes["body_epochs"]), 0
         self.rounds, self._takes_part = h.rounds if rounds is None else rounds, takes_part
         self._finished = False
         self._keeps_best, self._every = keep == "best", evaluate_every
-        # A part of a round may only draw where the last one ended if nobody draws meanwhile: the task is said to draw.
+        # Random draws of a round must go on where its last part ended: the task counts as one that draws.
         self._learner = TorchLearner(
-            task if task.draws is False else replace(task, draws=True), _InParts, h.model_copy(update=changes),
+            task if task.draws is False else replace(task, draws=True), _ResumableLocal, h.model_copy(update=changes),
             rank=rank, seed=seed, keep=keep, evaluate_on=evaluate_on, compute=compute,
         )  # fmt: skip
         an_epoch = math.ceil(self._learner.num_samples / h.batch_size)
@@ -212,13 +212,13 @@ class Alone:
         return self._learner
 
     @property
-    def _algorithm(self) -> _InParts:
+    def _algorithm(self) -> _ResumableLocal:
         made = self._learner.algorithm
-        assert isinstance(made, _InParts)
+        assert isinstance(made, _ResumableLocal)
         return made
 
 
-def alone_budget(h: Hyperparameters, gradients: float) -> dict[str, Any]:
+def local_budget(h: Hyperparameters, gradients: float) -> dict[str, Any]:
     """The hyperparameters with which `local` computes as many gradients in a round as a peer's algorithm does.
 
     Args:
@@ -230,7 +230,7 @@ def alone_budget(h: Hyperparameters, gradients: float) -> dict[str, Any]:
     return {"body_epochs": epochs} | ({} if steps is None else {"local_steps": steps})
 
 
-def own_copy(task: Task) -> Task:
+def independent_copy(task: Task) -> Task:
     """A task with a model of its own and the same data, to be made before any learner has the first.
 
     Raises:

@@ -1,4 +1,4 @@
-"""How a model does on each row of its test data: what a comparison of two models on the same rows is made of."""
+"""Accuracy or loss of a model on each row of its test data, for paired comparisons."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Rows:
 
 
 def find_rows(found: Evaluation, outputs: Sequence[Any], targets: Sequence[Any], loss: Loss) -> Rows | None:
-    """The accuracy of each row, or where that cannot be told its loss.
+    """The accuracy of each row, or its loss where rows are neither right nor wrong.
 
     Args:
         found: The figures of the whole set, which the mean over the rows must agree with.
@@ -50,7 +50,7 @@ def find_rows(found: Evaluation, outputs: Sequence[Any], targets: Sequence[Any],
     Returns:
         None where neither is a mean over rows, or one is not finite.
     """
-    if outputs and isinstance(outputs[0], Mapping) and (known := _told(found, outputs)) is not None:
+    if outputs and isinstance(outputs[0], Mapping) and (known := _by_row(found, outputs)) is not None:
         return known
     if found.accuracy is not None:
         for right in _rights(outputs, targets):
@@ -60,8 +60,8 @@ def find_rows(found: Evaluation, outputs: Sequence[Any], targets: Sequence[Any],
     return Rows("test_loss", tuple(losses)) if losses and _agree(losses, found.test_loss) else None
 
 
-def _told(found: Evaluation, figures: Sequence[Mapping[str, Any]]) -> Rows | None:
-    """What a task's `by_row` says of each row; None where it says nothing whose mean is that of the whole set."""
+def _by_row(found: Evaluation, figures: Sequence[Mapping[str, Any]]) -> Rows | None:
+    """A task's own figures by row (`by_row`); None where no mean of them is the figure of the whole set."""
     for measure, whole in (("accuracy", found.accuracy), ("test_loss", found.test_loss)):
         parts = [one.get(measure) for one in figures]
         if whole is None or not all(isinstance(one, Tensor) and one.ndim == 1 for one in parts):

@@ -12,7 +12,7 @@ from rich.table import Table
 from dpeer.cli.topology.options import print_table
 from dpeer.exceptions import OutputError
 from dpeer.training.data.tables.cells import read_sheet
-from dpeer.training.data.tables.guessing import Guess
+from dpeer.training.data.tables.guess import Guess
 from dpeer.training.data.tables.propose import Proposed, as_toml, propose
 
 _SHOWN = 8
@@ -56,9 +56,9 @@ def _show(proposed: Proposed) -> None:
     for title in ("column", "kind", "proposed"):
         table.add_column(title, overflow="fold")
     target = proposed.target
-    rows = {target.said["column"]: target, **proposed.columns}
+    rows = {target.keys["column"]: target, **proposed.columns}
     for name, found in rows.items():
-        kind = f"target, {found.said['kind']}" if found is target else found.said["kind"]
+        kind = f"target, {found.keys['kind']}" if found is target else found.keys["kind"]
         table.add_row(escape(name), kind, escape(_short(found)))
     print_table(table)
     click.echo("")
@@ -71,7 +71,7 @@ def _show(proposed: Proposed) -> None:
 
 
 def _short(found: Guess) -> str:
-    said = found.said
+    said = found.keys
     words = said.get("classes") or said.get("values")
     if words:
         return ", ".join(words[:_SHOWN]) + (f", ... ({len(words)})" if len(words) > _SHOWN else "")

@@ -10,7 +10,6 @@ import click
 from dpeer.cli.topology.options import build_all, graph_options, size_option, topologies_option
 from dpeer.exceptions import ConfigurationError, OutputError
 from dpeer.extras import check_libraries
-from dpeer.report.measured import Measured, measure
 from dpeer.topology import AnyTopology
 
 GRAPHS_LIMIT = 12
@@ -48,8 +47,10 @@ def plot(asked: list[str] | None, size: int | None, out: Path, rounds: int | Non
     # The same name twice would be two lines on top of each other.
     graphs = build_all(None if asked is None else list(dict.fromkeys(asked)), None if size is None else [size], options)
     _check_built(graphs)
+    from dpeer.report.topology_plot import measure, picture  # needs matplotlib, which not everybody has
+
     measured = measure(graphs, rounds)
-    _write(out, measured)
+    _write(out, picture(measured, out.suffix.lower().removeprefix(".")))
     many, theirs = ("1 graph", "its spectrum") if len(graphs) == 1 else (f"{len(graphs)} graphs", "their spectra")
     click.echo(f"{out}: {many} of {graphs[0].size} peers, {theirs} and {measured.rounds} rounds of gossip")
 
@@ -83,10 +84,7 @@ def _check_path(out: Path) -> None:
         raise OutputError(f"--out {str(out)!r}: no such folder: {str(out.parent)!r}")
 
 
-def _write(out: Path, measured: Measured) -> None:
-    from dpeer.report.comparing import picture  # needs matplotlib, which not everybody has
-
-    image = picture(measured, out.suffix.lower().removeprefix("."))
+def _write(out: Path, image: bytes) -> None:
     try:
         out.write_bytes(image)
     except OSError as error:

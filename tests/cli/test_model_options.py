@@ -198,4 +198,4 @@ def test_folders_without_a_model(trained: Path, dpeer: Command) -> None:
     Path("copy/model.json").unlink()
     old = dpeer("evaluate", "--run", "copy", "--input", "x.csv")
     assert old.code == 2
-    assert "an earlier version of dpeer has written that run" in old.err
+    assert "beside the model" in old.err

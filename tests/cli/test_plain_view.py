@@ -10,7 +10,7 @@ from rich.console import Console
 from dpeer.cli.live import LiveTable, missed, open_view
 from dpeer.cli.plain_view import PlainLines
 from dpeer.cli.terminal import Terminal
-from dpeer.results.training_alerts import Sign
+from dpeer.results.training_alerts import Alert
 from dpeer.results.units import decimals, size
 
 
@@ -73,8 +73,8 @@ def test_a_sign_is_said_in_full_once_then_briefly_and_of_many_peers_no_more(term
     out = console(terminal=terminal)
     with open_view(out, 20, 5, "title") as view:
         for rank in range(3, 15):
-            view.sign(rank, Sign("flat", "the loss has stayed at [2.3]"))
-        view.sign(4, Sign("diverged", "training has diverged: the loss is not finite"))
+            view.sign(rank, Alert("flat", "the loss has stayed at [2.3]"))
+        view.sign(4, Alert("diverged", "training has diverged: the loss is not finite"))
     said = [found[0].rstrip() for line in lines(out) if (found := re.search(r"rank \d+: .*", line))]
     assert said[0] == "rank 3: the loss has stayed at [2.3]"
     assert said[1:8] == [f"rank {rank}: the loss has stayed flat, like rank 3" for rank in range(4, 11)]

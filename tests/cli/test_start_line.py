@@ -10,7 +10,7 @@ from dpeer.cli.start import _ended, _last_line
 from dpeer.cli.terminal import Terminal
 from dpeer.federation.settings import Settings
 from dpeer.peer import Outcome
-from dpeer.results.worth import as_entry
+from dpeer.results.effect import as_entry
 
 
 def test_without_a_comparison_the_last_one_names_the_command_that_makes_it(
@@ -23,7 +23,7 @@ def test_without_a_comparison_the_last_one_names_the_command_that_makes_it(
     with Terminal() as terminal:
         _ended(Outcome("done", 3, {}, {}), Settings(out=tmp_path), 1, terminal, as_json=False)
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last == f"dpeer: no comparison with this peer alone: no time; dpeer worth {folder} makes it later"
+    assert last == f"dpeer: no comparison with local only: no time; dpeer worth {folder} makes it later"
 
 
 def line(summary: dict[str, Any], last: dict[str, Any] | None = None, *, shares: bool = True) -> str:

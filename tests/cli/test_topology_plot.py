@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dpeer.report.comparing import picture
-from dpeer.report.layout import place, segments
-from dpeer.report.measured import BOTTOM, measure
+from dpeer.report.graph_drawing import place, segments
+from dpeer.report.topology_plot import BOTTOM, measure, picture
 from dpeer.topology import TOPOLOGIES, Topology, build
 
 Command = Callable[..., Any]

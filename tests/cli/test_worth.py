@@ -69,7 +69,7 @@ def test_sites_without_a_file_and_other_versions_are_named(dpeer: Callable[..., 
     content = {
         "kind": "what joining was worth to a site", "format": 1, "version": "0.1.0", "federation": "ab" * 16, "size": 4,
         "rank": 2, "rounds": 5, "shares_rows": True, "measure": "test_loss", "on": "test", "algorithm": "local",
-        "rows": 30, "differ": 30, "gain": 0.5, "low": 0.25, "high": 1.0, "verdict": "helped",
+        "rows": 30, "differ": 30, "gain": 0.5, "low": 0.25, "high": 1.0, "verdict": "improved",
     }  # fmt: skip
     (in_tmp_path / "one").write_text(json.dumps(content))
     (in_tmp_path / "two").write_text(json.dumps(content | {"rank": 0, "version": "0.2.0\x1b[2J"}))
@@ -104,7 +104,7 @@ def test_what_cannot_be_given_away_is_said_before_anything_is_trained(
     assert not (in_tmp_path / "w.json").exists()
 
 
-COLUMNS = ("alone", "gain", "95 % interval", "joining")
+COLUMNS = ("local only", "gain", "95 % interval", "verdict")
 
 
 def test_all_peers_are_compared_unless_it_is_not_asked_for(
@@ -114,13 +114,13 @@ def test_all_peers_are_compared_unless_it_is_not_asked_for(
     assert (compared.code, compared.complaints) == (0, [])
     assert all(column in compared.out.splitlines()[2] for column in COLUMNS)
     worth = json.loads((in_tmp_path / "compared/summary.json").read_text())["worth"]
-    assert [one["verdict"] for one in worth] == ["unclear"] * 2
+    assert [one["verdict"] for one in worth] == ["inconclusive"] * 2
     without = dpeer("simulate", *SMALL, "--alone", "never", "--out", "without")
     assert not any(column in without.out for column in COLUMNS)
     assert "dpeer worth" not in without.out
     other = dpeer("simulate", *SMALL, "--baseline", "dfedavgm", "--out", "other")
     assert "dfedavgm" in other.out.splitlines()[2]
-    assert "alone" not in other.out.splitlines()[2]
+    assert "local only" not in other.out.splitlines()[2]
     peer = json.loads((in_tmp_path / "other/rank-0/summary.json").read_text())
     assert peer["worth"]["alone"] is None, "nothing is trained that the table does not show"
 
@@ -128,20 +128,24 @@ def test_all_peers_are_compared_unless_it_is_not_asked_for(
 def test_where_that_takes_too_long_the_command_that_makes_it_later_is_named(
     dpeer: Callable[..., Any], small_task: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dpeer.federation.local_baseline.FREE_SECONDS", 0.0)
+    monkeypatch.setattr("dpeer.federation.baseline.training.FREE_SECONDS", 0.0)
     ended = dpeer("simulate", *SMALL, "--workers", 1, "--alone-share", 0)
     (line,) = (line for line in ended.out.splitlines() if "dpeer worth" in line)
-    assert line.startswith("no comparison with each peer alone: the rest of its training takes about ")
+    assert line.startswith("no comparison with local only: the rest of its training takes about ")
     assert line.endswith("; dpeer worth dpeer-run makes it later")
     assert not any(column in ended.out.splitlines()[2] for column in COLUMNS)
-    assert dpeer("worth", "dpeer-run").out.splitlines()[-2].startswith("dpeer: joining helped ")
+    assert (
+        dpeer("worth", "dpeer-run")
+        .out.splitlines()[-2]
+        .endswith(" of 2 peers improved over local only; 2 inconclusive")
+    )
 
 
 def test_why_nothing_can_be_compared_stands_under_the_table(dpeer: Callable[..., Any], small_task: Path) -> None:
     clinging = "\n    def __deepcopy__(self, memo):\n        raise ValueError('one of a kind')\n"
     small_task.write_text(small_task.read_text().replace("\n\ndef task", f"{clinging}\n\ndef task"))
     (line,) = (one for one in dpeer("simulate", *SMALL).out.splitlines() if "no comparison" in one)
-    assert line == ("no comparison with each peer alone: the task's model cannot be copied: ValueError: one of a kind")
+    assert line == ("no comparison with local only: the task's model cannot be copied: ValueError: one of a kind")
 
 
 def test_peers_to_which_something_happens_are_compared_after_their_rounds(

@@ -69,7 +69,8 @@ def write_cell(tmp_path: Path) -> Write:
                         "metrics": dict.fromkeys(metrics, value) if evaluated else None,
                         "train_loss": None if lost(rank, number) or not active(rank, number) else 0.5,
                         "active": active(rank, number),
-                        **({} if trains else {"train_loss": None, "diverged": False}),
+                        "diverged": trains and lost(rank, number) and active(rank, number),
+                        **({} if trains else {"train_loss": None}),
                         "bytes_sent": 100 * (rank + 1),
                         **({} if worked is None else {"samples": worked}),
                     }

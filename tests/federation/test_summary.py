@@ -90,8 +90,8 @@ def test_no_peer_at_all_is_all_null(tmp_path: Path) -> None:
 
 
 def test_privacy_is_the_worst_peers(tmp_path: Path) -> None:
-    peer(tmp_path, 0, [1.0, 0.0], 0.0, epsilon=1.5, delta=1e-5)
-    peer(tmp_path, 1, [1.0, 0.0], 0.0, epsilon=2.5, delta=1e-5)
+    peer(tmp_path, 0, [1.0, 0.0], 0.0, privacy={"epsilon": 1.5, "delta": 1e-5}, delta=1e-5)
+    peer(tmp_path, 1, [1.0, 0.0], 0.0, privacy={"epsilon": 2.5, "delta": 1e-5}, delta=1e-5)
     found = collect(tmp_path, 2, 1.0)
     assert (found["epsilon"], found["delta"]) == (2.5, 1e-5)
 
@@ -153,7 +153,7 @@ def test_the_mean_has_the_interval_of_all_rows_that_are_different_ones(
 ) -> None:
     worth = {
         "measure": "accuracy", "on": "test", "rows": 60, "joined": 0.5, "alone": 0.35, "algorithm": "local",
-        "gain": 0.15, "low": 0.05, "high": 0.25, "differ": 9, "verdict": "unclear",
+        "gain": 0.15, "low": 0.05, "high": 0.25, "differ": 9, "verdict": "inconclusive",
     }  # fmt: skip
     for rank in range(2):
         settings = {"keep": "last", "test_split": split}
@@ -172,7 +172,7 @@ def test_the_mean_has_the_interval_of_all_rows_that_are_different_ones(
 def test_the_mean_row_is_of_the_peers_that_have_both_figures(tmp_path: Path) -> None:
     told = {
         "measure": "accuracy", "on": "test", "rows": 200, "joined": 0.9, "alone": 0.85, "algorithm": "local",
-        "gain": 0.05, "low": 0.02, "high": 0.08, "differ": 12, "verdict": "helped",
+        "gain": 0.05, "low": 0.02, "high": 0.08, "differ": 12, "verdict": "improved",
     }  # fmt: skip
     worth = [told, told, {"measure": "accuracy", "rows": 200, "joined": 0.5, "why": "no time"}]
     for rank, accuracy in enumerate((0.9, 0.9, 0.5)):
@@ -183,7 +183,7 @@ def test_the_mean_row_is_of_the_peers_that_have_both_figures(tmp_path: Path) -> 
     printed = out.file.getvalue()
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if "│" in line]
     assert rows[-1] == ["mean", "0.7667", "0.8500", "+0.0500", "+0.0259 to +0.0736", "improved"]
-    assert "2 peers together: joining helped, mean gain +0.0500" in printed
+    assert "2 peers together: improved, mean gain +0.0500" in printed
 
 
 def test_when_every_peer_was_killed_nothing_is_shown(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_the_best_models_keep_their_intervals_in_eighty_columns(tmp_path: Path) 
     """The gain is the joined model's, also where the other one is kept."""
     worth = {
         "measure": "accuracy", "on": "test", "rows": 60, "joined": 0.5, "alone": 0.65, "algorithm": "local",
-        "gain": -0.15, "low": -0.25, "high": -0.05, "differ": 9, "verdict": "alone", "kept": "alone",
+        "gain": -0.15, "low": -0.25, "high": -0.05, "differ": 9, "verdict": "worse", "kept": "alone",
     }  # fmt: skip
     for rank, point in enumerate(("alone", "mixed")):
         kept = {"kept_point": point, "kept_round": 1 + rank, "accuracy": 0.65 if point == "alone" else 0.5}
@@ -289,9 +289,9 @@ def test_the_best_models_keep_their_intervals_in_eighty_columns(tmp_path: Path) 
         text = printed(found, tmp_path, width)
         rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if "│" in line]
         kept_column = ["2, alone"] if width == 120 else []
-        assert rows[0] == ["0", "0.6500", *kept_column, "0.6500", "-0.1500", "-0.2500 to -0.0500", "better alone"]
-        assert rows[-1][-3:] == ["-0.1500", "-0.2125 to -0.0826", "better alone"]
-        assert "kept by validation loss: 1 after mixing, 1 trained alone (rank 0; gains are of joined models" in text
+        assert rows[0] == ["0", "0.6500", *kept_column, "0.6500", "-0.1500", "-0.2500 to -0.0500", "worse"]
+        assert rows[-1][-3:] == ["-0.1500", "-0.2125 to -0.0826", "worse"]
+        assert "kept by validation loss: 1 after mixing, 1 local only (rank 0; gains are of the federated" in text
         assert "of round 2 to 3" in text
         assert max(map(len, (line for line in text.splitlines() if "│" in line))) <= width
 

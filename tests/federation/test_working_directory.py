@@ -9,7 +9,7 @@ import pytest
 
 import dpeer
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.folders import home_kept
+from dpeer.federation.folders import working_folder_kept
 
 TASK = """
 import os
@@ -86,7 +86,7 @@ def test_processes_of_a_script_start_where_it_is_now(tmp_path: Path) -> None:
 
 def test_the_folder_is_the_same_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with home_kept() as home:
+    with working_folder_kept() as home:
         os.chdir("/")
     assert home == tmp_path == Path.cwd()
 
@@ -98,6 +98,6 @@ def test_a_deleted_current_folder_is_named(tmp_path: Path, monkeypatch: pytest.M
     folder.rmdir()
     with (
         pytest.raises(ConfigurationError, match=r"the current folder was deleted: change to one that exists"),
-        home_kept(),
+        working_folder_kept(),
     ):
         pass

@@ -18,8 +18,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from PIL import Image
 
-from dpeer.report import classes
+from dpeer.report.classes import class_mix
+from dpeer.report.facets import Report
 from dpeer.report.style import log_ticks
+from dpeer.results.curves import ACCURACY
+from dpeer.results.groups import group_runs
+from dpeer.results.reading import find_runs
 
 Command = Callable[..., Any]
 MIX, KEPT = "after mixing (mean)", "accuracy: kept (mean)"
@@ -28,7 +32,7 @@ WORST = "worst peer's accuracy"
 
 SECTIONS = [
     "Results at the end", "Settings", "Accuracy by round", "Accuracy by rank", "Disagreement at the end",
-    "Megabytes sent", "Accuracy by megabytes sent", "Who gossips with whom", "Class mix per peer", "Runs and files",
+    "Megabytes sent", "Accuracy by megabytes sent", "Graph", "Class mix per peer", "Runs and files",
 ]  # fmt: skip
 
 
@@ -563,23 +567,22 @@ def test_a_logarithmic_axis_has_ticks_over_any_number_of_decades(low: float, hig
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_classes_have_their_names_whatever_their_order_on_a_peer(
-    dpeer: Command, make_run: Any, read_page: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    drawn = []
-    monkeypatch.setattr(classes, "_draw", lambda axes, mix, count: drawn.append(mix))
+def test_classes_have_their_names_whatever_their_order_on_a_peer(dpeer: Command, make_run: Any, read_page: Any) -> None:
     make_run("a", classes=[5, 2], names=(("ill", "well"), ("well", "ill"), ("well", "dead")))
     assert dpeer("report", "a").code == 0
-    (mix,) = drawn
-    assert mix.names == ("ill", "well", "dead")
-    assert mix.counts.tolist() == [[5, 2, 0], [2, 5, 0], [0, 5, 2]]
     page = read_page()
     assert page.pictures["class-mix"][1].endswith("of the classes ill, well, dead.")
     assert "numbered" not in page.text
-    drawn.clear()
+    panel = class_mix(Report.of(group_runs(find_runs([Path("a")])), ACCURACY))
+    assert panel.figure is not None
+    widths = [
+        {round(box.get_extents().y0 + 0.41): round(box.get_extents().width) for box in one.get_paths()}
+        for one in panel.figure.axes[0].collections
+    ]
+    assert widths == [{0: 5, 1: 2}, {0: 2, 1: 5, 2: 5}, {2: 2}], "ill, well and dead, by rank"
     make_run("b", classes=[5, 2], names=(("ill", "well"), ("well",), ("well", "ill")))  # damaged: numbers will do
     assert dpeer("report", "b").code == 0
-    assert (drawn[0].names, drawn[0].counts.tolist()) == ((), [[5, 2]] * 3)
+    assert read_page().pictures["class-mix"][1].endswith("3 peers with 7 to 7 samples of 2 classes.")
 
 
 @pytest.mark.slow

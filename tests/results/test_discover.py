@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.results.discover import find_runs
 from dpeer.results.files import write_json
+from dpeer.results.reading import find_runs
 
 
 def write_run(folder: Path) -> Path:

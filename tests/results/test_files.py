@@ -2,11 +2,13 @@
 
 import os
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from dpeer.results.files import make_folder
+from dpeer.atomic import replacing
+from dpeer.results.files import make_folder, parse, write_json
 
 
 def test_the_names_of_new_folders_are_flushed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -28,3 +30,25 @@ def test_the_names_of_new_folders_are_flushed(tmp_path: Path, monkeypatch: pytes
     make_folder(tmp_path / "run" / "of" / "rank-0")
     make_folder(tmp_path / "run" / "of" / "rank-1")
     assert [inode for _, inode in flushed] == [(tmp_path / "run" / "of").stat().st_ino]
+
+
+@pytest.mark.parametrize("planted", [True, False])
+def test_a_file_is_replaced_whole_and_a_planted_link_is_not_followed(tmp_path: Path, planted: bool) -> None:
+    path, other = tmp_path / "worth-0.json", tmp_path / "other"
+    other.write_text("another's")
+    draft = tmp_path / ".worth-0.json.tmp"
+    draft.symlink_to(other) if planted else draft.write_text("left by a killed process")
+    write_json(path, {"gain": 0.1})
+    assert parse(path.read_text()) == {"gain": 0.1}
+    assert other.read_text() == "another's"
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["other", "worth-0.json"]
+    assert stat.S_IMODE(path.stat().st_mode) == stat.S_IMODE(other.stat().st_mode)
+
+
+def test_a_draft_that_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    path.write_text("old")
+    with suppress(ValueError), replacing(path) as draft:
+        draft.write_text("new")
+        raise ValueError
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("out", "old")]

@@ -18,7 +18,7 @@ def entry(number: int) -> dict[str, int]:
 
 def test_lines_of_rounds_that_are_run_again_do_not_count(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    first = MetricsFile(path, 0)
+    first = MetricsFile(path)
     for number in range(3):
         first.append(entry(number))
     with path.open("a") as file:
@@ -35,7 +35,7 @@ def test_lines_of_rounds_that_are_run_again_do_not_count(tmp_path: Path) -> None
 
 
 def test_without_a_file_the_last_line_is_known_all_the_same() -> None:
-    metrics = MetricsFile(None, 0)
+    metrics = MetricsFile(None)
     metrics.append(entry(0))
     assert (metrics.totals.last, metrics.totals.bytes_sent, metrics.missing(1)) == (entry(0), 10, 0)
 
@@ -76,7 +76,7 @@ def test_what_another_program_does_to_the_file_is_noticed_and_the_next_lines_are
     change: Callable[[Path], None], said: str, missing: int, tmp_path: Path
 ) -> None:
     path = tmp_path / "metrics.jsonl"
-    metrics = MetricsFile(path, 0)
+    metrics = MetricsFile(path)
     metrics.rewrite()
     assert [metrics.append(entry(number)) for number in range(3)] == [None] * 3
     change(path)
@@ -90,7 +90,7 @@ def test_what_another_program_does_to_the_file_is_noticed_and_the_next_lines_are
 def test_a_file_that_is_deleted_before_it_is_flushed_is_no_error_unless_its_folder_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "rank-0" / "metrics.jsonl"
     path.parent.mkdir()
-    metrics = MetricsFile(path, 0)
+    metrics = MetricsFile(path)
     metrics.append(entry(0))
     path.unlink()
     metrics.flush()

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from dpeer.results.files import rank_folder, write_json
-from dpeer.results.lines import Line
 from dpeer.results.reading import read_distances, read_metrics, read_peer_summary, read_run, read_run_summary
-from dpeer.results.records import RoundRecord
-from dpeer.results.summaries import PeerSummary, RunSummary
+from dpeer.results.records import Line, RoundRecord
 
 LINE: dict[str, Any] = {
     "accuracy": 0.5, "accuracy_trained": 0.25, "test_loss": 1.5, "metrics": {"accuracy": 0.5}, "train_loss": 0.75,
@@ -84,27 +82,12 @@ def test_what_a_peer_writes_is_what_is_read() -> None:
     line = Line.of(record.as_dict())
     assert (line.round, line.accuracy, line.accuracy_trained, line.test_loss) == (4, 0.5, 0.25, 1.5)
     assert (line.metrics, line.train_loss, line.bytes_sent, line.bytes_received) == ({"accuracy": 0.5}, 0.75, 10, 20)
-    assert (line.active, line.has_diverged, line.epsilon, line.privacy) == (True, False, 2.0, {"epsilon": 2.0})
+    assert (line.active, line.diverged, line.epsilon, line.privacy) == (True, False, 2.0, {"epsilon": 2.0})
 
 
-def test_an_older_versions_line_lacks_keys_and_each_has_a_meaning() -> None:
-    line = Line.of({"round": 3, "train_loss": 0.5})
-    assert (line.active, line.has_diverged, line.samples, line.privacy, line.metrics) == (True, False, None, None, None)
-
-
-@pytest.mark.parametrize(
-    ("said", "diverged"),
-    [
-        ({"train_loss": None}, True),
-        ({"train_loss": None, "active": False}, False),
-        ({"train_loss": None, "diverged": False}, False),
-        ({"train_loss": 0.5, "diverged": True}, True),
-    ],
-)
-def test_a_line_that_does_not_say_whether_training_diverged_is_judged_by_its_loss(
-    said: dict[str, Any], diverged: bool
-) -> None:
-    assert Line.of({"round": 0, **said}).has_diverged is diverged
+def test_a_line_that_lacks_keys_has_not_diverged() -> None:
+    line = Line.of({"round": 3})
+    assert (line.active, line.diverged, line.samples, line.privacy, line.metrics) == (True, False, None, None, None)
 
 
 @pytest.mark.parametrize("value", ["0.5", True, [0.5], float("nan"), float("inf"), 1e200, {}])
@@ -192,17 +175,3 @@ def test_distances_are_by_round_and_none_where_they_were_not_finite(tmp_path: Pa
     assert run is not None
     assert run.distances == {0: 2.5}
     assert read_distances(tmp_path / "nowhere") == {}
-
-
-def test_plain_figures_are_those_of_the_kept_model_in_files_of_every_version() -> None:
-    now = {"kept_point": "finished", "accuracy": 0.75, "accuracy_mixed": 0.5, "metrics": {"a": 1}, "test_loss": 0.1}
-    before = {"kept_point": "finished", "accuracy": 0.5, "accuracy_kept": 0.75, "metrics": {"a": 2},
-              "metrics_kept": {"a": 1}, "test_loss": 0.3, "test_loss_kept": 0.1}  # fmt: skip
-    for content in (now, before):
-        peer = PeerSummary.of(content)
-        assert (peer.accuracy, peer.accuracy_mixed, peer.test_loss, peer.metrics) == (0.75, 0.5, 0.1, {"a": 1.0})
-    first = PeerSummary.of({"accuracy": 0.5, "test_loss": 0.3})
-    assert first.accuracy == first.accuracy_mixed == 0.5, "a version that kept no other model"
-    run = RunSummary.of({"accuracy": [0.5, None], "accuracy_kept": [0.75, 0.25], "test_loss": [0.3, 0.2]})
-    assert (run.accuracy, run.accuracy_mixed) == ((0.75, 0.25), (0.5, None))
-    assert run.test_loss == run.test_loss_mixed == (0.3, 0.2)

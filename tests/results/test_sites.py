@@ -9,9 +9,9 @@ import pytest
 from scipy.stats import ttest_1samp
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.paired_bootstrap import find_gain
+from dpeer.results.effect import Effect
+from dpeer.results.effect_statistics import find_gain
 from dpeer.results.sites import KIND, Site, combine, read_site
-from dpeer.results.worth import Worth
 
 FEDERATION = "0123456789abcdef" * 2
 
@@ -19,12 +19,12 @@ FEDERATION = "0123456789abcdef" * 2
 def site(rank: int, **values: Any) -> Site:
     worth = {
         "measure": "accuracy", "on": "test", "algorithm": "local", "rows": 40, "differ": 6, "gain": 0.1, "low": 0.025,
-        "high": 0.2, "verdict": "helped",
+        "high": 0.2, "verdict": "improved",
     }  # fmt: skip
     own = {"version": "0.1.0", "federation": FEDERATION, "size": 8, "rounds": 20, "shares_rows": False}
     own |= {name: value for name, value in values.items() if name in own}
     worth |= {name: value for name, value in values.items() if name in worth}
-    return Site(f"worth-{rank}.json", rank=rank, worth=Worth.of(worth), **own)
+    return Site(f"worth-{rank}.json", rank=rank, worth=Effect.of(worth), **own)
 
 
 def test_a_file_is_read_as_it_was_written_and_tells_of_no_row_by_itself(tmp_path: Path) -> None:

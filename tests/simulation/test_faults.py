@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.federation.run import refuse_faults
+from dpeer.federation.folders import refuse_faults
 from dpeer.federation.settings import Settings
 from dpeer.simulation.faults import Faults, check_faults, expand, read_faults
 

@@ -21,8 +21,8 @@ import torch
 from safetensors.torch import save_file
 
 from dpeer.federation.keys import write_secret
+from dpeer.results.effect import Effect
 from dpeer.results.sites import Site
-from dpeer.results.worth import Worth
 from dpeer.training import build_model
 
 ROOT = Path(__file__).parents[2]
@@ -177,8 +177,8 @@ def own_task(folder: Path) -> None:
 def given_away(folder: Path) -> None:
     """The files of three sites, as `dpeer worth --give-away` writes them."""
     for rank in range(3):
-        worth = Worth("accuracy", "test", rows=40, differ=3, algorithm="local", gain=0.0, low=0.0, high=0.0,
-                      verdict="unclear")  # fmt: skip
+        worth = Effect("accuracy", "test", rows=40, differ=3, algorithm="local", gain=0.0, low=0.0, high=0.0,
+                      verdict="inconclusive")  # fmt: skip
         site = Site(f"worth-{rank}.json", "0.1.0", "ab" * 16, 3, rank, 5, shares_rows=False, worth=worth)
         (folder / site.name).write_text(json.dumps(site.to_json()))
 

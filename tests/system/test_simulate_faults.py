@@ -231,8 +231,8 @@ def test_the_example_has_two_of_eight_drop_out_and_come_back(play: Play) -> None
 
 def test_the_last_lines_and_the_report_tell_it(play: Play, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
-    from dpeer.report.write import write_report
-    from dpeer.results.discover import find_runs
+    from dpeer.report.page import write_report
+    from dpeer.results.reading import find_runs
 
     play(fault("crash", ranks=[2], round=3) + fault("slow", ranks=[0, 1], round=2, for_=1))
     said = capsys.readouterr().out

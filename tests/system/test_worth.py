@@ -1,4 +1,4 @@
-"""`dpeer start` says at its end whether joining helped, and nothing of the run depends on that."""
+"""`dpeer start` prints the effect of federating at its end, and nothing of the run depends on that."""
 
 import json
 import signal
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dpeer.results.worth import NOTHING_RECEIVED, ending, worth_of
+from dpeer.results.effect import NOTHING_RECEIVED, closing_lines, effect_of
 
 pytestmark = pytest.mark.slow
 
@@ -58,7 +58,7 @@ def test_peers_that_also_train_alone_have_the_bits_of_those_that_do_not_and_tell
         area, other = worth["auroc"], worth["alone_auroc"]
         assert lines[-2] == (
             f"dpeer: accuracy {worth['joined']:.4f} (AUROC {area:.4f}) on 21 own test rows; "
-            f"alone: {worth['alone']:.4f} (AUROC {other:.4f})"
+            f"local only: {worth['alone']:.4f} (AUROC {other:.4f})"
         )
         card = json.loads((tmp_path / f"beside/rank-{rank}/model.json").read_text())
         assert card["metrics"]["values"]["auroc"]["value"] == pytest.approx(area)
@@ -89,7 +89,7 @@ def test_a_comparison_that_was_left_out_is_made_later_and_goes_on_after_ctrl_c(
     first = dpeer("worth", "later/rank-1")
     until(lambda: (tmp_path / "later/rank-1/alone/round-00000000").exists())
     first.signal(signal.SIGINT)
-    assert first.succeed().splitlines()[-1].endswith("of 3 rounds of training alone; the same command goes on")
+    assert first.succeed().splitlines()[-1].endswith("of 3 rounds of local-only training; the same command goes on")
     hurry()
     again = dpeer("worth", "later/rank-1").succeed().splitlines()
     expected, found = (entry_of(tmp_path / out / "rank-1") for out in runs)
@@ -98,7 +98,7 @@ def test_a_comparison_that_was_left_out_is_made_later_and_goes_on_after_ctrl_c(
     assert again[-1].startswith(f"dpeer: gain {found['gain']:+.4f} (95 % interval ")
     both = dpeer("worth", "later").succeed().splitlines()
     assert [line.split(":")[1] for line in both[-6:-2]] == [" rank-0", " rank-0", " rank-1", " rank-1"]
-    assert both[-2].startswith("dpeer: joining helped ")
+    assert "of 2 peers improved over local only" in both[-2]
     assert both[-1].startswith("dpeer: 2 peers together: ")
 
 
@@ -114,7 +114,7 @@ def test_a_cluster_compares_with_what_its_peers_would_have_alone(
     assert first["worth"] == json.loads((tmp_path / "l/summary.json").read_text())["worth"] == summary["worth"]
     assert summary["baseline"] is None, "it is no run of its own"
     assert not (tmp_path / "l/baseline-local").exists()
-    assert any(line.startswith("joining helped ") for line in lines)
+    assert any("peers improved over local only" in line for line in lines)
     # dfedavgm computes as many gradients as local does with as many epochs.
     simulate(*common[:-1], "local", "--out", "alone")
     assert [worth["alone"] for worth in first["worth"]] == json.loads((tmp_path / "alone/summary.json").read_text())[
@@ -174,7 +174,7 @@ def test_a_peer_keeps_the_model_trained_alone_where_joining_makes_it_worse(
     worth = summary["worth"]
     assert worth["kept"] == "alone"
     assert worth["alone_validation_loss"] < worth["validation_loss"]
-    assert worth["gain"] < 0, "the verdict stays about joining"
+    assert worth["gain"] < 0, "the verdict stays about federating"
     assert worth["joined"] < worth["alone"]
     assert (folder / "model.safetensors").read_bytes() == (local / "model.safetensors").read_bytes()
     assert summary["kept_point"] == card["federation"]["kept_point"] == "alone"
@@ -205,19 +205,19 @@ def test_without_a_body_received_there_is_no_verdict(
     none, few = (json.loads((tmp_path / run / "rank-0/summary.json").read_text()) for run in ("none", "few"))
     both = json.loads((tmp_path / "none/summary.json").read_text())["worth"]
     for entry in (none["worth"], both[0]):
-        worth = worth_of(entry)
+        worth = effect_of(entry)
         assert worth is not None
         assert (worth.rounds_mixed, worth.gain, worth.verdict, worth.kept) == (0, None, None, None)
-        assert ending(worth)[-1] == f"no comparison with this peer alone: {NOTHING_RECEIVED}"
+        assert closing_lines(worth)[-1] == f"no comparison with local only: {NOTHING_RECEIVED}"
     assert none["worth"]["alone"] is None, "two accuracies beside each other would read as a gain"
-    assert f"no comparison with each peer alone: {NOTHING_RECEIVED}\n" in printed
+    assert f"no comparison with local only: {NOTHING_RECEIVED}\n" in printed
     assert "gain" not in printed
-    assert "joining helped" not in printed
+    assert "improved" not in printed
 
-    mixed, worth = few["rounds_mixed"], worth_of(few["worth"])
+    mixed, worth = few["rounds_mixed"], effect_of(few["worth"])
     assert 0 < mixed < 3
     assert worth is not None
-    assert ending(worth)[1].endswith(f"; bodies mixed in {mixed} of 3 rounds")
+    assert closing_lines(worth)[1].endswith(f"; bodies mixed in {mixed} of 3 rounds")
 
 
 def test_the_baseline_local_is_what_each_peer_would_have_alone(

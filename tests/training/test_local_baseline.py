@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 from dpeer.exceptions import TaskError
 from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.algorithms import ALGORITHMS
-from dpeer.training.local_baseline import Alone, own_copy
+from dpeer.training.local_baseline import LocalBaseline, independent_copy
 
 RANK, SEED = 1, 5
 H = Hyperparameters(rounds=3, batch_size=8, body_epochs=2)
@@ -41,20 +41,22 @@ def local(task: Task, h: Hyperparameters = H, **options: Any) -> TorchLearner:
     return learner
 
 
-def alone(task: Task, gradients: float = 2, h: Hyperparameters = H, **options: Any) -> Alone:
-    return Alone(own_copy(task), h, gradients, options.pop("takes_part", lambda number: True), rank=RANK, seed=SEED,
-                 **options)  # fmt: skip
+def alone(task: Task, gradients: float = 2, h: Hyperparameters = H, **options: Any) -> LocalBaseline:
+    takes_part = options.pop("takes_part", lambda number: True)
+    return LocalBaseline(independent_copy(task), h, gradients, takes_part, rank=RANK, seed=SEED, **options)
 
 
-def through(copy: Alone, enough: Callable[[], bool] = lambda: True, between: Callable[[], Any] = lambda: None) -> Alone:
+def through(
+    copy: LocalBaseline, enough: Callable[[], bool] = lambda: True, between: Callable[[], Any] = lambda: None
+) -> LocalBaseline:
     while not copy.done:
         copy.work(enough)
         between()
     return copy
 
 
-def model(of: TorchLearner | Alone, tmp_path: Path) -> bytes:
-    learner = of._learner if isinstance(of, Alone) else of
+def model(of: TorchLearner | LocalBaseline, tmp_path: Path) -> bytes:
+    learner = of.learner if isinstance(of, LocalBaseline) else of
     learner.write_model(tmp_path / "model")
     return (tmp_path / "model").read_bytes()
 
@@ -88,11 +90,11 @@ def test_it_computes_as_many_gradients_as_the_peer(name: str, local_steps: int |
     own_task = make()
     if ALGORITHMS[name].shares == "model" or name in ("fedrod", "dis-pfl"):
         own_task = replace(own_task, model=nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2)), head=("2",))
-    copied = own_copy(own_task)
+    copied = independent_copy(own_task)
     peer = TorchLearner(own_task, name, h, rank=RANK, seed=SEED)
     for number in range(h.rounds):
         peer.train(number)
-    copy = Alone(copied, h, peer.algorithm.gradients(h), lambda number: True, rank=RANK, seed=SEED)
+    copy = LocalBaseline(copied, h, peer.algorithm.gradients(h), lambda number: True, rank=RANK, seed=SEED)
     through(copy, enough=lambda: False)
     assert copy.made == copy.steps
     if name != "dis-pfl":  # its screening looks at one minibatch a round besides
@@ -174,7 +176,7 @@ def test_of_a_run_that_ended_early_it_trains_the_completed_rounds(tmp_path: Path
 
 def test_the_data_are_shared_and_the_model_is_not() -> None:
     task = make()
-    copied = own_copy(task)
+    copied = independent_copy(task)
     assert copied.train is task.train
     assert copied.test is task.test
     for mine, its in zip(task.model.parameters(), copied.model.parameters(), strict=True):
@@ -191,9 +193,9 @@ def test_a_loss_that_refers_to_the_model_is_told_and_one_that_does_not_is_copied
         lambda outputs, targets, model=task.model: cross_entropy(outputs, targets),
     ):
         with pytest.raises(TaskError, match="the task's loss refers to its model"):
-            own_copy(replace(task, loss=loss))
+            independent_copy(replace(task, loss=loss))
     weighted = nn.CrossEntropyLoss(torch.tensor([1.0, 2.0]))
-    copied = own_copy(replace(task, loss=weighted)).loss
+    copied = independent_copy(replace(task, loss=weighted)).loss
     assert isinstance(copied, nn.CrossEntropyLoss)
     assert copied is not weighted
 
@@ -202,4 +204,4 @@ def test_a_model_that_cannot_be_copied_is_told() -> None:
     task = make()
     task.model.cursed = (one for one in ())
     with pytest.raises(TaskError, match="cannot be copied"):
-        own_copy(task)
+        independent_copy(task)

@@ -1,4 +1,4 @@
-"""Rows that are equal in their inputs: told by a digest of each, numbered and counted. No torch."""
+"""Duplicate rows: equal inputs have one digest; numbered and counted. No torch."""
 
 from __future__ import annotations
 

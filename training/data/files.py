@@ -1,4 +1,4 @@
-"""Common parts of the readers, which tell of a missing or damaged file in one clear line."""
+"""Shared parts of data set readers: a missing or damaged file is one clear line."""
 
 from __future__ import annotations
 

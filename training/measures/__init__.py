@@ -1,4 +1,4 @@
-"""The full set of figures that say how well a model does, with 95 % intervals: for the end of a run, not each round."""
+"""The full set of figures of a model, with 95 % intervals: for the end of a run, not each round."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def measure(outputs: Any, targets: Any, classes: tuple[str, ...] = (), *, values
 
     Returns:
         ``{"kind", "rows", "values": {name: {"value", "low", "high"}}, ...}``, for a classification also "positive",
-        "classes", "confusion" and "calibration"; see docs/models.md. A value of None is undefined, and "why" says why.
+        "classes", "confusion" and "calibration"; see docs/models.md. A value of None is undefined; see "why".
         None where the outputs are neither class scores for class numbers nor values.
     """
     if not isinstance(outputs, Tensor) or not isinstance(targets, Tensor) or not len(outputs):

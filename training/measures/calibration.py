@@ -1,4 +1,4 @@
-"""Calibration: whether predicted probabilities are as often right as they say."""
+"""Calibration of predicted probabilities: bins, and the expected calibration error."""
 
 from __future__ import annotations
 

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dpeer.training.measures.bootstrap import Rows, weighted
 from dpeer.training.measures.calibration import bins
-from dpeer.training.measures.intervals import bootstrap, undefined, wilson
+from dpeer.training.measures.intervals import Rows, bootstrap, undefined, weighted, wilson
 
 Numbers = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -87,12 +86,14 @@ def _points(rows: Rows, names: tuple[str, ...]) -> dict[str, float | str]:
 
 def _shares_of(rows: Rows, number: int, name: str) -> dict[str, Any]:
     """Sensitivity and specificity of one class against the rest."""
-    is_it, said = rows.truth == number, rows.guess == number
+    is_it, guessed = rows.truth == number, rows.guess == number
     here, elsewhere = int(is_it.sum()), int((~is_it).sum())
     return {
-        "sensitivity": wilson(int((said & is_it).sum()), here) if here else undefined(f"no row is of class {name!r}"),
+        "sensitivity": wilson(int((guessed & is_it).sum()), here)
+        if here
+        else undefined(f"no row is of class {name!r}"),
         "specificity": (
-            wilson(int((~said & ~is_it).sum()), elsewhere)
+            wilson(int((~guessed & ~is_it).sum()), elsewhere)
             if elsewhere
             else undefined(f"all rows are of class {name!r}")
         ),

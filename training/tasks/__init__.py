@@ -7,8 +7,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ConfigDict
+
+from dpeer.training.settings import DataSettings
 from dpeer.training.task import Task
-from dpeer.training.tasks.choices import Choices
+
+
+class Choices(DataSettings):
+    """Settings of a built-in task: how its data are divided, and what is trained on them; frozen.
+
+    `DataSettings` has each value's type, default, limits and meaning. None stands for the task's own default.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    apart: bool = False
+    """Whether samples are held out one by one, as record-level DP requires; their number is random then."""
+
+    only_if_enough: bool = False
+    """Whether nothing is held out for validation where that would be too few samples, or far more than asked for."""
+
+    @property
+    def head_prefixes(self) -> tuple[str, ...] | None:
+        """The name prefixes of the parameters that stay at home; None for the last linear layer."""
+        return None if self.head is None else tuple(name for name in self.head.split(",") if name)
 
 
 @dataclass(frozen=True)
@@ -19,8 +41,8 @@ class BuiltinTask:
         name: What ``--task`` calls it.
         summary: One line about it.
         where: ``module:function`` of its ``task(rank, size, seed, *, choices, **options)``.
-        partition: How its data are divided where the user does not say.
-        standardize: Whether its inputs are scaled by the peer's own training rows where the user does not say.
+        partition: The default of ``--partition``.
+        standardize: The default of ``--standardize``: inputs are scaled by the peer's own training rows.
     """
 
     name: str

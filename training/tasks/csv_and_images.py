@@ -1,4 +1,4 @@
-"""Tasks on people's own files, without a line of Python: a table, or images in folders."""
+"""The tasks csv and image-folder, on a user's own files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dpeer.training.data.images.image_folder import image_folder as read_image_f
 from dpeer.training.data.tables.table import SchemaTable, Table, table_by_schema
 from dpeer.training.data.tables.table import table as read_table
 from dpeer.training.task import Task
-from dpeer.training.tasks.choices import Choices
+from dpeer.training.tasks import Choices
 from dpeer.training.tasks.options import names, one_of, place, text, whole
 from dpeer.training.tasks.pooled import pooled_task
 from dpeer.training.tasks.reading import read
@@ -30,8 +30,8 @@ def csv(
             "target": target, "group": group, "kind": kind, "classes": classes, "columns": columns,
             "ignore": ignore or None,
         }  # fmt: skip
-        if said := next((name for name, value in others.items() if value is not None), None):
-            raise TaskError(f"task 'csv': the schema {str(choices.schema)!r} says it: leave out --task-option {said}")
+        if twice := next((name for name, value in others.items() if value is not None), None):
+            raise TaskError(f"task 'csv': the schema {str(choices.schema)!r} says it: leave out --task-option {twice}")
         by_schema = SchemaTable(where, str(choices.schema))
         return pooled_task(read(table_by_schema, by_schema, seed), rank, size, seed, choices, model="mlp")
     asked = Table(

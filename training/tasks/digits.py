@@ -12,7 +12,7 @@ import torch
 
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.task import Task
-from dpeer.training.tasks.choices import Choices
+from dpeer.training.tasks import Choices
 from dpeer.training.tasks.pooled import pooled_task
 
 _TEST_SHARE = 0.2

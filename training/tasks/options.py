@@ -1,4 +1,4 @@
-"""Checking the options of built-in tasks; each error names the option, its value and what would be right."""
+"""Validation of the options of built-in tasks; each error names the option, its value and what would be right."""
 
 from __future__ import annotations
 

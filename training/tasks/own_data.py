@@ -1,4 +1,4 @@
-"""Checking that peers that should have data of their own were not given the same files, nor others different ones."""
+"""Check of the data paths of all peers of a host: own data differ from peer to peer, a common pool does not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task from a data set in memory: every rank takes its part and leaves the rest."""
+"""Builds a rank's task from a data set in memory: division, held-out samples, model and scales."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from dpeer.training.models.scaling import ScaledLoss, scale_outputs, standardize
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.settings import TestSplit
 from dpeer.training.task import Task
+from dpeer.training.tasks import Choices
 from dpeer.training.tasks.augmentation import augment_images
-from dpeer.training.tasks.choices import Choices
 from dpeer.training.tasks.text_models import with_tokens
 
 HELD_OUT = 0.2
@@ -61,7 +61,7 @@ class Division(NamedTuple):
     digest: str | None = None
     """SHA-256 (hex) of who may train and who is tested on what; None where every peer has data of its own."""
     remarks: tuple[str, ...] = ()
-    """What users are told about it."""
+    """Remarks for the user."""
 
 
 def pooled_task(data: Data, rank: int, size: int, seed: int, choices: Choices, *, model: str) -> Task:
@@ -208,10 +208,10 @@ def divide(
             digest.update(pool.places(index).tobytes() + b"|")
     names = data.names.get("classes", ())
     if pools[0] is pools[1]:
-        said = remarks(spec, [pools[0].labels()], [[np.union1d(*indices)] for indices in owned], names)
+        notes = remarks(spec, [pools[0].labels()], [[np.union1d(*indices)] for indices in owned], names)
     else:
-        said = remarks(spec, [pool.labels() for pool in pools], owned, names)
-    return Division(*pools, parts, digest.hexdigest(), said)
+        notes = remarks(spec, [pool.labels() for pool in pools], owned, names)
+    return Division(*pools, parts, digest.hexdigest(), notes)
 
 
 def _divided(
@@ -296,13 +296,13 @@ def _about_equal(data: Data, contents: Mapping[str, Sequence[bytes]]) -> list[st
     if not (count := count_equal(found)):
         return []
     what = "row" if data.unfitted is not None else "image" if data.pixels else "sample"
-    said, known = in_words(count, len(found), what), {*trained}
+    equal, known = in_words(count, len(found), what), {*trained}
     if crossing := sum(one in known for one in tested):
         return [
-            f"WARNING: {said}: {crossing:,} of {len(tested):,} test {what}s equal one that is trained on, so the "
+            f"WARNING: {equal}: {crossing:,} of {len(tested):,} test {what}s equal one that is trained on, so the "
             f"accuracy may be too high; remove {what}s that are copies"
         ]
-    return [f"{said}: equal ones are all trained on, or all held out"]
+    return [f"{equal}: equal ones are all trained on, or all held out"]
 
 
 def _check_apart(data: Data, validation: float) -> None:

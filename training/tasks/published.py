@@ -1,4 +1,4 @@
-"""Tasks on the data sets that papers use; users download the data and give ``--task-option data=DIR``."""
+"""Tasks on published data sets of images and sensors; users download them and give ``--task-option data=DIR``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dpeer.training.data.images.leaf import femnist as read_femnist
 from dpeer.training.data.images.mnist import mnist as read_mnist
 from dpeer.training.data.images.tiny_imagenet import tiny_imagenet as read_tiny_imagenet
 from dpeer.training.task import Task
-from dpeer.training.tasks.choices import Choices
+from dpeer.training.tasks import Choices
 from dpeer.training.tasks.options import one_of
 from dpeer.training.tasks.pooled import pooled_task
 from dpeer.training.tasks.reading import read

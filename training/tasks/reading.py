@@ -1,4 +1,4 @@
-"""Reading a data set once for all peers of a process."""
+"""Cache of data sets: each is read once for all peers of a process."""
 
 from __future__ import annotations
 

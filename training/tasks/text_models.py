@@ -1,4 +1,4 @@
-"""What a task on text tells its model, and which models suit it."""
+"""Options of a text model that follow from the tokenizer, and the check that a model suits a text task."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def with_tokens(model: str, tokens: Tokens | None, given: Mapping[str, Any]) -> 
     """
     if tokens is None or find_model(model).takes != "text":
         return dict(given)
-    if said := next((name for name in _FOLLOW if name in given), None):
-        raise TaskError(f"--model-option {said}={given[said]}: it follows from the tokenizer; leave it out")
+    if chosen := next((name for name in _FOLLOW if name in given), None):
+        raise TaskError(f"--model-option {chosen}={given[chosen]}: it follows from the tokenizer; leave it out")
     least = given.get("vocabulary", tokens.vocabulary)
     if isinstance(least, int) and least < tokens.vocabulary:
         raise TaskError(

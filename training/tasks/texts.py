@@ -1,4 +1,4 @@
-"""Tasks on text: GLUE's sentences, and what roles of plays say."""
+"""Tasks on text: GLUE's sentences, and next tokens of the roles of plays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpeer.training.data.text.tokens import LONGEST, SHORTEST
 from dpeer.training.models import TEXT_TASKS
 from dpeer.training.next_token import figures_of_windows, next_token_metrics
 from dpeer.training.task import Task
-from dpeer.training.tasks.choices import Choices
+from dpeer.training.tasks import Choices
 from dpeer.training.tasks.options import one_of, text, whole
 from dpeer.training.tasks.pooled import pooled_task
 from dpeer.training.tasks.reading import read
@@ -42,7 +42,7 @@ def roles(
     rank: int, size: int, seed: int, *, choices: Choices, data: Any = None, tokenizer: Any = None, length: Any = 80,
     roles: Any = None,
 ) -> Task:  # fmt: skip
-    """What a rank's roles say; see `Roles` for the options."""
+    """A rank's roles of plays, for next-token prediction; see `Roles` for the options."""
     asked = Roles(
         data=text("roles", "data", data, "PATH, LEAF's Shakespeare or a file .npz or .jsonl of speakers and texts"),
         tokenizer=_tokenizer("roles", tokenizer),

@@ -1,1 +1,1 @@
-"""Using a trained model: built again without the training data, given new rows, measured and exported."""
+"""Use of a trained model: rebuilt without the training data, given new rows, measured and exported."""

@@ -1,4 +1,4 @@
-"""A trained model, built again from its card and its saved values."""
+"""Rebuilds a trained model from its card and its saved values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def restored(card: Mapping[str, Any], saved: Path, module: nn.Module | None = No
 
     Raises:
         CheckpointError: The saved values cannot be read, or are of another model.
-        ConfigurationError: The card does not say how the model is made, and no module was given.
+        ConfigurationError: The card has no recipe of the model, and no module was given.
     """
     if module is not None and not isinstance(module, nn.Module):
         raise ConfigurationError(f"module = {type(module).__name__}: expected a torch.nn.Module of the model's make")

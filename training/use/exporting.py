@@ -6,13 +6,14 @@ import json
 import logging
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from dpeer.atomic import replacing
 from dpeer.exceptions import OutputError, TaskError, describe
 from dpeer.training.use.model import TrainedModel
 from dpeer.training.use.reading import token_count
@@ -65,21 +66,16 @@ def export(model: TrainedModel, path: Path, form: Format) -> dict[str, Any]:
     count = token_count(model.card)
     sample = _sample(_ROWS, shape, count)
     usage = describe_use(model)
-    part = path.with_name(f".{path.name}.tmp")
+    write, read = (_write_onnx, _read_onnx) if form == "onnx" else (_write_torchscript, _read_torchscript)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _quietly():
-            (_write_onnx if form == "onnx" else _write_torchscript)(whole, sample, part, usage)
-            read = _read_onnx if form == "onnx" else _read_torchscript
-            _check(whole, shape, lambda inputs: read(part, inputs), count)
-        part.replace(path)
+        with replacing(path) as draft, _quietly():
+            write(whole, sample, draft, usage)
+            _check(whole, shape, lambda inputs: read(draft, inputs), count)
     except OSError as error:
         raise OutputError(f"--output {str(path)!r} cannot be written: {error.strerror}") from error
     except (RuntimeError, TypeError, ValueError, AttributeError) as error:
         raise TaskError(f"the model cannot be written as {form}: {describe(error)}") from error
-    finally:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
     return usage
 
 

@@ -1,8 +1,9 @@
-"""A trained model as an object: predict, evaluate, export."""
+"""A trained model as an object: predict, evaluate, export; and its predictions as a csv file."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import csv
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,23 +14,23 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from dpeer.exceptions import TaskError
+from dpeer.atomic import replacing
+from dpeer.exceptions import OutputError, TaskError
 from dpeer.training.batches import Batches
 from dpeer.training.data.tables.inputs import TableInputs
 from dpeer.training.evaluation import predictions
 from dpeer.training.measures import Figures, measure
-from dpeer.training.use.new_data import NewData
-from dpeer.training.use.reading import as_inputs, read_new
+from dpeer.training.use.reading import NewData, as_inputs, read_new
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a model says of rows.
+    """Predictions of a model for rows.
 
     Attributes:
         outputs: As the model gave them: class scores, shape (rows, classes), or values, shape (rows, 1).
         classes: The classes' names by number; () where values are predicted.
-        keys: What tells the rows apart, by name: row numbers, files, columns that are no inputs; empty for arrays that
+        keys: Identifiers of the rows, by name: row numbers, files, columns that are no inputs; empty for arrays that
             were handed over.
         remarks: Sentences on what of the data did not fit and was read all the same.
     """
@@ -168,3 +169,42 @@ class TrainedModel:
         if found is None:
             raise TaskError("the model gives no tensor of shape (rows, outputs): call `module` yourself")
         return found
+
+
+PREDICTED, PROBABILITY = "predicted", "probability_"
+
+
+def write_predictions(found: Predictions, path: Path) -> None:
+    """Write a line for each row, so that readers see the whole file or none.
+
+    Raises:
+        OutputError: The file cannot be written.
+    """
+    try:
+        with replacing(path) as draft, draft.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow([*_unlike(found), *_headings(found)])
+            columns = [*found.keys.values(), *_columns(found)]
+            writer.writerows(zip(*columns, strict=True))
+    except OSError as error:
+        raise OutputError(f"--output {str(path)!r} cannot be written: {error.strerror}") from error
+
+
+def _unlike(found: Predictions) -> Iterator[str]:
+    """The names of the keys; one that is also a heading of ours gets a suffix."""
+    ours = {*_headings(found)}
+    return (f"{name} (input)" if name in ours else name for name in found.keys)
+
+
+def _headings(found: Predictions) -> list[str]:
+    if found.classes:
+        return [PREDICTED, *(f"{PROBABILITY}{name}" for name in found.classes)]
+    width = 1 if found.outputs.ndim < 2 else found.outputs.shape[1]
+    return [PREDICTED] if width == 1 else [f"{PREDICTED}_{number}" for number in range(width)]
+
+
+def _columns(found: Predictions) -> list[list[str]]:
+    """The cells by column; a number has as many digits as tell its bits."""
+    if not found.classes:
+        return [[str(value) for value in column] for column in found.outputs.reshape(len(found), -1).numpy().T]
+    return [found.labels, *([str(value) for value in column] for column in found.probabilities.T)]

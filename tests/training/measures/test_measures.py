@@ -12,8 +12,7 @@ from sklearn import metrics
 from sklearn.calibration import calibration_curve
 
 from dpeer.training.measures import measure, plain
-from dpeer.training.measures.bootstrap import Rows, weighted
-from dpeer.training.measures.intervals import bootstrap, wilson
+from dpeer.training.measures.intervals import Rows, bootstrap, weighted, wilson
 from dpeer.training.measures.regression import _weighted
 
 

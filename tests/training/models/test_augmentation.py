@@ -13,8 +13,8 @@ from dpeer.exceptions import TaskError
 from dpeer.training import TorchLearner
 from dpeer.training.data.images.mnist import mnist
 from dpeer.training.data.pool import Data, Pool
+from dpeer.training.tasks import Choices
 from dpeer.training.tasks.augmentation import augment_images, crop_and_flip
-from dpeer.training.tasks.choices import Choices
 from dpeer.training.tasks.digits import digits
 from dpeer.training.tasks.digits import task as digits_task
 from dpeer.training.tasks.pooled import pooled_task

@@ -15,7 +15,7 @@ from dpeer.training.data.pool import Data, Pool
 from dpeer.training.models import build_model
 from dpeer.training.models.scaling import standardize
 from dpeer.training.task import Task
-from dpeer.training.tasks.choices import Choices
+from dpeer.training.tasks import Choices
 from dpeer.training.tasks.pooled import pooled_task
 
 CLASSES = 3

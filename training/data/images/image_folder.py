@@ -1,4 +1,4 @@
-"""Pictures in a folder for each class, or in one folder with a table of their labels."""
+"""Images in a folder for each class, or in one folder with a table of their labels."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training.data.images.pixels import read_images
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.data.tables.cells import Sheet, read_sheet
-from dpeer.training.data.tables.columns import class_numbers, groups_of
+from dpeer.training.data.tables.plain import class_numbers, groups_of
 
 TASK = "image-folder"
 ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".bmp")

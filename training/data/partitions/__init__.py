@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dpeer.training.data.partitions.assign import Indices
-from dpeer.training.data.partitions.division import partition, partition_pools
-from dpeer.training.data.partitions.duplicate_split import hold_out_alike
-from dpeer.training.data.partitions.holdout import FEWEST, enough, hold_out
-from dpeer.training.data.partitions.natural import deal_groups
-from dpeer.training.data.partitions.record_split import hold_out_apart
+from dpeer.training.data.partitions.division import deal_groups, partition, partition_pools
+from dpeer.training.data.partitions.holdout import FEWEST, enough, hold_out, hold_out_alike, hold_out_apart
 from dpeer.training.data.partitions.remarks import remarks
 from dpeer.training.data.partitions.schemes import NATURAL, OWN, check_spec, parse
 

@@ -1,4 +1,4 @@
-"""The owner of each sample, for each way of dividing."""
+"""Assignment of samples to peers, for each scheme."""
 
 from __future__ import annotations
 

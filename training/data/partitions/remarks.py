@@ -1,4 +1,4 @@
-"""What users are told about a division in which each peer holds some classes only."""
+"""Remarks on a pathological partition: how classes went to peers, and the classes that no peer holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ways to divide data, as ``--partition`` names them."""
+"""Parser of ``--partition``: the schemes by which data are divided."""
 
 from __future__ import annotations
 

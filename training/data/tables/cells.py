@@ -1,4 +1,4 @@
-"""The cells of a table in a file, as text by column: csv, or parquet where pyarrow is installed. No torch."""
+"""Reader of table files into columns of text: csv, or parquet where pyarrow is installed. No torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a table fits a schema: everything that does not, by column and row. No torch."""
+"""Check of a table against a schema: all cells that do not fit, by column and row. No torch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpeer.training.data.tables.cells import Sheet
 from dpeer.training.data.tables.decode import Decoded, Verdict, decode
 from dpeer.training.data.tables.kinds import Category, Column, Date, Number, Target, YesNo
 from dpeer.training.data.tables.numerals import ambiguous
-from dpeer.training.data.tables.preparing import Layout
+from dpeer.training.data.tables.prepare import Layout
 from dpeer.training.data.tables.schema import Schema
 
 Cells = tuple[tuple[int, str], ...]

@@ -1,4 +1,4 @@
-"""Cells as a schema reads them: one number each, or why they do not fit. No torch."""
+"""Decoder of cells by a schema: a number for each, or why it does not fit. No torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model's inputs are made of, where they come from a table: kept with the model, to read new rows alike."""
+"""The path from a row of a table to a model's input: kept with the model, so that new rows are read alike."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dpeer.exceptions import CheckpointError, TaskError
+from dpeer.training.data.tables.cells import Sheet, read_sheet
 
 FORMAT = 1
 """Version of the JSON of `TableInputs`."""
 
-
 _ROUNDED = 0.01
-"""Rounding may be so large a part of the deviation of numbers to predict."""
+"""The largest share of the deviation of numbers that their rounding to float32 may be."""
 
 
 class Rows(NamedTuple):
@@ -44,6 +44,20 @@ class Rows(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
+class Raw(NamedTuple):
+    """The rows of a table as a reader keeps them until the preparation is fitted.
+
+    Attributes:
+        rows: Shape (rows, numbers).
+        labels: As in `Rows`.
+        remarks: As in `Rows`.
+    """
+
+    rows: Tensor
+    labels: Tensor | None
+    remarks: tuple[str, ...] = ()
+
+
 def as_targets(values: NDArray[np.float64], what: str) -> Tensor:
     """Numbers to predict, shape (rows, 1), float32.
 
@@ -52,13 +66,13 @@ def as_targets(values: NDArray[np.float64], what: str) -> Tensor:
         what: Where they are from, for messages.
 
     Raises:
-        TaskError: They differ by less than float32 tells apart at their size: what is learned would be its rounding.
+        TaskError: They differ by less than float32 resolves at their size: what is learned would be its rounding.
     """
-    check_told_apart(values, what)
+    check_distinct(values, what)
     return torch.from_numpy(values.astype(np.float32)).unsqueeze(1)
 
 
-def check_told_apart(values: NDArray[np.float64], what: str) -> None:
+def check_distinct(values: NDArray[np.float64], what: str) -> None:
     """Refuse numbers that are nearly one number in float32, as milliseconds since 1970 are.
 
     Args:
@@ -66,7 +80,7 @@ def check_told_apart(values: NDArray[np.float64], what: str) -> None:
         what: Where they are from, for messages.
 
     Raises:
-        TaskError: They differ by less than float32 tells apart at their size.
+        TaskError: They differ by less than float32 resolves at their size.
     """
     if len(values) and np.abs(values.astype(np.float32) - values).max() > _ROUNDED * np.std(values) > 0:
         about, apart = np.mean(values), np.std(values)
@@ -80,7 +94,7 @@ class TableInputs(ABC):
     """How the rows of a table become inputs and labels of a model.
 
     It is made when a peer reads its training rows, saved beside the model as ``preparation.json``, and made again from
-    that file without any data: then `read` gives the same bits as it gave for the training rows.
+    that file without any data: then `raw` and `prepare` give the same bits as they gave for the training rows.
 
     Attributes:
         target: The column to predict.
@@ -107,22 +121,39 @@ class TableInputs(ABC):
         """What each input is called, as in `Rows.columns`; the model's inputs have shape (len(names),)."""
 
     @abstractmethod
-    def prepare(self, raw: Tensor) -> Tensor:
-        """Inputs of the model, shape (rows, width), float32, from what a reader keeps of rows until it is fitted."""
+    def raw(self, sheet: Sheet, *, labels: bool) -> Raw:
+        """The rows of a table before they are prepared.
+
+        Args:
+            sheet: The table.
+            labels: Whether to read the column to predict; each of its cells must then fit.
+
+        Raises:
+            TaskError: A cell is not what it must be; the message names row and column.
+            UnknownName: A column is missing.
+        """
 
     @abstractmethod
+    def prepare(self, raw: Tensor) -> Tensor:
+        """Inputs of the model, shape (rows, width), float32, from `Raw.rows`."""
+
     def read(self, path: str | Path, *, labels: bool = True) -> Rows:
         """Read rows of a csv or parquet file by their columns' names, whatever their order in the file.
 
         Args:
             path: The file.
-            labels: Whether to read the column to predict, where the file has it; each of its cells must then fit.
+            labels: Whether to read the column to predict, where the file has it.
 
         Raises:
-            TaskError: The file cannot be read, or a cell is not what it must be; the message names row and column.
-            UnknownName: A column is not there.
+            TaskError, UnknownName: As in `raw`, or the file cannot be read.
             ConfigurationError: It is parquet, and pyarrow is not installed.
         """
+        sheet = read_sheet(str(path))
+        found = self.raw(sheet, labels=labels and self.target in sheet.header)
+        used = {*self.columns, self.target}
+        others = {name: tuple(sheet.cells[name]) for name in sheet.header if name not in used}
+        inputs = self.prepare(found.rows)
+        return Rows(inputs, found.labels, self.names, others, tuple(sheet.places), found.remarks)
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
@@ -145,7 +176,7 @@ class TableInputs(ABC):
                 from dpeer.training.data.tables.schema_inputs import SchemaInputs
 
                 return SchemaInputs.restored(content)
-            from dpeer.training.data.tables.plain_inputs import PlainInputs
+            from dpeer.training.data.tables.plain import PlainInputs
 
             return PlainInputs.restored(content)
         except (KeyError, TypeError, ValueError) as error:
@@ -168,7 +199,7 @@ class TableInputs(ABC):
 
 
 class Unfitted(Protocol):
-    """A reader of tables that has not seen the training rows yet."""
+    """Table inputs whose statistics of the training rows are still to come."""
 
     @property
     def width(self) -> int:
@@ -176,12 +207,12 @@ class Unfitted(Protocol):
 
     @property
     def target_range(self) -> tuple[float, float] | None:
-        """Between which numbers the number to predict plausibly is; None where nobody said, or a class is predicted."""
+        """The plausible range of the number to predict; None where no schema has it, or a class is predicted."""
 
     def fit(self, raw: Tensor, *, own_statistics: bool) -> TableInputs:
         """Make the preparation.
 
         Args:
-            raw: What the reader keeps of the training rows: a part of the rows of `Pool.inputs`.
+            raw: The training rows: a part of `Raw.rows`.
             own_statistics: Whether it may compute anything from them.
         """

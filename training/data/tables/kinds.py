@@ -1,4 +1,4 @@
-"""The kinds of columns that a schema can have, and what is said of each."""
+"""The kinds of columns that a schema can have, with the keys of each."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ Range = Annotated[tuple[float, float], AfterValidator(_finite), AfterValidator(_
 Days = Annotated[tuple[datetime.date, datetime.date], AfterValidator(_rising)]
 
 
-class _Said(BaseModel):
+class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Column(_Said):
+class Column(_Strict):
     """A column that inputs are made of.
 
     Attributes:
@@ -164,13 +164,13 @@ class Text(Column):
     size: int = Field(64, ge=8, le=4096)
 
 
-class Group(_Said):
+class Group(_Strict):
     """Says which rows belong together, such as a patient's; it is no input, and a peer's own affair."""
 
     kind: Literal["group"]
 
 
-class Ignore(_Said):
+class Ignore(_Strict):
     """Is left out, and a peer's own affair."""
 
     kind: Literal["ignore"]
@@ -192,7 +192,7 @@ KINDS: Mapping[str, type[BaseModel]] = {
 """Every kind of column by its name."""
 
 
-class Target(_Said):
+class Target(_Strict):
     """The column to predict.
 
     Attributes:

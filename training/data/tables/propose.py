@@ -1,4 +1,4 @@
-"""Proposing a schema from one site's table, as a file that people edit. No torch."""
+"""Proposal of a schema from one site's table, as a file that people edit. No torch."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training.data.tables.cells import Sheet
-from dpeer.training.data.tables.guessing import RARE, Guess, guess, outward, unit_of
+from dpeer.training.data.tables.guess import RARE, TARGETS, Guess, guess, outward, unit_of
 from dpeer.training.data.tables.numerals import as_number, is_code, spelled
 from dpeer.training.data.tables.schema import MISSING
-from dpeer.training.data.tables.words import TARGETS
 
 _MOST_CLASSES = 20
 
@@ -74,9 +73,9 @@ def propose(sheet: Sheet, target: str | None = None, group: str | None = None) -
         if name == chosen:
             continue
         found = Guess({"kind": "group"}) if name == group else guess(name, _filled(sheet, name), decimal=sheet.decimal)
-        if found.said["kind"] == "group" and name != group:
+        if found.keys["kind"] == "group" and name != group:
             found = Guess({"kind": "ignore"}) if grouped else found
-        grouped = grouped or found.said["kind"] == "group"
+        grouped = grouped or found.keys["kind"] == "group"
         columns[name] = found
     predicted = _predicted(chosen, _filled(sheet, chosen), sheet.decimal)
     if target is None:
@@ -129,7 +128,7 @@ def as_toml(proposed: Proposed) -> str:
 
 def _keys(found: Guess) -> list[str]:
     remark = textwrap.wrap(_plain(found.remark), 116, initial_indent="# ", subsequent_indent="# ")
-    return [*remark, *(f"{key} = {_toml(value)}" for key, value in found.said.items())]
+    return [*remark, *(f"{key} = {_toml(value)}" for key, value in found.keys.items())]
 
 
 def _plain(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A schema: what the columns of all sites' tables are, so that their inputs mean the same. No torch."""
+"""Schema of a table: the kinds of its columns, so that the inputs of all sites mean the same. No torch."""
 
 from __future__ import annotations
 
@@ -75,16 +75,16 @@ class Schema(BaseModel):
         The order of columns and of a category's values, and what is ignored or a group, mean nothing. The order of the
         classes does.
         """
-        said = {name: _definition(column) for name, column in self.inputs.items()}
-        said[WORDS] = {"missing": sorted(self.missing)}
-        said[self.target.column] = {"target": self.target.model_dump(mode="json", exclude={"column"})}
-        return {name: json.dumps(one, sort_keys=True) for name, one in said.items()}
+        found = {name: _definition(column) for name, column in self.inputs.items()}
+        found[WORDS] = {"missing": sorted(self.missing)}
+        found[self.target.column] = {"target": self.target.model_dump(mode="json", exclude={"column"})}
+        return {name: json.dumps(one, sort_keys=True) for name, one in found.items()}
 
 
 def _definition(column: Column) -> dict[str, Any]:
-    said = column.model_dump(mode="json")
+    found = column.model_dump(mode="json")
     unordered = ("missing", "values", "yes", "no")
-    return {key: sorted(value) if key in unordered else value for key, value in said.items()}
+    return {key: sorted(value) if key in unordered else value for key, value in found.items()}
 
 
 def read_schema(path: str | Path) -> Schema:

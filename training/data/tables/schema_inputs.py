@@ -1,11 +1,10 @@
-"""Tables with a schema, as inputs of a model."""
+"""Tables with a schema as inputs of a model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,11 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import TaskError
-from dpeer.training.data.tables.cells import Sheet, read_sheet
+from dpeer.training.data.tables.cells import Sheet
 from dpeer.training.data.tables.check import missing_columns, remarks, unreadable
 from dpeer.training.data.tables.decode import Decoded, Verdict, decode
-from dpeer.training.data.tables.inputs import FORMAT, Rows, TableInputs, as_targets
-from dpeer.training.data.tables.preparing import Layout, Statistics, fit, transformer
+from dpeer.training.data.tables.inputs import FORMAT, Raw, TableInputs, as_targets
+from dpeer.training.data.tables.prepare import Layout, Statistics, fit, transformer
 from dpeer.training.data.tables.schema import Schema
 
 
@@ -59,7 +58,7 @@ class SchemaInputs(TableInputs):
 
     Attributes:
         schema: What the columns are.
-        statistics: As in `dpeer.training.data.tables.preparing`.
+        statistics: As in `dpeer.training.data.tables.prepare`.
         remarks: What was seen when the training rows were read; not saved.
     """
 
@@ -117,14 +116,9 @@ class SchemaInputs(TableInputs):
         found: np.ndarray[Any, Any] = self._transformer.transform(raw.numpy())
         return torch.from_numpy(found.astype(np.float32))
 
-    def read(self, path: str | Path, *, labels: bool = True) -> Rows:
-        """Read rows by their columns' names; see `TableInputs.read`."""
-        sheet = read_sheet(str(path))
-        wanted = labels and self.target in sheet.header
-        raw, targets, seen = raw_rows(self.schema, sheet, labels=wanted)
-        used = {*self.columns, self.target}
-        others = {name: tuple(sheet.cells[name]) for name in sheet.header if name not in used}
-        return Rows(self.prepare(raw), targets, self.names, others, tuple(sheet.places), seen)
+    def raw(self, sheet: Sheet, *, labels: bool) -> Raw:
+        """See `TableInputs.raw`."""
+        return raw_rows(self.schema, sheet, labels=labels)
 
     def to_json(self) -> dict[str, Any]:
         """Everything that `restored` needs."""
@@ -144,16 +138,13 @@ class SchemaInputs(TableInputs):
         return made
 
 
-def raw_rows(schema: Schema, sheet: Sheet, *, labels: bool) -> tuple[Tensor, Tensor | None, tuple[str, ...]]:
-    """The rows of a table before they are prepared.
+def raw_rows(schema: Schema, sheet: Sheet, *, labels: bool) -> Raw:
+    """The rows of a table before they are prepared: shape (rows, numbers), float64.
 
     Args:
         schema: What the columns are.
         sheet: The table.
         labels: Whether to read the column to predict.
-
-    Returns:
-        Shape (rows, numbers), float64; labels as in `Rows`; and remarks.
 
     Raises:
         TaskError: A column is missing, or a cell cannot be read.
@@ -166,8 +157,9 @@ def raw_rows(schema: Schema, sheet: Sheet, *, labels: bool) -> tuple[Tensor, Ten
         found = decoded[schema.target.column] = _target(schema, sheet)
     if problem := unreadable(schema, sheet, decoded):
         raise TaskError(problem)
-    said = remarks(schema, sheet, decoded)
-    return torch.from_numpy(raw), None if found is None else _labels(schema, found), said
+    return Raw(
+        torch.from_numpy(raw), None if found is None else _labels(schema, found), remarks(schema, sheet, decoded)
+    )
 
 
 def _target(schema: Schema, sheet: Sheet) -> Decoded:

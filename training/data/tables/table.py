@@ -1,4 +1,4 @@
-"""A table in a file: columns to learn from, and a column to predict."""
+"""Data sets of the csv task: a table in a file, with a schema or without."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
-
-import torch
+from typing import Any, NamedTuple
 
 from dpeer.exceptions import TaskError, UnknownName
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.data.tables.cells import Sheet, read_sheet
-from dpeer.training.data.tables.columns import check_filled, groups_of
+from dpeer.training.data.tables.inputs import Raw, TableInputs
 from dpeer.training.data.tables.numerals import Spellings, as_number, is_code, spelled
-from dpeer.training.data.tables.plain_inputs import PlainInputs, labels_of, table_of
+from dpeer.training.data.tables.plain import PlainInputs, check_filled, groups_of
 from dpeer.training.data.tables.schema import read_schema
-from dpeer.training.data.tables.schema_inputs import UnfittedSchema, raw_rows
+from dpeer.training.data.tables.schema_inputs import SchemaInputs, UnfittedSchema, raw_rows
 
 TASK = "csv"
 
@@ -54,25 +52,14 @@ def table(asked: Table) -> Data:
     sheet = read_sheet(asked.path, only_commas=True)
     columns, left_out = _columns(asked, sheet)
     hint = "; or leave out of columns= the column " if asked.columns else "; or leave it out with ignore="
-    features = torch.from_numpy(table_of(sheet, columns, hint, learn=True))
+    numbers = PlainInputs(asked.target, (), columns, asked.group).raw(sheet, labels=False, hint=hint, learn=True)
     classes = () if asked.regression else asked.classes or _classes(asked, sheet)
     inputs = PlainInputs(asked.target, classes, columns, asked.group)
-    targets = labels_of(sheet, inputs)
-    groups, stretches = (None, None) if asked.group is None else groups_of(sheet, asked.group)
     found = {} if asked.columns else {"columns": columns}
     if not asked.regression and not asked.classes:
         found["classes"] = classes
-    return Data(
-        Pool(features, targets, groups, stretches),
-        None,
-        len(classes) or None,
-        None if groups is None else "group",
-        whole_groups=groups is not None,
-        names={"input columns": columns, "classes": classes},
-        found=found,
-        unfitted=inputs,
-        remarks=_about(sheet, asked.target, classes, columns, left_out),
-    )
+    raw, names = Raw(numbers.rows, inputs.labels(sheet)), {"input columns": columns, "classes": classes}
+    return _data(sheet, raw, inputs, left_out, unfitted=inputs, names=names, found=found)
 
 
 class SchemaTable(NamedTuple):
@@ -100,20 +87,25 @@ def table_by_schema(asked: SchemaTable) -> Data:
         raise UnknownName("column of kind group", schema.group, sheet.header, repr(asked.path))
     if schema.target.column not in sheet.cells:
         raise UnknownName("target column", schema.target.column, sheet.header, repr(asked.path))
-    raw, targets, remarks = raw_rows(schema, sheet, labels=True)
-    assert targets is not None, "they were asked for"
+    raw = raw_rows(schema, sheet, labels=True)
     used = {schema.target.column, schema.group, *schema.inputs}
     left_out = [name for name in sheet.header if name not in used]
-    groups, stretches = (None, None) if schema.group is None else groups_of(sheet, schema.group)
+    unfitted, names = UnfittedSchema(schema, raw.remarks), {"classes": schema.target.classes}
+    return _data(sheet, raw, SchemaInputs(schema, {}), left_out, unfitted=unfitted, names=names)
+
+
+def _data(sheet: Sheet, raw: Raw, inputs: TableInputs, left_out: Sequence[str], **fields: Any) -> Data:
+    """A table as a data set; whole groups stay together."""
+    assert raw.labels is not None, "asked for"
+    groups, stretches = (None, None) if inputs.group is None else groups_of(sheet, inputs.group)
     return Data(
-        Pool(raw, targets, groups, stretches),
+        Pool(raw.rows, raw.labels, groups, stretches),
         None,
-        len(schema.target.classes) or None,
+        len(inputs.classes) or None,
         None if groups is None else "group",
         whole_groups=groups is not None,
-        names={"classes": schema.target.classes},
-        unfitted=UnfittedSchema(schema, remarks),
-        remarks=_about(sheet, schema.target.column, schema.target.classes, tuple(schema.inputs), left_out),
+        remarks=_about(sheet, inputs.target, inputs.classes, inputs.columns, left_out),
+        **fields,
     )
 
 
@@ -133,12 +125,12 @@ def _about(
         rows: dict[int | None, Counter[str]] = {}
         for cell, count in found.items():
             rows.setdefault(spellings.place(cell), Counter())[cell] += count
-        said = []
+        counts = []
         for place, name in enumerate(classes):
             cells = rows.get(place, Counter())
             others = sorted(map(repr, cells.keys() - {name}))
-            said.append(f"{name} {sum(cells.values())}" + (f" (also written {', '.join(others)})" if others else ""))
-        lines.append(f"{len(sheet)} rows in {Path(sheet.path).name}; classes of {target}: {_some(said)}")
+            counts.append(f"{name} {sum(cells.values())}" + (f" (also written {', '.join(others)})" if others else ""))
+        lines.append(f"{len(sheet)} rows in {Path(sheet.path).name}; classes of {target}: {_some(counts)}")
     else:
         lines.append(f"{len(sheet)} rows in {Path(sheet.path).name}; {target} is a number to predict")
     lines.append(

@@ -1,8 +1,12 @@
-"""What each role of a play says, in windows of which a model predicts every next token."""
+"""Next-token data of the roles of plays: LEAF's Shakespeare, or a file of speakers and texts."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,9 +14,131 @@ import torch
 from numpy.typing import NDArray
 
 from dpeer.exceptions import TaskError
+from dpeer.training.data.files import check, read_npz, reading
 from dpeer.training.data.pool import Data, Pool
 from dpeer.training.data.text import read_tokens
-from dpeer.training.data.text.roles_files import TASK, Texts, read_texts
+
+TASK = "roles"
+LEAF = "https://github.com/TalwalkarLab/leaf (data/shakespeare/preprocess.sh)"
+OWN = "whoever made it"
+_HOLDS = "LEAF's all_data/*.json, or a file .npz or .jsonl of speakers and texts"
+_PLACES = ("data/shakespeare/data", "shakespeare/data", "data")
+
+Texts = dict[str, str]
+"""All that each role says, by its name."""
+
+
+def read_texts(data: Any) -> Texts:
+    """The text of each role.
+
+    Args:
+        data: A folder with LEAF's ``all_data/*.json``, or the one around it; one of its files; an ``.npz`` file of
+            ``speakers`` (n,), ``text`` (bytes of UTF-8, uint8) and ``offsets`` (n + 1,), where each one's text begins;
+            or a ``.jsonl`` file with ``{"speaker": ..., "text": ...}`` on each line, any number of them a speaker.
+
+    Raises:
+        TaskError: It is missing or damaged.
+    """
+    if data is None:
+        raise TaskError(f"task {TASK!r} needs --task-option data=PATH, a folder that holds {_HOLDS}")
+    if not isinstance(data, str) or not data:
+        raise TaskError(f"task {TASK!r}: data = {data!r}: expected the name of a folder that holds {_HOLDS}")
+    path = Path(data).expanduser()
+    if path.is_dir():
+        found = _folder(next((path / place for place in _PLACES if (path / place).is_dir()), path))
+    elif not path.is_file():
+        raise TaskError(f"task {TASK!r}: there is no data = {data!r}; expected a folder that holds {_HOLDS}")
+    elif path.suffix == ".npz":
+        found = _npz(path)
+    elif path.suffix == ".jsonl":
+        found = _jsonl(path)
+    elif path.suffix == ".json":
+        found = _leaf(path)
+    else:
+        raise TaskError(f"task {TASK!r}: data = {data!r}: expected a folder that holds {_HOLDS}")
+    found = {role: text for role, text in found.items() if text}
+    check(TASK, path, bool(found), "at least one role that says something")
+    return found
+
+
+def _folder(where: Path) -> Texts:
+    """LEAF's folder: everything that was read from the plays, or else what it has divided by role."""
+    places = [where / "all_data"] if (where / "all_data").is_dir() else [where, where / "train", where / "test"]
+    paths = [path for place in places for path in sorted(place.glob("*.json"))]
+    if not paths:
+        raise TaskError(f"task {TASK!r}: expected json files in {where / 'all_data'}, or in {where}; from {LEAF}")
+    found: Texts = {}
+    for path in paths:
+        more = _leaf(path)
+        if both := sorted(found.keys() & more.keys()):
+            raise TaskError(
+                f"task {TASK!r}: {path} has samples of {both[0]!r}, of which another file has some, too: LEAF divides "
+                "a role's samples at random, so that nearly every character that is tested on is trained on, too; give "
+                "the folder all_data, of which whole stretches are held out"
+            )
+        found |= more
+    return found
+
+
+def _leaf(path: Path) -> Texts:
+    """Every role's text, put together from samples that move on by one character."""
+    with reading(TASK, path, LEAF):
+        content = json.loads(path.read_bytes())
+        samples: Mapping[str, Any] = content["user_data"]
+        return {str(role): _joined(str(role), samples[role]["x"], samples[role]["y"]) for role in content["users"]}
+
+
+def _joined(role: str, x: list[str], y: list[str]) -> str:
+    """The text whose characters are `y`, each of them after those in `x`.
+
+    LEAF begins every line of a play with a sample of blanks alone. So where a sample does not follow the one before, it
+    must begin a line.
+    """
+    if len(x) != len(y) or any(len(one) != 1 for one in y):
+        raise ValueError(f"role {role!r} has {len(x)} x and {len(y)} y; expected a character y after each x")
+    if x and x[0].strip():
+        raise ValueError(f"role {role!r}, sample 0 does not begin a line: use LEAF's all_data")
+    for number, ((before, character), after) in enumerate(pairwise(zip(x, y, strict=True)), 1):
+        if after[0] != before[1:] + character and after[0].strip():
+            raise ValueError(f"role {role!r}, sample {number} does not follow the one before it: use LEAF's all_data")
+    return "".join(y)
+
+
+def _npz(path: Path) -> Texts:
+    arrays = read_npz(TASK, path, OWN, ("speakers", "text", "offsets"))
+    speakers, text, offsets = (arrays[name] for name in ("speakers", "text", "offsets"))
+    fits = text.ndim == 1 and text.dtype == np.uint8 and speakers.ndim == 1 and speakers.dtype.kind == "U"
+    fits = fits and offsets.shape == (len(speakers) + 1,) and offsets.dtype.kind in "iu"
+    fits = fits and len(set(speakers.tolist())) == len(speakers)
+    check(TASK, path, fits, "speakers (n,) that differ, text (bytes, uint8) and offsets (n + 1,)")
+    starts = [int(offset) for offset in offsets]
+    inside = starts[0] >= 0 and starts[-1] <= len(text) and all(one <= other for one, other in pairwise(starts))
+    check(TASK, path, inside, f"offsets that rise from 0 to at most {len(text)}")
+    content = text.tobytes()
+    with reading(TASK, path, OWN):
+        parts = [content[start:stop].decode() for start, stop in pairwise(starts)]
+    return dict(zip(speakers.tolist(), parts, strict=True))
+
+
+def _jsonl(path: Path) -> Texts:
+    with reading(TASK, path, OWN):
+        lines = path.read_bytes().decode("utf-8-sig").split("\n")
+    found: dict[str, list[str]] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            entry = None
+        speaker, text = (entry.get(key) if isinstance(entry, dict) else None for key in ("speaker", "text"))
+        if not isinstance(speaker, str) or not isinstance(text, str):
+            raise TaskError(
+                f'task {TASK!r}: {path}, line {number}: expected {{"speaker": "...", "text": "..."}}, both of them text'
+            )
+        found.setdefault(speaker, []).append(text)
+    return {speaker: "\n".join(texts) for speaker, texts in found.items()}
+
 
 STRETCHES = 20
 """Into so many stretches a role's windows are divided; some are held out, each as a whole."""

@@ -1,4 +1,4 @@
-"""Texts and labels in a file of columns that tabs divide, as GLUE (Wang et al., 2018) gives them."""
+"""Reader of texts and labels in tab-separated files, as GLUE (Wang et al., 2018) distributes them."""
 
 from __future__ import annotations
 

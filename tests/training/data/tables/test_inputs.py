@@ -1,293 +1,86 @@
-"""From the cells of a table to the inputs of a model, held against the same by hand."""
+"""Reading new rows as the training rows were read: tables without a schema."""
 
 import json
-import math
-import random
-from collections.abc import Callable
-from datetime import date
 from pathlib import Path
-from statistics import fmean, median, pstdev
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from dpeer.exceptions import CheckpointError, ConfigurationError, TaskError, UnknownName
-from dpeer.training import Choices, load_task
+from dpeer.exceptions import CheckpointError, TaskError, UnknownName
+from dpeer.federation.build import build
+from dpeer.federation.config import resolve
+from dpeer.federation.settings import Settings
+from dpeer.training import load_task
 from dpeer.training.data.tables.inputs import TableInputs
 
-from .conftest import HEADER, SCHEMA, rows
+OPTIONS = {"target": "y", "ignore": "id"}
 
 
-def trained(path: Path, schema: Path, **choices: Any) -> Any:
-    return load_task("csv", 0, 2, 0, {"path": str(path)}, Choices(schema=schema, **choices))
-
-
-def number(cell: str) -> float | None:
-    return None if cell in ("", "NA", "?") else float(cell)
-
-
-def day(cell: str) -> float | None:
-    if cell == "":
-        return None
-    parts = [int(part) for part in (cell.split("-") if "-" in cell else cell.split(".")[::-1])]
-    return float((date(*parts) - date(2020, 1, 1)).days)
-
-
-def by_hand(found: list[dict[str, str]], train: list[int], *, own: bool) -> dict[str, Any]:
-    """The inputs by name, but for the words of text, with nothing but Python's statistics."""
-    ranges: dict[str, Any] = {
-        "age": (0.0, 120.0),
-        "weight kg": (1.0, 301.0),
-        "admitted": (day("2015-01-01"), day("2031-01-01")),
-    }
-    made: dict[str, list[float]] = {}
-    for name, (low, high) in ranges.items():
-        values = [(day if name == "admitted" else number)(row[name]) for row in found]
-        known = [value for n in train if (value := values[n]) is not None]
-        filling = 70.0 if name == "weight kg" else median(known) if own else (low + high) / 2
-        filled = [filling if value is None else value for value in values]
-        if own:
-            own_rows = [filled[n] for n in train]
-            made[name] = [(value - fmean(own_rows)) / pstdev(own_rows) for value in filled]
-        else:
-            made[name] = [2 * (value - low) / (high - low) - 1 for value in filled]
-        made[f"{name} is missing"] = [float(value is None) for value in values]
-    words = {"yes": 1.0, "1": 1.0, "nein": -1.0, "0": -1.0, "": 0.0}
-    made["smoker"] = [words[row["smoker"].lower()] for row in found]
-    made["smoker is missing"] = [float(row["smoker"] == "") for row in found]
-    groups = {"A": "A", "B": "B", "AB": "AB", "0": "0", "0.0": "0", "XX": "other"}
-    for word in ("0", "A", "AB", "B", "other"):
-        made[f"blood = {word}"] = [float(groups.get(row["blood"]) == word) for row in found]
-    made["blood is missing"] = [float(row["blood"] == "?") for row in found]
-    made["complaint is missing"] = [float(row["complaint"] == "") for row in found]
-    return made
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_inputs_are_what_the_same_by_hand_gives(site: dict[str, Any], schema_file: Path, own: bool) -> None:
-    task = trained(site["path"], schema_file, standardize=own)
-    train = task.indices["train"].tolist()
-    expected = by_hand(site["rows"], train, own=own)
-    names = task.reading.names
-    assert {*expected} | {f"complaint words {n}" for n in range(16)} == {*names}
-    for part in ("train", "test"):
-        inputs = getattr(task, part).tensors[0].double().numpy()
-        assert inputs.shape == (len(task.indices[part]), len(names))
-        for name, column in expected.items():
-            wanted = [column[place] for place in task.indices[part]]
-            np.testing.assert_allclose(inputs[:, names.index(name)], wanted, rtol=1e-6, atol=1e-6, err_msg=name)
-
-
-def test_statistics_are_of_the_training_rows_alone(site: dict[str, Any], write: Any, schema_file: Path) -> None:
-    task = trained(site["path"], schema_file)
-    changed = [dict(row) for row in site["rows"]]
-    for place in task.indices["test"]:
-        changed[place]["age"] = "119"
-    again = trained(write("changed.csv", changed), schema_file)
-    assert again.indices["test"].tolist() == task.indices["test"].tolist()
-    assert again.reading.statistics == task.reading.statistics
-    assert not torch.equal(again.test.tensors[0], task.test.tensors[0])
-
-
-def test_words_of_text_are_alike_where_they_are_nearly_the_same(site: dict[str, Any], schema_file: Path) -> None:
-    task = trained(site["path"], schema_file)
-    places = [n for n, name in enumerate(task.reading.names) if name.startswith("complaint words")]
-    found = task.reading.read(site["path"]).inputs[:, places]
-    of = {row["complaint"]: vector for row, vector in zip(site["rows"], found, strict=True)}
-    assert of[""].abs().max() == 0
-    assert of["chest pain"].norm().item() == pytest.approx(1)
-    near, far = of["chest pain"] @ of["pain in the chest"], of["chest pain"] @ of["cough, dry"]
-    assert near > far
-
-
-@pytest.mark.parametrize("own", [True, False])
-def test_it_is_made_again_from_its_json_to_the_bit(site: dict[str, Any], schema_file: Path, own: bool) -> None:
-    task = trained(site["path"], schema_file, standardize=own)
-    again = TableInputs.from_json(json.loads(json.dumps(task.reading.to_json())))
-    found = again.read(site["path"])
-    for part in ("train", "test"):
-        inputs, targets = getattr(task, part).tensors
-        assert torch.equal(found.inputs[task.indices[part]], inputs)
-        assert torch.equal(found.labels[task.indices[part]], targets)
-    assert (again.classes, again.group, again.names) == (("well", "ill"), "patient", task.reading.names)
-    assert again.columns == task.reading.columns
-    alone = [again.read(path).inputs for path in single_rows(site["path"])]
-    assert torch.equal(torch.cat(alone), found.inputs[:5]), "a row's inputs do not depend on the others"
-
-
-def single_rows(path: Path) -> list[Path]:
-    header, *lines = path.read_text().splitlines()
-    made = []
-    for place, line in enumerate(lines[:5]):
-        made.append(path.with_name(f"row-{place}.csv"))
-        made[-1].write_text(f"{header}\n{line}\n")
-    return made
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(5))
-def test_the_order_of_columns_means_nothing(write: Any, schema_file: Path, tmp_path: Path, seed: int) -> None:
-    found, header, draw = rows(40, seed), [*HEADER], random.Random(seed)
-    first = trained(write("first.csv", found), schema_file)
-    draw.shuffle(header)
-    second = trained(write("second.csv", found, tuple(header)), schema_file)
-    assert torch.equal(first.train.tensors[0], second.train.tensors[0])
-    blocks = SCHEMA.strip().split("\n\n")
-    draw.shuffle(columns := blocks[2:])
-    (tmp_path / "moved.toml").write_text(
-        "\n\n".join(blocks[:2] + columns).replace('["B", "A", "AB", 0]', '[0, "AB", "A", "B"]')
-    )
-    third = trained(write("second.csv", found, tuple(header)), tmp_path / "moved.toml")
-    assert torch.equal(first.test.tensors[0], third.test.tensors[0])
-    assert first.reading.definitions == third.reading.definitions
-
-
-def test_new_rows_need_no_truth_no_group_and_no_ignored_column(
-    site: dict[str, Any], write: Any, schema_file: Path
-) -> None:
-    task = trained(site["path"], schema_file)
-    found = task.reading.read(write("new.csv", site["rows"], HEADER[:6]))
-    assert found.labels is None
-    assert found.others == {}
-    assert torch.equal(found.inputs, task.reading.read(site["path"]).inputs)
-    everything = task.reading.read(site["path"])
-    assert {*everything.others} == {"patient", "note"}
-    assert any("of 'blood' are not in the schema and become other: 'XX'" in remark for remark in everything.remarks)
-
-
-def test_the_width_is_the_same_whatever_a_site_has(write: Callable[..., Path], schema_file: Path) -> None:
-    found = rows(40)
-    for row in found[:39]:
-        row |= {"age": "", "blood": "XX", "smoker": "", "complaint": "", "outcome": "ill"}
-    one, other = trained(write("one.csv", found), schema_file), trained(write("other.csv", rows(40, 1)), schema_file)
-    assert one.reading.names == other.reading.names
-    assert one.model.head.out_features == other.model.head.out_features == 2
-    for row in found:
-        row["age"] = ""
-    empty = trained(write("one.csv", found), schema_file)
-    assert empty.reading.statistics["age"] == {"filling": 60.0, "mean": 60.0, "scale": 1.0}
-    assert empty.train.tensors[0].isfinite().all()
-
-
-def test_values_beyond_the_range_are_cut_and_said(write: Any, schema_file: Path) -> None:
-    found = rows(40)
-    found[0]["age"], found[1]["age"] = "200", "-3"
-    task = trained(write("x.csv", found), schema_file, standardize=False)
-    place = task.reading.names.index("age")
-    assert task.reading.read(write("x.csv", found)).inputs[:2, place].tolist() == [1.0, -1.0]
-    assert task.reading.remarks[0] == "2 values lie outside the range of 'age', 0 to 120 years: cut to its nearer end"
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"age": "old"}, "row 3, column 'age': expected a number, 0 to 120 years, not 'old' "),
-        ({"age": "1_0"}, "column 'age': expected a number"),
-        ({"age": "inf"}, "column 'age': expected a number"),
-        ({"smoker": "maybe"}, r"column 'smoker': expected yes \(yes, ja, 1\) or no \(no, nein, 0\), not 'maybe'"),
-        ({"admitted": "31.02.2020"}, "column 'admitted': expected a date as %Y-%m-%d or %d.%m.%Y, not '31.02.2020'"),
-        ({"outcome": "dead"}, "column 'outcome': expected one of the classes well, ill, not 'dead'"),
-        ({"outcome": ""}, "column 'outcome': expected one of the classes well, ill, not nothing"),
-        ({"outcome": "dead", "age": "old"}, "; 1 more cells do not fit"),
-        ({"patient": ""}, "row 3, column 'patient' is empty"),
-    ],
-)
-def test_a_cell_that_cannot_be_read(write: Any, schema_file: Path, changes: dict[str, str], message: str) -> None:
-    found = rows(40)
-    found[1] |= changes
-    with pytest.raises(TaskError, match=message):
-        trained(write("x.csv", found), schema_file)
-
-
-def test_a_column_that_is_not_there(write: Any, site: dict[str, Any], schema_file: Path) -> None:
-    task = trained(site["path"], schema_file)
-    renamed = [{**row, "Age": row["age"]} for row in site["rows"]]
-    path = write("renamed.csv", renamed, ("Age", *HEADER[2:]))
-    said = r"column 'age' is not in the file \(is it the column 'Age'\?\); column 'weight kg' is not in the file"
-    with pytest.raises(TaskError, match=said):
-        task.reading.read(path)
-    with pytest.raises(UnknownName, match="target column 'outcome'"):
-        trained(write("x.csv", site["rows"], HEADER[:-1]), schema_file)
-    with pytest.raises(UnknownName, match="group 'patient'"):
-        trained(write("x.csv", site["rows"], (*HEADER[:6], "outcome")), schema_file)
-
-
-def test_without_statistics_every_number_needs_a_range(site: dict[str, Any], tmp_path: Path) -> None:
-    path = tmp_path / "other.toml"
-    path.write_text(SCHEMA.replace("range = [0, 120]\n", ""))
-    trained(site["path"], path)
-    with pytest.raises(ConfigurationError, match="no range for 'age': with --privacy or --no-standardize"):
-        trained(site["path"], path, standardize=False)
-
-
-def test_a_group_stays_together(site: dict[str, Any], schema_file: Path) -> None:
-    task = trained(site["path"], schema_file, validation=0.3)
-    parts = [
-        {site["rows"][place]["patient"] for place in task.indices[part]} for part in ("train", "validation", "test")
+def write(path: Path, header: str = "b,id,a,y", rows: int = 40) -> Path:
+    """Rows whose cells follow from the column's name, so that columns may stand in any order."""
+    names = header.split(",")
+    made = [
+        {"a": str(n / 7), "b": str(-n), "id": f"p{n}", "y": "ill" if n % 3 else "well", "z": "x"} for n in range(rows)
     ]
-    assert sum(map(len, parts)) == len(set.union(*parts)) == 20
-    found = [load_task("csv", rank, 2, 0, {"path": str(site["path"])}, Choices(schema=schema_file, partition="group"))
-             for rank in range(2)]  # fmt: skip
-    halves = [{site["rows"][n]["patient"] for part in ("train", "test") for n in task.indices[part]} for task in found]
-    assert halves[0] & halves[1] == set()
+    path.write_text("\n".join([header, *(",".join(row[name] for name in names) for row in made)]) + "\n")
+    return path
 
 
-def test_the_group_column_says_whose_each_training_row_is(
-    site: dict[str, Any], schema_file: Path, tmp_path: Path
-) -> None:
-    task = trained(site["path"], schema_file, validation=0.3)
-    names = [site["rows"][place]["patient"] for place in task.indices["train"]]
-    assert len(task.groups) == len(task.train) == 3 * len(set(names)) == 3 * len(set(task.groups.tolist()))
-    assert len(set(zip(names, task.groups.tolist(), strict=True))) == len(set(names))
-    without = tmp_path / "without.toml"
-    without.write_text(SCHEMA.replace('kind = "group"', 'kind = "ignore"'))
-    assert trained(site["path"], without).groups is None
+def trained(path: Path) -> Any:
+    return load_task("csv", 0, 2, 0, {"path": str(path), **OPTIONS})
 
 
-def test_semicolons_and_decimal_commas(tmp_path: Path) -> None:
-    (tmp_path / "s.toml").write_text(
-        'format = 1\n[target]\ncolumn = "y"\nkind = "regression"\n[columns.a]\nkind = "number"\n'
-    )
-    lines = [f"{n},5;{n * n},25" for n in range(20)]
-    (tmp_path / "x.csv").write_text("a;y\n" + "\n".join(lines) + "\n")
-    task = trained(tmp_path / "x.csv", tmp_path / "s.toml")
-    found = task.reading.read(tmp_path / "x.csv")
-    assert found.labels.shape == (20, 1)
-    assert found.labels[:, 0].tolist() == [n * n + 0.25 for n in range(20)]
-    assert task.reading.statistics["a"]["mean"] == fmean([n + 0.5 for n in task.indices["train"].tolist()])
+def restored(reading: TableInputs) -> TableInputs:
+    return TableInputs.from_json(json.loads(json.dumps(reading.to_json())))
 
 
-def test_a_parquet_file_gives_the_same(site: dict[str, Any], schema_file: Path, tmp_path: Path) -> None:
-    pa = pytest.importorskip("pyarrow")
-    import pyarrow.parquet as pq
-
-    columns: dict[str, Any] = {name: [row[name] or None for row in site["rows"]] for name in HEADER}
-    columns["age"] = [math.nan if value is None else float(value) for value in columns["age"]]
-    since = date(2020, 1, 1).toordinal()
-    moments = [day(cell or "") for cell in columns["admitted"]]
-    columns["admitted"] = [None if moment is None else date.fromordinal(since + int(moment)) for moment in moments]
-    columns["outcome"] = pa.array(columns["outcome"]).dictionary_encode()
-    pq.write_table(pa.table(columns), tmp_path / "site.parquet")
-    first, second = (trained(tmp_path / name, schema_file) for name in ("site.csv", "site.parquet"))
-    assert torch.equal(first.train.tensors[0], second.train.tensors[0])
-    assert torch.equal(first.test.tensors[1], second.test.tensors[1])
-    (tmp_path / "bad.parquet").write_text("no parquet")
-    with pytest.raises(TaskError, match=r"bad.parquet' cannot be read as parquet"):
-        first.reading.read(tmp_path / "bad.parquet")
+def test_rows_are_read_by_name_whatever_their_order(tmp_path: Path) -> None:
+    task = trained(write(tmp_path / "x.csv"))
+    found = restored(task.reading).read(tmp_path / "x.csv")
+    other = restored(task.reading).read(write(tmp_path / "other.csv", "y,z,a,id,b"))
+    assert torch.equal(found.inputs, other.inputs)
+    assert torch.equal(found.inputs[task.indices["train"]], task.train.tensors[0])
+    assert torch.equal(found.labels[task.indices["test"]], task.test.tensors[1])
+    assert found.columns == ("a", "b")
+    assert found.others == {"id": tuple(f"p{n}" for n in range(40))}
+    assert [*other.others] == ["z", "id"]
+    assert found.places == tuple(range(2, 42))
+    assert task.reading.classes == ("ill", "well")
 
 
-def test_options_that_the_schema_says(site: dict[str, Any], schema_file: Path) -> None:
-    for option, value in {"target": "outcome", "ignore": "note", "kind": "regression", "columns": "age"}.items():
-        with pytest.raises(TaskError, match=f"says it: leave out --task-option {option}"):
-            load_task("csv", 0, 2, 0, {"path": str(site["path"]), option: value}, Choices(schema=schema_file))
-    with pytest.raises(ConfigurationError, match=r"--schema .* is for --task csv: task 'digits' reads no table"):
-        load_task("digits", 0, 2, 0, {}, Choices(schema=schema_file))
+def test_labels_are_read_where_they_are_there_and_wanted(tmp_path: Path) -> None:
+    reading = trained(write(tmp_path / "x.csv")).reading
+    assert reading.read(write(tmp_path / "without.csv", "a,b")).labels is None
+    (tmp_path / "strange.csv").write_text("a,b,y\n1,2,dead\n")
+    assert reading.read(tmp_path / "strange.csv", labels=False).labels is None
+    with pytest.raises(TaskError, match="row 2, column 'y': 'dead' is none of the classes ill, well"):
+        reading.read(tmp_path / "strange.csv")
 
 
-def test_damaged_statistics_are_refused(site: dict[str, Any], schema_file: Path) -> None:
-    content = trained(site["path"], schema_file).reading.to_json()
-    del content["statistics"]["age"]
-    with pytest.raises(CheckpointError, match="the preparation is damaged"):
+def test_what_new_rows_lack_is_named(tmp_path: Path) -> None:
+    reading = trained(write(tmp_path / "x.csv")).reading
+    (tmp_path / "few.csv").write_text("aa,b\n1,2\n")
+    with pytest.raises(UnknownName, match=r"unknown column 'a' in .*few.csv'.*: did you mean 'aa'"):
+        reading.read(tmp_path / "few.csv")
+    (tmp_path / "gap.csv").write_text("a,b\n1,2\n,3\n")
+    with pytest.raises(TaskError, match="row 3, column 'a' is empty"):
+        reading.read(tmp_path / "gap.csv")
+
+
+@pytest.mark.parametrize("content", [{}, {"format": 2}, {"format": 1}, {"format": 1, "kind": "plain", "target": "y"}])
+def test_a_damaged_preparation_is_refused(content: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="preparation"):
         TableInputs.from_json(content)
+    (tmp_path / "p.json").write_text(json.dumps(content))
+    with pytest.raises(CheckpointError, match="preparation"):
+        TableInputs.load(tmp_path / "p.json")
+
+
+def test_a_peer_has_it_among_its_parts(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.csv")
+    settings = Settings(task="csv", task_options={"path": str(path), **OPTIONS}, size=2, out=tmp_path / "run")
+    parts = build(resolve(settings, 0))
+    assert parts.preparation is not None
+    assert TableInputs.from_json(parts.preparation).columns == ("a", "b")
+    assert build(resolve(Settings(size=2, out=tmp_path / "run"), 0)).preparation is None

@@ -1,0 +1,186 @@
+"""The comparison of a peer's federated model with its local-only baseline, row by row, in the rank's summary."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dpeer.results.card import make_card, measured
+from dpeer.results.effect import NOTHING_RECEIVED, as_entry, majority_accuracy
+from dpeer.results.effect_statistics import find_gain
+from dpeer.results.files import CARD, CARD_PAGE, MODEL, ROWS, SUMMARY, write_json, write_rows
+from dpeer.results.reading import read_object
+from dpeer.results.records import gap
+
+if TYPE_CHECKING:
+    from dpeer.federation.baseline.training import BaselineTraining
+    from dpeer.training import Evaluation, TorchLearner
+    from dpeer.training.local_baseline import LocalBaseline
+    from dpeer.training.per_row_metrics import Rows
+
+
+def conclude_comparison(
+    folder: Path,
+    learner: TorchLearner,
+    beside: BaselineTraining | None,
+    facts: Mapping[str, Any],
+    stopped: Callable[[], bool],
+    tell: Callable[[str], None],
+    *,
+    diverged: bool,
+) -> None:
+    """Measure the model that a done peer has kept row by row, and compare it with its baseline.
+
+    The figure of each row goes to the rank's folder, what follows from them into its summary.
+
+    Args:
+        folder: The rank's folder.
+        learner: The peer's.
+        beside: The baseline's training; None where nothing was trained.
+        facts: The entries of the summary on the run, besides its results.
+        stopped: Whether to leave the comparison out.
+        tell: Gets a line before it takes long.
+        diverged: Whether the peer's training has diverged: then there is nothing to compare.
+
+    Raises:
+        TaskError: The task's model, loss, metrics or data raised.
+        OSError: The folder cannot be written.
+    """
+    summary = read_object(folder / SUMMARY)
+    # A peer that has mixed no body is its own baseline: there is nothing to compare, nor to weigh.
+    received_nothing = learner.shares and summary.get("rounds_mixed") == 0
+    if beside is not None:
+        beside.finish(lambda: diverged or received_nothing or stopped(), tell)
+        if received_nothing and beside.baseline is not None:
+            beside.why = NOTHING_RECEIVED
+    found, rows = learner.rows()
+    on = str(facts["settings"]["evaluate_on"])
+    (folder / ROWS).unlink(missing_ok=True)
+    if rows is not None:
+        write_rows(folder, rows.measure, rows.values)
+    entry = {"on": on, "rounds_mixed": summary.get("rounds_mixed"), "validation_loss": learner.best_loss}
+    entry |= _compared(found, rows, learner, beside, facts, diverged=diverged)
+    compared = not diverged and beside is not None and beside.why is None
+    write_comparison(folder, summary, entry, beside.baseline if beside is not None and compared else None, facts)
+
+
+def write_comparison(
+    folder: Path,
+    summary: Mapping[str, Any],
+    entry: Mapping[str, Any],
+    baseline: LocalBaseline | None,
+    facts: Mapping[str, Any],
+) -> None:
+    """Write the comparison into a rank's summary, and keep the better model if validation data have chosen both rounds.
+
+    Args:
+        folder: The rank's folder.
+        summary: Its summary so far.
+        entry: What was found of both models.
+        baseline: The local-only model, trained to its end; None if there is none.
+        facts: The entries of the summary on the run, besides its results.
+
+    Raises:
+        TaskError: The task's model, loss, metrics or data raised.
+        OSError: The folder cannot be written.
+    """
+    written, found = dict(summary), dict(entry)
+    if baseline is not None:
+        found |= _weighed(found.get("validation_loss"), baseline)
+        if found.get("kept") == "alone":
+            written |= _keep_baseline(folder, baseline, facts, summary)
+    accuracy = found.get("alone") if found.get("measure") == "accuracy" else None
+    write_json(folder / SUMMARY, {**written, "accuracy_alone": accuracy, "worth": as_entry(**found)})
+
+
+def _weighed(joined: float | None, baseline: LocalBaseline) -> dict[str, Any]:
+    """Which of the two models the validation data find better; empty where they have chosen neither's round."""
+    baseline.finish()
+    other = baseline.learner.best_loss
+    if joined is None or other is None:
+        return {}
+    return {"alone_validation_loss": other, "kept": "alone" if other < joined else "joined"}
+
+
+def _keep_baseline(
+    folder: Path, baseline: LocalBaseline, facts: Mapping[str, Any], summary: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Write the local-only model, with its card, in place of the federated one; returns its entries of the summary.
+
+    Raises:
+        TaskError: The task's model, loss, metrics or data raised.
+        OSError: The folder cannot be written.
+    """
+    learner, found = baseline.learner, baseline.rows()[0]
+    training = learner.measure_training_accuracy() if facts["settings"]["training_accuracy"] else None
+    card = learner.card()
+    entries = {
+        "kept_round": learner.best_round, "kept_point": "alone", "measured": measured(card),
+        "accuracy": found.accuracy, "test_loss": found.test_loss, "metrics": dict(found.metrics),
+        "training_accuracy": training, "generalization_gap": gap(training, found.accuracy),
+    }  # fmt: skip
+    learner.write_model(folder / MODEL)
+    write_json(folder / CARD, make_card(facts, card, {**summary, **entries}))
+    (folder / CARD_PAGE).unlink(missing_ok=True)
+    return entries
+
+
+def _compared(
+    found: Evaluation,
+    rows: Rows | None,
+    learner: TorchLearner,
+    beside: BaselineTraining | None,
+    facts: Mapping[str, Any],
+    *,
+    diverged: bool,
+) -> dict[str, Any]:
+    if diverged or rows is None:
+        return {"why": "training has diverged" if diverged else "the task's figures are no means over its rows"}
+    own = figures_of(found, rows, facts, learner.constant_loss)
+    return own if beside is None else own | compared_with(beside, rows.measure, rows.values)
+
+
+def figures_of(
+    found: Evaluation, rows: Rows, facts: Mapping[str, Any], constant_loss: Callable[[], float | None]
+) -> dict[str, Any]:
+    """The part of an entry `worth` that is about the kept model.
+
+    Args:
+        found: Its figures.
+        rows: The same of each row.
+        facts: The entries of the summary on the run.
+        constant_loss: Computes the loss of a constant answer, where rows are neither right nor wrong.
+    """
+    counts = facts.get("class_counts"), facts.get("evaluated_class_counts")
+    constant = majority_accuracy(*counts) if rows.measure == "accuracy" else constant_loss()
+    return {
+        "measure": rows.measure, "rows": len(rows.values), "joined": getattr(found, rows.measure),
+        "constant": constant, "auroc": rows.auroc,
+    }  # fmt: skip
+
+
+def compared_with(beside: BaselineTraining, measure: str, joined: Sequence[float]) -> dict[str, Any]:
+    """The part of an entry `worth` that is about the baseline.
+
+    Args:
+        beside: The baseline, trained as far as it will be.
+        measure: accuracy or test_loss.
+        joined: The kept model's figure of each row.
+
+    Raises:
+        TaskError: The task's model, loss, metrics or data raised.
+    """
+    baseline = beside.baseline
+    if baseline is None or beside.why == NOTHING_RECEIVED:
+        return {"why": beside.why}
+    found: dict[str, Any] = {"algorithm": "local", "rounds": baseline.completed, "planned": baseline.rounds}
+    if not baseline.completed:
+        return found | {"why": beside.why}
+    other, others = baseline.rows()
+    if others is None or others.measure != measure:
+        return found | {"why": "the local-only model has no finite figures of these rows"}
+    found |= {"alone": getattr(other, measure), "alone_auroc": others.auroc}
+    if beside.why is not None:
+        return found | {"why": beside.why}
+    return found | vars(find_gain(joined, others.values, most_is_best=measure == "accuracy"))

@@ -1,0 +1,137 @@
+"""What facets draw from: the groups of runs, and their division into facets of at most eight lines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import fmean
+
+from dpeer.results.curves import Measure, mean_of
+from dpeer.results.groups import Group, Grouped, short
+
+LINES = 8
+"""The most lines in a facet."""
+
+_FACETS = 12
+
+
+@dataclass(frozen=True)
+class Line:
+    """One group in a facet: its look and its name there."""
+
+    group: Group
+    style: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Facet:
+    """Lines that are drawn together, and what they have in common."""
+
+    title: str
+    lines: tuple[Line, ...]
+
+
+@dataclass(frozen=True)
+class Facets:
+    """All facets of a picture.
+
+    Attributes:
+        facets: The facets; a look means the same in all of them.
+        remark: What was left out; empty if nothing was.
+    """
+
+    facets: tuple[Facet, ...]
+    remark: str = ""
+
+    @property
+    def lines(self) -> list[Line]:
+        """The lines of all facets."""
+        return [line for facet in self.facets for line in facet.lines]
+
+    @property
+    def names(self) -> dict[int, str]:
+        """The legend's name of each style."""
+        return {line.style: line.name for line in self.lines}
+
+    @property
+    def crowded(self) -> bool:
+        """Whether bands would lie on one another."""
+        return max(len(facet.lines) for facet in self.facets) > 3
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a facet draws from.
+
+    Attributes:
+        grouped: All runs, in groups that differ in their seed alone.
+        measure: The metric that the runs are judged by.
+        facets: The groups in facets.
+    """
+
+    grouped: Grouped
+    measure: Measure
+    facets: Facets
+
+    @classmethod
+    def of(cls, grouped: Grouped, measure: Measure) -> Report:
+        """With the groups arranged in facets."""
+        return cls(grouped, measure, arrange(grouped, measure))
+
+    @property
+    def groups(self) -> tuple[Group, ...]:
+        """The groups, by number."""
+        return self.grouped.groups
+
+
+def arrange(grouped: Grouped, measure: Measure) -> Facets:
+    """Few groups in one facet, more in facets by a setting or two; where that is not enough, only the best."""
+    groups = grouped.groups
+    if len(groups) <= LINES:
+        return Facets((Facet("", tuple(Line(group, group.number - 1, group.name) for group in groups)),))
+    divided = [facets for count in (1, 2) for keys in combinations(grouped.naming, count)
+               if (facets := _divide(grouped, keys))]  # fmt: skip
+    if divided:
+        # Few facets of many lines compare more; algorithms are compared most.
+        return Facets(min(divided, key=lambda facets: (_apart(facets), len(facets))))
+    ranked = sorted(groups, key=lambda group: _worth(group, measure), reverse=True)[:LINES]
+    lines = tuple(Line(group, style, group.name) for style, group in enumerate(ranked))
+    remark = f"The {LINES} of {len(groups)} groups with the best {measure.name}; the table has all."
+    return Facets((Facet("", lines),), remark)
+
+
+def _divide(grouped: Grouped, keys: tuple[str, ...]) -> tuple[Facet, ...] | None:
+    """Facets for the settings' values; None if there are too many, or too many lines in them."""
+    titles: dict[str, list[Group]] = {}
+    styles: dict[str, int] = {}
+    others = tuple(key for key in grouped.naming if key not in keys)
+    for group in grouped.groups:
+        titles.setdefault(short({key: group.values[key] for key in keys}), []).append(group)
+        styles.setdefault(_name(group, others), len(styles))
+    if not 1 < len(titles) <= _FACETS or not 1 < len(styles) <= LINES:
+        return None
+    facets = [
+        Facet(title, tuple(Line(group, styles[_name(group, others)], _name(group, others)) for group in inside))
+        for title, inside in titles.items()
+    ]
+    # The same look twice in a facet: a label or a folder sets them apart, which no setting does.
+    if any(len({line.style for line in facet.lines}) < len(facet.lines) for facet in facets):
+        return None
+    return tuple(facets)
+
+
+def _name(group: Group, keys: tuple[str, ...]) -> str:
+    seeds = f" ({len(group.runs)} seeds)" if len(group.runs) > 1 else ""
+    return (short({key: group.values[key] for key in keys}) or "all") + seeds
+
+
+def _apart(facets: tuple[Facet, ...]) -> bool:
+    """Whether an algorithm's runs are in one facet each, where they cannot be compared with another's."""
+    algorithms = [{str(line.group.runs[0].settings.get("algorithm")) for line in facet.lines} for facet in facets]
+    return len(set.union(*algorithms)) > 1 and all(len(names) == 1 for names in algorithms)
+
+
+def _worth(group: Group, measure: Measure) -> float:
+    found = mean_of(group, measure.key)
+    return float("-inf") if not found else fmean(found) if measure.most_is_best else -fmean(found)

@@ -1,0 +1,207 @@
+"""Statistics of the effect of federating: paired intervals of one peer's gain, and of all peers' gains together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import NormalDist, fmean
+from typing import TYPE_CHECKING, Any
+
+from dpeer.results.effect import FEWEST_ROWS, NOTHING_RECEIVED, Effect, Verdict, as_entry, gain_text
+from dpeer.results.files import read_rows
+from dpeer.results.reading import read_peer_summary
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_RESAMPLES = 10_000
+_FEWEST_RESAMPLES = 1_000
+_DRAWS = 20_000_000
+"""The most numbers drawn for an interval: of many rows fewer resamples will do."""
+
+_LEVEL = 0.05
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A mean difference over rows, with its 95 % interval.
+
+    Attributes:
+        gain: The mean; positive where the first model is better.
+        low: The lower end of the interval.
+        high: The upper end.
+        differ: The number of rows on which the two differ.
+        verdict: What follows from these.
+    """
+
+    gain: float
+    low: float
+    high: float
+    differ: int
+    verdict: Verdict
+
+
+def find_gain(joined: Sequence[float], alone: Sequence[float], *, most_is_best: bool, seed: int = 0) -> Gain:
+    """Compare two models on the same rows.
+
+    Of right and wrong answers the interval is Agresti and Min's for matched proportions: half a row is added to each
+    of the four counts, so that rows on which both agree do not pass for certainty. One model is called better only if
+    an exact sign test of the rows on which they differ (McNemar's) agrees at 5 %. Of losses the interval is the paired
+    bootstrap's over the rows (percentiles).
+
+    Args:
+        joined: The first model's figure of each row.
+        alone: The second one's, in the same order.
+        most_is_best: Whether a higher figure is better: of accuracies it is, of losses it is not.
+        seed: Of the resamples.
+
+    Raises:
+        ValueError: There is no row, or not as many of both.
+
+    References:
+        A. Agresti and Y. Min, Simple improved confidence intervals for comparing matched proportions, Statistics in
+        Medicine 24, 2005.
+        B. Efron and R. J. Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13 (the percentile interval).
+        Q. McNemar, Note on the sampling error of the difference between correlated proportions, 1947.
+    """
+    import numpy as np  # `dpeer` itself imports no libraries
+
+    if not len(joined) or len(joined) != len(alone):
+        raise ValueError(f"{len(joined)} and {len(alone)} rows cannot be compared")
+    differences = np.subtract(joined, alone) * (1.0 if most_is_best else -1.0)
+    better, worse = int((differences > 0).sum()), int((differences < 0).sum())
+    of_answers = bool(np.isin(differences, (-1.0, 0.0, 1.0)).all())
+    low, high = _of_answers(better, worse, len(differences)) if of_answers else _bootstrap(differences, seed)
+    clear = len(differences) >= FEWEST_ROWS and (low > 0 or high < 0)
+    if clear and of_answers:
+        clear = sign_test(better, worse) <= _LEVEL
+    gain, low, high = (float(value) + 0.0 for value in (differences.mean(), low, high))  # 0.0 makes 0.0 of -0.0
+    return Gain(gain, low, high, better + worse, _verdict(low, clear=clear))
+
+
+def compare_folders(folder: Path, other: Path, algorithm: str) -> Mapping[str, Any] | None:
+    """Compare a rank of one run with the same rank of another, which trained the same peers with `algorithm`.
+
+    Returns:
+        An entry `worth`; None if a run has left no figures of its rows, or of other rows.
+    """
+    mine, theirs = read_rows(folder), read_rows(other)
+    own, others = read_peer_summary(folder), read_peer_summary(other)
+    if mine is None or theirs is None or own is None or others is None:
+        return None
+    (measure, joined), (same, alone) = mine, theirs
+    if measure != same or len(joined) != len(alone) or not joined:
+        return None
+    found: dict[str, Any] = vars(find_gain(joined, alone, most_is_best=measure == "accuracy"))
+    if own.body_parameters and own.rounds_mixed == 0:
+        found = {"why": NOTHING_RECEIVED}
+    return as_entry(
+        measure=measure, on=own.settings.get("evaluate_on"), rows=len(joined),
+        joined=math.fsum(joined) / len(joined), alone=math.fsum(alone) / len(alone),
+        constant=own.worth.constant if own.worth else None,
+        auroc=own.worth.auroc if own.worth else None, alone_auroc=others.worth.auroc if others.worth else None,
+        algorithm=algorithm, rounds=others.completed_rounds, planned=others.rounds, rounds_mixed=own.rounds_mixed,
+        **found,
+    )  # fmt: skip
+
+
+def pooled(found: Sequence[Effect | None], *, by_rows: bool = False) -> Effect | None:
+    """The mean of the peers' gains with its 95 % interval and verdict.
+
+    The interval is normal: the peers' rows are different ones, so their variances add up. Of right and wrong answers
+    these follow from the rows on which two models differ, to which half a row of each of the four kinds is added once
+    for all peers, as Agresti and Min (2005) do; and an exact sign test of all these rows must agree. Of losses they
+    follow from the peers' own intervals.
+
+    Args:
+        found: What each peer has found.
+        by_rows: Whether each row counts once in the mean, and not each peer.
+
+    Returns:
+        None if fewer than two peers have been compared, or not all by the same measure with the same algorithm, or if
+        a summary lacks what it takes.
+    """
+    compared = [one for one in found if one is not None and one.verdict is not None]
+    gains = [one.gain for one in compared if one.gain is not None]
+    widths = [one.high - one.low for one in compared if one.high is not None and one.low is not None]
+    alike = len({(one.measure, one.algorithm) for one in compared}) == 1
+    alike = alike and not (compared[0].of_accuracy and any(one.differ is None for one in compared))
+    if len(compared) < 2 or not alike or not len(gains) == len(widths) == len(compared):
+        return None
+    first, weights = compared[0], [float(one.rows or 0) if by_rows else 1.0 for one in compared]
+    gain = fmean(gains, weights)
+    center, halves = gain, [width / 2 for width in widths]
+    if first.of_accuracy:
+        parts = [_part_of_pool(one, 1 / len(compared)) for one in compared]
+        center, halves = fmean([mean for mean, _ in parts], weights), [half for _, half in parts]
+    half = math.hypot(*(weight * one for weight, one in zip(weights, halves, strict=True))) / sum(weights)
+    rows, differ = sum(one.rows or 0 for one in compared), sum(one.differ or 0 for one in compared)
+    low, high = center - half, center + half
+    clear = low > 0 or high < 0
+    if clear and first.of_accuracy:
+        better = sum(((one.differ or 0) + round((one.gain or 0.0) * (one.rows or 0))) // 2 for one in compared)
+        clear = (better > differ - better) == (gain > 0) and sign_test(better, differ - better) <= _LEVEL
+    return Effect(
+        measure=first.measure, on=first.on, algorithm=first.algorithm, rows=rows, differ=differ,
+        gain=gain, low=low, high=high, verdict=_verdict(gain, clear=clear),
+    )  # fmt: skip
+
+
+def pooled_text(found: Sequence[Effect | None]) -> str:
+    """The gain of all peers together in a sentence; empty if nothing can be computed."""
+    one = pooled(found)
+    if one is None:
+        return ""
+    peers = sum(other is not None and other.verdict is not None for other in found)
+    return f"{peers} peers together: {one.verdict}, mean gain {gain_text(one)}"
+
+
+def sign_test(better: int, worse: int) -> float:
+    """The two-sided p-value of so many rows of either kind if both kinds were equally likely."""
+    from scipy.stats import binomtest
+
+    return float(binomtest(better, better + worse).pvalue) if better + worse else 1.0
+
+
+def _verdict(gain: float, *, clear: bool) -> Verdict:
+    return ("improved" if gain > 0 else "worse") if clear else "inconclusive"
+
+
+def _of_answers(better: int, worse: int, rows: int) -> tuple[float, float]:
+    """Agresti and Min's interval of the difference of two shares of the same rows.
+
+    Args:
+        better: Rows on which the first alone is right.
+        worse: Rows on which the second alone is right.
+        rows: All rows.
+    """
+    total, apart, difference = rows + 2, better + worse + 1, (better - worse) / (rows + 2)
+    half = NormalDist().inv_cdf(1 - _LEVEL / 2) * math.sqrt((apart / total - difference**2) / total)
+    return max(-1.0, difference - half), min(1.0, difference + half)
+
+
+def _part_of_pool(one: Effect, part: float) -> tuple[float, float]:
+    """A peer's gain, and half of its interval, with this part of two rows more, on one of which the models differ."""
+    rows, differ, gain = one.rows or 0, one.differ or 0, one.gain or 0.0
+    total = rows + 2 * part
+    mean = gain * rows / total
+    return mean, NormalDist().inv_cdf(1 - _LEVEL / 2) * math.sqrt(((differ + part) / total - mean**2) / total)
+
+
+def _bootstrap(differences: NDArray[Any], seed: int) -> tuple[float, float]:
+    """The percentile interval of a mean, from resamples of its values."""
+    import numpy as np
+
+    values, counts = np.unique(differences, return_counts=True)
+    # The sum over a resample of rows, by how often each value is in it.
+    resamples = max(_FEWEST_RESAMPLES, min(_RESAMPLES, _DRAWS // len(values)))
+    generator = np.random.default_rng(seed)
+    chunk = max(1, 2_000_000 // len(values))
+    means = np.concatenate([
+        generator.multinomial(len(differences), counts / len(differences), min(chunk, resamples - begun)) @ values
+        for begun in range(0, resamples, chunk)
+    ]) / len(differences)  # fmt: skip
+    low, high = np.percentile(means, (100 * _LEVEL / 2, 100 * (1 - _LEVEL / 2)))
+    return float(low), float(high)

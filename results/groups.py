@@ -1,0 +1,191 @@
+"""Groups of runs that differ only in their seed, named by the settings in which the groups differ."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from dpeer.results.runs import Run
+
+_SEEDS = ("seed", "seed_partition", "seed_init", "seed_batches")
+_FIRST = ("algorithm", "topology", "partition", "task", "size", "participation", "rounds", "body_lr", "head_lr")
+_ALWAYS = ("algorithm", "topology")
+_LONG = 60
+
+Differing = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that are shown as one.
+
+    Attributes:
+        number: The group's place in the report, from 1.
+        label: The group's name.
+        values: The group's value of every setting in which groups differ, as text.
+        runs: One run for each seed.
+    """
+
+    number: int
+    label: str
+    values: Mapping[str, str]
+    runs: tuple[Run, ...]
+
+    @property
+    def name(self) -> str:
+        """The label, with the number of seeds if there are several, and of peers if some are missing."""
+        remarks = [f"{len(self.runs)} seeds"] if len(self.runs) > 1 else []
+        remarks += [f"{len(self.ranks)} of {self.size} peers"] if self.partial else []
+        return f"{self.label} ({', '.join(remarks)})" if remarks else self.label
+
+    @property
+    def size(self) -> int:
+        """The number of peers."""
+        return self.runs[0].size
+
+    @cached_property
+    def ranks(self) -> list[int]:
+        """The ranks whose results are here: where a peer was started by itself, those of that one alone."""
+        return sorted({rank for run in self.runs for rank in (*run.peers, *run.finals("accuracy"))})
+
+    @property
+    def partial(self) -> bool:
+        """Whether there is nothing here of some peers of the federation, so that a mean is not that of all."""
+        return 0 < len(self.ranks) < self.size
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """All groups of a report.
+
+    Attributes:
+        groups: The groups, in the order in which their folders were named.
+        differing: The settings in which the groups differ, the most telling first.
+        naming: The differing settings that are enough to tell the groups apart.
+        common: The settings that all groups have in common, as text.
+    """
+
+    groups: tuple[Group, ...]
+    differing: Differing
+    naming: Differing
+    common: Mapping[str, str]
+
+
+def group_runs(runs: Sequence[Run], labels: Sequence[str] = (), aside: Collection[str] = ()) -> Grouped:
+    """Put runs together that differ in nothing but their seed.
+
+    Args:
+        runs: All runs.
+        labels: Names for the runs of the first, second, ... folder; runs of different names are not grouped.
+        aside: Settings that do not decide about results: where and how a run was made.
+    """
+    ignored = {*_SEEDS, *aside, "rank"}
+
+    def key(run: Run) -> tuple[str, str]:
+        texts = sorted((name, as_text(value)) for name, value in _plain(run, ignored).items())
+        return (labels[run.source] if run.source < len(labels) else ""), repr(texts)
+
+    together = [group for one in _by(runs, key) for group in _apart(one)]
+    settings = [_plain(group[0], ignored) for group in together]
+    names = list(dict.fromkeys(name for each in settings for name in each))
+    texts = [{name: as_text(each.get(name)) for name in names} for each in settings]
+    varied = [name for name in names if len({each[name] for each in texts}) > 1]
+    differing = tuple(sorted(varied, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST)))
+    common = {name: texts[0][name] for name in names if name not in varied}
+    values = [{name: each[name] for name in differing} for each in texts]
+    naming = _enough(values, differing)
+    labelled = _labels(together, [{name: each[name] for name in naming} for each in values], labels)
+    groups = tuple(
+        Group(number, label, value, tuple(group))
+        for number, (label, value, group) in enumerate(zip(labelled, values, together, strict=True), 1)
+    )
+    return Grouped(groups, differing, naming, common)
+
+
+def _enough(values: list[dict[str, str]], differing: Differing) -> Differing:
+    """Settings, from the first on, that set more groups apart than those before them do."""
+    kept: list[str] = []
+    apart = 1
+    for key in differing:
+        distinct = len({tuple(each[one] for one in (*kept, key)) for each in values})
+        if distinct > apart:
+            kept.append(key)
+            apart = distinct
+    for key in [key for key in reversed(kept) if key not in _ALWAYS]:
+        fewer = [one for one in kept if one != key]
+        if len({tuple(each[one] for one in fewer) for each in values}) == apart:
+            kept = fewer  # what came after it says as much
+    return tuple(kept)
+
+
+def short(values: Mapping[str, str]) -> str:
+    """Values of settings in few words: a number is named by its setting, a word needs no name."""
+    bare = {"task", "partition", "algorithm", "topology"}
+    return ", ".join(text if key in bare else f"{key} {text}" for key, text in values.items())
+
+
+def as_text(value: Any) -> str:
+    """A setting's value as text."""
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={inner}" for key, inner in value.items()) or "-"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _plain(run: Run, ignored: Collection[str]) -> dict[str, Any]:
+    """The settings that a run's results depend on."""
+    return {key: value for key, value in run.settings.items() if key not in ignored and value not in (None, {}, [])}
+
+
+def _seed(run: Run) -> str:
+    return repr([run.settings.get(key) for key in _SEEDS])
+
+
+def _apart(runs: list[Run]) -> list[list[Run]]:
+    """Split a group in which a seed occurs twice: by folder if that is enough, else into single runs."""
+    if len({_seed(run) for run in runs}) == len(runs):
+        return [runs]
+    sources = _by(runs, lambda run: run.source)
+    if len(sources) > 1:
+        return [group for one in sources for group in _apart(one)]
+    return [[run] for run in runs]
+
+
+def _by(runs: Iterable[Run], key: Any) -> list[list[Run]]:
+    found: dict[Any, list[Run]] = {}
+    for run in runs:
+        found.setdefault(key(run), []).append(run)
+    return list(found.values())
+
+
+def _labels(together: list[list[Run]], values: list[dict[str, str]], labels: Sequence[str]) -> list[str]:
+    """The groups' names: the label, the settings that differ, and the folder where two would be the same."""
+    first = [group[0] for group in together]
+    given = [labels[run.source] if run.source < len(labels) else "" for run in first]
+    # A label that only one group has is enough of a name.
+    parts = [
+        [text for text in (label, "" if label and given.count(label) == 1 else short(value)) if text]
+        for label, value in zip(given, values, strict=True)
+    ]
+    names = [
+        ": ".join(part) or str(run.settings.get("algorithm") or _place(run))
+        for part, run in zip(parts, first, strict=True)
+    ]
+    twice = [names.count(name) > 1 for name in names]
+    names = [
+        f"{name} in {_place(run)}" if again else name for name, run, again in zip(names, first, twice, strict=True)
+    ]
+    return [_cut(name, number) for number, name in enumerate(names, 1)]
+
+
+def _place(run: Run) -> str:
+    return str(run.folder) if run.folder.name in ("", ".", "..") else run.folder.name
+
+
+def _cut(name: str, number: int) -> str:
+    return name if len(name) <= _LONG else f"{name[: _LONG - 8]}… (no. {number})"

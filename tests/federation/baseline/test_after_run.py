@@ -1,0 +1,223 @@
+"""A comparison that is made after the run has ended is the one that the run would have made."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dpeer.exceptions import CheckpointError, ConfigurationError, OutputError, TaskError
+from dpeer.federation.baseline.after_run import compare_after_run, rank_folders
+from dpeer.federation.folders import held
+from dpeer.federation.run import Runner, drive_by_signals
+from dpeer.federation.settings import Settings
+from dpeer.federation.view import Silent
+from dpeer.simulation.run import simulate
+from dpeer.training.local_baseline import LocalBaseline
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+TASK = """
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from dpeer.training import Task
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.fc = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Dropout(0.2)), nn.Linear(6, 2)
+
+    def forward(self, x):
+        return self.fc(self.body(x))
+
+
+def rows(rank, count):
+    other = Path("other").exists()  # as if the file of the data was another one by now
+    inputs = torch.randn(count, 4, generator=torch.Generator().manual_seed(rank + 10 * count + other))
+    return TensorDataset(inputs, (inputs.sum(dim=1) > 0).long())
+
+
+def task(rank, size, seed):
+    torch.manual_seed(seed)
+    return Task(model=Net(), head=("fc",), train=rows(rank, 40), validation=rows(rank, 20), test=rows(rank, 30))
+
+
+def regression(rank, size, seed):
+    made = task(rank, size, seed)
+    parts = [
+        TensorDataset(one.tensors[0], one.tensors[0].sum(dim=1, keepdim=True).expand(-1, 2))
+        for one in (made.train, made.validation, made.test)
+    ]
+    return Task(model=made.model, head=("fc",), train=parts[0], validation=parts[1], test=parts[2],
+                loss=nn.functional.mse_loss)
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Run two peers of the small task in this process; returns the run's folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(TASK)
+
+    def ran(out: str, drive: Callable[[Runner], None] = drive_by_signals, view: Any = None, **values: Any) -> Path:
+        settings = {"size": 2, "task": "mine.py:task", "rounds": 4, "batch_size": 8, "alone": "never"} | values
+        made = Settings(out=tmp_path / out, **settings)
+        simulate(made, drive=drive, open_view=lambda: view or Silent())
+        return tmp_path / out
+
+    return ran
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return found
+
+
+def told(folder: Path) -> dict[str, Any]:
+    """A summary but for what a run with another `--alone` and in another folder says anyway."""
+    return {name: value for name, value in summary(folder).items() if name not in ("settings", "wall_seconds")}
+
+
+class Stopping(Silent):
+    """Stops the run once every peer has completed some rounds."""
+
+    def __init__(self, rounds: int) -> None:
+        self.rounds, self.done, self.runner = rounds, set[int](), None
+
+    def drive(self, runner: Runner) -> None:
+        self.runner = runner
+        drive_by_signals(runner)
+
+    def record(self, rank: int, entry: Mapping[str, Any]) -> None:
+        if entry["round"] + 1 == self.rounds:
+            self.done.add(rank)
+        if len(self.done) == 2 and self.runner is not None:
+            self.runner.stop()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"keep": "best", "evaluate_on": "validation"}, {"algorithm": "dfedavgm", "finish": "head:2", "seed": 3},
+     {"task": "mine.py:regression"}, {"participation": 0.5, "lr_schedule": "cosine", "rounds": 6}],
+)  # fmt: skip
+def test_it_is_the_one_that_the_run_would_have_made(run: Callable[..., Path], options: dict[str, Any]) -> None:
+    expected, out = run("beside", **options | {"alone": "always"}), run("later", **options)
+    for rank in range(2):
+        there, folder = expected / f"rank-{rank}", out / f"rank-{rank}"
+        assert summary(folder)["worth"]["verdict"] is None
+        found = compare_after_run(folder)
+        assert found is not None
+        assert found.verdict is not None
+        assert told(folder) == told(there)
+        for name in ("model.safetensors", "test-rows.json"):
+            assert (folder / name).read_bytes() == (there / name).read_bytes()
+        cards = [json.loads((one / "model.json").read_text()) | {"written": None} for one in (folder, there)]
+        assert cards[0] == cards[1]
+        assert not (folder / "alone").exists()
+        assert compare_after_run(folder) == found, "there is nothing left to be done"
+    assert told(out) == told(expected), "the run's summary has it, too"
+
+
+def test_what_is_stopped_goes_on_from_the_last_round(run: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    expected, out = run("beside", alone="always"), run("later") / "rank-1"
+    lines: list[str] = []
+    assert compare_after_run(out, lambda: (out / "alone" / "round-00000001").exists(), lines.append) is None
+    assert lines == ["stopped after 2 of 4 rounds of local-only training; the same command goes on"]
+    assert summary(out)["worth"]["alone"] is None
+    begun: list[int] = []
+    work = LocalBaseline.work
+
+    def noted(self: LocalBaseline, enough: Callable[[], bool]) -> None:
+        begun.append(self.completed)
+        work(self, enough)
+
+    monkeypatch.setattr(LocalBaseline, "work", noted)
+    found = compare_after_run(out)
+    assert begun[0] == 2
+    assert found is not None
+    assert summary(out)["worth"] == summary(expected / "rank-1")["worth"]
+
+
+def test_a_run_that_ended_early_is_compared_over_its_completed_rounds(run: Callable[..., Path]) -> None:
+    stopping = Stopping(3)
+    out = run("early", stopping.drive, stopping, rounds=50, keep="best") / "rank-0"
+    rounds = summary(out)["completed_rounds"]
+    assert summary(out)["status"] == "stopped"
+    assert 3 <= rounds < 50
+    lines: list[str] = []
+    found = compare_after_run(out, tell=lines.append)
+    assert lines == [f"the run ended after {rounds} of 50 rounds: these are compared"]
+    assert found is not None
+    assert (found.rounds, found.planned, found.rows) == (rounds, rounds, 30)
+    assert found.joined == summary(out)["accuracy"]
+    assert found.constant is not None
+    assert found.verdict is not None
+    # dfedsmdc: five epochs of two gradients, and one of the head.
+    other = run("local", algorithm="local", body_epochs=11, rounds=rounds, finish="none", keep="best") / "rank-0"
+    assert found.alone == summary(other)["accuracy"]
+
+
+def test_what_is_no_run_that_has_ended_is_told(run: Callable[..., Path], tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="'nowhere' is no folder of a rank: name one"):
+        rank_folders(Path("nowhere"))
+    out = run("run", rounds=1)
+    assert rank_folders(out) == [out / "rank-0", out / "rank-1"]
+    assert rank_folders(out / "rank-1") == [out / "rank-1"]
+    with held(out / "rank-0"), pytest.raises(OutputError, match="is in use by a running peer"):
+        compare_after_run(out / "rank-0")
+    (out / "rank-0" / "summary.json").unlink()
+    with pytest.raises(ConfigurationError, match=r"has no summary\.json of a peer, which is written when its run ends"):
+        compare_after_run(out / "rank-0")
+    assert rank_folders(out / "rank-0") == [out / "rank-0"]
+    (out / "rank-1" / "model.safetensors").unlink()
+    with pytest.raises(ConfigurationError, match="has no model of a completed round"):
+        compare_after_run(out / "rank-1")
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"diverged": True}, "training has diverged"),
+        ({"rounds_mixed": 0}, "in no round was a neighbor's body mixed"),
+        ({"settings": {"task": "mine.py:task", "size": "two"}}, "has settings of another version"),
+    ],
+)
+def test_a_run_of_which_nothing_can_be_told_says_why(
+    run: Callable[..., Path], changes: dict[str, Any], told: str
+) -> None:
+    folder = run("run", rounds=1) / "rank-0"
+    (folder / "summary.json").write_text(json.dumps(summary(folder) | changes))
+    with pytest.raises(ConfigurationError, match=told):
+        compare_after_run(folder)
+
+
+def test_where_nothing_was_shared_there_is_nothing_to_compare(run: Callable[..., Path]) -> None:
+    with pytest.raises(ConfigurationError, match="with --algorithm local nothing was shared"):
+        compare_after_run(run("run", rounds=1, algorithm="local") / "rank-0")
+
+
+@pytest.mark.parametrize("content", [True, False])
+def test_other_data_than_the_runs_are_refused(run: Callable[..., Path], tmp_path: Path, content: bool) -> None:
+    folder = run("run", rounds=1) / "rank-0"
+    if content:
+        (tmp_path / "other").touch()
+    else:  # of data that are not in memory only this is known
+        (folder / "summary.json").write_text(json.dumps(summary(folder) | {"class_counts": [19, 21]}))
+    kept = summary(folder)
+    with pytest.raises(CheckpointError, match=r"the data of task 'mine\.py:task' have changed since the run"):
+        compare_after_run(folder)
+    assert summary(folder) == kept
+
+
+def test_a_model_that_cannot_be_copied_is_told(run: Callable[..., Path], tmp_path: Path) -> None:
+    clinging = "\n\nclass Net(Net):\n    def __deepcopy__(self, memo):\n        raise ValueError('one of a kind')\n"
+    (tmp_path / "mine.py").write_text(TASK.replace("\n\ndef rows", clinging + "\n\ndef rows"))
+    folder = run("run", rounds=1) / "rank-0"
+    with pytest.raises(TaskError, match="no comparison: the task's model cannot be copied: ValueError: one of a kind"):
+        compare_after_run(folder)

@@ -1,0 +1,199 @@
+"""Intervals of one peer's gain and of all peers' together, held against scipy's, resamples and the truth."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.stats import binomtest, bootstrap
+
+from dpeer.results.effect import Effect
+from dpeer.results.effect_statistics import find_gain, pooled, pooled_text, sign_test
+
+
+def scipys(joined: np.ndarray, alone: np.ndarray) -> tuple[float, float]:
+    found = bootstrap(
+        (joined, alone), lambda a, b, axis: a.mean(axis) - b.mean(axis), paired=True, vectorized=True,
+        n_resamples=20_000, method="percentile", random_state=np.random.default_rng(7),
+    )  # fmt: skip
+    return found.confidence_interval.low, found.confidence_interval.high
+
+
+@pytest.mark.parametrize(
+    ("count", "better", "worse"), [(80, 0, 0), (80, 3, 1), (37, 0, 9), (12, 12, 0), (4000, 90, 60)]
+)
+def test_the_interval_of_accuracies_is_the_usual_one_with_half_a_row_more_in_each_cell(
+    count: int, better: int, worse: int
+) -> None:
+    found = find_gain(*answers(count, better, worse), most_is_best=True)
+    assert found.gain == pytest.approx((better - worse) / count)
+    assert found.differ == better + worse
+    # A row of each kind counts half more: +1 and -1 where one model alone is right, 0 twice where both agree.
+    values, weights = [1.0, -1.0, 0.0], [better + 0.5, worse + 0.5, count - better - worse + 1]
+    mean = np.average(values, weights=weights)
+    error = (np.average((np.array(values) - mean) ** 2, weights=weights) / sum(weights)) ** 0.5
+    assert (found.low, found.high) == pytest.approx((mean - 1.959964 * error, min(1.0, mean + 1.959964 * error)))
+
+
+@pytest.mark.parametrize(("rows", "better", "worse"), [(40, 0.04, 0.02), (80, 0.005, 0.01), (80, 0.1, 0.02)])
+def test_the_interval_of_accuracies_covers_where_few_rows_differ(rows: int, better: float, worse: float) -> None:
+    drawn = np.random.default_rng(5).multinomial(rows, [better, worse, 1 - better - worse], size=4000)
+    found = [find_gain(*answers(rows, one, other), most_is_best=True) for one, other, _ in drawn]
+    assert np.mean([one.low <= better - worse <= one.high for one in found]) > 0.94
+
+
+def test_the_interval_of_losses_is_scipys_with_the_sign_of_a_gain() -> None:
+    rng = np.random.default_rng(3)
+    alone = rng.gamma(2.0, size=250)
+    joined = 0.9 * alone + 0.1 * rng.gamma(1.5, size=250)
+    found = find_gain(joined, alone, most_is_best=False)
+    low, high = scipys(joined, alone)
+    assert found.gain == pytest.approx(alone.mean() - joined.mean())
+    assert (found.low, found.high) == pytest.approx((-high, -low), abs=0.04 * (high - low))
+
+
+def test_of_three_rows_it_is_that_of_all_resamples() -> None:
+    joined, alone = [0.2, 0.5, 0.9], [0.1, 0.7, 0.4]
+    differences = np.subtract(joined, alone)
+    means = sorted(np.mean(drawn) for drawn in itertools.product(differences, repeat=3))
+    # The lowest and the highest are 1 of 27 each, more than the 2.5 % that are cut off.
+    found = find_gain(joined, alone, most_is_best=True)
+    assert (found.low, found.high) == pytest.approx((means[0], means[-1]))
+
+
+def test_the_same_rows_give_the_same_numbers() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.random(50), rng.random(50)
+    assert find_gain(a, b, most_is_best=True) == find_gain(a, b, most_is_best=True)
+    assert find_gain(a, b, most_is_best=True) != find_gain(a, b, most_is_best=True, seed=1)
+
+
+def answers(count: int, better: int, worse: int) -> tuple[list[float], list[float]]:
+    """Rows on which the first model alone is right, the second alone, and both are."""
+    joined = [1.0] * better + [0.0] * worse + [1.0] * (count - better - worse)
+    return joined, [0.0] * better + [1.0] * worse + [1.0] * (count - better - worse)
+
+
+@pytest.mark.parametrize(
+    ("count", "better", "worse", "verdict"),
+    [
+        (40, 12, 1, "improved"),
+        (40, 1, 12, "worse"),
+        (40, 3, 2, "inconclusive"),
+        (40, 0, 0, "inconclusive"),
+        (40, 4, 0, "inconclusive"),  # four heads in a row are one throw in eight
+        (40, 6, 0, "improved"),
+        (5, 5, 0, "inconclusive"),
+    ],
+)
+def test_what_is_told(count: int, better: int, worse: int, verdict: str) -> None:
+    found = find_gain(*answers(count, better, worse), most_is_best=True)
+    assert (found.verdict, found.differ) == (verdict, better + worse)
+    if verdict != "inconclusive":
+        assert found.low > 0 or found.high < 0
+
+
+def test_a_few_losses_tell_nothing_however_clear() -> None:
+    assert find_gain([0.1] * 9, [2.0] * 9, most_is_best=False).verdict == "inconclusive"
+    assert find_gain([0.1] * 10, [2.0] * 10, most_is_best=False).verdict == "improved"
+
+
+@pytest.mark.slow
+def test_many_rows_take_little() -> None:
+    rng = np.random.default_rng(1)
+    a, b = rng.random(20_000), rng.random(20_000)
+    found = find_gain(a, b, most_is_best=False)
+    half = 1.96 * (a - b).std() / 20_000**0.5
+    assert (found.low, found.high) == pytest.approx((found.gain - half, found.gain + half), abs=0.1 * half)
+
+
+def test_other_rows_cannot_be_compared() -> None:
+    for joined, alone in (([], []), ([1.0], [1.0, 0.0])):
+        with pytest.raises(ValueError, match="rows cannot be compared"):
+            find_gain(joined, alone, most_is_best=True)
+
+
+def peers(joined: list[np.ndarray], alone: list[np.ndarray], measure: str = "accuracy") -> list[Effect]:
+    best = measure == "accuracy"
+    return [
+        Effect(measure=measure, on="test", algorithm="local", rows=len(one),
+              **vars(find_gain(one.tolist(), other.tolist(), most_is_best=best)))
+        for one, other in zip(joined, alone, strict=True)
+    ]  # fmt: skip
+
+
+def right(generator: np.random.Generator, share: float, sizes: list[int]) -> list[np.ndarray]:
+    return [(generator.random(size) < share).astype(float) for size in sizes]
+
+
+def test_many_peers_of_few_rows_tell_what_none_tells_alone() -> None:
+    alone = [np.array([1.0] * 24 + [0.0] * 6) for _ in range(8)]
+    joined = [np.array([1.0] * 27 + [0.0] * 3) for _ in range(8)]
+    found = peers(joined, alone)
+    assert {one.verdict for one in found} == {"inconclusive"}
+    one = pooled(found)
+    assert one is not None
+    assert (one.verdict, one.rows, one.differ) == ("improved", 240, 24)
+    assert one.gain == pytest.approx(0.1)
+    assert pooled_text(found).startswith("8 peers together: improved, mean gain +0.1000 (95 % interval +0.0")
+    turned = pooled(peers(alone, joined))
+    assert turned is not None
+    assert turned.verdict == "worse"
+    assert "worse" in pooled_text(peers(alone, joined))
+
+
+def test_the_interval_is_that_of_resampling_within_every_peer() -> None:
+    generator = np.random.default_rng(0)
+    sizes = [40, 60, 90, 150]
+    joined, alone = right(generator, 0.8, sizes), right(generator, 0.7, sizes)
+    one = pooled(peers(joined, alone))
+    differences = [a - b for a, b in zip(joined, alone, strict=True)]
+    means = [np.mean([generator.choice(part, len(part)).mean() for part in differences]) for _ in range(4000)]
+    assert one is not None
+    assert (one.low, one.high) == pytest.approx(np.percentile(means, (2.5, 97.5)), abs=0.012)
+
+
+def test_of_peers_with_as_many_rows_it_is_that_of_all_rows_in_one() -> None:
+    generator = np.random.default_rng(3)
+    joined, alone = right(generator, 0.8, [30] * 6), right(generator, 0.8, [30] * 6)
+    one = pooled(peers([part[:30] for part in joined], alone))
+    (all_rows,) = peers([np.concatenate(joined)], [np.concatenate(alone)])
+    assert one is not None
+    # Not to the bit: within a peer the differences' mean is taken away, here that of all.
+    assert (one.low, one.high) == pytest.approx((all_rows.low, all_rows.high), abs=0.004)
+
+
+def test_of_losses_a_gain_is_how_much_lower_they_are() -> None:
+    generator = np.random.default_rng(1)
+    alone = [generator.gamma(2.0, 1.0, 12) for _ in range(6)]
+    joined = [part - 0.2 for part in alone]
+    found = peers(joined, alone, "test_loss")
+    one = pooled(found)
+    assert one is not None
+    assert one.verdict == "improved"
+    assert "of loss" in pooled_text(found)
+
+
+@pytest.mark.parametrize("share", [0.7, 0.72])
+def test_where_nothing_differs_much_nothing_is_told(share: float) -> None:
+    generator = np.random.default_rng(2)
+    one = pooled(peers(right(generator, 0.7, [20] * 4), right(generator, share, [20] * 4)))
+    assert one is not None
+    assert one.verdict == "inconclusive"
+    assert "inconclusive" in pooled_text([*peers(right(generator, 0.7, [20] * 4), right(generator, share, [20] * 4))])
+
+
+def test_what_cannot_be_put_together_is_not() -> None:
+    one = Effect(
+        measure="accuracy", gain=0.1, low=0, high=0.2, rows=30, differ=3, verdict="inconclusive", algorithm="local"
+    )
+    assert pooled([one]) is None
+    assert pooled([one, None]) is None
+    assert pooled([one, Effect(measure="test_loss", gain=0.1, low=0, high=0.2, verdict="inconclusive")]) is None
+    assert pooled([one, Effect(measure="accuracy", verdict="inconclusive", algorithm="local")]) is None
+    assert pooled_text([]) == ""
+
+
+@pytest.mark.parametrize(("better", "worse"), [(0, 0), (5, 0), (3, 9), (400, 350), (30, 30)])
+def test_the_sign_test_is_scipys(better: int, worse: int) -> None:
+    expected = 1.0 if not better + worse else binomtest(better, better + worse).pvalue
+    assert sign_test(better, worse) == pytest.approx(expected, rel=1e-9)
