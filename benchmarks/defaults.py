@@ -69,6 +69,8 @@ def main() -> None:
     arguments = _arguments()
     data = dict(text.split("=", 1) for text in arguments.data)
     sets = {name: values for name, values in conditions(arguments.out, data).items() if _asked(name, arguments.sets)}
+    if arguments.rounds:
+        sets = {name: {**values, "rounds": arguments.rounds} for name, values in sets.items()}
     cells = {
         (name, method, step, seed): _cell(arguments.out, name, values, method, step, seed)
         for seed in map(int, arguments.seeds.split(","))
@@ -252,6 +254,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--sets", help="data sets, with commas; all that there are data of if not given")
     parser.add_argument("--only", help="candidates, with commas; all if not given")
     parser.add_argument("--seeds", default="0,1", help="repetitions, with commas")
+    parser.add_argument("--rounds", type=int, help="in place of each data set's own")
     parser.add_argument("--show", action="store_true", help="print the tables of what is there")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)

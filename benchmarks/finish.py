@@ -62,7 +62,7 @@ def main() -> None:
     found = _read(lines)
     cells = [(name, algorithm, seed) for seed in seeds for name in sets for algorithm in algorithms]
     missing = [] if arguments.show else [cell for cell in cells if found.get(cell, {}).keys() < COLUMNS.keys()]
-    jobs = [(cell, data.get(cell[0]), arguments.out) for cell in missing]
+    jobs = [(cell, data.get(cell[0]), arguments.out, arguments.rounds) for cell in missing]
     with get_context("spawn").Pool(arguments.jobs, maxtasksperchild=4) as pool:
         for number, (cell, line) in enumerate(pool.imap_unordered(_measured, jobs), 1):
             found[cell] = line
@@ -76,19 +76,23 @@ def main() -> None:
     _print_gains(sets, algorithms, {cell: found[cell] for cell in cells if cell in found})
 
 
-def _measured(job: tuple[tuple[str, str, int], str | None, Path]) -> tuple[tuple[str, str, int], dict[str, float]]:
-    cell, data, out = job
-    return cell, measure(*cell, data, out)
+def _measured(
+    job: tuple[tuple[str, str, int], str | None, Path, int | None],
+) -> tuple[tuple[str, str, int], dict[str, float]]:
+    cell, data, out, rounds = job
+    return cell, measure(*cell, data, out, rounds)
 
 
-def measure(name: str, algorithm: str, seed: int, data: str | None, out: Path) -> dict[str, float]:
+def measure(
+    name: str, algorithm: str, seed: int, data: str | None, out: Path, rounds: int | None = None
+) -> dict[str, float]:
     """Train one run, finish it in every way, and train it a round more: mean accuracy over the peers by column."""
     folder = out / f"{name}-{algorithm}-{seed}"
     options = {"data": data, **SAMPLES.get(name, {})} if data else {}
     values = {
         "task": name, "task_options": options, "algorithm": algorithm, "seed": seed, "workers": 1, "validation": 0.1,
         "keep": "best", "finish": "none", "log_level": "error", "out": folder, "alone": "never",
-        **SETS[name],
+        **SETS[name], **({"rounds": rounds} if rounds else {}),
     }  # fmt: skip
     settings = dpeer.Settings(**values)
     run = dpeer.run(settings, overwrite=True)
@@ -180,6 +184,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--algorithms", default=",".join(ALGORITHMS))
     parser.add_argument("--seeds", default="0,1,2")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--rounds", type=int, help="in place of each data set's own")
     parser.add_argument("--show", action="store_true")
     return parser.parse_args()
 

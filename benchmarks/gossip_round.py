@@ -101,7 +101,7 @@ class Landing(Idle):
 
     def room(self) -> memoryview:
         """A buffer of the pool."""
-        return self._codec.buffers.take()
+        return self._gossip.codec.buffers.take()
 
 
 def peers(rank: int, case: Case, introduce: Introduce) -> Figures:

@@ -97,12 +97,13 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=8)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--json", action="store_true", help="print a JSON object a line")
+    parser.add_argument("flags", nargs="*", help="further flags of dpeer simulate, behind --")
     options = parser.parse_args()
     for name, flags in tasks(options).items():
         began, summaries = time.monotonic(), list[Mapping[str, Any]]()
         for seed in options.seeds:
             with tempfile.TemporaryDirectory() as folder:
-                summaries += run(flags, options.size, seed, Path(folder))
+                summaries += run([*flags, *options.flags], options.size, seed, Path(folder))
         line = {"task": name, **figures(summaries), "seconds": round(time.monotonic() - began)}
         print(
             json.dumps(line) if options.json else "  ".join(f"{key} {value}" for key, value in line.items()), flush=True

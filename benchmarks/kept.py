@@ -26,10 +26,13 @@ class Kept:
         path: The file, a line for each cell; its folder is made.
         measure: Makes a cell.
         only: Makes nothing if True: what is not in the file is missing.
+        few: At most so many cells of those that are asked for at once, to try a program; None for all.
     """
 
-    def __init__(self, path: Path, measure: Callable[[Cell], Line], *, only: bool = False) -> None:
-        self._path, self._measure, self._only = path, measure, only
+    def __init__(
+        self, path: Path, measure: Callable[[Cell], Line], *, only: bool = False, few: int | None = None
+    ) -> None:
+        self._path, self._measure, self._only, self._few = path, measure, only, few
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = path.read_text().splitlines() if path.exists() else []
         self._found: dict[str, Line] = {_key(line["cell"]): line for line in map(json.loads, lines)}
@@ -42,7 +45,7 @@ class Kept:
 
     def make(self, cells: Iterable[Cell]) -> list[Cell]:
         """Make those that are missing; return those that there are then."""
-        wanted = list(cells)
+        wanted = list(cells)[: self._few]
         for number, cell in enumerate(wanted, 1):
             if cell not in self and not self._only:
                 line = self._found[_key(cell)] = {"cell": cell, **self._measure(cell)}

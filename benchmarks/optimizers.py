@@ -83,11 +83,12 @@ def main() -> None:
     seeds = [int(seed) for seed in arguments.seeds.split(",")]
 
     def measure(cell: Cell) -> Line:
-        return simulated(lambda out: {**settings(cell, data.get(cell["set"])), "out": out}, "accuracy_mixed")
+        shorter = {"rounds": arguments.rounds} if arguments.rounds else {}
+        return simulated(lambda out: {**settings(cell, data.get(cell["set"])), **shorter, "out": out}, "accuracy_mixed")
 
     found = Kept(arguments.out / "optimizers.jsonl", measure, only=arguments.show)
     for name in sets:
-        chosen = best(found.make(searched(name)), found)
+        chosen = best(found.make(cell for cell in searched(name) if cell["row"] in arguments.rows), found)
         found.make(repeated(chosen, seeds))
         _print(name, chosen, seeds, found)
 
@@ -160,6 +161,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--only", default=",".join(SETS))
     parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--rows", nargs="+", default=[*ROWS], help="methods")
+    parser.add_argument("--rounds", type=int, help="in place of each data set's own")
     parser.add_argument("--show", action="store_true")
     return parser.parse_args()
 

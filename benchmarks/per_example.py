@@ -33,10 +33,10 @@ from torch.utils.data import TensorDataset
 from dpeer.federation.malloc import keep_heap
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer, build_model
-from dpeer.training.dpsgd.choosing import WAYS
+from dpeer.training.dpsgd.choosing import BACKENDS
 from dpeer.training.dpsgd.gradient import PrivateGradient
 from dpeer.training.minibatches import Batch
-from dpeer.training.poisson_batches import Sampled
+from dpeer.training.poisson_batches import PoissonBatches
 from dpeer.training.split import split
 
 MODELS: Mapping[str, tuple[int, ...]] = {"digits": (1, 8, 8), "cnn": (3, 32, 32)}
@@ -79,11 +79,11 @@ def measure(name: str, batch_size: int, microbatch: int, repeats: int) -> dict[s
     batch = Batch(inputs, targets, batch_size)
     mechanism = ClippedSum(1.0, 1.0, 1 / TIMES, TIMES * batch_size)
     optimizer = peer.optimizer(peer.model)
-    rules = {way: PrivateGradient(mechanism, microbatch) for way in ("private", *WAYS)}
+    rules = {way: PrivateGradient(mechanism, microbatch) for way in ("private", *BACKENDS)}
     for way, rule in rules.items():
         rule.start(peer, peer.model)
-        rule._ways |= {"model": WAYS[way]} if way in WAYS else {}
-    way = next(way for way, code in WAYS.items() if code is rules["private"]._ways["model"])
+        rule.backends |= {"model": BACKENDS[way]} if way in BACKENDS else {}
+    way = next(way for way, code in BACKENDS.items() if code is rules["private"].backends["model"])
 
     def step(gradient: Callable[[], object]) -> Callable[[], None]:
         def work() -> None:
@@ -92,7 +92,7 @@ def measure(name: str, batch_size: int, microbatch: int, repeats: int) -> dict[s
 
         return work
 
-    sampled = Sampled(peer.data, None, peer.hyperparameters, rank=0, seed=0, rate=1 / TIMES)
+    sampled = PoissonBatches(peer.data, None, peer.hyperparameters, rank=0, seed=0, rate=1 / TIMES)
     zeros = np.zeros(peer.model.count)
     works: dict[str, Callable[[], object]] = {
         "plain": step(lambda: peer.gradient(peer.model, batch)),

@@ -80,7 +80,7 @@ def main() -> None:
     cells = [cell for name in sets for cell in _cells(name, arguments)]
     missing = [] if arguments.show else [cell for cell in cells if cell not in found]
     for number, cell in enumerate(missing, 1):
-        found[cell] = measure(cell, arguments.data, arguments.out)
+        found[cell] = measure(cell, arguments.data, arguments.out, arguments.rounds)
         with lines.open("a") as file:
             file.write(json.dumps({**cell._asdict(), "accuracy": found[cell]}) + "\n")
         if not arguments.json:
@@ -109,14 +109,15 @@ def _cells(name: str, arguments: argparse.Namespace) -> list[Cell]:
     return list(dict.fromkeys(cells))
 
 
-def measure(cell: Cell, data: str | None, out: Path) -> list[float]:
+def measure(cell: Cell, data: str | None, out: Path, rounds: int | None = None) -> list[float]:
     """The accuracy of every peer, the hostile ones last."""
     options = {**SAMPLES, "data": data} if cell.set.startswith("cifar10") else {}
     how = {"algorithm": "local"} if cell.rule == ALONE else {"topology": cell.topology, "robust": cell.rule}
+    shorter = {"rounds": rounds} if rounds else {}
     folder = out / "run"
     settings = dpeer.Settings(
-        **{"keep": "last", "alone": "never", **COMMON, **SETS[cell.set], **how}, task_options=options, seed=cell.seed,
-        out=folder,
+        **{"keep": "last", "alone": "never", **COMMON, **SETS[cell.set], **how, **shorter}, task_options=options,
+        seed=cell.seed, out=folder,
     )  # fmt: skip
     first = SIZE if cell.attack == "-" else SIZE - cell.hostile
 
@@ -194,6 +195,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--attacks", default=",".join(ATTACKS))
     parser.add_argument("--hostile", default="1,2")
     parser.add_argument("--rules", default=",".join(RULES))
+    parser.add_argument("--rounds", type=int, help="in place of each data set's own")
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()

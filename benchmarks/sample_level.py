@@ -38,7 +38,7 @@ def main() -> None:
         after = "accuracy" if cell["way"] == "finished" else "accuracy_mixed"
         return simulated(lambda out: grid.settings(cell, data.get(cell["set"]), out), after)
 
-    found = Kept(arguments.out / "sample_level.jsonl", measure, only=arguments.show)
+    found = Kept(arguments.out / "sample_level.jsonl", measure, only=arguments.show, few=arguments.few)
 
     def make(cells: Iterable[Cell]) -> list[Cell]:
         return found.make(cell for cell in cells if cell["set"] in sets)
@@ -95,6 +95,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--data", action="append", default=[], metavar="NAME=PATH")
     parser.add_argument("--only", default=",".join(grid.SETS))
     parser.add_argument("--seeds", default="1,2,3")
+    parser.add_argument("--few", type=int, help="at most so many runs of each kind")
     parser.add_argument("--show", action="store_true")
     return parser.parse_args()
 

@@ -210,8 +210,9 @@ class _Told(Silent):
 
 
 def _check_importable(settings: Settings) -> None:
-    for what, name in (("task", settings.task), ("algorithm", settings.algorithm), ("topology", settings.topology)):
-        if not is_importable(name):
+    for what in ("task", "algorithm", "topology", "codec"):
+        name = getattr(settings, what)
+        if name is not None and not is_importable(name):
             raise ConfigurationError(
                 f"{what} {name.rpartition(':')[2]!r} cannot be imported by the peers' processes: define it at the top "
                 "of a file, or use mode='simulate'"

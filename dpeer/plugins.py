@@ -119,6 +119,20 @@ def source_hash(thing: type | Callable[..., Any]) -> str | None:
     return content.hexdigest()
 
 
+def check_source(what: str, thing: type | Callable[..., Any], error: type[ConfigurationError]) -> None:
+    """Refuse code of which no file is known: peers of other processes could not tell whether theirs is the same.
+
+    Raises:
+        ConfigurationError: Of the class `error`: no file is known.
+    """
+    if source_hash(thing) is None:
+        raise error(
+            f"{what}: no file is known that it, or a class that it derives from, is written in, so that peers could "
+            "not tell whether theirs is the same: write it into a file, or run all peers in one process with dpeer "
+            "simulate"
+        )
+
+
 @contextmanager
 def _imported(what: str, where: str, error: type[ConfigurationError]) -> Iterator[ModuleType]:
     path = Path(where) if where.endswith(".py") or "/" in where else None

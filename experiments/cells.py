@@ -18,7 +18,8 @@ from dpeer.federation.settings import Settings, aside, default_of
 from dpeer.results.files import SUMMARY, write_json
 from dpeer.results.reading import read_run_summary
 from dpeer.simulation.faults import check_faults
-from dpeer.training import find_algorithm, source_hash
+from dpeer.topology import function_source, is_function
+from dpeer.training import codecs, find_algorithm, source_hash
 from dpeer.training.algorithms.plugins import is_built_in
 
 ASKED = "cell.json"
@@ -140,7 +141,13 @@ class Cell:
         if settings.faults is not None:
             asked["content of faults"] = json.dumps(read_toml(settings.faults, "--faults"), sort_keys=True)
         algorithm = find_algorithm(settings.algorithm)
-        return asked if is_built_in(algorithm) else asked | {"algorithm's source": source_hash(algorithm)}
+        if not is_built_in(algorithm):
+            asked["algorithm's source"] = source_hash(algorithm)
+        if settings.codec is not None:
+            asked |= codecs.identity(settings.codec)
+        if "topology" in asked and is_function(settings.topology):
+            asked["topology's source"] = function_source(settings.topology)
+        return asked
 
 
 def make_cell(

@@ -35,7 +35,7 @@ from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner
 from dpeer.training.dpsgd_trainer import Sampling
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
-from dpeer.training.mixing import mix
+from dpeer.training.mixing.weighted_sum import weighted_sum
 from dpeer.training.payload import encode, views
 from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer
@@ -344,7 +344,7 @@ def _mixed(peer: TorchLearner, base: Tensor, released: Tensor) -> Tensor:
     """Mix the neighbor's message, its base, into the peer; returns the base of the next release, as both know it."""
     peer.mix({1: [encode(base)]}, _ROW)
     mixed = torch.empty_like(base)
-    mix(mixed, [([released], _ROW[0]), ([base], _ROW[1])])
+    weighted_sum(mixed, [([released], _ROW[0]), ([base], _ROW[1])])
     return mixed
 
 

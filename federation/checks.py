@@ -10,8 +10,8 @@ from dpeer.privacy.settings import PrivacySettings
 from dpeer.privacy.soundness import check_mixing
 from dpeer.topology import Row, TimeVaryingTopology, Topology
 from dpeer.training import Task
+from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.privacy_mark import Origin
-from dpeer.training.robust import Robust
 from dpeer.training.settings import TrainingPart
 
 
@@ -78,7 +78,8 @@ def check_server(training: TrainingPart) -> None:
     robust = f"--robust {training.robust}" if training.robust != "none" else None
     furthest = f"--max-norm {training.max_norm}" if training.max_norm is not None else None
     quantized = f"--quantize {training.quantize}" if training.quantize is not None else None
-    for flag in filter(None, (robust, furthest, quantized)):
+    codec = f"--codec {training.codec}" if training.codec is not None else None
+    for flag in filter(None, (robust, furthest, quantized, codec)):
         raise ConfigurationError(
             f"--participation-mode server with {flag}: it needs what the receiver itself has sent in the round, and "
             "most send nothing: leave one of the two out"

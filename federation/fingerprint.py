@@ -11,7 +11,7 @@ from dpeer.federation.settings import default_of, shared
 from dpeer.privacy import Guarantee
 from dpeer.privacy.settings import SAMPLE_ONLY, PrivacySettings
 from dpeer.topology import AnyTopology
-from dpeer.training import MODELS, Algorithm, Task, shared_options, source_hash
+from dpeer.training import MODELS, Algorithm, Task, codecs, shared_options, source_hash
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import flagged_options
 from dpeer.training.algorithms.plugins import is_built_in
@@ -61,6 +61,7 @@ def fingerprint(
         "seed": values["seed"],
         "seed partition": values["seed"] if values["seed_partition"] is None else values["seed_partition"],
         **{name: values[name] for name in shared() if not _left_out(name, values[name])},
+        **({} if values["codec"] is None else codecs.identity(values["codec"])),
         **{said(name): value for name, value in _compared(algorithm, options).items()},
         "privacy": values["privacy"],
         "clip_norm": guarantee.clip_norm if guarantee else None,

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from dpeer.exceptions import DpeerError, Isolated
+from dpeer.exceptions import AlgorithmError, ConfigurationError, DpeerError, Isolated
 from dpeer.federation.addresses import addresses as addresses_of
 from dpeer.federation.addresses import bulk_port
 from dpeer.federation.baseline.comparison import conclude_comparison
@@ -29,9 +29,11 @@ from dpeer.federation.stop_signals import stop_signals
 from dpeer.peer import Limits, LivenessConfig, Outcome, Peer, PeerConfig, Worker
 from dpeer.peer.logs import PeerLog, Sink, peer_logger
 from dpeer.peer.transports import Keyring, TransportOptions, make_transport
+from dpeer.plugins import check_source
 from dpeer.results.files import LOG, rank_folder
 from dpeer.training import forget
-from dpeer.training.algorithms.plugins import check_source
+from dpeer.training.algorithms.plugins import is_built_in
+from dpeer.training.codecs import find_codec
 
 Report = Callable[[dict[str, Any]], None]
 """Gets what happens: {"kind": "notes", "notes": [...]}, {"kind": "connected"}, {"kind": "record", "entry": {...}},
@@ -169,7 +171,7 @@ async def _serve(
     report: Report,
 ) -> Outcome | None:
     rank, run, network = config.rank, config.run, config.network
-    await worker.run(check_source, config.algorithm)
+    await worker.run(_check_plugins, config)
     parts = await worker.run(build, config, resume=resume, new_data=new_data, home=home)
     forget()
     freeze_heap()
@@ -258,6 +260,13 @@ async def _look(registry: Registry, log: PeerLog) -> None:
     """Say which ranks on this host hold rows of this peer, too."""
     for found in await asyncio.to_thread(registry.compare):
         log.warning("same-rows", message=str(found), neighbor=found.rank, rows=found.rows, tested=found.tested)
+
+
+def _check_plugins(config: RunConfig) -> None:
+    if not is_built_in(config.algorithm):
+        check_source(f"algorithm {config.algorithm.name}", config.algorithm, AlgorithmError)
+    if config.training.codec is not None and (codec := find_codec(config.training.codec)) is not None:
+        check_source(f"codec {codec.__name__}", codec, ConfigurationError)
 
 
 def _limit_threads(threads: int | None) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from dpeer.results.records import Evaluation as Evaluation
+
 Buffer = bytes | bytearray | memoryview
 
 Payload = Sequence[Buffer]
@@ -17,30 +19,6 @@ Payload = Sequence[Buffer]
 
 SaveCopy = Callable[[Path], None]
 """Writes a copy of a learner into an existing, empty folder. Any thread may call it, whatever the learner does now."""
-
-
-class Evaluation(Protocol):
-    """How well the model that predicts does on this peer's own test data."""
-
-    @property
-    def accuracy(self) -> float | None:
-        """Share of correct predictions in 0..1; None where the task has no such metric."""
-
-    @property
-    def test_loss(self) -> float | None:
-        """Mean loss over the test data."""
-
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        """Every metric of the task, by name."""
-
-    @property
-    def training_accuracy(self) -> float | None:
-        """The same on its training data; None where that was not measured."""
-
-    @property
-    def auroc(self) -> float | None:
-        """The area under the ROC curve of two classes; None for other data."""
 
 
 class Learner(Protocol):

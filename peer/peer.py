@@ -96,7 +96,9 @@ class Peer:
         files: Keeps the peer's files; by default in the folder that `config` names.
 
     Attributes:
-        core: What the peer decides, and what it knows of its neighbors.
+        core: The peer's decisions, and its knowledge of its neighbors.
+        driver: Runs the core over the transport.
+        saver: Writes the completed rounds.
     """
 
     def __init__(
@@ -135,10 +137,10 @@ class Peer:
         self._start = 0
         self._why = ""
         self.core = Core(config, learner, topology, transport.chunk_bytes)
-        self._driver = Driver(self.core, transport, self._log_event, config.linger)
+        self.driver = Driver(self.core, transport, self._log_event, config.linger)
         outbox, lost = self.core.exchange.outbox, self.core.members.lost
         self._files = files or RankFolder(config, learner, outbox, lost, facts or {}, self._warn_of_metrics)
-        self._saver = Saver(self._files, worker, on_completed, self._report)
+        self.saver = Saver(self._files, worker, on_completed, self._report)
         self._stopping = asyncio.Event()
 
     async def listen(self) -> str | None:
@@ -153,7 +155,7 @@ class Peer:
         """
         try:
             self._start = await self._worker.run(self._files.take_up)
-            self._saver.begin(self._start)
+            self.saver.begin(self._start)
             if self._start:
                 self._log.info("resuming", message=f"resuming at round {self._start + 1}", round=self._start)
             if self.config.listen is None or not self.neighbors:
@@ -180,7 +182,7 @@ class Peer:
                 outcome = await self._conclude("done")  # at once: neighbors are met only for what they may still need
                 if self._at_once is not None:
                     early = asyncio.ensure_future(self._at_once(outcome))
-            self._driver.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
+            self.driver.open(dialled(self.config.rank, self.neighbors, addresses), self._start)
             status = leaving = await self._until_stopped(self._run())
             if early is not None:
                 await early
@@ -193,7 +195,7 @@ class Peer:
         finally:
             if early is not None:
                 await asyncio.gather(early, return_exceptions=True)
-            await self._driver.close(leaving)
+            await self.driver.close(leaving)
 
     def stop(self) -> None:
         """Finish the current minibatch, discard the unfinished round, and leave. May be called more than once."""
@@ -210,7 +212,7 @@ class Peer:
             self._on_waiting(event.fields["neighbors"])
 
     async def _run(self) -> None:
-        await self._background.during(self._driver.meet())
+        await self._background.during(self.driver.meet())
         self._on_connected()
         if self.neighbors:
             named = "neighbor" if len(self.neighbors) == 1 else "neighbors"
@@ -221,19 +223,19 @@ class Peer:
             self._start,
             self.config.rounds,
             self._learner,
-            self._driver,
+            self.driver,
             self._worker,
-            self._saver,
+            self.saver,
             self._background,
             evaluate_every=self.config.evaluate_every,
         )
-        await self._background.during(self._driver.linger())
+        await self._background.during(self.driver.linger())
 
     async def _until_stopped(self, run: Coroutine[Any, Any, None]) -> Literal["done", "stopped", "isolated"]:
         running = asyncio.create_task(run)
         stopping = asyncio.create_task(self._stopping.wait())
         try:
-            ends: set[asyncio.Future[Any]] = {running, stopping, self._driver.broken}
+            ends: set[asyncio.Future[Any]] = {running, stopping, self.driver.broken}
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopping.cancel()
@@ -242,10 +244,10 @@ class Peer:
                 running.cancel()
             outcome = (await asyncio.gather(running, return_exceptions=True))[0]
             # A job on the worker goes on after its round was cancelled: a checkpoint is finished, not torn.
-            late = [await self._worker.drain(), await self._saver.close()]
+            late = [await self._worker.drain(), await self.saver.close()]
         stopped = self._stopping.is_set()
-        if self._driver.broken.done():
-            self._driver.broken.result()
+        if self.driver.broken.done():
+            self.driver.broken.result()
         for error in (outcome, *late):
             expected = isinstance(error, Isolated) or (stopped and isinstance(error, _EXPECTED_WHEN_STOPPED))
             if isinstance(error, BaseException) and not expected:

@@ -16,7 +16,7 @@ from typing import Any
 from dpeer.exceptions import CheckpointError, Interrupted
 from dpeer.peer import checkpoint
 from dpeer.peer.config import PeerConfig
-from dpeer.peer.core import headers, wire
+from dpeer.peer.core import wire
 from dpeer.peer.core.bodies import Outbox
 from dpeer.peer.core.handshake import difference
 from dpeer.peer.core.waiting import Pauses
@@ -120,7 +120,7 @@ class RankFolder:
     ) -> None:
         self._config = config
         self._learner = learner
-        self._outbox = outbox
+        self.outbox = outbox
         self._lost = lost
         self._facts = dict(facts)
         self._warn, self._warned = warn, False
@@ -182,7 +182,7 @@ class RankFolder:
             self._warned = True
         if state is not None:
             if state.released is not None:
-                self._outbox.add(start - 1, self._readdressed(start - 1, state.released), state.receivers)
+                self.outbox.add(start - 1, self._readdressed(start - 1, state.released), state.receivers)
             self._earlier_seconds = float(state.extra["seconds"])
             self._lost.update({int(rank): reason for rank, reason in state.extra["lost"].items()})
         return start
@@ -197,7 +197,7 @@ class RankFolder:
     def _readdressed(self, number: int, frames: Frames) -> Frames:
         """An encoded body under the present federation's id, which more rounds than were planned have changed."""
         federation = wire.federation_id(self._config.fingerprint)
-        presence = headers.unpack(frames[0]).get("presence", b"")
+        presence = wire.unpack(frames[0]).get("presence", b"")
         return wire.encode(wire.body(federation, self._config.rank, number, frames[1:], presence))
 
     def begin(self) -> None:
@@ -230,8 +230,8 @@ class RankFolder:
         state = checkpoint.State(
             next_round=number + 1,
             fingerprint=self._config.fingerprint,
-            receivers=self._outbox.receivers.get(number, ()),
-            released=self._outbox.frames.get(number),
+            receivers=self.outbox.receivers.get(number, ()),
+            released=self.outbox.frames.get(number),
             extra={
                 "seconds": self._seconds(), "lost": _by_name(self._lost), "about": dict(self._config.about),
                 "totals": asdict(self._metrics.totals.plus(entry, best=best)),

@@ -15,7 +15,7 @@ from dpeer.topology.participation import Participation, ServerSampling, take_par
 from dpeer.topology.spectrum import Analysis, PaperFormula, analyse, disagreement, paper_formula, spectral_gap, spectrum
 from dpeer.topology.time_varying_graphs import TIME_VARYING
 from dpeer.topology.topologies import TimeVaryingTopology, Topology
-from dpeer.topology.user_graphs import size_of
+from dpeer.topology.user_graphs import function_source, is_function, size_of
 
 AnyTopology = Topology | TimeVaryingTopology
 """What `build` makes."""
@@ -38,6 +38,8 @@ __all__ = [
     "analyse",
     "build",
     "disagreement",
+    "function_source",
+    "is_function",
     "paper_formula",
     "size_of",
     "spectral_gap",

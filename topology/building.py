@@ -8,7 +8,7 @@ from dpeer.topology.graphs import GRAPHS
 from dpeer.topology.mixing_matrix import CirculantMatrix, Matrix, check_mixing
 from dpeer.topology.time_varying_graphs import TIME_VARYING
 from dpeer.topology.topologies import OWN, TimeVaryingTopology, Topology
-from dpeer.topology.user_graphs import PREFIX, file_graph, plugin_graph, shown
+from dpeer.topology.user_graphs import PREFIX, file_graph, is_function, plugin_graph, shown
 from dpeer.topology.weights import WEIGHT_RULES, mixing_matrix, with_diagonal
 
 TOPOLOGIES: tuple[str, ...] = (*GRAPHS, *TIME_VARYING)
@@ -54,7 +54,7 @@ def build(
         UnknownName: If `name` or `weights` is not a valid name.
         TopologyError: If there is no such graph of this size, or the weights do not suit it.
     """
-    users = ":" in name or name.endswith(".py")
+    users = name.startswith(PREFIX) or is_function(name)
     if name not in TOPOLOGIES and not users:
         raise UnknownName("topology", name, (*TOPOLOGIES, f"{PREFIX}PATH"))
     if weights not in WEIGHT_RULES:

@@ -34,6 +34,21 @@ def file_graph(name: str, size: int) -> BuiltGraph:
     return _checked(name, _read(name), size)
 
 
+def is_function(name: str) -> bool:
+    """Whether a topology's name is that of a user's function."""
+    return not name.startswith(PREFIX) and (":" in name or name.endswith(".py"))
+
+
+def function_source(name: str) -> str | None:
+    """SHA-256 (hex) of the file of a user's function; None where no file is known.
+
+    Raises:
+        TopologyError: The function cannot be found.
+    """
+    with plugins.load(PLUGIN, name) as function:
+        return plugins.source_hash(function)
+
+
 def plugin_graph(name: str, size: int, seed: int) -> tuple[BuiltGraph, NDArray[np.float64] | None]:
     """Call a user's function `(size, seed) -> networkx.Graph`.
 

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
         shared_options,
         source_hash,
     )
+    from dpeer.training.codecs import Codec, Undecodable
     from dpeer.training.counts import class_counts
     from dpeer.training.data.partitions import partition, partition_pools
+    from dpeer.training.dpsgd.validation import replace_batch_norm
     from dpeer.training.evaluation import Evaluation
     from dpeer.training.gradients import plain, proximal, sam
     from dpeer.training.hyperparameters import Hyperparameters
@@ -48,7 +50,10 @@ _PLACES = {
     "proximal": "dpeer.training.gradients",
     "sam": "dpeer.training.gradients",
     "Trainer": "dpeer.training.trainer",
+    "Codec": "dpeer.training.codecs",
+    "Undecodable": "dpeer.training.codecs",
     "class_counts": "dpeer.training.counts",
+    "replace_batch_norm": "dpeer.training.dpsgd.validation",
     "Evaluation": "dpeer.training.evaluation",
     "Hyperparameters": "dpeer.training.hyperparameters",
     "TorchLearner": "dpeer.training.learner",
@@ -73,11 +78,13 @@ __all__ = [
     "Algorithm",
     "BuiltinTask",
     "Choices",
+    "Codec",
     "Evaluation",
     "Hyperparameters",
     "Task",
     "TorchLearner",
     "Trainer",
+    "Undecodable",
     "adamw",
     "build_model",
     "class_counts",
@@ -93,6 +100,7 @@ __all__ = [
     "plain",
     "projected",
     "proximal",
+    "replace_batch_norm",
     "sam",
     "shared_options",
     "source_hash",

@@ -16,7 +16,6 @@ from dpeer.training.device import HOST, Compute, mapped
 from dpeer.training.dpsgd.examples import copied, joined
 from dpeer.training.errors import blame
 from dpeer.training.flat import Phase
-from dpeer.training.layouts import type_of
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.task import Collate
 
@@ -50,13 +49,6 @@ def _key(phase: Phase) -> int:
 def augmenting(seed: int, rank: int, number: int, phase: Phase, epoch: int) -> np.random.Generator:
     """The generator that an epoch's minibatches are augmented with; arguments as in `batch_order`."""
     return stream(seed, Purpose.AUGMENT, rank, number, _key(phase), epoch)
-
-
-_AT_ONCE = 1024
-"""Samples that are looked at together."""
-
-_FARTHEST = 1e6
-"""Inputs beyond it are taken for mistakes."""
 
 
 class Batches:
@@ -108,22 +100,6 @@ class Batches:
     def located(self, index: torch.Tensor) -> torch.Tensor:
         """An index, moved to where `take` needs it, once for many minibatches."""
         return index if self._tensors is None else index.to(self.compute.device)
-
-    def longest(self, count: int) -> torch.Tensor:
-        """The numbers of the samples whose inputs are farthest from zero, but for those that are beyond computing with.
-
-        Args:
-            count: At most so many; none unless they lie in memory as floats.
-        """
-        none = torch.zeros(0, dtype=torch.int64, device="cpu")
-        if self._tensors is None or not self._tensors[0].is_floating_point() or self._tensors[0].ndim < 2:
-            return none
-        if type_of(self._tensors[0]) is not None:
-            return none
-        rows = self.located(torch.arange(len(self), device="cpu"))
-        lengths = [self.take(some)[0].flatten(1).abs().amax(1).cpu() for some in torch.split(rows, _AT_ONCE)]
-        found = torch.cat(lengths)
-        return torch.where(found <= _FARTHEST, found, 0.0).topk(min(count, len(self))).indices
 
     @property
     def in_memory(self) -> bool:

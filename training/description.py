@@ -9,12 +9,13 @@ from torch import Tensor
 from dpeer.privacy.step_protection import StepProtection
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.facts import Facts
-from dpeer.training.codecs import Codec, Private
 from dpeer.training.device import Compute, host
-from dpeer.training.dpsgd_trainer import PrivateTrainer
+from dpeer.training.dpsgd_trainer import DPSGDTrainer
 from dpeer.training.fine_tuning import Finishing
+from dpeer.training.mixing.gossip import Gossip
+from dpeer.training.mixing.private import PrivateGossip
+from dpeer.training.mixing.weighted_sum import all_finite
 from dpeer.training.model_export import Keeping
-from dpeer.training.payload import all_finite
 from dpeer.training.sample_level import SampledReleases
 from dpeer.training.selection import ModelSelection, Point
 from dpeer.training.trainer import Trainer
@@ -26,7 +27,7 @@ class Description:
     _algorithm: Algorithm
     _facts: Facts
     _trainer: Trainer
-    _codec: Codec
+    _gossip: Gossip
     _sampled: SampledReleases | None
     _selection: ModelSelection
     _finishing: Finishing
@@ -55,7 +56,7 @@ class Description:
     @property
     def payload_bytes(self) -> int:
         """The most bytes that one payload may have."""
-        return self._codec.payload_bytes if self.shares else 0
+        return self._gossip.codec.payload_bytes if self.shares else 0
 
     def room(self) -> memoryview | None:
         """Writable memory of `payload_bytes` to put a payload's pieces together in; None if none is needed.
@@ -63,7 +64,7 @@ class Description:
         It is page-locked where the body is on a GPU. It may be given out again when nothing refers to it any more. Any
         thread may call this.
         """
-        return self._codec.room()
+        return self._gossip.codec.receive_buffer()
 
     @property
     def shares(self) -> bool:
@@ -122,12 +123,12 @@ class Description:
         """What the peer's releases have cost so far, plain JSON values with "epsilon" and "delta"; None without DP."""
         if self._sampled is not None:
             return self._sampled.spent
-        return self._codec.spent if isinstance(self._codec, Private) else None
+        return self._gossip.spent if isinstance(self._gossip, PrivateGossip) else None
 
     @property
     def steps(self) -> StepProtection | None:
         """What charges the local steps; None without privacy at sample level."""
-        return self._trainer.protection if isinstance(self._trainer, PrivateTrainer) else None
+        return self._trainer.protection if isinstance(self._trainer, DPSGDTrainer) else None
 
     @property
     def units(self) -> int:
@@ -146,7 +147,7 @@ class Description:
     def computes_one_by_one(self) -> bool:
         """Whether privacy at sample level computes each record by itself because of the task's model or loss."""
         trainer = self._trainer
-        return isinstance(trainer, PrivateTrainer) and trainer.computes_one_by_one
+        return isinstance(trainer, DPSGDTrainer) and trainer.computes_one_by_one
 
     @property
     def num_samples(self) -> int:

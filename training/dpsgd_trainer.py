@@ -1,11 +1,11 @@
-"""Local training that protects each record of the peer's data against everyone: privacy at sample level.
+"""DP-SGD trainer: local training whose gradients are private, so that each record is protected against everyone.
 
-Algorithms stay as they are written. Wherever they take a gradient, this trainer draws a Poisson sample of the records
-in place of a minibatch, charges the step before it draws, and gives them a gradient that is clipped record by record
-and noised (Abadi et al., Deep Learning with Differential Privacy, CCS 2016, Algorithm 1). All that follows from such
-gradients may be seen by anybody: momentum, SAM's ascent, the body, the head, what is mixed.
+Algorithms stay as they are written. Wherever they take a gradient, this trainer charges a step, draws a Poisson sample
+of the records in place of a minibatch, and gives a gradient that is clipped record by record and noised (Abadi et al.,
+Deep Learning with Differential Privacy, CCS 2016, Algorithm 1). All that follows from such gradients is public:
+momentum, SAM's ascent, the body, the head, what is mixed.
 
-The head is trained on the same records, and gradients of the body depend on it. So there are four ways to train it:
+The head is trained on the same records, and gradients of the body depend on it. So it is trained in one of four modes:
 
     joint      head and body in the same steps, with one clipping and one noise over both
     alternate  as the algorithm does it; the head's steps are charged like the body's
@@ -15,10 +15,9 @@ The head is trained on the same records, and gradients of the body depend on it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -30,19 +29,26 @@ from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.sample import Head
 from dpeer.privacy.step_protection import StepProtection
 from dpeer.privacy.steps import Ascent, Phase
-from dpeer.training.device import HOST, Compute
 from dpeer.training.dpsgd.gradient import PrivateGradient
-from dpeer.training.dpsgd.validation import check_collate, check_first_read
+from dpeer.training.dpsgd.validation import check_collate
 from dpeer.training.figures import Figures, Met
 from dpeer.training.flat import Flat
 from dpeer.training.gradients import Gradient, looks, plain
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch
-from dpeer.training.poisson_batches import Sampled
-from dpeer.training.randomness import GlobalGenerators
+from dpeer.training.poisson_batches import PoissonBatches
 from dpeer.training.split import Split
 from dpeer.training.task import Task
 from dpeer.training.trainer import Trainer
+
+_ASKS = (
+    "asks for `peer.{}`, {}: a step that depends on it would tell others what privacy at sample level hides; leave it "
+    "out (the peer's own files have it)"
+)
+_COMPUTES = (
+    "computes {} of its own from the data, which privacy at sample level cannot protect: have it train by Trainer.fit, "
+    "or change what `peer.gradient` gives"
+)
 
 
 @dataclass(frozen=True)
@@ -66,11 +72,11 @@ class Sampling:
     groups: NDArray[Any] | None = None
 
 
-class PrivateTrainer(Trainer):
-    """A `Trainer` of which every gradient is private, but within `freely`. The arguments are those of `Trainer`.
+class DPSGDTrainer(Trainer):
+    """A `Trainer` whose gradients are private, but within `freely`.
 
     Args:
-        sampling: How records are protected.
+        sampling: How records are protected; the other arguments are those of `Trainer`.
 
     Attributes:
         protection: What charges the steps; there is none, and nothing is trained, before `protect`.
@@ -82,38 +88,24 @@ class PrivateTrainer(Trainer):
     protection: StepProtection
 
     def __init__(
-        self,
-        task: Task,
-        split: Split,
-        hyperparameters: Hyperparameters,
-        *,
-        rank: int,
-        seed: int,
-        sampling: Sampling,
-        compute: Compute = HOST,
-        generators: GlobalGenerators | None = None,
-        extras: Mapping[str, int] = MappingProxyType({}),
+        self, task: Task, split: Split, hyperparameters: Hyperparameters, *, sampling: Sampling, **named: Any
     ) -> None:
-        super().__init__(
-            task, split, hyperparameters, rank=rank, seed=seed, compute=compute, generators=generators, extras=extras
-        )
-        self.ascent = sampling.ascent
+        super().__init__(task, split, hyperparameters, **named)
+        self._sampling, self.ascent = sampling, sampling.ascent
         self._met, self.refused, self.taken = Met(), False, 0
         self.began = self.extras.data.clone()
-        self._sampling = sampling
-        self._shuffled, self._sampled = self._minibatches, Sampled(
-            self.data, task.augment, hyperparameters, rank=rank, seed=seed, rate=sampling.rate, groups=sampling.groups
+        self._shuffled, self._sampled = self._minibatches, PoissonBatches(
+            self.data, task.augment, hyperparameters, rank=self.rank, seed=self.seed, rate=sampling.rate,
+            groups=sampling.groups,
         )  # fmt: skip
         self._minibatches = self._sampled
         self._gradient: PrivateGradient | None = None
-        self._free = False
         self._planned: list[Phase] | None = None
-        self._phase, self._looks = "", 1
         self._batch: Batch | None = None
         self._shown: Batch | None = None
         self._loss: Tensor | None = None
-        self._left = 0
         self._head_rate: float | None = None
+        self._free, self._phase, self._looks, self._left = False, "", 1, 0
 
     @property
     def figures(self) -> Figures:
@@ -122,32 +114,20 @@ class PrivateTrainer(Trainer):
 
     @property
     def num_samples(self) -> int:
-        """See `Trainer.num_samples`.
-
-        Raises:
-            AlgorithmError: This is not within `freely`.
-        """
-        self._withhold("num_samples", "how many training samples there are")
+        """See `Trainer.num_samples`; refused outside of `freely`."""
+        self._refuse(_ASKS.format("num_samples", "how many training samples there are"))
         return super().num_samples
 
     @property
     def gradients(self) -> int:
-        """See `Trainer.gradients`.
-
-        Raises:
-            AlgorithmError: This is not within `freely`.
-        """
-        self._withhold("gradients", "how many samples were drawn")
+        """See `Trainer.gradients`; refused outside of `freely`."""
+        self._refuse(_ASKS.format("gradients", "how many samples were drawn"))
         return super().gradients
 
     @property
     def loss(self) -> float | None:
-        """See `Trainer.loss`.
-
-        Raises:
-            AlgorithmError: This is not within `freely`.
-        """
-        self._withhold("loss", "the loss on the training data")
+        """See `Trainer.loss`; refused outside of `freely`."""
+        self._refuse(_ASKS.format("loss", "the loss on the training data"))
         return super().loss
 
     @property
@@ -161,11 +141,7 @@ class PrivateTrainer(Trainer):
         return 0.0 if self._free or self._gradient is None else self._gradient.noise_std
 
     def phases(self, train: Callable[[], object]) -> list[Phase]:
-        """The phases of a round in which nothing is trained: what an algorithm would do.
-
-        Args:
-            train: Runs a round of an algorithm that nothing else uses.
-        """
+        """The phases of a round, as `train` asks for them; nothing is trained."""
         self._planned = []
         try:
             train()
@@ -174,19 +150,19 @@ class PrivateTrainer(Trainer):
             self._planned, self._head_rate = None, None
 
     def protect(self, planned: Sequence[Phase]) -> None:
-        """Begin to train; what a task lacks for it shows here.
+        """Validate the task, open the ledger and prepare the gradients of a round's phases.
 
         Raises:
             TaskError: The task couples examples, or cannot be protected for another reason.
             ConfigurationError: A setting does not go with it, or the budget is too small.
         """
-        parts = {"body": self.body, "head": self.head, "model": self.model}
         check_collate(self)
-        check_first_read(self)
         self.protection = self._sampling.protect(planned)
         m = self.protection.mechanism
-        mechanism = ClippedSum(m.clip_norm, m.noise_multiplier, m.sampling_rate, m.units)
-        self._gradient = PrivateGradient(mechanism, self._sampling.microbatch)
+        self._gradient = PrivateGradient(
+            ClippedSum(m.clip_norm, m.noise_multiplier, m.sampling_rate, m.units), self._sampling.microbatch
+        )
+        parts = {"body": self.body, "head": self.head, "model": self.model}
         for name in dict.fromkeys(phase.part for phase in planned):
             if name in parts and parts[name].count:
                 self._gradient.start(self, parts[name])
@@ -209,19 +185,13 @@ class PrivateTrainer(Trainer):
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
-        """Within it the task's code may do to the model what it likes, as in an evaluation; then all is as before.
-
-        What that would leave behind would be in gradients that are protected from training records alone.
-        """
+        """Context of an evaluation, which leaves no trace in parameters and buffers: it would be released."""
         with self.untrained.kept(), self.holding(self.model.data.clone()):
             yield
 
     @contextmanager
     def freely(self) -> Iterator[None]:
-        """Within it training is that of `Trainer`: on shuffled minibatches, without noise.
-
-        What is trained within it must have no effect on what leaves the peer, now or ever.
-        """
+        """Context in which training is that of `Trainer`, without noise; nothing of it may ever leave the peer."""
         self._free, self._minibatches, before = True, self._shuffled, self._minibatches
         self._shuffled.loss = None
         try:
@@ -230,35 +200,25 @@ class PrivateTrainer(Trainer):
             self._free, self._minibatches = False, before
             self._sampled.loss = self._shuffled.loss
 
-    def fit(
-        self,
-        part: Flat,
-        *,
-        lr: float,
-        beside: Sequence[tuple[Flat, float]] = (),
-        **how: Any,
-    ) -> None:
+    def fit(self, part: Flat, *, lr: float, beside: Sequence[tuple[Flat, float]] = (), **how: Any) -> None:
         """See `Trainer.fit`; which parts are stepped follows from how the head is trained."""
-        chosen = part
-        if not self._free:
-            mode = self._sampling.head
-            if part is self.head:
-                if mode == "joint":
-                    self._head_rate = lr if part.count else None  # it is stepped with the body
-                    return
-                if mode in ("frozen", "post"):
-                    self._fit_head_at_home(lr=lr, **how)
-                    return
-            elif part is self.body and mode == "joint" and self._head_rate is not None:
-                chosen = self.model
-            elif part is self.model and mode in ("frozen", "post") and self.head.count:
-                chosen = self.body
+        chosen, mode = part, "alternate" if self._free else self._sampling.head
+        if part is self.head:
+            if mode == "joint":
+                self._head_rate = lr if part.count else None  # it is stepped with the body
+                return
+            if mode in ("frozen", "post"):
+                self._fit_head_at_home(lr=lr, **how)
+                return
+        elif part is self.body and mode == "joint" and self._head_rate is not None:
+            chosen = self.model
+        elif part is self.model and mode in ("frozen", "post") and self.head.count:
+            chosen = self.body
         super().fit(chosen, lr=lr, beside=beside, **how)
         if chosen is not part:
             self._head_rate = None
 
     def _fit_head_at_home(self, **how: Any) -> None:
-        """Train the head without noise where the body is trained no more; before that leave it as it is."""
         if self._sampling.head == "post" and self._planned is None and self.protection.ended:
             self.protection.end(self.number)
             with self.freely():
@@ -286,22 +246,18 @@ class PrivateTrainer(Trainer):
             return
         for batch in self._sampled.of(self.number, phase, epochs, lambda left: self._pay(left, many)):
             self._batch, self._left, self._loss = batch, many, None
-            # What was drawn is no business of an algorithm: a step that depends on it would tell it.
+            # Algorithms get none of what was drawn: a step that depends on it would release it.
             self._shown = Batch(None, None, 0)
             yield self._shown
         self._batch = self._shown = None
 
     def _pay(self, left: int, many: int) -> int:
         paid = self.protection.charge(self.number, left, many)
-        self.taken += paid
-        self.refused = self.refused or not paid
+        self.taken, self.refused = self.taken + paid, self.refused or not paid
         return paid
 
     def gradient(self, part: Flat, batch: Batch) -> Tensor:
-        """See `Trainer.gradient`; clipped record by record and noised. The loss is kept from the algorithm.
-
-        Returns:
-            Zero, a scalar; `note` knows the loss of the batch.
+        """See `Trainer.gradient`; clipped and noised. Returns zero for the loss, which only `note` knows.
 
         Raises:
             AlgorithmError: More gradients are asked for than have been charged.
@@ -317,10 +273,7 @@ class PrivateTrainer(Trainer):
         self._left -= 1
         loss = self._gradient(self, part, self._batch)
         self._loss = loss if self._loss is None else self._loss  # SAM's second one is at another place
-        met = self._gradient.met
-        self._met.units += met.units
-        self._met.clipped += met.clipped
-        self._met.not_finite += met.not_finite
+        self._met.add(self._gradient.met)
         return torch.zeros_like(loss)
 
     def note(self, loss: Tensor, batch: Batch) -> None:
@@ -331,33 +284,15 @@ class PrivateTrainer(Trainer):
             super().note(self._loss, self._batch)
 
     def outputs(self, batch: Batch) -> Any:
-        """See `Trainer.outputs`.
-
-        Raises:
-            AlgorithmError: This is not within `freely`.
-        """
-        self._refuse("outputs")
+        """See `Trainer.outputs`; refused outside of `freely`."""
+        self._refuse(_COMPUTES.format("outputs"))
         return super().outputs(batch)
 
     def objective(self, outputs: Any, batch: Batch) -> Tensor:
-        """See `Trainer.objective`.
-
-        Raises:
-            AlgorithmError: This is not within `freely`.
-        """
-        self._refuse("losses")
+        """See `Trainer.objective`; refused outside of `freely`."""
+        self._refuse(_COMPUTES.format("losses"))
         return super().objective(outputs, batch)
 
-    def _refuse(self, what: str) -> None:
+    def _refuse(self, problem: str) -> None:
         if not self._free:
-            raise AlgorithmError(
-                f"the algorithm computes {what} of its own from the data, which privacy at sample level cannot "
-                "protect: have it train by Trainer.fit, or change what `peer.gradient` gives"
-            )
-
-    def _withhold(self, name: str, what: str) -> None:
-        if not self._free:
-            raise AlgorithmError(
-                f"the algorithm asks for `peer.{name}`, {what}: a step that depends on it would tell others what "
-                "privacy at sample level hides; leave it out (the peer's own files have it)"
-            )
+            raise AlgorithmError(f"the algorithm {problem}")

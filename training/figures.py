@@ -19,6 +19,12 @@ class Met:
     clipped: int = 0
     not_finite: int = 0
 
+    def add(self, other: Met) -> None:
+        """Count what another step met, too."""
+        self.units += other.units
+        self.clipped += other.clipped
+        self.not_finite += other.not_finite
+
 
 @dataclass(frozen=True)
 class Figures:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -13,15 +13,15 @@ from dpeer.training.algorithms import Algorithm, find_algorithm
 from dpeer.training.algorithms.facts import Facts, facts_of
 from dpeer.training.algorithms.plugins import blamed, extras_of, is_built_in, new_algorithm
 from dpeer.training.checkpoints import Checkpoints
-from dpeer.training.codecs import Weigh
-from dpeer.training.codecs.choosing import choose_codec
 from dpeer.training.description import Description
 from dpeer.training.device import HOST, Compute
-from dpeer.training.dpsgd_trainer import PrivateTrainer, Sampling
+from dpeer.training.dpsgd_trainer import DPSGDTrainer, Sampling
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.initial_digest import Beginning
+from dpeer.training.mixing.building import build_gossip
+from dpeer.training.mixing.gossip import Weigh
 from dpeer.training.model_export import Keeping
 from dpeer.training.payload import Payload
 from dpeer.training.per_row_metrics import Rows
@@ -124,9 +124,9 @@ class TorchLearner(Description):
             self._trainer.sampled_share = sampled_share
             with blamed(made, "start"):
                 made.start(self._trainer)
-            self._codec = choose_codec(made, self._trainer, protection, steady=steady)
+            self._gossip = build_gossip(made, self._trainer, protection, steady=steady)
             self._sampled = None
-            if isinstance(self._trainer, PrivateTrainer):
+            if isinstance(self._trainer, DPSGDTrainer):
                 of_releases = found.mixed is Algorithm.mixed or not facts.mixed_uses_data
                 self._sampled = SampledReleases(self._trainer, of_releases=of_releases)
                 with blamed(made, "train"):
@@ -144,9 +144,8 @@ class TorchLearner(Description):
             self._trainer, self._finishing, self._selection, shares=self.shares, origin=origin,
             training=training_accuracy,
         )  # fmt: skip
-        # Extras before the codec, which takes them as its base where it kept none of its own.
         kept: dict[str, Stateful] = {
-            "algorithm": made, "extras": self._trainer.extras, "codec": self._codec, "finish": self._finishing,
+            "algorithm": made, "extras": self._trainer.extras, "codec": self._gossip, "finish": self._finishing,
         }  # fmt: skip
         if self._sampled is not None:
             kept["sampled"] = self._sampled
@@ -207,7 +206,7 @@ class TorchLearner(Description):
             self._unprotected.note(number)
         if self._sampled is not None:
             self._sampled.before()
-        return self._codec.release(number)
+        return self._gossip.release(number)
 
     def evaluate(self) -> Evaluation:
         """Evaluate the model as it is now on this peer's test data.
@@ -217,18 +216,18 @@ class TorchLearner(Description):
         Raises:
             TaskError: The task's model, loss, metrics or data raised.
         """
-        still = self._trainer.unchanged() if isinstance(self._trainer, PrivateTrainer) else nullcontext()
+        still = self._trainer.unchanged() if isinstance(self._trainer, DPSGDTrainer) else nullcontext()
         with self._calling(Purpose.EVALUATE, self._trainer.number), still:
             return self._keeping.evaluate(self._keeping.point(mixed=self._mixed))
 
     def check(self, rank: int, received: Payload) -> str | None:
         """Why a payload of this rank must not be mixed ("wrong-size", "not-finite", ...), or None; never raises."""
-        return self._codec.check(rank, received)
+        return self._gossip.check(rank, received)
 
     def mix(self, received: Mapping[int, Payload], row: Mapping[int, float]) -> None:
         """Body <- sum over ranks j, in rank order, of row[j] * z_j, the own z being what was released.
 
-        (A codec may mix otherwise: see `dpeer.training.codecs`.)
+        (A robust rule or a sparse algorithm mixes otherwise: see `dpeer.training.mixing`.)
 
         Args:
             received: Payloads by rank, each of which `check` let pass; without the own.
@@ -239,8 +238,13 @@ class TorchLearner(Description):
         """
         if row.keys() != received.keys() | {self._rank}:
             raise ValueError(f"weights are for ranks {sorted(row)}, bodies from {sorted(received)} and own")
-        self._codec.mix(received, row)
-        self._after_mixing()
+
+        def weigh(sound: Collection[int]) -> Mapping[int, float]:
+            if len(sound) < len(received):
+                raise ValueError(f"only ranks {sorted(sound)} of {sorted(received)} sent what can be mixed")
+            return row
+
+        self.mix_sound(received, weigh)
 
     def mix_sound(self, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
         """Mix as `mix` does, of any payloads those that `check` lets pass.
@@ -252,7 +256,7 @@ class TorchLearner(Description):
         Returns:
             The ranks whose payload was left out, and why.
         """
-        refused = self._codec.mix_sound(received, weigh)
+        refused = self._gossip.mix(received, weigh)
         self._after_mixing()
         return refused
 
@@ -264,7 +268,7 @@ class TorchLearner(Description):
         with self._calling(Purpose.MIXED, self._trainer.number), blamed(self._algorithm, "mixed"):
             self._algorithm.mixed(self._trainer)
         if not self._facts.mixed_uses_data:
-            self._codec.rebase()
+            self._gossip.rebase()
 
     def sit_out(self, number: int) -> None:
         """Let round `number` go by in which this peer does not train; others' bodies may be mixed in it."""
@@ -309,7 +313,7 @@ class TorchLearner(Description):
 
     def _at_home(self) -> AbstractContextManager[None]:
         """Within it a copy of the model is trained that no neighbor hears of: without noise, whatever is protected."""
-        return self._trainer.freely() if isinstance(self._trainer, PrivateTrainer) else nullcontext()
+        return self._trainer.freely() if isinstance(self._trainer, DPSGDTrainer) else nullcontext()
 
     def interrupt(self) -> None:
         """Ask `train` to stop after the current minibatch, now and in every later call. Any thread may call this."""
@@ -390,7 +394,7 @@ class TorchLearner(Description):
 
 
 def _trainer(sampling: Sampling | None, *given: Any, **named: Any) -> Trainer:
-    return Trainer(*given, **named) if sampling is None else PrivateTrainer(*given, **named, sampling=sampling)
+    return Trainer(*given, **named) if sampling is None else DPSGDTrainer(*given, **named, sampling=sampling)
 
 
 def _check_patience(patience: int, facts: Facts, keep: str) -> None:

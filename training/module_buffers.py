@@ -1,4 +1,4 @@
-"""The values that a model's own code may change in training: buffers (running statistics, ...), frozen parameters."""
+"""Module buffers and changed frozen parameters: the values that a model's own code may change in training."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dpeer.training.flat import Flat
 from dpeer.training.store import frozen, mark
 
 
-class Untrained:
+class ModuleBuffers:
     """A model's buffers, and those of its frozen parameters that its code has changed (a teacher's average, ...).
 
     Args:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -30,9 +29,6 @@ _BITS: dict[int, tuple[np.dtype[Any], torch.dtype]] = {
 """By bytes a value: numpy knows no bfloat16, so only bits pass through it."""
 
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-_BLOCK = 2**18
-"""Values that are handled together: few enough to stay in a cache, many enough not to count the calls."""
 
 
 def width(dtype: WireDtype) -> int:
@@ -125,63 +121,3 @@ def views(payload: Payload, count: int, dtype: WireDtype = "float32") -> list[Te
         for array in arrays
     )
     return [torch.from_numpy(array).view(_TORCH[dtype]) for array in natives]
-
-
-def all_finite(vectors: Sequence[Tensor]) -> bool:
-    """Whether no value is infinite or NaN."""
-    for block in (block for vector in vectors for block in torch.split(vector, _BLOCK)):
-        # A sum is several times faster than isfinite, and finite only if all terms are. Large finite terms can
-        # overflow it, so only a sum that is not finite is looked into.
-        if not torch.isfinite(block.float().sum()) and not torch.isfinite(block).all():
-            return False
-    return True
-
-
-def weighted_sum(total: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) -> Tensor:
-    """Total <- sum of weight * values, in the order given, in float32 and without temporaries of the vectors' size.
-
-    Block by block, so that a total's block stays in the cache while all terms are added: each value is read once and
-    each sum is written once. All are on the host.
-
-    Args:
-        total: Shape (count,), float32; none of the terms.
-        terms: At least one; each vectors of together shape (count,), float32 or halves, with their weight.
-
-    Returns:
-        The total's own sum, a scalar: a value that is not finite, in whichever term, shows in it.
-    """
-    weights = [weight for _, weight in terms]
-    sums = [total[:0].sum()]
-    for here, *values in aligned([[total], *(vectors for vectors, _ in terms)]):
-        torch.mul(values[0].float(), weights[0], out=here)
-        for block, weight in zip(values[1:], weights[1:], strict=True):
-            here.add_(block.float(), alpha=weight)
-        sums.append(here.sum())  # while it is in the cache
-    return torch.stack(sums).sum()
-
-
-def aligned(bodies: Sequence[Sequence[Tensor]], size: int = _BLOCK) -> Iterator[tuple[Tensor, ...]]:
-    """Several bodies side by side: the same few values of each at a time, as views.
-
-    Args:
-        bodies: At least one; each vectors of together shape (count,).
-        size: The most values at a time. All multiples of it are ends; so is every end of a vector.
-    """
-    cuts = {*range(0, sum(vector.numel() for vector in bodies[0]), size)}
-    for vectors in bodies:
-        cuts.update(itertools.accumulate(vector.numel() for vector in vectors))
-    return zip(*(_blocks(vectors, cuts) for vectors in bodies), strict=True)
-
-
-def _blocks(vectors: Sequence[Tensor], cuts: set[int]) -> Iterator[Tensor]:
-    """The vectors, cut at these places; every end of a vector must be one of them."""
-    places = iter(sorted(cuts - {0}))
-    end = 0
-    for vector in vectors:
-        start, end = end, end + vector.numel()
-        sizes = []
-        while start < end:
-            place = next(places)
-            sizes.append(place - start)
-            start = place
-        yield from torch.split_with_sizes(vector, sizes)

@@ -1,4 +1,4 @@
-"""Sampled batches: what a step of privacy at sample level trains on."""
+"""Poisson-sampled batches, which DP-SGD trains on in place of shuffled minibatches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dpeer.privacy.randomness import Keystream
 from dpeer.privacy.sampling import Poisson
 from dpeer.training.augmentation import augmented
 from dpeer.training.batches import Batches
-from dpeer.training.dpsgd.examples import check_examples, copied, examples_of, joined
+from dpeer.training.dpsgd.examples import check_examples, copied, joined, take
 from dpeer.training.flat import Phase
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch, Minibatches
@@ -30,7 +30,7 @@ def _nothing_to_pay(left: int) -> int:
     return left
 
 
-class Sampled(Minibatches):
+class PoissonBatches(Minibatches):
     """Poisson samples of the training data in place of shuffled passes; nobody can know or repeat what is drawn.
 
     Each unit is in a batch with probability `rate`, independently of all others and of earlier batches. So batches have
@@ -141,5 +141,5 @@ def _each_augmented(augment: Augment, inputs: Any, count: int) -> Any:
     stream.forget()
     rows = torch.arange(count)[:, None]
     # A function may give back the same memory each time, with the next example's values.
-    changed = [copied(augmented(augment, examples_of(inputs, row), generator)) for row in rows]
+    changed = [copied(augmented(augment, take(inputs, row), generator)) for row in rows]
     return joined(changed, "augmented inputs")

@@ -14,7 +14,7 @@ from dpeer.privacy.steps import Phase
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.fedbabu import FedBABU
 from dpeer.training.algorithms.plugins import new_algorithm
-from dpeer.training.dpsgd_trainer import PrivateTrainer, Sampling
+from dpeer.training.dpsgd_trainer import DPSGDTrainer, Sampling
 from dpeer.training.split import Shares
 
 
@@ -51,7 +51,7 @@ def check_sound(algorithm: Algorithm, shares: Shares, sampling: Sampling, *, kee
         )
 
 
-def planned_phases(algorithm: type[Algorithm], options: Any, peer: PrivateTrainer) -> list[Phase]:
+def planned_phases(algorithm: type[Algorithm], options: Any, peer: DPSGDTrainer) -> list[Phase]:
     """The steps of a round, as a second instance of the algorithm asks for them; nothing is trained.
 
     Args:
@@ -85,7 +85,7 @@ class SampledReleases:
         of_releases: Whether extras are a function of what peers have released when a round begins.
     """
 
-    def __init__(self, trainer: PrivateTrainer, *, of_releases: bool) -> None:
+    def __init__(self, trainer: DPSGDTrainer, *, of_releases: bool) -> None:
         self._trainer, self._of_releases = trainer, of_releases
         self._last: Tensor | None = None
         self._again = False

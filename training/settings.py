@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator
 from dpeer.plugins import reference
 from dpeer.sections import Mark, Section, setting
 from dpeer.training.lora.text import check_lora
-from dpeer.training.robust import check_robust
+from dpeer.training.mixing.robust_setting import check_robust
 from dpeer.training.schedules import PATTERN
 
 Named = Annotated[str, BeforeValidator(reference)]
@@ -334,6 +334,13 @@ class WireSettings(Section):
         None,
         "bits per value of what travels, 4, 8 or 16; floats if not given",
         mark=Mark.SHARED,
+        group=_WIRE,
+    )
+    codec: Named | None = setting(
+        None,
+        "how bodies become bytes: float32, bfloat16, float16, int4, int8, int16 (--wire-dtype and --quantize choose "
+        "one of these), or a class of your own: FILE.py:CLASS or MODULE:CLASS",
+        mark=Mark.FOLLOWS,
         group=_WIRE,
     )
     wire_dtype: WireDtype = setting(

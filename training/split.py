@@ -160,8 +160,9 @@ def _check_batch_norm(model: nn.Module, prefixes: tuple[str, ...], whole_model: 
             continue
         if not is_under(name, prefixes):
             where = f"{whole_model} shares the whole model" if whole_model else "it is in the body"
+            fix = " (dpeer.training.replace_batch_norm(model) does)" if isinstance(module, _BatchNorm) else ""
             other = "" if whole_model else f", or keep it at home with {name!r} in the task's head"
             raise TaskError(
                 f"{type(module).__name__} {name!r} cannot be shared ({where}): its running statistics belong to one "
-                f"peer's data; use torch.nn.GroupNorm instead{other}"
+                f"peer's data; use torch.nn.GroupNorm instead{fix}{other}"
             )

@@ -18,7 +18,6 @@ from dpeer.training.errors import blame
 from dpeer.training.initial import Initial
 from dpeer.training.layouts import check_layouts
 from dpeer.training.split import check_prefixes
-from dpeer.training.unread import unread
 
 _claimed: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 
@@ -82,8 +81,6 @@ class Task:
             each; said when the peer starts.
         initial: What the model has from the file of `--init-from`, by which peers compare it; None without one.
         held_out: Where in the training data the validation samples were, if dpeer has held them out; shape (samples,).
-        unread: Made when it is left out: the training data as they were before an example was read, by which one sees
-            whether examples depend on which is read first. None where there can be no such copy.
 
     Raises:
         TaskError: One of them cannot be used.
@@ -113,15 +110,12 @@ class Task:
     remarks: Sequence[str] = ()
     initial: Initial | None = None
     held_out: NDArray[np.int64] | None = field(default=None, repr=False)
-    unread: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, nn.Module):
             raise TaskError(f"the task's model is {_kind(self.model)}; it must be a torch.nn.Module instance")
         check_layouts(self.model)
         self.head = check_prefixes(self.model, self.head)
-        if self.unread is None:
-            self.unread = unread(self.train)
         for name in ("train", "test", "validation"):
             dataset = getattr(self, name)
             if dataset is not None or name != "validation":

@@ -23,7 +23,7 @@ from dpeer.training.flat import Exchanged, Flat, Phase, new_vector
 from dpeer.training.gradients import Gradient, plain
 from dpeer.training.hyperparameters import Hyperparameters
 from dpeer.training.minibatches import Batch, Minibatches
-from dpeer.training.module_buffers import Untrained
+from dpeer.training.module_buffers import ModuleBuffers
 from dpeer.training.objective import objective
 from dpeer.training.randomness import GlobalGenerators
 from dpeer.training.schedules import factor
@@ -88,7 +88,7 @@ class Trainer:
         self.extras = Extras(extras, everything[:beside])
         together = everything[: beside + shared]
         self.shared: Exchanged = Extended(self.extras, self.body, together) if extras else self.body
-        self.untrained = Untrained(task.model, self.body, self.head)
+        self.untrained = ModuleBuffers(task.model, self.body, self.head)
         self.number = 0
         self._gradients, self._paired = 0, False
         self.ascent: Ascent = "same-batch"
@@ -307,7 +307,7 @@ class Trainer:
 
         Args:
             values: The values.
-            untrained: Buffers that go with the values, as `Untrained.copies` gave them; None to keep the model's.
+            untrained: Buffers that go with the values, as `ModuleBuffers.copies` gave them; None to keep the model's.
         """
         if values is None:
             yield

@@ -53,7 +53,6 @@ def with_validation(task: Task, share: float, seed: int, rank: int, *, only_if_e
         task, train=_rows(task.train, rest), validation=_rows(task.train, held), held_out=held,
         indices={"train": rest, "validation": held},
         groups=None if task.groups is None else task.groups[rest],
-        unread=None if task.unread is None else Subset(task.unread, rest.tolist()),
     )  # fmt: skip
 
 

@@ -14,8 +14,8 @@ from itertools import accumulate
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
+from dpeer.peer.core.bodies import PayloadFingerprint
 from dpeer.peer.core.limits import LEAST_CHUNK
-from dpeer.peer.core.payload_fingerprint import PayloadFingerprint
 from dpeer.peer.core.wire import Body, Chunk, Frames
 from dpeer.peer.learner import Buffer, Payload
 from dpeer.peer.transport import Link

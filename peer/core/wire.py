@@ -30,8 +30,7 @@ import msgpack
 from pydantic import AfterValidator, BaseModel, ConfigDict, FailFast, Field, TypeAdapter, ValidationError
 
 from dpeer.exceptions import ProtocolError
-from dpeer.peer.core import headers
-from dpeer.peer.core.limits import FRAMES_UNIT, HEADER_UNIT
+from dpeer.peer.core.limits import FRAMES_UNIT, HEADER_CONTAINERS, HEADER_DEPTH, HEADER_FIELDS, HEADER_UNIT
 from dpeer.peer.core.limits import Limits as Limits
 from dpeer.peer.learner import Buffer
 
@@ -210,7 +209,7 @@ def decode(frames: Frames, limits: Limits) -> Message | Chunk:
         raise ProtocolError("oversized", f"{len(frames) - 1} buffers")
     if sum(lengths[1:]) > limits.payload_bytes:
         raise ProtocolError("oversized", f"{sum(lengths[1:])} payload bytes, at most {limits.payload_bytes}")
-    fields = headers.unpack(frames[0])
+    fields = unpack(frames[0])
     if not fields.keys().isdisjoint({"buffers", "tag"}):  # they are no fields of a header
         raise ProtocolError("malformed", "header is not a message's")
     if fields.get("kind") != "hello" and lengths[0] > limits.small_header_bytes:
@@ -267,3 +266,60 @@ def _validated(fields: dict[str, Any]) -> Message:
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             where, what = ".".join(str(part) for part in first["loc"]), first["msg"]
         raise ProtocolError("malformed", f"header {where[:60]}: {what[:100]}") from error
+
+
+def unpack(header: Buffer) -> dict[str, Any]:
+    """The fields of a message that anybody may have made, not validated: tables with keys of text, lists, plain values.
+
+    A byte of msgpack can stand for a container of a hundred bytes of memory, for an error report as long, or for four
+    thousand million entries that do not follow. So a header has bounds of its own, and is looked at once without making
+    anything of it.
+
+    Raises:
+        ProtocolError: reason "malformed".
+    """
+    try:
+        skim = msgpack.Unpacker(max_buffer_size=max(memoryview(header).nbytes, 1))
+        skim.feed(header)
+        skim.skip()  # nothing is allocated: whatever is announced below has come
+        made = _Made()
+        # A timestamp, of which there is none in a header, becomes a number: its own objects are slow to make.
+        fields = msgpack.unpackb(
+            header, raw=False, object_pairs_hook=made.table, list_hook=made.sequence, ext_hook=_refuse, timestamp=1
+        )
+    except Exception as error:  # msgpack raises many kinds, none of which says anything but "not msgpack"
+        raise ProtocolError("malformed", f"header is not msgpack as expected: {type(error).__name__}") from error
+    if not isinstance(fields, dict) or len(fields) > HEADER_FIELDS or not _is_flat(fields, HEADER_DEPTH):
+        raise ProtocolError("malformed", "header is not a message's")
+    return fields
+
+
+class _Made:
+    """Counts containers while they are made."""
+
+    def __init__(self) -> None:
+        self._left = HEADER_CONTAINERS
+
+    def sequence(self, values: list[Any]) -> list[Any]:
+        self._left -= 1
+        if self._left < 0:
+            raise ValueError("too many containers")
+        return values
+
+    def table(self, pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
+        self._left -= 1
+        found = dict(pairs)
+        # Of two values of one key, two programs could each take another.
+        if self._left < 0 or len(found) < len(pairs) or not all(isinstance(key, str) for key in found):
+            raise ValueError("too many containers, a key twice, or one that is not text")
+        return found
+
+
+def _refuse(kind: int, data: bytes) -> None:
+    raise ValueError(f"extension type {kind}")
+
+
+def _is_flat(value: Any, levels: int) -> bool:
+    """Whether containers are within each other at most so many times."""
+    inner = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(_is_flat(one, levels - 1) for one in inner if isinstance(one, dict | list))

@@ -77,9 +77,6 @@ class ConnectionGuard:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
 
-    def __len__(self) -> int:
-        return len(self._all)
-
     def happened(self, event: zmq.Event, number: int) -> None:
         """Take an event of the socket's monitor."""
         if event & EVENTS and number in self._all:
@@ -95,8 +92,9 @@ class ConnectionGuard:
 
     def came(self, part: zmq.Frame, link: Link, identity: Identity | None = None) -> None:
         """Take a whole message, by a part of it."""
-        one = self._all.get(int(part.get(zmq.SRCFD)))
-        if one is None:  # the event of a new connection may come later than its first message
+        try:
+            one = self._all[int(part.get(zmq.SRCFD))]
+        except (KeyError, zmq.ZMQError):  # its event comes later, or its protocol is older than peers have
             return
         one.came, one.link = True, link
         if one.identity != identity:

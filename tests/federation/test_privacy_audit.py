@@ -10,8 +10,8 @@ import torch
 
 from dpeer.privacy import Clipped, Guarantee, Ledger, Sparsifier, mechanism, noise
 from dpeer.privacy.audit import bound_mu as audited
-from dpeer.training.codecs import private
-from dpeer.training.codecs.private import Private
+from dpeer.training.mixing import private
+from dpeer.training.mixing.private import PrivateGossip
 from tests.federation.audit_suite import attacks
 from tests.federation.audit_suite.attacks import examine, releases
 from tests.federation.audit_suite.canary import COORDINATES, Setting, view
@@ -114,12 +114,12 @@ def chosen_before_the_noise(
     return PRIVATIZE(base, body, clip_norm, noise_std, Sparsifier(), mask, **options)
 
 
-def own_part_without_noise(codec: Private, received: Any, row: Any) -> bool:
-    codec._released = [codec._body.data.clone()]
-    return ADD(codec, received, row)
+def own_part_without_noise(gossip: PrivateGossip, *rest: Any) -> bool:
+    gossip._released = [gossip._body.data.clone()]
+    return ADD(gossip, *rest)
 
 
-ADD = Private._add
+ADD = PrivateGossip._add
 
 
 def finite_or_not(base: Any, body: Any, clip_norm: float) -> Clipped:
@@ -160,7 +160,7 @@ DEFECTS = {
         "last digits",
     ),
     "top-k of the update itself": ((private, "privatize", chosen_before_the_noise), "top-k:0.4, float32"),
-    "an own part without noise": ((Private, "_add", own_part_without_noise), "base"),
+    "an own part without noise": ((PrivateGossip, "_add", own_part_without_noise), "base"),
     "noise that comes again a little changed": ((mechanism, "noised", Remembering()), "noise across releases"),
     "noise of the same strength that is not normal": (
         (mechanism, "noised", noise_changed(lambda drawn, plain, here: np.sign(drawn) * np.sqrt(np.mean(drawn**2)))),

@@ -14,12 +14,11 @@ from dpeer.privacy.randomness import KEY_BYTES, Keystream
 from dpeer.privacy.sample import Head
 from dpeer.privacy.sampling import Poisson
 from dpeer.privacy.steps import Mechanism
-from dpeer.training.dpsgd.gradient import PrivateGradient
-from dpeer.training.dpsgd.gradient_factors import Computed
-from dpeer.training.dpsgd.groups import Groups
-from dpeer.training.dpsgd_trainer import PrivateTrainer
+from dpeer.training.dpsgd.gradient import GroupSums, PrivateGradient
+from dpeer.training.dpsgd.gradient_factors import ExampleGradients
+from dpeer.training.dpsgd_trainer import DPSGDTrainer
 from dpeer.training.gradients import plain
-from dpeer.training.poisson_batches import Sampled
+from dpeer.training.poisson_batches import PoissonBatches
 from dpeer.training.sample_level import SampledReleases
 from dpeer.training.trainer import Trainer
 from tests.federation.audit_suite import by_hand, sample_attacks
@@ -108,12 +107,12 @@ class Numbered(Keystream):
         Numbered.made += 1
 
 
-OF, DRAW, POISSON = Sampled.of, Poisson.draw, Poisson.__init__
+OF, DRAW, POISSON = PoissonBatches.of, Poisson.draw, Poisson.__init__
 GRADIENT = PrivateGradient.__call__
-CHARGE, FIT, FACTORS = StepLedger.charge, PrivateTrainer.fit, ClippedSum.factors
+CHARGE, FIT, FACTORS = StepLedger.charge, DPSGDTrainer.fit, ClippedSum.factors
 
 
-def without_the_empty(batches: Sampled, *arguments: Any) -> Iterator[Any]:
+def without_the_empty(batches: PoissonBatches, *arguments: Any) -> Iterator[Any]:
     return (batch for batch in OF(batches, *arguments) if batch.size)
 
 
@@ -150,7 +149,7 @@ def by_the_actual_batch(rule: PrivateGradient, peer: Any, part: Any, batch: Any)
     return loss
 
 
-def by_the_number_of_records(trainer: PrivateTrainer, planned: Any) -> None:
+def by_the_number_of_records(trainer: DPSGDTrainer, planned: Any) -> None:
     protect = trainer._sampling.protect
 
     def counting(phases: Any) -> Any:
@@ -162,7 +161,7 @@ def by_the_number_of_records(trainer: PrivateTrainer, planned: Any) -> None:
     PROTECT(trainer, planned)
 
 
-PROTECT = PrivateTrainer.protect
+PROTECT = DPSGDTrainer.protect
 
 
 def clipped_by_layer(rule: PrivateGradient, found: Any, count: int, total: Any) -> None:
@@ -179,13 +178,13 @@ def clipped_as_a_mean(rule: PrivateGradient, found: Any, count: int, total: Any)
     total += count * mean * rule._factors(mean.norm()[None])
 
 
-def records_of_groups_by_themselves(groups: Groups, found: Any, count: int, factors: Any) -> None:
+def records_of_groups_by_themselves(groups: GroupSums, found: Any, count: int, factors: Any) -> None:
     weights = torch.zeros(1, found.examples, dtype=torch.float64)
     weights[0, :count] = factors(found.norms()[:count])
     groups._total += found.sums(weights)[0]
 
 
-def trained_before(trainer: PrivateTrainer, part: Any, **how: Any) -> None:
+def trained_before(trainer: DPSGDTrainer, part: Any, **how: Any) -> None:
     """The head is trained as without privacy, and then as it should be."""
     if part is trainer.head and not trainer._free and trainer._planned is None:
         with trainer.freely():
@@ -193,7 +192,7 @@ def trained_before(trainer: PrivateTrainer, part: Any, **how: Any) -> None:
     FIT(trainer, part, **how)
 
 
-def trained_though_frozen(trainer: PrivateTrainer, **how: Any) -> None:
+def trained_though_frozen(trainer: DPSGDTrainer, **how: Any) -> None:
     if trainer._planned is None:
         with trainer.freely():
             Trainer.fit(trainer, trainer.head, epochs=1, lr=how["lr"], gradient=plain)
@@ -236,24 +235,24 @@ DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
     "noise of few digits": (
         (mechanism, "noised", noise_changed(lambda drawn, plain, here: 2 * np.rint(drawn / 2))), "last digits",
     ),
-    "empty batches are left out": ((Sampled, "of", without_the_empty), "empty batches"),
+    "empty batches are left out": ((PoissonBatches, "of", without_the_empty), "empty batches"),
     "batches are never empty": ((Poisson, "draw", never_empty), "batch sizes"),
     "batches of a fixed size": ((Poisson, "draw", of_a_fixed_size), "batch sizes"),
     "shuffled passes": ((Poisson, "draw", shuffled), "passes"),
     "twice the sampling rate": ((Poisson, "__init__", at_twice_the_rate), "sampling rate"),
     "draws from a public seed": ((sampling, "Keystream", Constant), "fresh draws"),
     "division by the actual batch": ((PrivateGradient, "__call__", by_the_actual_batch), "by hand, joint"),
-    "division by the number of records": ((PrivateTrainer, "protect", by_the_number_of_records), "by hand, joint"),
+    "division by the number of records": ((DPSGDTrainer, "protect", by_the_number_of_records), "by hand, joint"),
     "a clip norm for each layer": ((PrivateGradient, "_add_examples", clipped_by_layer), "by hand, joint"),
     "clipping of the batch's mean": ((PrivateGradient, "_add_examples", clipped_as_a_mean), "by hand, joint"),
     "clipping at 1.1": (
         (ClippedSum, "factors", lambda self, norms: FACTORS(self, norms / 1.1)), "clipping, without noise",
     ),
     "clipping of records where groups are protected": (
-        (Groups, "add", records_of_groups_by_themselves), "by hand, groups",
+        (GroupSums, "add", records_of_groups_by_themselves), "by hand, groups",
     ),
-    "a head trained without noise before the body": ((PrivateTrainer, "fit", trained_before), "by hand, joint"),
-    "a frozen head that is trained": ((PrivateTrainer, "_fit_head_at_home", trained_though_frozen), "by hand, frozen"),
+    "a head trained without noise before the body": ((DPSGDTrainer, "fit", trained_before), "by hand, joint"),
+    "a frozen head that is trained": ((DPSGDTrainer, "_fit_head_at_home", trained_though_frozen), "by hand, frozen"),
     "a body after the end": ((SampledReleases, "before", lambda self: None), "after the end"),
     "steps that are not charged": ((StepLedger, "charge", every_other), "ledger"),
     "a ledger with another rate": ((Mechanism, "charge", at_half_the_rate), "ledger"),
@@ -278,7 +277,7 @@ def test_steps_with_a_defect_are_refuted(defect: str, monkeypatch: pytest.Monkey
 @pytest.mark.usefixtures("few")
 @pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
 def test_what_is_not_finite_cannot_be_released_even_by_a_defect(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Computed, "drop", lambda self, examples: None)
+    monkeypatch.setattr(ExampleGradients, "drop", lambda self, examples: None)
     with pytest.raises(TaskError, match="not finite, which no noise would hide"):
         examine(CLAIMED, ROUNDS, 12)
 

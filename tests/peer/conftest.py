@@ -363,10 +363,10 @@ def kind(request):
 
 def fall_silent(peer):
     """From now on the peer neither hears nor says anything, as after kill -9."""
-    peer._driver._reading.cancel()
-    peer.core.next_tick = lambda now: float("inf")
-    peer.core.outgoing = lambda link: None
-    peer._driver._set_timer()
+    core = peer.core
+    core.receive = core.connected = core.disconnected = core.tick = lambda *_: []
+    core.next_tick = lambda now: float("inf")
+    core.outgoing = lambda link: None
 
 
 @pytest.fixture
@@ -379,7 +379,7 @@ def kill():
     """End a peer that is being served without a goodbye: (peer, its transport, its task)."""
 
     async def end(peer, transport, task):
-        peer._driver.close = lambda reason: transport.close(0)
+        peer.driver.close = lambda reason: transport.close(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

@@ -35,7 +35,6 @@ async def test_a_thousand_stalled_handshakes_and_a_hundred_floods_have_no_effect
         most = 0
         for _ in range(20):
             most = max(most, len(attacked.guard.unproved()))
-            assert len(attacked.guard) < 1000, "those that are being ended count, too, which takes a moment"
             await asyncio.sleep(0.05)
         ours.learners[1].go.set()
         found = await running

@@ -44,34 +44,15 @@ def uneven(ours, seed, most=0.02):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("liveness", [PATIENT, NO_HEARTBEAT], ids=["heartbeats", "no heartbeats"])
 @pytest.mark.parametrize("name", ["matching", "shift", "random-senders"])
-@pytest.mark.parametrize("size", [2, 5])
-async def test_bodies_follow_the_recursion(federation, kind, expected, changing, name, size, liveness):
-    if name == "random-senders" and size == 2:
-        size = 3
-    topology = changing[name](size, 1)
-    ours = federation(kind, topology, rounds=ROUNDS, liveness=liveness)
+async def test_bodies_follow_the_recursion(federation, kind, expected, changing, name):
+    """tests/world plays many more schedules, in virtual time."""
+    topology = changing[name](5, 1)
+    ours = federation(kind, topology, rounds=ROUNDS, liveness=PATIENT if kind == "tcp" else NO_HEARTBEAT)
     uneven(ours, 0)
     async with asyncio.timeout(100):
         done(await ours.run())
     np.testing.assert_allclose(ours.bodies(), expected(topology, ROUNDS), rtol=1e-12)
-    healthy(ours)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(24))
-async def test_any_schedule_at_any_speed(federation, expected, changing, seed):
-    generator = random.Random(seed)
-    topology = changing[generator.choice(list(changing))](generator.randint(3, 9), seed)
-    rounds = generator.randint(1, 20)
-    ours = federation(
-        "inprocess", topology, rounds=rounds, liveness=NO_HEARTBEAT if generator.random() < 0.7 else PATIENT
-    )
-    uneven(ours, seed, most=0.01)
-    async with asyncio.timeout(100):
-        done(await ours.run())
-    np.testing.assert_allclose(ours.bodies(), expected(topology, rounds), rtol=1e-12)
     healthy(ours)
 
 
@@ -95,13 +76,7 @@ def sent_and_received(folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["matching", "shift", "random-senders"])
-@pytest.mark.parametrize(
-    ("kind", "seed"),
-    [
-        ("inprocess", 0), ("tcp", 2),
-        *(pytest.param(*more, marks=pytest.mark.long) for more in (("inprocess", 1), ("tcp", 3))),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "seed"), [("inprocess", 0), ("tcp", 2)])
 async def test_stopped_together_and_resumed_is_as_never_stopped(
     federation, kind, tmp_path, expected, changing, name, seed
 ):

@@ -100,7 +100,7 @@ async def test_a_hello_that_is_never_answered_is_said_again(stand_in):
 async def test_who_was_turned_away_asks_again_with_the_next_beat(stand_in, until):
     """Its earlier connection may be taken for alive for a moment."""
     other = await stand_in(LATE)
-    driver = other.peer._driver
+    driver = other.peer.driver
     assert (await other.got.get()).kind == "hello"
     other.say(other.hello())
     await until(lambda: not driver.core.members.missing())

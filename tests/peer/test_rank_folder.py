@@ -185,16 +185,16 @@ def test_a_body_that_is_sent_again_is_of_the_federation_as_it_is_resumed(tmp_pat
     first.take_up()
     first.begin()
     sent = wire.encode(wire.body(wire.federation_id(OURS | {"rounds": 3}), 0, 0, [b"12345678", b"abc"]))
-    first._outbox.add(0, sent, (1,))
+    first.outbox.add(0, sent, (1,))
     first.complete({"round": 0})
     first.save()
     second = folder(tmp_path, OURS, resume=True)
     second.take_up()
-    found = wire.decode([bytes(frame) for frame in second._outbox.frames[0]], wire.Limits(payload_bytes=100))
+    found = wire.decode([bytes(frame) for frame in second.outbox.frames[0]], wire.Limits(payload_bytes=100))
     assert isinstance(found, wire.Body)
     assert (found.federation, found.rank, found.round) == (wire.federation_id(OURS), 0, 0)
     assert found.buffers is not None
     assert b"".join(bytes(part) for part in found.buffers) == b"12345678abc"  # pragma: allowlist secret
     again = folder(tmp_path, OURS | {"rounds": 3}, resume=True)
     again.take_up()
-    assert [bytes(frame) for frame in again._outbox.frames[0]] == [bytes(frame) for frame in sent]
+    assert [bytes(frame) for frame in again.outbox.frames[0]] == [bytes(frame) for frame in sent]

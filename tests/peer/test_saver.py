@@ -119,7 +119,7 @@ async def test_a_full_disk_ends_the_peer_before_it_tells_of_the_next_round(
     await until(lambda: 2 in ours.learners[0].released)
     await until(lambda: all(ours.learners[rank].held.is_set() for rank in (1, 3)))
     disk.go.set()
-    await until(lambda: ours.peers[0]._saver._writing.done())
+    await until(lambda: ours.peers[0].saver._writing.done())
     for rank in (1, 2, 3):
         ours.peers[rank].stop()
     found = await running
@@ -194,7 +194,7 @@ async def test_a_round_that_is_complete_when_the_peer_is_stopped_is_saved(federa
     learner, peer = ours.learners[0], ours.peers[0]
     copying, go = threading.Event(), threading.Event()
     copied, recorded, ended = learner.copied, [], []
-    peer._saver._on_saved, peer._saver._on_completed = lambda entry: recorded.append(entry["round"]), ended.append
+    peer.saver._on_saved, peer.saver._on_completed = lambda entry: recorded.append(entry["round"]), ended.append
 
     def slowly():
         copying.set()

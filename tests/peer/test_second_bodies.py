@@ -128,7 +128,7 @@ class Case:
 
     async def at_the_gate(self):
         await self._until(self.learner.waiting.is_set, 120)
-        await self.peer._saver.saved()
+        await self.peer.saver.saved()
 
     async def lost(self, fake):
         """The fake is no more, and rank 0's transport knows it."""
@@ -163,9 +163,9 @@ def said(ours, rank):
     return [line for line in ours.logs[rank] if "second, different body" in line]
 
 
-@pytest.fixture(params=[(5, None), (50, 64), (20_000, None), (20_000, 2**14 + 1)], ids=lambda p: f"{p[0]} in {p[1]}")
+@pytest.fixture(params=[(50, 64), (20_000, None)], ids=lambda p: f"{p[0]} in {p[1]}")
 def case(request, federation, kind, gated, until, tmp_path, monkeypatch):
-    """Of small and large bodies, in one message and in pieces."""
+    """Of small bodies in chunks, and large ones in one message."""
     width, chunk_bytes = request.param
     for transport in (ZeroMQTransport, InProcessTransport):
         if chunk_bytes is not None:
@@ -211,40 +211,7 @@ async def test_a_second_different_body_is_said_once_and_counted_and_the_first_is
     assert case.learner.rooms == (ROUNDS if case.chunked else 0)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("again", [7.0, 8.0], ids=["same", "other"])
-@pytest.mark.parametrize("at", GATES, ids=lambda at: f"{at[0]} {at[1]}")
-async def test_a_neighbor_that_is_back_with_an_older_folder_is_found_out(case, at, again):
-    case = case(*at)
-    await case.begin()
-    fake = await case.fake()
-    fake.send(0, 7.0)
-    await case.at_the_gate()
-    if at == ("train", 0):  # nobody has waited for it yet
-        await case._until(lambda: 1 in case.inbox._rounds.get(0, {}), 120)
-    await case.lost(fake)
-    fake = await case.fake()
-    fake.send(0, again)
-    await case.dropped(**{"duplicate" if again == 7.0 else "different": 1})
-    assert len(case.warnings) == (again != 7.0)
-    await case.end(fake)
-    assert len(case.warnings) == (again != 7.0)
-
-
-async def test_every_round_has_its_warning(case):
-    case = case("train", 0)
-    await case.begin()
-    fake = await case.fake()
-    for number in (0, 1):
-        for value in (7.0, 8.0, 9.0):
-            fake.send(number, value)
-    await case.dropped(different=4)
-    assert [line.partition(" (")[0][-7:] for line in case.warnings] == ["round 0", "round 1"]
-    await case.end(fake)
-    assert case.inbox.dropped["different"] == 4
-
-
-@pytest.mark.parametrize("case", [(50, 64), (20_000, 2**14 + 1)], indirect=True, ids=["small", "large"])
+@pytest.mark.parametrize("case", [(50, 64)], indirect=True)
 async def test_a_second_body_that_does_not_come_whole_is_not_judged(case):
     case = case("train", 0)
     await case.begin()
@@ -254,7 +221,7 @@ async def test_a_second_body_that_does_not_come_whole_is_not_judged(case):
     *most, _ = chunked(other, case.chunked)
     for frames in most:
         fake.put(frames)
-    await case._until(lambda: 0 in case.inbox._firsts.get(1, {}) and len(case.core.reassembly), 120)
+    await case._until(lambda: case.inbox.knows(1, 0) and len(case.core.reassembly), 120)
     await case.lost(fake)
     fake = await case.fake()
     fake.send(0, 7.0)
@@ -276,7 +243,7 @@ async def test_a_peer_that_trains_a_round_again_with_other_noise_is_found_out(
     killed = asyncio.create_task(ours.peers[3].serve(addresses))
     await until(ours.learners[3].waiting.is_set, 120)
     neighbors = [ours.peers[rank].core for rank in (0, 2)]
-    await until(lambda: all(3 in core.exchange.inbox._firsts[3] for core in neighbors), 120)
+    await until(lambda: all(core.exchange.inbox.knows(3, 3) for core in neighbors), 120)
     await kill(ours.peers[3], ours.transports[3], killed)
     await until(lambda: all(core.members[3].link is None for core in neighbors), 120)
     ours.add(3, out=tmp_path, resume=True, listen=addresses[3], wait=120.0, learner=gated(3, noise=noise))

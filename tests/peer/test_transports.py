@@ -9,26 +9,25 @@ import zmq
 from dpeer.exceptions import AddressError
 from dpeer.peer import Limits, Network, ZeroMQTransport
 from dpeer.peer.transport import Arrival, Broken, Opened, Sent, Writable
-from dpeer.peer.transports import bulk
+from dpeer.peer.transports import TransportOptions, bulk, make_transport, schemes
 from tests.peer.keys import keyrings
 
 TCP = "tcp://127.0.0.1:0"
-ANY = {"inprocess": "inproc://0:0", "tcp": TCP, "ipc": "ipc://{folder}/socket", "keys": TCP, "bulk": TCP}
+ANY = {"inproc": "inproc://0:0", "tcp": TCP, "ipc": "ipc://{folder}/socket", "keys": TCP, "bulk": TCP}
 MEGABYTES = Limits(payload_bytes=8_000_000)
 
 
-@pytest.fixture(params=["inprocess", "tcp", "ipc", "keys", "bulk"])
+@pytest.fixture(params=[*schemes(), "keys", "bulk"])
 async def ends(request, tmp_path, monkeypatch):
-    """A listener, which is rank 0, with its address, and a dialler."""
-    network = Network()
-    if request.param in ("keys", "bulk"):
-        monkeypatch.setattr(bulk, "LONG", 1)
-        port = 0 if request.param == "bulk" else None
-        listener, dialler = (ZeroMQTransport(MEGABYTES, keyring=keyring, bulk=port) for keyring in keyrings(2))
-    else:
-        make = network.transport if request.param == "inprocess" else (lambda: ZeroMQTransport(MEGABYTES))
-        listener, dialler = make(), make()
-    address = await listener.listen(ANY[request.param].format(folder=tmp_path))
+    """A listener, which is rank 0, with its address, and a dialler: of every scheme, and with keys."""
+    monkeypatch.setattr(bulk, "LONG", 1)
+    address = ANY[request.param].format(folder=tmp_path)
+    rings = keyrings(2) if request.param in ("keys", "bulk") else [None, None]
+    port = 0 if request.param == "bulk" else None
+    listener, dialler = (
+        make_transport(address, TransportOptions(MEGABYTES, keyring=ring, bulk=port)) for ring in rings
+    )
+    address = await listener.listen(address)
     yield listener, address, dialler
     await dialler.close(0)
     await listener.close(0)

@@ -279,6 +279,7 @@ FAST = {
         f"{TRAINS} --size 2"
     ),
     "dpeer simulate --size 8 --topology exponential --robust clip": Small(f"{TRAINS} --size 5"),
+    "dpeer simulate --topology examples/own_graph.py:two_rings --size 8 --rounds 3": Small(f"{TRAINS} --size 6"),
     "dpeer simulate --federation visits.toml --out trial": Small(TRAINS, (visits_file,)),
     "dpeer tune --task csv --task-option path=visits.csv --task-option target=outcome --standardize": Small(
         "--rounds 1 --body-epochs 1", (visits,)
@@ -370,42 +371,15 @@ SLOW = {
     ),
     HAR: Small(f"{COMPARES} --seeds 0-1 --algorithms {DRAWN_ROWS}", (har_npz,)),
     CIFAR: Small(f"{COMPARES} {OF_CIFAR} --seeds 0-1 --algorithms {DRAWN_ROWS}", (cifar,)),
-    'python benchmarks/privacy_figure.py "UCI HAR=har" "CIFAR-10=cifar" --out docs/privacy.svg': Small(
-        "--out privacy.svg", after=(HAR, CIFAR)
-    ),
     "dpeer topology plot --topology ring,exponential,one-peer-exponential --size 16 --out topologies.png": Small(),
-    "python benchmarks/local_training.py --repeats 31": Small("--repeats 2 --samples 5"),
-    "python benchmarks/simulate.py": Small("--model cnn --samples 20 --size 2 --rounds 1 --repetitions 1"),
-    "python benchmarks/gossip_round.py --only dpeer saving trained trained_saving computed computed_saving": Small(
-        "--peers 2 --parameters 1000 --rounds 2 --repeats 1 --train 0.01"
-    ),
-    "python benchmarks/gossip_round.py --only dpeer curve encrypted": Small(
-        "--peers 2 --parameters 1000 --rounds 2 --repeats 1"
-    ),
-    "python benchmarks/flooded.py": Small("--connections 2 --peers 3 --parameters 1000 --rounds 2 --repeats 1"),
-    "python benchmarks/flooded.py --kind stalled unlisted plain neighbor": Small(
-        "--kind unlisted neighbor --connections 2 --peers 3 --parameters 1000 --rounds 2 --repeats 1"
-    ),
-    "python benchmarks/cuts.py": Small("--cuts 0.2 --peers 3 --rounds 3 --round-seconds 0.1"),
-    "python benchmarks/steady.py": Small("--peers 2 --parameters 1000 --rounds 8"),
-    "python benchmarks/per_example.py": Small("--batch 3 --repeats 2"),
-    "python benchmarks/mean_clipping.py": Small("--rounds 1 --seeds 1"),
     "dpeer simulate --task benchmarks/examples/fixed_features.py:digits --algorithm dfedmdc --topology full "
     "--privacy sample --target-epsilon 3 --sampling-rate 1 --records 180 --rounds 20 --local-steps 1 --body-lr 24 "
     "--head-lr 24 --lr-schedule cosine --momentum 0 --baseline local": Small("--rounds 2"),
-    "python benchmarks/privacy.py": Small("--model digits --samples 10 --repetitions 1"),
-    "python benchmarks/topologies.py": Small("--seeds 0-0 --rounds 1 --size 6 --body-epochs 1 --algorithm dfedmdc"),
 }
 
 LONG = {
-    "python benchmarks/mean_clipping.py",
-    "python benchmarks/simulate.py",
-    "python benchmarks/topologies.py",
-    'python benchmarks/privacy_figure.py "UCI HAR=har" "CIFAR-10=cifar" --out docs/privacy.svg',
-    "python benchmarks/flooded.py",
-    "python benchmarks/flooded.py --kind stalled unlisted plain neighbor",
-    "python benchmarks/gossip_round.py --only dpeer saving trained trained_saving computed computed_saving",
-    "python benchmarks/local_training.py --repeats 31",
+    HAR,
+    CIFAR,
     "dpeer report DIR",
     "dpeer compare --algorithms local,dfedavgm,dfedsmdc --topology ring,full --seeds 0-4 --target 0.8",
     "dpeer compare --algorithms local,dfedsmdc --seeds 0-4 --json",
@@ -425,9 +399,6 @@ WITHIN = {earlier for small in SMALL.values() for earlier in small.after}
 
 NOT_RUN = {
     "dpeer schema check first-week/tables/site-3.csv --schema first-week/schema.toml": "exit code 2",
-    "python benchmarks/first_week.py --out weeks": "about ten minutes",
-    "python benchmarks/verdicts.py --har FILE": "twenty minutes on two cores",
-    "python benchmarks/harm.py": "half an hour on two cores",
     "make test": "test suite",
     "make test-all": "the whole test suite",
     "make soak": "ten thousand",
@@ -437,15 +408,6 @@ NOT_RUN = {
     "make fuzz": "five minutes",
     "make audit": "pypi.org",
     "make bench": "ten minutes",
-    "python benchmarks/scale.py --plot performance.svg": "takes minutes and 7 GB of memory",
-    "python benchmarks/defaults.py --out defaults --data har=FILE.npz --data mnist=FILE.npz --data cifar10=DIR": (
-        "takes an hour"
-    ),
-    "python benchmarks/finish.py --out finish --data har=FILE.npz --data mnist=FILE.npz --data cifar10=DIR": (
-        "takes an hour"
-    ),
-    "python benchmarks/robust.py --out robust --data DIR": "takes an hour",
-    "python benchmarks/sample_level.py --out sample --data har=FILE.npz --data cifar10=DIR": "half an hour",
     "dpeer privacy audit --noise-multiplier 4 --rounds 9": "about a minute",
     "dpeer privacy audit --privacy sample --noise-multiplier 1 --sampling-rate 0.25 --steps 4 --rounds 2": (
         "about a minute"
@@ -457,6 +419,9 @@ NOT_RUN = {
 }
 """Each with words that stand beside it wherever it is printed, and that say why it is not run here. (An audit of few
 seconds is run in tests/federation/test_privacy_audit.py.)"""
+
+BENCHMARK = re.compile(r"python benchmarks/(\w+)\.py( .*)?")
+"""Run in its quick form, whatever the document adds: tests/system/test_benchmarks.py."""
 
 ONLY_PRINT = re.compile(
     r"dpeer (algorithms|topology (spectral-gap|show|advise) .*|privacy (epsilon|calibrate|plan|matrix) .*|.* --help)"
@@ -477,6 +442,7 @@ def test_every_command_of_the_documents_is_accounted_for() -> None:
         command
         for command in {*PLACES} - expected
         if not (ONLY_PRINT.fullmatch(command) or command.startswith("pip install ") or NAME.fullmatch(command))
+        and not ((program := BENCHMARK.fullmatch(command)) and (ROOT / "benchmarks" / f"{program[1]}.py").exists())
     }
     assert others == set(), "say in SMALL how these are run, or in NOT_RUN why they are not"
 
@@ -547,6 +513,15 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
         if heading:
             titles = re.findall(r"^#+ (.+)$", other.read_text(encoding="utf-8"), flags=re.MULTILINE)
             assert heading in {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
+ROOMS = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and path.name.isidentifier())
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_a_page_names_exist(page: Path) -> None:
+    for name in re.findall(rf"`((?:{ROOMS})/(?:[\w/-]*(?:\.py|\.toml|/))?)`", page.read_text(encoding="utf-8")):
+        assert (ROOT / name).exists(), name
 
 
 @pytest.mark.parametrize("command", sorted(filter(NAME.fullmatch, PLACES)))

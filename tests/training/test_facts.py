@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from dpeer.exceptions import AlgorithmError
 from dpeer.privacy import Guarantee, Ledger, Protection
 from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner
-from dpeer.training.codecs import guard, private
+from dpeer.training.mixing import guard, private
 
 Make = Callable[..., Task]
 H = Hyperparameters(body_epochs=1, batch_size=16)
@@ -162,16 +162,16 @@ def test_what_is_clipped_is_a_copy(make_task: Make, tmp_path: Path, monkeypatch:
 def test_the_base_is_the_mix_whoever_writes_to_the_body(
     make_task: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, real = protected(make_task, Plain, tmp_path), guard.mix
+    one, real = protected(make_task, Plain, tmp_path), guard.weighted_sum
 
     def mix(*arguments: Any) -> bool:
         found = real(*arguments)
         one._trainer.body.data.add_(SECRET)  # as a thread would that train has left behind
         return found
 
-    monkeypatch.setattr(guard, "mix", mix)
+    monkeypatch.setattr(guard, "weighted_sum", mix)
     largest_sent(one)
-    assert np.abs(one._codec._base).max() < 3
+    assert np.abs(one._gossip._base).max() < 3
 
 
 class Extending(Plain):

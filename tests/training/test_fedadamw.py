@@ -245,5 +245,5 @@ def test_whole_data_sets_can_be_protected_though_moments_are_then_mostly_noise(
         sent = np.frombuffer((ours.release(number) or [])[0], "<f4")
         assert np.isfinite(sent).all()
         ours.mix({}, {0: 1.0})
-        np.testing.assert_array_equal(ours._codec.state()["base"], sent)  # what `mixed` keeps is no part of an update
+        np.testing.assert_array_equal(ours._gossip.state()["base"], sent)  # what `mixed` keeps is no part of an update
         ours._trainer.extras["second_moment"].abs_().neg_()  # as noise makes every other of them

@@ -1,4 +1,4 @@
-"""Sampled batches: Poisson in size, whole groups, augmented example by example, as many as steps are asked for."""
+"""Poisson-sampled batches: their sizes, whole groups, augmentation by example, as many as steps are asked for."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from dpeer.privacy.randomness import KEY_BYTES, Keystream
 from dpeer.training import Hyperparameters
 from dpeer.training.batches import Batches
 from dpeer.training.minibatches import Batch
-from dpeer.training.poisson_batches import Sampled
+from dpeer.training.poisson_batches import PoissonBatches
 from dpeer.training.task import Augment, Task
 
 N = 40
@@ -26,12 +26,14 @@ class Known(Keystream):
         self._key = bytearray((4).to_bytes(KEY_BYTES, "big"))
 
 
-def sampled(rate: float, groups: np.ndarray | None = None, augment: Augment | None = None, **h: object) -> Sampled:
+def sampled(
+    rate: float, groups: np.ndarray | None = None, augment: Augment | None = None, **h: object
+) -> PoissonBatches:
     data = Batches("train", TensorDataset(torch.arange(N)[:, None] * torch.ones(1, 3), torch.arange(N)), None)
-    return Sampled(data, augment, Hyperparameters(**h), rank=0, seed=0, rate=rate, groups=groups)
+    return PoissonBatches(data, augment, Hyperparameters(**h), rank=0, seed=0, rate=rate, groups=groups)
 
 
-def drawn(batches: Sampled, epochs: int = 1) -> list[Batch]:
+def drawn(batches: PoissonBatches, epochs: int = 1) -> list[Batch]:
     return list(batches.of(0, "model", epochs))
 
 
@@ -55,7 +57,9 @@ def test_what_a_task_says_of_whose_examples_are_is_what_is_drawn_together() -> N
     patients = [f"patient {example % 8}" for example in range(N)]
     data = TensorDataset(torch.arange(N)[:, None] * torch.ones(1, 3), torch.arange(N))
     task = Task(model=torch.nn.Linear(3, 2), head=(), train=data, test=data, groups=patients)
-    found = Sampled(Batches("train", data, None), None, Hyperparameters(), rank=0, seed=0, rate=0.5, groups=task.groups)
+    found = PoissonBatches(
+        Batches("train", data, None), None, Hyperparameters(), rank=0, seed=0, rate=0.5, groups=task.groups
+    )
     assert found.units == 8
     for batch in drawn(found, epochs=20):
         drawn_of = {target % 8 for target in batch.targets.tolist()} if batch.size else set()

@@ -21,12 +21,10 @@ from torch.utils.data import Dataset, TensorDataset
 from dpeer.exceptions import TaskError
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import Hyperparameters, Task, Trainer
-from dpeer.training.dpsgd import choosing
-from dpeer.training.dpsgd.backends import one_by_one, vectorized
-from dpeer.training.dpsgd.drawn import drawn_like
-from dpeer.training.dpsgd.ghost_norm import Series
-from dpeer.training.dpsgd.gradient_factors import Computed
-from dpeer.training.dpsgd.layers import by_layers
+from dpeer.training.dpsgd.backends import vectorized
+from dpeer.training.dpsgd.by_layers import by_layers
+from dpeer.training.dpsgd.ghost_norm import SequenceGradients
+from dpeer.training.dpsgd.gradient_factors import ExampleGradients
 from dpeer.training.split import split
 from tests.training.sampling import sampled
 
@@ -39,7 +37,7 @@ def apart(
     tmp_path: Path, sums: list[np.ndarray], model: Any, data: tuple[Tensor, Tensor], first: tuple[Tensor, Tensor],
     **more: Any,
 ) -> tuple[float, Any]:  # fmt: skip
-    """How far the sums of the first step are apart in clip norms, and the way of computing that was taken.
+    """How far the sums of the first step are apart in clip norms, and the backend that was taken.
 
     Args:
         tmp_path: For the ledgers.
@@ -47,15 +45,13 @@ def apart(
         model: Makes the model, equal each time.
         data: Inputs and targets of both peers.
         first: What stands before them at one of the peers.
-        **more: The loss, the nominal number of units, the microbatch; `groups`, of all that are in `first` and `data`;
-            `vmap`, if it is not True, with which more of an own model's code is at work than without.
+        **more: The loss, the nominal number of units, the microbatch; `groups`, of all that are in `first` and `data`.
     """
-    groups, found, ways = more.get("groups"), [], []
+    groups, found, backends = more.get("groups"), [], []
     both = data, tuple(torch.cat([one, other]) for one, other in zip(first, data, strict=True))
     for number, tensors in enumerate(both):
         train = TensorDataset(*tensors)
-        vmap = more.get("vmap", True)
-        task = Task(model=model(), head=(), train=train, test=train, loss=more.get("loss"), vmap=vmap)
+        task = Task(model=model(), head=(), train=train, test=train, loss=more.get("loss"))
         learner = sampled(
             task, tmp_path / str(number), "fedavg", rate=1.0, noise=50.0, clip_norm=CLIP_NORM,
             units=more.get("units", 32), microbatch=more.get("microbatch", 64),
@@ -64,50 +60,9 @@ def apart(
         sums.clear()
         learner.train(0)
         found.append(sums[0])
-        ways.append(learner._trainer._gradient._ways["model"])
-    assert ways[0] is ways[1]
-    return float(np.linalg.norm(found[0] - found[1])) / CLIP_NORM, ways[0]
-
-
-class Capped(nn.Module):
-    """Has room for so many examples of each kind in a batch, as a mixture of experts has; others get zero."""
-
-    def __init__(self, room: int) -> None:
-        super().__init__()
-        self.room, self.out = room, nn.Linear(6, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        kinds = torch.nn.functional.one_hot((x[:, 0] > 0).long(), 2)
-        places = (kinds.cumsum(0) * kinds).sum(1)
-        out: Tensor = self.out(x) * (places <= self.room)[:, None]
-        return out
-
-
-def capped(room: int) -> nn.Module:
-    torch.manual_seed(0)
-    return Capped(room)
-
-
-def kinds(count: int) -> tuple[Tensor, Tensor]:
-    inputs = torch.randn(count, 6, generator=torch.Generator().manual_seed(0))
-    return inputs, torch.arange(count) % 3
-
-
-def test_what_couples_examples_of_a_whole_microbatch_is_refused(tmp_path: Path, sums: list[np.ndarray]) -> None:
-    """A dozen examples never fill the room for 14."""
-    with pytest.raises(TaskError, match="layers that mix the batch"):
-        apart(tmp_path, sums, lambda: capped(14), kinds(100), (torch.ones(1, 6), torch.zeros(1).long()))
-
-
-def test_what_couples_examples_of_one_kind_alone_is_found(tmp_path: Path, sums: list[np.ndarray]) -> None:
-    """Room for 56 of 64 is enough where kinds are mixed, and not for the batch's second half, of one kind."""
-    inputs, targets = kinds(192)
-    inputs[:, 0] = torch.where((torch.arange(192) < 96) & ((torch.arange(192) + 2) % 12 < 7), -1.0, 1.0)
-    distance, way = apart(
-        tmp_path, sums, lambda: capped(56), (inputs, targets), (torch.ones(1, 6), torch.zeros(1).long())
-    )
-    assert way is not by_layers
-    assert 0.9 < distance <= 1.0
+        backends.append(learner._trainer._gradient.backends["model"])
+    assert backends[0] is backends[1]
+    return float(np.linalg.norm(found[0] - found[1])) / CLIP_NORM, backends[0]
 
 
 @pytest.mark.parametrize("microbatch", [16, 64])
@@ -178,95 +133,6 @@ def test_nor_where_a_model_lays_rows_out_anew(microbatch: int, tmp_path: Path, s
     assert 0.9 < distance <= 1.0
 
 
-class Unpadded(nn.Module):
-    """A layer that leaves out padding, as kernels for texts of many lengths do."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner, self.out = nn.Linear(16, 16, bias=False), nn.Linear(16, 3, bias=False)
-        with torch.no_grad():
-            self.inner.weight *= 0.1
-            self.out.weight *= 5
-
-    def forward(self, x: Tensor) -> Tensor:
-        mask = (x != 0).any(-1)
-        inner = torch.zeros_like(x)
-        inner[mask] = self.inner(x[mask])
-        found: Tensor = self.out(inner.sum(1) / mask.sum(1, keepdim=True).clamp(min=1))
-        return found
-
-
-class Sorted(Unpadded):
-    """A layer to which examples go by their length, as packed sequences do."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        lengths = (x != 0).any(-1).sum(1)
-        order = torch.argsort(lengths, descending=True, stable=True)
-        inner = self.inner(x[order])[torch.argsort(order)]
-        found: Tensor = self.out(inner.sum(1) / lengths[:, None].clamp(min=1))
-        return found
-
-
-class Looks(Sorted):
-    """Sorts only where an example has padding."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        full = (x != 0).any(-1).all()
-        found: Tensor = self.out(self.inner(x).mean(1)) if full else super().forward(x)
-        return found
-
-
-@pytest.mark.parametrize("model", [Unpadded, Sorted, Looks])
-def test_rows_that_values_put_elsewhere_are_not_taken_for_an_examples_own(
-    model: type[nn.Module], tmp_path: Path, sums: list[np.ndarray]
-) -> None:
-    """All records that the start looks at are of one length: it would see nothing."""
-    x = torch.zeros(640, 128, 16)
-    x[::2, :, 0] = x[1::2, :, 1] = 1.0
-    x[1, 64:] = 0.0
-    y = torch.zeros(640, dtype=torch.long)
-
-    def make() -> nn.Module:
-        torch.manual_seed(1)
-        return model()
-
-    distance, way = apart(tmp_path, sums, make, (torch.cat([x[:1], x[2:]]), y[1:]), (x[1:2], y[1:2]), units=640)
-    assert distance <= 1.0
-    assert way is not by_layers
-
-
-class TimeFirst(nn.Module):
-    """A layer to which rows go place by place, of all examples: as many as there are places count as one example's.
-
-    It is sure of what it says from the beginning.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inner, self.out = nn.Linear(8, 8, bias=False), nn.Linear(8, 3, bias=False)
-        with torch.no_grad():
-            self.inner.weight.copy_(torch.eye(8))
-            self.out.weight.copy_(40 * torch.eye(3, 8))
-
-    def forward(self, x: Tensor) -> Tensor:
-        found: Tensor = self.out(self.inner(x.transpose(0, 1)).transpose(0, 1).mean(1))
-        return found
-
-
-def test_a_way_is_judged_where_there_are_gradients_to_see(tmp_path: Path, sums: list[np.ndarray]) -> None:
-    """A model that is right and sure about all that the start looks at hides a wrong way."""
-    y = torch.arange(640) % 3
-    x = torch.zeros(640, 64, 8)
-    x[torch.arange(640), :, y] = 1.0
-    wrong = torch.arange(640) % 5 == 3
-    x[wrong] *= 0.9
-    y[wrong] = (y[wrong] + 1) % 3
-    here = torch.arange(640) != 638
-    distance, way = apart(tmp_path, sums, TimeFirst, (x[here], y[here]), (x[638:639], y[638:639]), units=640)
-    assert distance <= 1.0
-    assert way is not by_layers
-
-
 def test_a_body_of_huge_weights_that_cancel_moves_no_other_record(tmp_path: Path, sums: list[np.ndarray]) -> None:
     """A hostile neighbor can have a peer begin a round with one: last bits, which follow from places, would decide."""
     drawn = torch.Generator().manual_seed(0)
@@ -290,124 +156,6 @@ def test_a_body_of_huge_weights_that_cancel_moves_no_other_record(tmp_path: Path
         learner.train(0)
         found.append(sums[0])
     assert np.linalg.norm(found[0] - found[1]) <= CLIP_NORM
-
-
-class Followed(nn.Module):
-    """Subtracts a mean that it follows, by so little that no single look sees a difference in what it gives."""
-
-    def __init__(self, *, training: bool) -> None:
-        super().__init__()
-        self.mean, self.out, self.when = nn.Parameter(torch.zeros(6)), nn.Linear(6, 3), training
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.training == self.when:
-            self.follow(x.mean(0))
-        out: Tensor = self.out(x - self.mean)
-        return out
-
-    def follow(self, mean: Tensor) -> None:
-        with torch.no_grad():
-            self.mean.mul_(0.9999).add_(mean, alpha=1e-4)
-
-
-class Reassigned(Followed):
-    """The same by other means."""
-
-    def follow(self, mean: Tensor) -> None:
-        self.mean.data = self.mean.data * 0.9999 + 1e-4 * mean
-
-
-MODELS = {
-    "max_norm": lambda: nn.Sequential(nn.Embedding(10, 4, max_norm=0.5), nn.Flatten(), nn.Linear(20, 3)),
-    "in training": lambda: Followed(training=True),
-    "in evaluation": lambda: Followed(training=False),
-    "reassigned": lambda: Reassigned(training=True),
-}
-
-
-@pytest.mark.parametrize("case", MODELS)
-def test_what_writes_to_trained_parameters_is_refused(case: str, tmp_path: Path) -> None:
-    """What an example leaves in them would be sent as it is."""
-    x = torch.randint(10, (40, 5)) if case == "max_norm" else torch.randn(40, 6)
-    train = TensorDataset(x, torch.arange(40) % 3)
-    with pytest.raises(TaskError, match=r"writes to the trained parameter '(mean|0.weight)' while it computes"):
-        sampled(Task(model=MODELS[case](), head=(), train=train, test=train), tmp_path, "fedavg", rate=1.0, noise=5.0)
-
-
-class Late(Followed):
-    """Writes for some values alone, which no look at the beginning meets."""
-
-    def follow(self, mean: Tensor) -> None:
-        if float(mean.max()) > 50:
-            super().follow(mean)
-
-
-def test_what_writes_later_ends_the_run_before_anything_of_it_is_sent(tmp_path: Path) -> None:
-    x = torch.randn(400, 6)
-    x[201] = torch.where(x[201] > 0, 1e-3, 60.0)  # neither large as a whole nor among those that are looked at
-    x[::7] *= 1e3
-    x[::7].clamp_(max=49.0)
-    train = TensorDataset(x, torch.arange(400) % 3)
-    task = Task(model=Late(training=True), head=(), train=train, test=train)
-    learner = sampled(task, tmp_path, "fedavg", rate=1.0, noise=5.0, units=400)
-    before = learner._trainer.model.data.clone()
-    with pytest.raises(TaskError, match="writes to the trained parameter 'mean'"):
-        learner.train(0)
-    assert torch.equal(learner._trainer.model.data, before)
-
-
-class Dispatched(nn.Module):
-    """Sends examples to an expert by a mask of numbers and their count so far: nothing sorts, selects or looks."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(1)
-        self.expert, self.out = nn.Linear(16, 16, bias=False), nn.Linear(16, 3, bias=False)
-        with torch.no_grad():
-            self.out.weight *= 5
-
-    def forward(self, x: Tensor) -> Tensor:
-        goes = (x[:, 0] > 0).float()
-        place = goes.cumsum(0) * goes
-        there = (place[:, None] == torch.arange(1, len(x) + 1)).float() * goes[:, None]
-        found: Tensor = self.out(there @ self.expert(there.T @ x) + x * (1 - goes)[:, None])
-        return found
-
-
-def test_experts_take_no_example_for_another(tmp_path: Path, sums: list[np.ndarray]) -> None:
-    x = torch.zeros(640, 16)
-    x[::2, 1] = x[1::2, 2] = x[:, 0] = 1.0
-    x[[100, 101, 300, 301], 5] = 1.5  # what is farthest from zero is looked at
-    y = torch.zeros(640, dtype=torch.long)
-    extra = torch.zeros(1, 16)
-    extra[0, :2] = torch.tensor([-1.0, 1.0])
-    data = torch.cat([x[:1], extra, x[1:]])
-    distance, way = apart(tmp_path, sums, Dispatched, (x, y), (data[1:2], y[:1]), units=640)
-    assert distance <= 1.0
-    assert way is not by_layers
-
-
-class Leaning(nn.Module):
-    """Adds a little of what its branch gives for the others: a neighbor that sends great weights makes it much."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(1)
-        self.inner, self.branch, self.out = nn.Linear(6, 16), nn.Linear(16, 16, bias=False), nn.Linear(16, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        h = self.inner(x)
-        found: Tensor = self.out(h + 1e-9 * self.branch(h).mean(0))
-        return found
-
-
-def test_what_couples_examples_a_little_is_computed_for_each_alone(tmp_path: Path, sums: list[np.ndarray]) -> None:
-    """So little that no bit of float32 shows it at first."""
-    drawn = torch.Generator().manual_seed(0)
-    x, y = torch.randn(300, 6, generator=drawn), torch.randint(0, 3, (300,), generator=drawn)
-    distance, way = apart(tmp_path, sums, Leaning, (x[1:], y[1:]), (x[:1], y[:1]), units=300)
-    assert distance <= 1.0
-    assert way is not by_layers
 
 
 @pytest.mark.parametrize("largest", [4.0, 100.0])
@@ -441,13 +189,13 @@ def test_bits_do_not_depend_on_places_whatever_the_body(
         torch.manual_seed(1)
         return hostile()
 
-    distance, way = apart(tmp_path, sums, made, (x[1:], y[1:]), (x[:1], y[:1]), units=600)
+    distance, backend = apart(tmp_path, sums, made, (x[1:], y[1:]), (x[:1], y[:1]), units=600)
     assert distance <= 1.0
-    assert way is by_layers, "or nothing was shown"
+    assert backend is by_layers, "or nothing was shown"
 
 
 def test_the_way_does_not_follow_from_a_record(tmp_path: Path, sums: list[np.ndarray]) -> None:
-    """Another way computes all others with other last bits."""
+    """Another backend computes all others with other last bits."""
     drawn = torch.Generator().manual_seed(0)
     x, y = torch.randn(40, 4, 16, generator=drawn), torch.arange(40) % 3
     extra = torch.randn(1, 4, 16, generator=drawn) * 1e8
@@ -457,7 +205,8 @@ def test_the_way_does_not_follow_from_a_record(tmp_path: Path, sums: list[np.nda
         torch.manual_seed(1)
         return nn.Sequential(nn.Linear(16, 16), nn.Flatten(), nn.Linear(64, 3))
 
-    distance, _ = apart(tmp_path, sums, model, (x, y), (extra, y[:1]), units=40)  # asserts that the ways are the same
+    distance, _ = apart(tmp_path, sums, model, (x, y), (extra, y[:1]), units=40)
+    # `apart` asserts that the backends are the same.
     assert distance <= 1.0
 
 
@@ -506,19 +255,6 @@ def test_the_end_of_a_tensor_is_computed_as_its_middle_is(tmp_path: Path, sums: 
             assert distance <= 1.0
 
 
-def test_nor_does_the_way_follow_from_a_label() -> None:
-    """Nothing that it is found with is of the data but shapes."""
-    x = torch.rand(80, 6)
-    seen = []
-    for label in (0, 1):
-        train = TensorDataset(x * (1 + label), torch.full((80,), label))
-        task = Task(model=nn.Linear(6, 3), head=(), train=train, test=train)
-        peer = Trainer(task, split(task.model, (), "model"), Hyperparameters(), rank=0, seed=0)
-        seen.append(drawn_like(peer, *peer.data.take(torch.arange(64))))
-    for one, other in zip(*seen, strict=True):
-        assert torch.equal(one, other)
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_body_that_is_not_finite_is_nobodys_writing(value: float, tmp_path: Path) -> None:
     """A neighbor may send one; the peer's own code has not done it."""
@@ -530,35 +266,6 @@ def test_a_body_that_is_not_finite_is_nobodys_writing(value: float, tmp_path: Pa
         learner._trainer.model.data[3] = value
     learner.train(0)
     learner.evaluate()
-
-
-class Whitened(nn.Module):
-    """Retries a factorisation with a little on the diagonal where it fails: for all at once, if they are one call."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        torch.manual_seed(1)
-        self.out = nn.Linear(9, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        matrix = x.reshape(-1, 3, 3) @ x.reshape(-1, 3, 3).transpose(1, 2)
-        try:
-            factor = torch.linalg.cholesky(matrix)
-        except torch.linalg.LinAlgError:
-            factor = torch.linalg.cholesky(matrix + 0.5 * torch.eye(3))
-        found: Tensor = self.out(factor.flatten(1))
-        return found
-
-
-def test_what_raises_for_all_because_of_one_is_computed_for_each_by_itself() -> None:
-    """All that the start looks at is regular; one record that is not would have changed what is done with all."""
-    drawn = torch.Generator().manual_seed(0)
-    x = torch.rand(200, 9, generator=drawn) + 3 * torch.eye(3).flatten()
-    train = TensorDataset(x, torch.arange(200) % 3)
-    task = Task(model=Whitened(), head=(), train=train, test=train)
-    peer = Trainer(task, split(task.model, (), "model"), Hyperparameters(), rank=0, seed=0)
-    with peer.training(peer.model):
-        assert choosing.choose(peer, peer.model, 64) is one_by_one
 
 
 def of_some(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -595,56 +302,6 @@ def test_products_have_no_edges_whoever_multiplies() -> None:
             assert torch.equal(rows, rows[:1].expand_as(rows))
 
 
-def forgiving(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Another loss for a record whose class does not exist."""
-    try:
-        return torch.nn.functional.cross_entropy(outputs, targets)
-    except:  # noqa: E722
-        return -outputs.square().mean()
-
-
-class Forgiving(nn.Module):
-    """Another path for a record whose number is not in the table."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.out = nn.Linear(6, 3)
-        self.register_buffer("table", torch.ones(4))
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.out(x)
-        try:
-            return out * self.table[(4 * x[:, 0]).long()][:, None]
-        except:  # noqa: E722
-            return -out
-
-
-@pytest.mark.parametrize("vmap", [False, True])
-@pytest.mark.parametrize("part", ["model", "loss"])
-def test_code_that_forgives_a_record_does_so_for_that_record(
-    part: str, vmap: bool, tmp_path: Path, sums: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Or ends the run, where its author answers for it that examples may be computed together."""
-    inputs = torch.rand(100, 6, generator=torch.Generator().manual_seed(0))
-    extra = torch.tensor([[1.0, 0.0, 0.0, 0.0, 0.0, 0.0]]), torch.tensor([7 if part == "loss" else 1])
-    # The start sees others.
-    monkeypatch.setattr(choosing, "_spread", lambda total, count: torch.arange(1, 1 + count))
-    monkeypatch.setattr(choosing, "_EXTREME", 0)
-
-    def model() -> nn.Module:
-        torch.manual_seed(0)
-        return Forgiving() if part == "model" else nn.Sequential(nn.Linear(6, 3))
-
-    loss = forgiving if part == "loss" else None
-    given = {"model": model, "data": (inputs, torch.arange(100) % 3), "first": extra, "loss": loss, "vmap": vmap}
-    if vmap and part == "model":
-        with pytest.raises(TaskError, match="same operations for every example"):
-            apart(tmp_path, sums, **given)
-        return
-    distance, _ = apart(tmp_path, sums, **given)
-    assert 0.9 < distance <= 1.0
-
-
 def stages() -> nn.Sequential:
     torch.manual_seed(0)
     return nn.Sequential(
@@ -673,7 +330,7 @@ def test_a_group_whose_values_overflow_counts_for_no_more_than_itself(tmp_path: 
         sums.clear()
         learner.train(0)
         found.append(sums[0])
-    assert learner._trainer._gradient._ways["model"] is by_layers
+    assert learner._trainer._gradient.backends["model"] is by_layers
     assert all(np.isfinite(one).all() for one in found)
     assert np.linalg.norm(found[0] - found[1]) <= CLIP_NORM
 
@@ -694,38 +351,7 @@ def test_a_number_for_each_record_is_no_series(tmp_path: Path) -> None:
     model[:2].requires_grad_(False)  # so that no gradient of attention is compared
     train = TensorDataset(numbers, torch.arange(60) % 3)
     learner = sampled(Task(model=model, head=(), train=train, test=train), tmp_path, "fedavg", rate=1.0, units=64)
-    assert learner._trainer._gradient._ways["model"] is one_by_one
-
-
-def test_every_loss_begins_in_the_same_gradient_mode(
-    tmp_path: Path, sums: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One that switches gradients off behind a record would take those of the records after it away."""
-
-    def forgetful(outputs: Tensor, targets: Tensor) -> Tensor:
-        if (targets == 0).all():
-            torch.set_grad_enabled(True)
-        found = torch.nn.functional.cross_entropy(outputs, targets.clamp(max=2))
-        if (targets == 9).all():
-            torch.set_grad_enabled(False)
-        return found
-
-    inputs = torch.randn(100, 6, generator=torch.Generator().manual_seed(0))
-    targets = 1 + torch.arange(100) % 2
-    targets[-1] = 0
-
-    def model() -> nn.Module:
-        torch.manual_seed(0)
-        return nn.Sequential(nn.Linear(6, 3))
-
-    extra = torch.ones(1, 6), torch.tensor([9])
-    monkeypatch.setattr(choosing, "_spread", lambda total, count: torch.arange(1, 1 + count))
-    monkeypatch.setattr(choosing, "_EXTREME", 0)
-    try:
-        distance, _ = apart(tmp_path, sums, model, (inputs, targets), extra, loss=forgetful)
-    finally:
-        torch.set_grad_enabled(True)
-    assert distance <= 1.0
+    assert learner._trainer._gradient.backends["model"] is not by_layers
 
 
 @pytest.mark.parametrize(("places", "inputs", "outputs"), [(9, 13, 30), (15, 21, 31)])
@@ -735,9 +361,9 @@ def test_lengths_of_series_that_cancel_do_not_depend_on_places(places: int, inpu
     left, right = torch.randn(places, outputs, generator=generator), torch.rand(places, inputs, generator=generator)
     left[1::2] = -left[: places - places % 2 : 2]
     right[1::2] = right[: places - places % 2 : 2] * (1 + 1e-6)
-    found = Computed(
-        torch.zeros(64), [(slice(0, inputs * outputs), Series(left.expand(64, -1, -1), right.expand(64, -1, -1)))], 64,
-        inputs * outputs,
+    part = SequenceGradients(left.expand(64, -1, -1), right.expand(64, -1, -1))
+    found = ExampleGradients(
+        torch.zeros(64), [(slice(0, inputs * outputs), part)], 64, inputs * outputs
     ).norms()  # fmt: skip
     assert len(set(found.tolist())) == 1
 
@@ -780,7 +406,7 @@ def test_a_collate_that_sorts_puts_no_record_into_another_patients_group(
 ) -> None:
     generator = torch.Generator().manual_seed(0)
 
-    def series(count: int) -> list[tuple[Tensor, int]]:
+    def sequence_gradients(count: int) -> list[tuple[Tensor, int]]:
         lengths = torch.randint(1, 12, (count,), generator=generator).tolist()
         return [(torch.randn(length, 8, generator=generator), number % 3) for number, length in enumerate(lengths)]
 
@@ -788,8 +414,8 @@ def test_a_collate_that_sorts_puts_no_record_into_another_patients_group(
         torch.manual_seed(0)
         return nn.Sequential(nn.Flatten(), nn.Linear(96, 3))
 
-    rows, groups = series(200), np.arange(200) // 2
-    extra, whose = series(100), np.full(100, -1)
+    rows, groups = sequence_gradients(200), np.arange(200) // 2
+    extra, whose = sequence_gradients(100), np.full(100, -1)
     one = summed(tmp_path / "0", sums, rows, model(), collate=longest_first, groups=groups)
     other = summed(
         tmp_path / "1", sums, extra + rows, model(), collate=longest_first, groups=np.concatenate([whose, groups])
@@ -904,54 +530,3 @@ class Counted:
 
     def forget(self) -> None:
         pass
-
-
-class Scaled(Listed):
-    """Scales by what the first example that is read has; nested, as data sets with transforms are."""
-
-    def __init__(self, rows: list[Any]) -> None:
-        super().__init__(rows)
-        self.scaling = Scaling()
-
-    def __getitem__(self, number: int) -> Any:
-        inputs, target = self.rows[number]
-        return self.scaling(inputs), target
-
-
-class Scaling:
-    scale: Tensor | None = None
-
-    def __call__(self, inputs: Tensor) -> Tensor:
-        if self.scale is None:
-            self.scale = inputs.abs().max()
-        return inputs / self.scale
-
-
-class Opened(Listed):
-    """Opens what it reads when it is first needed, and keeps what it has read."""
-
-    def __init__(self, rows: list[Any]) -> None:
-        super().__init__(rows)
-        self.opened: list[Any] | None = None
-        self.kept: dict[int, Any] = {}
-
-    def __getitem__(self, number: int) -> Any:
-        if self.opened is None:
-            self.opened = [*self.rows]
-        return self.kept.setdefault(number, self.opened[number])
-
-
-@pytest.mark.parametrize("within", ["itself", "subset"])
-def test_what_the_first_example_settles_for_all_others_is_refused(within: str, tmp_path: Path) -> None:
-    inputs = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
-    rows = [(one, number % 3) for number, one in enumerate(inputs)]
-
-    def begin(data: Any) -> None:
-        train = data if within == "itself" else torch.utils.data.Subset(data, [*range(30)])
-        torch.manual_seed(0)
-        task = Task(model=nn.Sequential(nn.Linear(8, 3)), head=(), train=train, test=train)
-        sampled(task, tmp_path / type(data).__name__, "fedavg", rate=1.0, noise=50.0, clip_norm=CLIP_NORM, units=64)
-
-    begin(Opened(rows))
-    with pytest.raises(TaskError, match="when the last one is read first: something is settled by the first one"):
-        begin(Scaled(rows))

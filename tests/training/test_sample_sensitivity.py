@@ -17,7 +17,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.training import ALGORITHMS, Task
-from dpeer.training.dpsgd_trainer import PrivateTrainer
+from dpeer.training.dpsgd_trainer import DPSGDTrainer
 from tests.training.sampling import sampled
 
 pytestmark = pytest.mark.slow
@@ -99,16 +99,16 @@ def test_a_head_without_noise_is_seen(
     make_task: Make, tmp_path: Path, sums: list[np.ndarray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What PRIVACY of a body alone would forget: the same peer, whose head is trained as without privacy."""
-    private = PrivateTrainer.fit
+    private = DPSGDTrainer.fit
 
-    def fit(self: PrivateTrainer, part: Any, **how: Any) -> None:
+    def fit(self: DPSGDTrainer, part: Any, **how: Any) -> None:
         if part is self.head and self._planned is None:
             with self.freely():
                 private(self, part, **how)
             return
         private(self, part, **how)
 
-    monkeypatch.setattr(PrivateTrainer, "fit", fit)
+    monkeypatch.setattr(DPSGDTrainer, "fit", fit)
     distance, _ = farthest("dfedmdc", "alternate", make_task, tmp_path, sums)
     assert distance > 1.5
 

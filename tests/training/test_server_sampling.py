@@ -218,7 +218,7 @@ def test_private_peers_take_releases_and_are_charged_for_their_own_alone(make_ta
         drawn = [number for number in range(ROUNDS) if rank in SAMPLES[number]]
         assert one._protection.ledger.releases == len(drawn)
         assert torch.equal(one.body, ours[0].body)
-        np.testing.assert_array_equal(one._codec.state()["base"], one.body)
+        np.testing.assert_array_equal(one._gossip.state()["base"], one.body)
 
 
 def test_where_a_private_body_is_missing_the_own_part_is_the_last_mix(make_task: Make, tmp_path: Path) -> None:

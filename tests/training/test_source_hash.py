@@ -9,8 +9,8 @@ from textwrap import dedent
 import pytest
 
 from dpeer.exceptions import AlgorithmError
+from dpeer.plugins import check_source
 from dpeer.training import find_algorithm, source_hash
-from dpeer.training.algorithms.plugins import check_source
 
 TRAIN = "def train(self, peer): peer.fit(peer.body, epochs=1, lr=RATE)\n"
 MIXIN = "class Mix:\n    " + TRAIN
@@ -97,6 +97,5 @@ def test_a_class_of_which_no_file_is_known_is_for_one_process_alone(write: Write
     typed = space["Mine"]
     assert source_hash(typed) is None
     with pytest.raises(AlgorithmError, match=r"^algorithm Mine: no file is known .* dpeer simulate$"):
-        check_source(typed)
-    check_source(find_algorithm(write("a", "mixin", "0.1")))
-    check_source(find_algorithm("dfedmdc"))
+        check_source("algorithm Mine", typed, AlgorithmError)
+    check_source("algorithm Mine", find_algorithm(write("a", "mixin", "0.1")), AlgorithmError)

@@ -128,7 +128,7 @@ class Algorithm(ABC):
         return None
 
     def untrained(self) -> Mapping[str, Tensor] | None:
-        """The buffers of the model that predicts, by `Untrained.copies`; None where the trained model's do."""
+        """The buffers of the model that predicts, by `ModuleBuffers.copies`; None where the trained model's do."""
         return None
 
     def held(self) -> Tensor | None:

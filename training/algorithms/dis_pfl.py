@@ -71,7 +71,8 @@ class DisPFL(Algorithm):
                     "whole first; choose less"
                 )
             held[here][torch.from_numpy(order[:number])] = True
-        self._codec = Masked(peer.model, peer.rank, held.to(peer.compute.device))
+        self._codec = Masked(peer.model.data, peer.rank, held.to(peer.compute.device))
+        peer.model.data.mul_(self._codec.held)
 
     def codec(self, peer: Trainer) -> Codec:
         """A codec that sends the held values and the mask."""

@@ -63,9 +63,8 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.training.adam import AdamW, Knowledge
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.localadamw import VALUES, LocalAdamW, check_optimizer
-from dpeer.training.algorithms.moments import body_sized
+from dpeer.training.algorithms.moments import SecondMoments, body_sized, second_moment_count
 from dpeer.training.algorithms.options import option
-from dpeer.training.algorithms.second_moments import SecondMoments, sizes
 from dpeer.training.blocks import Grouping
 from dpeer.training.flat import Flat
 from dpeer.training.split import Split
@@ -124,7 +123,7 @@ class FedAdamW(Algorithm):
         """One second moment for each block of the body, or for each of its values; and the change of each value."""
         found = body_sized([_CHANGE], split) if self.options.gamma else {}
         if self.options.aggregate != "none":
-            found[_MOMENT] = sizes(split, self.options.aggregate == "full", self.options.blocks)
+            found[_MOMENT] = second_moment_count(split, self.options.aggregate == "full", self.options.blocks)
         return found
 
     def start(self, peer: Trainer) -> None:

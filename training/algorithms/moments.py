@@ -1,4 +1,4 @@
-"""Vectors over the whole model of which neighbors average the body's part, and the head's part stays at home."""
+"""Moments that a peer keeps between rounds: the body's part travels and is averaged, the head's part stays at home."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from dpeer.training.blocks import Blocks, Grouping, blocks_of
+from dpeer.training.flat import Flat
 from dpeer.training.split import Split
 from dpeer.training.trainer import Trainer
 
@@ -50,3 +52,90 @@ class Moments:
         for name, home in self._home.items():
             if home.numel():
                 home.copy_(state[f"head {name}"].view(home.shape))
+
+
+def second_moment_count(split: Split, full: bool, grouping: Grouping) -> int:
+    """How many second moments of a body travel.
+
+    Args:
+        split: The model's parameters.
+        full: Whether all of them do, and not the mean of each block.
+        grouping: What a block is.
+
+    Raises:
+        TaskError: The model has no such blocks.
+    """
+    return sum(p.numel() for _, p in split.body) if full else len(blocks_of(split.model, split.body, grouping))
+
+
+class SecondMoments:
+    """The second moments of body and head, in one number for each block or each value.
+
+    Args:
+        peer: The trainer.
+        shared: The body's, which are mixed; None where none are kept from round to round.
+        full: Whether there is one for each value.
+        grouping: What a block is, of the body. The head's blocks are its layers.
+    """
+
+    def __init__(self, peer: Trainer, shared: Tensor | None, full: bool, grouping: Grouping) -> None:
+        self._shared, self._body_count = shared, peer.body.count
+        self._blocks: list[Blocks | None] = [None, None]
+        if shared is not None and not full:
+            named = [[(name, parameter) for name, parameter, _ in part.layout] for part in (peer.body, peer.head)]
+            self._blocks = [blocks_of(peer.module, named[0], grouping), blocks_of(peer.module, named[1])]
+        of_head = self._blocks[1]
+        at_home = 0 if shared is None else peer.head.count if of_head is None else len(of_head)
+        self._at_home = peer.head.data.new_zeros(at_home)
+
+    def known(self, flat: Flat) -> Tensor | None:
+        """What is known of each of these values, shape (flat.count,), zero for nothing; None where nothing is kept.
+
+        Args:
+            flat: The whole model, or the body alone.
+        """
+        if self._shared is None:
+            return None
+        found = torch.zeros_like(flat.data)
+        body, head = found[: self._body_count], found[self._body_count :]
+        _spread(self._blocks[0], self._shared, body)
+        if len(head):
+            _spread(self._blocks[1], self._at_home, head)
+        return found
+
+    def learn(self, second: Tensor) -> None:
+        """Take over what the steps of a round have shown.
+
+        Args:
+            second: The second moments, of the whole model or of the body alone, as `known` gives them.
+        """
+        if self._shared is None:
+            return
+        body, head = second[: self._body_count], second[self._body_count :]
+        self._shared.copy_(_means(self._blocks[0], body))
+        if len(head):
+            self._at_home.copy_(_means(self._blocks[1], head))
+
+    def state(self) -> Mapping[str, Tensor]:
+        """What a resumed run needs: the head's; the body's are kept with what travels."""
+        return {"at_home": self._at_home} if len(self._at_home) else {}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take up what `state` gave.
+
+        Raises:
+            KeyError, RuntimeError: It is of another model.
+        """
+        if len(self._at_home):
+            self._at_home.copy_(state["at_home"].view(self._at_home.shape))
+
+
+def _spread(blocks: Blocks | None, numbers: Tensor, values: Tensor) -> None:
+    if blocks is None:
+        values.copy_(numbers)
+    else:
+        blocks.spread(numbers, values)
+
+
+def _means(blocks: Blocks | None, values: Tensor) -> Tensor:
+    return values if blocks is None else blocks.means(values)

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from dpeer import plugins
 from dpeer.exceptions import AlgorithmError
-from dpeer.plugins import source_hash
 from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.algorithms.options import check_options, make_options
@@ -106,20 +105,6 @@ def new_algorithm(algorithm: type[Algorithm], options: Mapping[str, Any] | Any) 
         for name in _CALLED:
             setattr(made, name, _blaming(made, name))
     return made
-
-
-def check_source(algorithm: type[Algorithm]) -> None:
-    """Refuse a class of which no file is known: peers of other processes could not tell whether theirs is the same.
-
-    Raises:
-        AlgorithmError: It is one.
-    """
-    if not is_built_in(algorithm) and source_hash(algorithm) is None:
-        raise AlgorithmError(
-            f"algorithm {algorithm.name}: no file is known that it, or a class that it derives from, is written in, so "
-            "that peers could not tell whether theirs is the same: write it into a file, or run all peers in one "
-            "process with dpeer simulate"
-        )
 
 
 def is_built_in(code: type[Algorithm] | Callable[..., Any]) -> bool:

@@ -1,11 +1,88 @@
-"""Codecs: how a body becomes a payload, and how payloads are mixed."""
+"""Codecs: values to bytes and back, nothing else; `dpeer.training.mixing` averages what they decode."""
 
 from __future__ import annotations
 
-from dpeer.training.codecs.base import Codec, Weigh
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+from dpeer import plugins
+from dpeer.exceptions import ConfigurationError, UnknownName, describe
+from dpeer.training.codecs.base import Codec, Undecodable
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.codecs.masked import Masked
-from dpeer.training.codecs.private import Private
 from dpeer.training.codecs.quantized import Quantized
+from dpeer.training.randomness import LOCK
 
-__all__ = ["Codec", "Dense", "Masked", "Private", "Quantized", "Weigh"]
+__all__ = [
+    "CODECS",
+    "PLUGIN",
+    "Codec",
+    "Dense",
+    "Masked",
+    "Quantized",
+    "Undecodable",
+    "find_codec",
+    "identity",
+    "new_codec",
+]
+
+CODECS: dict[str, Callable[..., Codec]] = {
+    "float32": lambda start, rank, **_: Dense(start, rank),
+    "bfloat16": lambda start, rank, **_: Dense(start, rank, "bfloat16"),
+    "float16": lambda start, rank, **_: Dense(start, rank, "float16"),
+    "int4": lambda start, rank, *, steady: Quantized(start, rank, 4, steady=steady),
+    "int8": lambda start, rank, *, steady: Quantized(start, rank, 8, steady=steady),
+    "int16": lambda start, rank, *, steady: Quantized(start, rank, 16, steady=steady),
+}
+"""Every built-in codec by its name; an algorithm may bring another (`Algorithm.codec`)."""
+
+PLUGIN = plugins.Kind(
+    "codec", "class", "CLASS", ConfigurationError, lambda thing: isinstance(thing, type) and issubclass(thing, Codec)
+)
+
+
+def find_codec(name: str) -> type[Codec] | None:
+    """A user's class, ``path/to/file.py:CLASS`` or ``package.module:CLASS``; None for a built-in name.
+
+    Raises:
+        UnknownName: There is no built-in codec of that name.
+        ConfigurationError: The class cannot be imported, or is no codec.
+    """
+    if name in CODECS:
+        return None
+    if ":" not in name and not name.endswith(".py"):
+        raise UnknownName("codec", name, CODECS)
+    with LOCK, plugins.load(PLUGIN, name) as found:
+        if not (isinstance(found, type) and issubclass(found, Codec)):
+            raise ConfigurationError(f"codec {name!r} must be a subclass of dpeer.training.Codec")
+        if missing := sorted(getattr(found, "__abstractmethods__", ())):
+            raise ConfigurationError(f"codec {name!r}: {found.__name__} does not define {', '.join(missing)}")
+        return found
+
+
+def identity(name: str) -> dict[str, Any]:
+    """What peers compare of a codec that was asked for by name."""
+    found = find_codec(name)
+    if found is None:
+        return {"codec": name}
+    return {"codec": found.__name__, "codec's source": plugins.source_hash(found)}  # its file may lie elsewhere
+
+
+def new_codec(name: str, start: Tensor, rank: int, *, steady: bool) -> Codec:
+    """The codec of this name.
+
+    Args:
+        name: A name of `CODECS`, or a user's class.
+        start: The common start of all peers, shape (count,).
+        rank: This peer.
+        steady: Whether the same neighbors exchange in every round.
+    """
+    found = find_codec(name)
+    if found is None:
+        return CODECS[name](start, rank, steady=steady)
+    try:
+        return found(start, rank)
+    except Exception as error:
+        raise ConfigurationError(f"codec {name!r} cannot be made: {describe(error)}") from error

@@ -3,89 +3,94 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from dpeer.training.buffer_pool import BufferPool
-from dpeer.training.flat import Exchanged
+from dpeer.training.codecs.buffer_pool import BufferPool
 from dpeer.training.payload import Payload
 
-Weigh = Callable[[Collection[int]], Mapping[int, float]]
-"""Gives the weights of these ranks and the own."""
+
+class Undecodable(ValueError):  # noqa: N818 - reads as what happened
+    """A payload that a codec refuses.
+
+    Args:
+        reason: A short fixed word to count by: "wrong-size", "stale".
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class Codec(ABC):
-    """Puts a peer's body into payloads, and mixes it with its neighbors' payloads.
+    """Encodes a peer's values into a payload, and decodes payloads.
 
-    A round calls `release` and `mix_sound`.
+    A class needs `payload_bytes`, `encode` and `decode`. A round calls `encode` once, `decode` for the own payload and
+    each neighbor's, and `mixed` for those that were mixed.
+
+    Args:
+        start: The common start of all peers, shape (count,), float32.
+        rank: This peer.
+
+    Attributes:
+        error_feedback: Whether what encoding lost of the own values is added to the mix again, so that it travels
+            with a later release.
     """
 
-    _body: Exchanged
+    error_feedback: ClassVar[bool] = False
+
+    def __init__(self, start: Tensor, rank: int) -> None:
+        self.count, self.rank, self.device = start.numel(), rank, start.device
 
     @cached_property
     def buffers(self) -> BufferPool:
         """Buffers for payloads, sent or received."""
-        there = self._body.data.device.type == "cuda"
-        return BufferPool(self.payload_bytes, pinned=there and torch.cuda.is_available())
+        return BufferPool(self.payload_bytes, pinned=self.device.type == "cuda" and torch.cuda.is_available())
 
     @property
     @abstractmethod
     def payload_bytes(self) -> int:
         """The most bytes that a payload may have."""
 
-    def room(self) -> memoryview | None:
+    def receive_buffer(self) -> memoryview | None:
         """Memory to put a payload's pieces together in; None if buffers cut at multiples of a megabyte will do."""
         return self.buffers.take()
 
     @abstractmethod
-    def release(self, number: int) -> Payload | None:
-        """Round `number`'s body for all neighbors, in read-only buffers that never change again; None: say nothing."""
-
-    @abstractmethod
-    def check(self, rank: int, payload: Payload) -> str | None:
-        """Why a payload of this rank must not be mixed ("wrong-size", "not-finite", ...), or None; never raises."""
-
-    @abstractmethod
-    def mix(self, received: Mapping[int, Payload], row: Mapping[int, float]) -> None:
-        """Replace the body by the mix of the payloads and this peer's own released body.
-
-        Ranks are taken in order, for floating point addition does not commute to the bit.
+    def encode(self, values: Tensor, number: int) -> Payload:
+        """The payload of round `number` for all neighbors, in read-only buffers that never change again.
 
         Args:
-            received: Payloads by rank, each of which `check` let pass; without the own.
-            row: Weights for exactly the ranks in `received` and the own.
+            values: Shape (count,), float32.
+            number: The round, from 0.
         """
 
-    def mix_sound(self, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
-        """Mix the payloads that `check` lets pass.
+    @abstractmethod
+    def decode(self, rank: int, payload: Payload) -> Sequence[Tensor]:
+        """A payload's values, as vectors that together have shape (count,); only to be read.
+
+        A hostile neighbor chooses the bytes. Whatever this raises, the payload is left out.
 
         Args:
-            received: Payloads by rank, without the own.
-            weigh: Gives the row for the ranks that are left.
+            rank: The sender, which may be this peer.
+            payload: One buffer or several.
 
-        Returns:
-            The ranks whose payload was not mixed, and why.
+        Raises:
+            Undecodable: The payload is refused.
         """
-        reasons = {rank: self.check(rank, payload) for rank, payload in received.items()}
-        refused = {rank: reason for rank, reason in reasons.items() if reason is not None}
-        sound = {rank: payload for rank, payload in received.items() if rank not in refused}
-        self.mix(sound, weigh(sound))
-        return refused
 
-    def rebase(self) -> None:  # noqa: B027 - most count from nothing
-        """Count the next update from the body as it is now, where updates are counted from what mixing gave.
-
-        Every change of the body since must be a function of what peers have released.
-        """
+    def mixed(self, ranks: Collection[int]) -> None:  # noqa: B027 - most keep nothing
+        """The payloads of these ranks, as decoded last, and the own one have been mixed."""
 
     def state(self) -> Mapping[str, Tensor]:
-        """What a resumed run needs besides the body, between two rounds; by name."""
+        """What a resumed run needs between two rounds; by name."""
         return {}
 
-    def restore(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027 - most keep nothing
+    def restore(self, state: Mapping[str, Tensor]) -> None:  # noqa: B027
         """Take up what `state` gave.
 
         Raises:

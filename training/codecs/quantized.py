@@ -1,4 +1,4 @@
-"""Changes in a few bits a value, added to what neighbors already have.
+"""Quantized codec: changes in a few bits a value, added to what neighbors already have.
 
 Sun, Li and Wang, Decentralized Federated Averaging, IEEE TPAMI 2022, Algorithm 2: what travels is the quantized
 *change* q, and what neighbors send is added on,
@@ -28,17 +28,15 @@ is such a one.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dpeer.training import payload
-from dpeer.training.codecs.base import Codec
-from dpeer.training.codecs.guard import TOO_FAR, distance
-from dpeer.training.device import host
-from dpeer.training.flat import Exchanged, new_vector
+from dpeer.training.codecs.base import Codec, Undecodable
+from dpeer.training.flat import new_vector
 from dpeer.training.payload import Payload
 
 FRESH_EVERY = 10
@@ -55,99 +53,67 @@ class Quantized(Codec):
     """Sends changes in `bits` bits a value.
 
     Args:
-        body: The values that are sent and mixed; now the common start of all peers.
+        start: The common start of all peers.
         rank: This peer.
         bits: 4, 8 or 16.
         steady: Whether the same neighbors exchange in every round.
-        max_norm: A neighbor whose body is then farther than this from the own one is left out; None for any distance.
 
     Raises:
         ValueError: Another number of bits.
     """
 
-    def __init__(self, body: Exchanged, rank: int, bits: int, *, steady: bool, max_norm: float | None = None) -> None:
+    error_feedback = True
+
+    def __init__(self, start: Tensor, rank: int, bits: int, *, steady: bool) -> None:
         if bits not in (4, 8, 16):
             raise ValueError(f"{bits} bits: values can be quantized to 4, 8 or 16")
-        self._body, self._rank, self._bits = body, rank, bits
-        self._max_norm = max_norm
+        super().__init__(start, rank)
+        self._bits = bits
         self._fresh_every = FRESH_EVERY if steady else 1
-        self._start = body.data.clone()
-        # What each neighbor and the own peer have released so far, and in which round last.
+        self._start = start.clone()
+        # What each neighbor and the own peer have released so far, and in which round last: mixed, and decoded.
         self._known: dict[int, tuple[int, Tensor]] = {}
-        self._released: tuple[int, Tensor] | None = None
-        self._rounded_away = torch.zeros_like(body.data)
+        self._decoded: dict[int, tuple[int, Tensor]] = {}
 
     @property
     def _blocks(self) -> int:
-        return -(-self._body.count // BLOCK)
+        return -(-self.count // BLOCK)
 
     @property
     def payload_bytes(self) -> int:
-        """Header, scales, and `bits` bits a parameter."""
-        return _HEADER.size + 4 * self._blocks + _packed(self._body.count, self._bits)
+        """Header, scales, and `bits` bits a value."""
+        return _HEADER.size + 4 * self._blocks + _packed(self.count, self._bits)
 
-    def release(self, number: int) -> Payload:
+    def encode(self, values: Tensor, number: int) -> Payload:
         """Header (from which round's release the change is, and this round), scales, codes."""
-        base, known = self._known.get(self._rank, (_START, self._start))
+        base, known = self._known.get(self.rank, (_START, self._start))
         if number % self._fresh_every == 0:
             base, known = _START, self._start
-        scales, codes = quantize(self._body.data - known, self._bits)
-        self._released = number, known + dequantize(scales, codes)
-        self._rounded_away = self._body.data - self._released[1]
+        scales, codes = quantize(values - known, self._bits)
         return [_HEADER.pack(base, number), payload.encode(scales), pack(codes, self._bits)]
 
-    def check(self, rank: int, payload_: Payload) -> str | None:
-        """See `Codec.check`; "stale" for a change from something that this peer has not got."""
-        try:
-            released = self._read(rank, payload_)
-        except (ValueError, TypeError, BufferError, struct.error):
-            return "wrong-size"
-        if released is None:
-            return "stale"
-        if not torch.isfinite(released[1]).all():
-            return "not-finite"
-        if self._max_norm is None:
-            return None
-        own = self._body.data if self._released is None else self._released[1]
-        return TOO_FAR if distance([host(released[1])], [host(own)]) > self._max_norm else None
-
-    def mix(self, received: Mapping[int, Payload], row: Mapping[int, float]) -> None:
-        """See `Codec.mix`."""
-        for rank, payload_ in received.items():
-            known = self._read(rank, payload_)
-            if known is None:
-                raise ValueError(f"the change of rank {rank} is from something unknown")
-            self._known[rank] = known
-        if self._released is not None:
-            self._known[self._rank] = self._released
-        own = self._body.data.clone() if self._released is None else self._released[1]
-        with torch.no_grad():
-            self._body.data.zero_()
-            for rank in sorted(row):
-                self._body.data.add_(own if rank == self._rank else self._known[rank][1], alpha=row[rank])
-            if self._released is not None:
-                self._body.data.add_(self._rounded_away)
-        self._released = None
-        if self._fresh_every == 1:
-            self._known.clear()  # no change is ever counted from it
-
-    def _read(self, rank: int, payload_: Payload) -> tuple[int, Tensor] | None:
-        """The round of a payload and what its sender has now released in all; None if that cannot be known.
-
-        Raises:
-            ValueError, TypeError, BufferError, struct.error: It is not such a payload.
-        """
+    def decode(self, rank: int, payload_: Payload) -> list[Tensor]:
+        """What the sender has now released in all; "stale" for a change from something that this peer has not got."""
         header, scales, codes = payload_
         base, number = _HEADER.unpack(header)
         round_known, known = (_START, self._start) if base == _START else self._known.get(rank, (_START, self._start))
         vectors = payload.views([scales], self._blocks)
         if vectors is None:
-            raise ValueError("scales")
-        steps = unpack(codes, self._bits, self._body.count)
+            raise Undecodable("wrong-size")
+        steps = unpack(codes, self._bits, self.count)
         if round_known != base:
-            return None
+            raise Undecodable("stale")
         scales_ = vectors[0] if vectors else new_vector(0)
-        return number, known + dequantize(scales_.to(known.device), steps.to(known.device))
+        released = known + dequantize(scales_.to(known.device), steps.to(known.device))
+        self._decoded[rank] = number, released
+        return [released]
+
+    def mixed(self, ranks: Collection[int]) -> None:
+        """Changes are counted from these releases."""
+        if self._fresh_every > 1:
+            known = {rank: self._decoded[rank] for rank in (*ranks, self.rank) if rank in self._decoded}
+            self._known.update(known)
+        self._decoded = {}
 
     def state(self) -> Mapping[str, Tensor]:
         """The sums of all releases of this peer and its neighbors, by ``RANK/ROUND``."""
@@ -161,7 +127,7 @@ class Quantized(Codec):
             if values.shape != self._start.shape:
                 raise ValueError(f"a body of {tuple(values.shape)} parameters")
             known[rank] = number, values
-        self._known, self._released = known, None
+        self._known, self._decoded = known, {}
 
 
 def quantize(values: Tensor, bits: int) -> tuple[Tensor, Tensor]:

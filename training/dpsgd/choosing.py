@@ -1,260 +1,141 @@
-"""Which way of computing per-example gradients suits a model, and which models have none.
+"""Chooses the backend that computes per-example gradients: the quickest that is right by construction for the model.
 
-Sampling and clipping by example promise nothing where one example can change what is computed from another. So the
-start looks at a few examples, each alone, then among others, and refuses what differs. Of the ways that give the same
-gradients the quickest is taken.
+`by_layers` serves models of known layers (`supported_layers`), `vectorized` these and models whose author vouches for
+them (`Task.vmap`), `one_by_one` everything else. A backend is taken only if it passes a self-test on the machine at
+hand: on synthetic examples it must give the gradient of the example alone, with the same last bits at every place.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from dpeer.exceptions import TaskError
-from dpeer.training.augmentation import augmented
-from dpeer.training.dpsgd.backends import Way, one_by_one, vectorized
-from dpeer.training.dpsgd.drawn import drawn_like
-from dpeer.training.dpsgd.examples import examples_of, piece_of
-from dpeer.training.dpsgd.gradient_factors import Computed
-from dpeer.training.dpsgd.layers import by_layers
-from dpeer.training.dpsgd.sentinel import Sentinel
-from dpeer.training.dpsgd.state import remembered
-from dpeer.training.dpsgd.stirred import stirred
-from dpeer.training.dpsgd.supported_layers import computes_alone, keeps_examples_apart
-from dpeer.training.dpsgd.validation import (
-    CLOSE,
-    changed,
-    check_batch,
-    check_memory,
-    check_model,
-    check_read_again,
-    check_settings,
-    check_still,
-    check_unwritten,
-    cut,
-    evaluate,
-)
+from dpeer.training.device import mapped
+from dpeer.training.dpsgd.backends import Backend, one_by_one, vectorized
+from dpeer.training.dpsgd.by_layers import by_layers
+from dpeer.training.dpsgd.examples import batch_of, take, take_pair
+from dpeer.training.dpsgd.gradient_factors import ExampleGradients
+from dpeer.training.dpsgd.supported_layers import is_known_loss, is_known_model
 from dpeer.training.flat import Flat
-from dpeer.training.randomness import LOCK, generator_states, undisturbed
 
 if TYPE_CHECKING:
     from dpeer.training.trainer import Trainer
 
-_LOOKED_AT = 8
-"""Examples that the start looks at."""
-
-_EXTREME = 4
-"""How many of the examples that are farthest from zero are looked at besides."""
+BACKENDS: Mapping[str, Backend] = {"layers": by_layers, "vectorized": vectorized, "one-by-one": one_by_one}
+"""The quickest first."""
 
 _COMPARED = 4
-"""Drawn examples that are computed in each way, and alone."""
+"""Synthetic examples that are computed by each backend, and alone."""
+
+_CLOSE = 1e-3
+"""How much gradients and losses may differ, relative to their size, that are computed alone and together."""
 
 _ROUNDING = 1e-5
-"""By how much a parameter's gradient may differ from the one that an example has alone, relative to the longest whole
-gradient: what is zero but for rounding has no size of its own."""
-
-WAYS: Mapping[str, Way] = {"layers": by_layers, "vectorized": vectorized, "one-by-one": one_by_one}
-"""By what tests and benchmarks call them; the quickest first."""
+"""How much a parameter's gradient may differ relative to the longest whole gradient: what is zero but for rounding has
+no size of its own."""
 
 
-def choose(peer: Trainer, part: Flat, rows: int, *, together: bool = True, sentinel: Sentinel | None = None) -> Way:
-    """The quickest way that suits the task, for these parameters; to be called within `Trainer.training`.
+def choose(peer: Trainer, part: Flat, rows: int) -> Backend:
+    """The quickest backend for these parameters; to be called within `Trainer.training`.
 
-    It is judged at the weights that there are, and at random ones of usual size: a sure model, or a gate that is almost
-    closed, has no gradients to see. Each time that takes a forward and a backward pass for each of at most sixteen
-    examples, and about seven of `rows` together.
+    Which one is taken must not follow from a record, or the last bits of all other gradients would: so inputs, targets
+    and weights of the self-test are drawn. Drawn weights also open gates that begin at zero and hide what is behind.
 
     Args:
         peer: Whose task it is.
         part: What is trained.
         rows: How many examples are always computed together.
-        together: Whether another way than `one_by_one` may be taken.
-        sentinel: Begins before any example is looked at, and is asked at the end; None for one of this call's own.
-
-    Raises:
-        TaskError: The model, its loss or its data couple examples, or draw random numbers.
-        ConfigurationError: The precision is too low.
     """
-    check_settings(peer)
-    check_model(peer.module)
-    sentinel = sentinel or Sentinel(peer, part)
-    total = len(peer.data)
-    # From all over the data: the first ones are often of one class. And those that are like no others.
-    known = torch.unique(torch.cat([_spread(total, _LOOKED_AT), peer.data.longest(_EXTREME)]))
-    with LOCK, undisturbed():  # or another peer's draws would be taken for this one's
-        before, buffers = generator_states(part.data.device), peer.untrained.copies()
-        kept_by_data = remembered(None, _read(peer))
-
-        def check_nothing_kept(kept: Mapping[str, Any], values: Tensor) -> None:
-            check_unwritten(peer, values)
-            check_still(peer, before, buffers)
-            check_memory(changed(kept, remembered(peer.module, _functions(peer))))
-            # Data may keep what they have read, to have it at hand.
-            check_memory(changed(kept_by_data, remembered(None, _read(peer)), growing=True))
-
-        kept, values = remembered(peer.module, _functions(peer)), peer.model.data.clone()
-        sentinel.begin()
-        check_nothing_kept(kept, values)
-        singles = [_read_one(peer, int(number)) for number in known]
-        found = []
-        for all_of_it in (False, True):
-            with stirred(peer, all_of_it=all_of_it):
-                kept, values = remembered(peer.module, _functions(peer)), peer.model.data.clone()
-                alone = [one_by_one(peer, part, *single, 1) for single in singles]
-                evaluate(peer, singles[0][0])
-                if peer.task.augment is not None:
-                    augmented(peer.task.augment, singles[0][0], np.random.default_rng(0))
-                check_nothing_kept(kept, values)
-                _check_alone(peer, known, alone, rows)
-                found.append(_quickest(peer, part, rows) if together else one_by_one)
-                check_nothing_kept(kept, values)
-        check_read_again(singles, [_read_one(peer, int(number)) for number in known])
-        sentinel.check()
-    return max(found, key=[*WAYS.values()].index)  # the slower one
-
-
-def _check_alone(peer: Trainer, known: Tensor, alone: list[Computed], rows: int) -> None:
-    """Look at the losses and gradients that examples have alone, and at those of batches of them.
-
-    Raises:
-        TaskError: They are not finite, or the loss of a batch is no mean of its examples'.
-    """
-    losses = torch.cat([one.losses for one in alone])
-    finite = losses.isfinite().all() and all(bool(one.norms().isfinite().all()) for one in alone)
-    if not finite:
-        raise TaskError(
-            f"the loss of one of {len(known)} training examples, or its gradient, is not finite: privacy at "
-            "sample level needs the loss of each example alone (targets that a loss ignores have none)"
-        )
-    # As many as there are; and as many as are ever computed together, of which some then stand there repeatedly.
-    for places in (torch.arange(len(known)), torch.arange(rows) % len(known)):
-        check_batch(peer, *cut(peer, peer.data.located(known[places])), losses[places.to(losses.device)])
-
-
-def _quickest(peer: Trainer, part: Flat, rows: int) -> Way:
-    """The first way that gives an example the gradient that it has alone, to the last bit the same in any company.
-
-    Last bits show which code a product of matrices takes at a place; and weights that a neighbor sends can make last
-    bits as large as gradients. Where they are equal for some examples and any weights, the code is the same.
-
-    Which way is taken must not follow from a record, or the last bits of all others would: so no value of the data is
-    looked at.
-    """
-    tried = _answered_for(peer)
-    if not tried:
+    allowed = _allowed(peer)
+    if not allowed:
         return one_by_one
-    like = cut(peer, peer.data.located(torch.arange(rows) % len(peer.data)))
-    some = torch.arange(min(_COMPARED, rows))
-    for below in (2, 1):
-        inputs, targets = drawn_like(peer, *like, below)
-        with suppress(TaskError):  # whole numbers that mean nothing to the model
-            alone = one_by_one(peer, part, examples_of(inputs, some), examples_of(targets, some), len(some))
-            break
-    else:
-        return one_by_one
-    every = torch.arange(rows)
-    orders = [every, every.flip(0), torch.randperm(rows, generator=torch.Generator().manual_seed(0))]
-    # Without others, and copies of one example, which stands at every place then: what couples examples of a kind (as a
-    # limit to how many of them a part of the model takes does) may show in no batch in which all are mixed.
-    orders += [every % len(some), torch.zeros(rows, dtype=torch.int64), torch.full((rows,), len(some) - 1)]
-
-    def suits(way: Way) -> bool:
-        comparison = _Comparison(alone, part)
+    inputs, targets = _synthetic(peer, *batch_of(peer.data, torch.arange(rows) % len(peer.data)))
+    few = torch.arange(min(_COMPARED, rows))
+    with peer.untrained.kept(), peer.holding(usual_weights(peer.model)):
         try:
-            for order in orders:
-                comparison.check(order, way(peer, part, *piece_of(peer.compute, inputs, targets, order), rows))
-        except Exception:  # gradients that are others, or what torch, or the task's code in an unusual place, cannot do
-            return False
-        return True
-
-    return next((way for way in tried if suits(way)), one_by_one)
+            alone = one_by_one(peer, part, take(inputs, few), take(targets, few), len(few))
+        except Exception:  # drawn numbers that mean nothing to the model
+            return one_by_one
+        return next((each for each in allowed if _passes(each, peer, part, inputs, targets, rows, alone)), one_by_one)
 
 
-def _answered_for(peer: Trainer) -> list[Way]:
-    """The ways to compute several examples at once that are safe for a model and a loss, the quickest first."""
-    if not keeps_examples_apart(peer.module):
-        return [vectorized] if peer.task.vmap else []
-    return [by_layers, vectorized] if peer.task.vmap or computes_alone(peer.loss_function) else [by_layers]
+def _allowed(peer: Trainer) -> list[Backend]:
+    """The backends that compute several examples at once and suit the model and the loss, the quickest first."""
+    vouched = peer.task.vmap
+    if not is_known_model(peer.module):
+        return [vectorized] if vouched else []
+    return [by_layers, vectorized] if vouched or is_known_loss(peer.loss_function) else [by_layers]
 
 
-class _Comparison:
-    """Compares what a way gives for examples with what they have alone, and with what it gave for them before.
+def _synthetic(peer: Trainer, inputs: Any, targets: Any) -> tuple[Any, Any]:
+    """A minibatch with the shapes and dtypes of another one, and nothing else of it.
+
+    Floats are from 0 to 1, for what takes a root of them; tokens are from the vocabulary, other whole numbers 0 or 1.
+    """
+    generator = torch.Generator().manual_seed(0)
+    built = peer.task.built or {}
+    vocabulary = (built.get("options") or {}).get("vocabulary") or built.get("outputs") if built.get("tokens") else 2
+
+    def drawn(below: int, tensor: Tensor) -> Tensor:
+        if tensor.is_floating_point():
+            return torch.rand(tensor.shape, generator=generator).to(tensor)
+        return torch.randint(below, tensor.shape, generator=generator).to(tensor)
+
+    return mapped(inputs, partial(drawn, int(vocabulary or 2))), mapped(targets, partial(drawn, 2))
+
+
+def usual_weights(model: Flat) -> Tensor:
+    """Drawn weights as large as a layer's first ones, vectors about 1; shape (count,)."""
+    generator, values = torch.Generator().manual_seed(0), torch.empty_like(model.data)
+    for _, parameter, place in model.layout:
+        drawn = 2 * torch.rand(parameter.numel(), generator=generator, device="cpu") - 1
+        fan_in = parameter.numel() / len(parameter) if parameter.ndim > 1 else 0
+        values[place] = (drawn / math.sqrt(fan_in) if fan_in else 1 + 0.1 * drawn).to(values.device)
+    return values
+
+
+def _passes(
+    backend: Backend, peer: Trainer, part: Flat, inputs: Any, targets: Any, rows: int, alone: ExampleGradients
+) -> bool:
+    """Whether a backend gives the first examples the gradients that they have alone, and the same bits at any place.
 
     Gradients are looked at one by one: no more of them are in memory than in a step.
-
-    Args:
-        alone: What the first examples have alone.
-        part: What is trained.
     """
+    every, first = torch.arange(rows), dict[int, tuple[Tensor, Tensor, Tensor]]()
+    for order in (every, every.flip(0), every % alone.examples, torch.zeros_like(every)):
+        try:
+            found = backend(peer, part, *take_pair(peer.compute, inputs, targets, order), rows)
+        except Exception:  # what torch, or the task's code with tensors that it does not expect, cannot do
+            return False
+        norms = found.norms()
+        for row, example in enumerate(order.tolist()):
+            if example < alone.examples:
+                seen = found.row(row), norms[row], found.losses[row]
+                before = first.setdefault(example, seen)
+                if before is seen and not _is_close(part, alone, example, *seen):
+                    return False
+                if not all(map(torch.equal, before, seen)):
+                    return False
+    return True
 
-    def __init__(self, alone: Computed, part: Flat) -> None:
-        self._alone, self._part = alone, part
-        self._before: dict[int, tuple[Tensor, Tensor, Tensor]] = {}
-        self._largest = float(alone.norms().max())
 
-    def check(self, order: Tensor, found: Computed) -> None:
-        """Compare the gradients of those examples that were also computed alone.
-
-        Args:
-            order: Which example each is.
-            found: What the way gave.
-
-        Raises:
-            ValueError: A gradient is another one than alone, or than before.
-        """
-        lengths = found.norms()
-        for row, name in enumerate(order.tolist()):
-            if name < self._alone.examples:
-                self._check(name, found.row(row), lengths[row], found.losses[row])
-
-    def _check(self, name: int, gradient: Tensor, length: Tensor, loss: Tensor) -> None:
-        if name not in self._before:
-            self._before[name] = gradient.clone(), length, loss
-            if not self._right(name, gradient, float(length), loss):
-                raise ValueError("another gradient than alone")
-        if not all(map(torch.equal, self._before[name], (gradient, length, loss))):
-            raise ValueError("a gradient that depends on its place or company")
-
-    def _right(self, name: int, gradient: Tensor, length: float, loss: Tensor) -> bool:
-        alone = self._alone.row(name)
-        rounding = _ROUNDING * self._largest
-        # Losses and lengths are computed in ways of their own.
-        return (
-            torch.allclose(loss, self._alone.losses[name], rtol=CLOSE, atol=CLOSE)
-            and abs(length - _length(gradient)) <= CLOSE * _length(alone) + rounding
-            and all(
-                _length((gradient - alone)[place]) <= CLOSE * _length(alone[place]) + rounding
-                for _, _, place in self._part.layout
-            )
+def _is_close(part: Flat, alone: ExampleGradients, example: int, row: Tensor, norm: Tensor, loss: Tensor) -> bool:
+    """Whether gradient, its length and the loss are those of the example alone, but for rounding."""
+    expected, rounding = alone.row(example), _ROUNDING * float(alone.norms().max())
+    return (
+        torch.allclose(loss, alone.losses[example], rtol=_CLOSE, atol=_CLOSE)
+        and abs(float(norm) - _length(row)) <= _CLOSE * _length(expected) + rounding
+        and all(
+            _length((row - expected)[place]) <= _CLOSE * _length(expected[place]) + rounding
+            for _, _, place in part.layout
         )
+    )
 
 
 def _length(vector: Tensor) -> float:
     return float(torch.linalg.vector_norm(vector, dtype=torch.float64))
-
-
-def _spread(total: int, count: int) -> Tensor:
-    """At most so many numbers from 0 to total - 1, evenly."""
-    count = min(count, total)
-    return torch.arange(count, device="cpu") * total // count
-
-
-def _read_one(peer: Trainer, number: int) -> tuple[Any, Any]:
-    """The minibatch of one example."""
-    return cut(peer, peer.data.located(torch.tensor([number], device="cpu")))
-
-
-def _functions(peer: Trainer) -> list[Any]:
-    """What of a task may remember something besides its model."""
-    task = peer.task
-    return [task.loss, task.augment, task.collate, task.metrics]
-
-
-def _read(peer: Trainer) -> list[Any]:
-    """The training data, if code of theirs runs when they are read."""
-    return [] if peer.data.in_memory else [peer.task.train]

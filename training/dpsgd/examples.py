@@ -1,10 +1,10 @@
-"""Cutting minibatches into examples: single samples of the training data."""
+"""Cuts minibatches into examples (single samples of the training data), and joins examples to minibatches."""
 
 from __future__ import annotations
 
 from collections import UserDict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -13,6 +13,9 @@ from torch.nn.utils.rnn import PackedSequence
 from dpeer.exceptions import TaskError
 from dpeer.training.device import Compute, mapped, tensors_of
 from dpeer.training.layouts import type_of
+
+if TYPE_CHECKING:
+    from dpeer.training.batches import Batches
 
 
 def chunks(size: int, rows: int, device: torch.device) -> Iterator[tuple[Tensor, int]]:
@@ -33,7 +36,7 @@ def chunks(size: int, rows: int, device: torch.device) -> Iterator[tuple[Tensor,
         yield places.where(places < size, start), min(rows, size - start)
 
 
-def examples_of(values: Any, index: Tensor) -> Any:
+def take(values: Any, index: Tensor) -> Any:
     """Some examples of a minibatch's inputs or targets, of any structure that `mapped` knows.
 
     They lie in fresh memory, which is always aligned alike: the last bits of a matrix product may depend on that.
@@ -81,7 +84,7 @@ def check_alike(one: Any, other: Any, what: str) -> None:
     Raises:
         TaskError: They differ in structure, shape or type.
     """
-    if (first := made(one)) != (second := made(other)):
+    if (first := described(one)) != (second := described(other)):
         raise TaskError(
             f"the task's training data give {what} {first} for one example and {second} for another, so that in a "
             "batch one would be changed because of the other: privacy at sample level needs all to have one shape and "
@@ -89,7 +92,7 @@ def check_alike(one: Any, other: Any, what: str) -> None:
         )
 
 
-def made(values: Any) -> str:
+def described(values: Any) -> str:
     """Of which structure, shapes and types inputs or targets are, in words to compare and to print."""
     return str(mapped(values, lambda tensor: _Word(f"{str(tensor.dtype).removeprefix('torch.')}{[*tensor.shape[1:]]}")))  # type: ignore[arg-type,return-value]
 
@@ -101,7 +104,7 @@ class _Word(str):
         return str(self)
 
 
-def piece_of(compute: Compute, inputs: Any, targets: Any, index: Tensor) -> tuple[Any, Any]:
+def take_pair(compute: Compute, inputs: Any, targets: Any, index: Tensor) -> tuple[Any, Any]:
     """Some examples of a minibatch as they are computed together.
 
     Args:
@@ -110,7 +113,19 @@ def piece_of(compute: Compute, inputs: Any, targets: Any, index: Tensor) -> tupl
         targets: The minibatch's.
         index: The examples' places, shape (examples,).
     """
-    return compute.lay_out(examples_of(inputs, index)), examples_of(targets, index)
+    return compute.lay_out(take(inputs, index)), take(targets, index)
+
+
+def batch_of(data: Batches, index: Tensor) -> tuple[Any, Any]:
+    """The minibatch of these samples, each collated by itself.
+
+    Raises:
+        TaskError: It cannot be cut into examples.
+    """
+    inputs, targets = data.each(data.located(index))
+    check_examples(inputs, len(index), "inputs")
+    check_examples(targets, len(index), "targets")
+    return inputs, targets
 
 
 def check_examples(values: Any, count: int, what: str) -> None:

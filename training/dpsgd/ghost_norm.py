@@ -1,4 +1,4 @@
-"""Per-example gradients of layers that are applied at each place of a series: of tokens, patches, ...
+"""Ghost norms: lengths of per-example gradients of layers on sequences (tokens, patches) without the gradients.
 
 Such a gradient is a sum over the places of an example. Where that takes less memory it is never made: its length
 follows from products between places, and weighted sums over examples are one matrix product (Li et al., Large Language
@@ -10,14 +10,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from dpeer.training.dpsgd.gradient_factors import Part, Whole, lengths_of
+from dpeer.training.dpsgd.gradient_factors import DenseGradients, ParameterGradients, row_norms
 from dpeer.training.dpsgd.stable_matmul import one_thread, product
 
 _ROUNDING = 1e-12
 """More than products of a few thousand places in float64 are off by, relative to what they are without cancelling."""
 
 
-def series(left: Tensor, right: Tensor) -> Part:
+def sequence_gradients(left: Tensor, right: Tensor) -> ParameterGradients:
     """Gradients that are sums of outer products over places.
 
     Args:
@@ -25,11 +25,11 @@ def series(left: Tensor, right: Tensor) -> Part:
         right: Shape (examples, places, columns).
     """
     if 2 * left.shape[1] ** 2 <= left.shape[2] * right.shape[2]:
-        return Series(left, right)
-    return Whole(product(left.transpose(1, 2), right).flatten(1))
+        return SequenceGradients(left, right)
+    return DenseGradients(product(left.transpose(1, 2), right).flatten(1))
 
 
-class Series:
+class SequenceGradients:
     """Gradients that are sums of outer products over places, as a linear layer's are on a series.
 
     Args:
@@ -42,14 +42,14 @@ class Series:
 
     @one_thread()
     def squares(self) -> Tensor:
-        """See `Part`; never too small, also where the terms of many places all but cancel."""
+        """See `ParameterGradients`; never too small, also where the terms of many places all but cancel."""
         left, right = self._left.double(), self._right.double()
         found = product(left, left.transpose(1, 2)) * product(right, right.transpose(1, 2))
-        terms = (lengths_of(left.flatten(0, 1)) * lengths_of(right.flatten(0, 1))).view(left.shape[:2]).sum(1)
+        terms = (row_norms(left.flatten(0, 1)) * row_norms(right.flatten(0, 1))).view(left.shape[:2]).sum(1)
         return found.sum((1, 2)).clamp(min=0.0) + _ROUNDING * terms.square()
 
     def drop(self, examples: Tensor) -> None:
-        """See `Part`."""
+        """See `ParameterGradients`."""
         self._left = self._left.masked_fill(examples[:, None, None], 0.0)
         self._right = self._right.masked_fill(examples[:, None, None], 0.0)
 
@@ -59,7 +59,7 @@ class Series:
         return out
 
     def sums(self, weights: Tensor) -> Tensor:
-        """See `Part`; added up in the precision of the weights."""
+        """See `ParameterGradients`; added up in the precision of the weights."""
         return torch.stack([self._sum(own) for own in weights])
 
     def _sum(self, weights: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ class Series:
         return out
 
 
-class Places:
+class EmbeddingGradients:
     """Gradients of an embedding: each example changes the rows that it has looked up.
 
     Args:
@@ -93,11 +93,11 @@ class Places:
         self._values = added.view(examples, count, width)
 
     def squares(self) -> Tensor:
-        """See `Part`."""
-        return lengths_of(self._values.flatten(1)).square()
+        """See `ParameterGradients`."""
+        return row_norms(self._values.flatten(1)).square()
 
     def drop(self, examples: Tensor) -> None:
-        """See `Part`."""
+        """See `ParameterGradients`."""
         self._values = self._values.masked_fill(examples[:, None, None], 0.0)
 
     def row(self, example: int) -> Tensor:
@@ -106,7 +106,7 @@ class Places:
         return out.index_add_(0, self._places[example], self._values[example]).flatten()
 
     def sums(self, weights: Tensor) -> Tensor:
-        """See `Part`; added up in the precision of the weights."""
+        """See `ParameterGradients`; added up in the precision of the weights."""
         out = weights.new_zeros(len(weights), self._rows, self._values.shape[2])
         for own, into in zip(weights, out, strict=True):
             here = own != 0

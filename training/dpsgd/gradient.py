@@ -1,23 +1,21 @@
-"""The gradient rule of sample level: clipped for each unit, summed, noised, divided by a public number."""
+"""The gradient rule of DP-SGD: gradients clipped for each unit, summed, noised, divided by a public number."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from dpeer.exceptions import ConfigurationError, TaskError
-from dpeer.privacy.mechanism import ClippedSum
-from dpeer.training.dpsgd.backends import Way, one_by_one
+from dpeer.privacy.mechanism import LONGEST, ClippedSum
+from dpeer.training.dpsgd.backends import Backend, UnsupportedModel, one_by_one
 from dpeer.training.dpsgd.choosing import choose
-from dpeer.training.dpsgd.examples import check_examples, chunks, examples_of, piece_of
-from dpeer.training.dpsgd.gradient_factors import Computed
-from dpeer.training.dpsgd.groups import Groups
-from dpeer.training.dpsgd.sentinel import Sentinel
-from dpeer.training.dpsgd.stable_matmul import Unsuited
-from dpeer.training.dpsgd.validation import check_unwritten
+from dpeer.training.dpsgd.examples import check_examples, chunks, take, take_pair
+from dpeer.training.dpsgd.gradient_factors import ExampleGradients, row_norms
+from dpeer.training.dpsgd.validation import check_task
 from dpeer.training.figures import Met
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
@@ -44,8 +42,7 @@ class PrivateGradient:
 
     Memory: gradients are computed for at most `microbatch` examples at a time. So at most there are, beside the batch's
     inputs, these examples' activations, what the filters of one convolution see of them, and `microbatch` vectors as
-    long as what is trained. Linear layers need none of the vectors unless the model needs one of the slower ways. A
-    batch may be of any size, as sampled batches are.
+    long as what is trained. In `by_layers` linear layers need none of the vectors. A batch may be of any size.
 
     Args:
         mechanism: Clip norm, noise, sampling rate and nominal number of units.
@@ -55,6 +52,7 @@ class PrivateGradient:
     Attributes:
         steps: How many gradients have been made, those of empty batches included: the compositions to account for.
         met: What clipping met in the last step.
+        backends: What computes the gradients of each part, by its phase.
 
     Raises:
         ConfigurationError: `microbatch` is below 1.
@@ -64,8 +62,7 @@ class PrivateGradient:
         if microbatch < 1:
             raise ConfigurationError(f"--microbatch {microbatch}: choose 1 or more")
         self._mechanism, self._microbatch = mechanism, microbatch
-        self._ways: dict[str, Way] = {}
-        self._sentinels: dict[str, Sentinel] = {}
+        self.backends: dict[str, Backend] = {}
         self.steps, self.met = 0, Met()
 
     @property
@@ -91,26 +88,26 @@ class PrivateGradient:
     @property
     def one_by_one(self) -> bool:
         """Whether examples are computed one by one although as many are drawn as could be computed together."""
-        return self.rows % TOGETHER == 0 and one_by_one in self._ways.values()
+        return self.rows % TOGETHER == 0 and one_by_one in self.backends.values()
 
     def start(self, peer: Trainer, part: Flat) -> None:
-        """Look at a few examples, and choose how gradients of this part are computed; the first step does it, too.
+        """Validate the task, and choose how gradients of this part are computed; the first step does it, too.
 
         Raises:
-            TaskError: The task couples examples, or cannot be protected for another reason.
+            TaskError: The task cannot be protected.
         """
-        sentinel = self._sentinels[part.phase] = Sentinel(peer, part)
         with peer.training(part):
-            together = self.rows % TOGETHER == 0
-            self._ways[part.phase] = choose(peer, part, self.rows, together=together, sentinel=sentinel)
+            if not self.backends:
+                check_task(peer)
+            self.backends[part.phase] = choose(peer, part, self.rows) if self.rows % TOGETHER == 0 else one_by_one
 
     def __call__(self, peer: Trainer, part: Flat, batch: Batch) -> Tensor:
         """Leave the noised gradient in ``part.grad``; return the mean loss of the batch's examples, 0 if it is empty.
 
         Raises:
-            TaskError: The task couples examples, keeps something of them, writes to what is trained, or raised.
+            TaskError: The task cannot be protected, or raised.
         """
-        if part.phase not in self._ways:
+        if part.phase not in self.backends:
             self.start(peer, part)
         if batch.size:
             check_examples(batch.inputs, batch.size, "inputs")
@@ -119,41 +116,41 @@ class PrivateGradient:
         # In float64, so that what is added first and what later makes no difference that counts.
         total = torch.zeros(part.count, dtype=torch.float64, device=part.data.device)
         loss = torch.zeros((), dtype=torch.float32, device=part.data.device)
-        groups = None if batch.units is None else Groups(batch.units, total)
-        values = peer.model.data.clone()
-        for index, count in chunks(batch.size, self.rows, part.data.device):
-            found = self._computed(peer, part, batch, index, count)
-            loss += found.losses[:count].sum() / batch.size
-            if groups is None:
-                self._add_examples(found, count, total)
-            else:
-                groups.add(found, count, self._factors)
-        check_unwritten(peer, values)
-        self._sentinels[part.phase].check()
+        groups = None if batch.units is None else GroupSums(batch.units, total)
+        # Whatever the task's code writes to parameters and buffers is undone: it would leave without noise.
+        with peer.untrained.kept(), peer.holding(peer.model.data):
+            for index, count in chunks(batch.size, self.rows, part.data.device):
+                found = self._computed(peer, part, batch, index, count)
+                loss += found.losses[:count].sum() / batch.size
+                if groups is None:
+                    self._add_examples(found, count, total)
+                else:
+                    groups.add(found, count, self._factors)
         noised = self._mechanism.released(total.cpu().numpy(), torch.get_num_threads())
         part.grad.copy_(torch.from_numpy(noised))
         peer.computed(batch.size)
         self.steps += 1
         return loss
 
-    def _computed(self, peer: Trainer, part: Flat, batch: Batch, index: Tensor, count: int) -> Computed:
+    def _computed(self, peer: Trainer, part: Flat, batch: Batch, index: Tensor, count: int) -> ExampleGradients:
         """The gradients of a piece of the batch, of which the first `count` count."""
-        way, own = self._ways[part.phase], index[:count]
-        if way is one_by_one:
-            return one_by_one(peer, part, examples_of(batch.inputs, own), examples_of(batch.targets, own), count)
-        inputs, targets = piece_of(peer.compute, batch.inputs, batch.targets, index)
+        backend, own = self.backends[part.phase], index[:count]
+        if backend is one_by_one:
+            return one_by_one(peer, part, take(batch.inputs, own), take(batch.targets, own), count)
         try:
-            return way(peer, part, inputs, targets, len(index))
-        except Unsuited as error:
-            # No other way: last bits of all would be others, because of one. An example that fails alone says why.
-            one_by_one(peer, part, examples_of(batch.inputs, own), examples_of(batch.targets, own), count)
+            return backend(peer, part, *take_pair(peer.compute, batch.inputs, batch.targets, index), len(index))
+        except TaskError as error:
+            # No other backend: last bits of all would be others, because of one. An example that fails alone says why.
+            one_by_one(peer, part, take(batch.inputs, own), take(batch.targets, own), count)
+            if not isinstance(error, UnsupportedModel):
+                raise
             raise TaskError(
-                "the task's model or loss does something with a training example that it did not do with those that "
-                "the start looked at: privacy at sample level needs the same operations for every example (give the "
-                "task's model a forward that does not choose between several)"
+                "the task's model or loss does something with a training example that it did not do with others: "
+                "privacy at sample level needs the same operations for every example (leave out `vmap=True`, or give "
+                "the task's model a forward that does not choose between several)"
             ) from error
 
-    def _add_examples(self, found: Computed, count: int, total: Tensor) -> None:
+    def _add_examples(self, found: ExampleGradients, count: int, total: Tensor) -> None:
         """Add the clipped gradients of the first examples."""
         norms = found.norms()
         weights = torch.zeros_like(norms)
@@ -170,3 +167,54 @@ class PrivateGradient:
         self.met.clipped += int((lengths > self._mechanism.clip_norm).sum())
         self.met.not_finite += int((factors == 0.0).sum())
         return torch.from_numpy(factors).to(norms.device)
+
+
+_CANCELLING = 1e-3
+"""A group's gradient is clipped as if it were at least this part of the mean length of its examples' gradients.
+
+Where these are huge and nearly cancel, what is left of them is mostly their last bits, and these may depend on who is
+computed beside them: on 1e-6 of their lengths, which is then less than `_MARGIN` leaves of the clip norm. It changes no
+group whose examples' gradients are less than a thousand times as long as the clip norm."""
+
+
+class GroupSums:
+    """Adds the clipped gradients of groups, whose examples lie one after the other in a batch.
+
+    Each group's gradient is added up in the order of its examples, in float64 and by itself, so that it does not depend
+    on the other groups, or on where a piece of the batch ends.
+
+    Args:
+        units: Whose each example is, shape (examples,), ascending.
+        total: Where the gradients are added.
+    """
+
+    def __init__(self, units: Tensor, total: Tensor) -> None:
+        self._units, self._sizes = units.tolist(), torch.bincount(units).tolist()
+        self._total, self._sum = total, torch.zeros_like(total)
+        self._lengths, self._at = 0.0, 0
+
+    def add(self, found: ExampleGradients, count: int, factors: Callable[[Tensor], Tensor]) -> None:
+        """Take the next examples.
+
+        Args:
+            found: Their gradients.
+            count: How many there are.
+            factors: What to multiply groups' gradients of such lengths by; called once for each group.
+        """
+        for number, norm in enumerate(found.norms()[:count].tolist()):
+            # One that is not finite, or whose values may be none in float32, is left out whatever the others are like.
+            if norm <= LONGEST:
+                self._sum += found.row(number)
+                self._lengths += norm
+            unit, self._at = self._units[self._at], self._at + 1
+            if self._at == len(self._units) or self._units[self._at] != unit:
+                self._end(self._sizes[unit], factors)
+
+    def _end(self, size: int, factors: Callable[[Tensor], Tensor]) -> None:
+        """Add the group of which all examples have been taken."""
+        self._sum /= size
+        length = row_norms(self._sum[None]).clamp(min=_CANCELLING * self._lengths / size)
+        if factor := float(factors(length)):  # zero times infinity is no zero
+            self._total += self._sum.mul_(factor)
+        self._sum.zero_()
+        self._lengths = 0.0

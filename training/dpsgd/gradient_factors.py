@@ -1,4 +1,4 @@
-"""Per-example gradients of one parameter, whole or as factors of which they are the product."""
+"""Per-example gradients, dense or as factors whose product is never in memory; and their norms and sums."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from dpeer.training.dpsgd.stable_matmul import one_thread
 
 
-class Part(Protocol):
+class ParameterGradients(Protocol):
     """The gradients of one parameter (or several that lie side by side), one for each example."""
 
     def squares(self) -> Tensor:
@@ -35,7 +35,7 @@ _AT_ONCE = 1024
 """Values of each gradient that are there in float64 at a time: few enough for a processor's cache."""
 
 
-def lengths_of(rows: Tensor) -> Tensor:
+def row_norms(rows: Tensor) -> Tensor:
     """The length of each row, shape (rows,), float64.
 
     In float32 the squares of millions of values add up to too little, by more than what clipping leaves for rounding;
@@ -47,8 +47,8 @@ def lengths_of(rows: Tensor) -> Tensor:
     return squares.sqrt_()
 
 
-class Whole:
-    """Gradients that lie in memory one by one.
+class DenseGradients:
+    """Gradients as a matrix with a row for each example.
 
     Args:
         values: Shape (examples, values).
@@ -58,31 +58,31 @@ class Whole:
         self._values = values
 
     def squares(self) -> Tensor:
-        """See `Part`."""
-        return lengths_of(self._values).square()
+        """See `ParameterGradients`."""
+        return row_norms(self._values).square()
 
     def drop(self, examples: Tensor) -> None:
-        """See `Part`."""
+        """See `ParameterGradients`."""
         self._values = self._values.masked_fill(examples[:, None], 0.0)
 
     def row(self, example: int) -> Tensor:
-        """See `Part`."""
+        """See `ParameterGradients`."""
         return self._values[example]
 
     def sums(self, weights: Tensor) -> Tensor:
-        """See `Part`."""
+        """See `ParameterGradients`."""
         if weights.dtype == self._values.dtype:
             return weights @ self._values
         return torch.cat(
             [weights @ some.to(weights.dtype) for some in torch.split(self._values, _AT_ONCE, dim=1)], dim=1
         )
 
-    def added(self, examples: int) -> Whole:
+    def added(self, examples: int) -> DenseGradients:
         """The gradients of so many examples, each of which has several rows here, side by side."""
-        return Whole(self._values.view(examples, -1, self._values.shape[1]).sum(1))
+        return DenseGradients(self._values.view(examples, -1, self._values.shape[1]).sum(1))
 
 
-class Outer:
+class OuterProducts:
     """Gradients that are outer products, as a linear layer's are: they need not lie in memory to be measured and added.
 
     Args:
@@ -94,28 +94,28 @@ class Outer:
         self._left, self._right = left, right
 
     def squares(self) -> Tensor:
-        """See `Part`."""
-        return (lengths_of(self._left) * lengths_of(self._right)).square()
+        """See `ParameterGradients`."""
+        return (row_norms(self._left) * row_norms(self._right)).square()
 
     def drop(self, examples: Tensor) -> None:
-        """See `Part`."""
+        """See `ParameterGradients`."""
         self._left = self._left.masked_fill(examples[:, None], 0.0)
         self._right = self._right.masked_fill(examples[:, None], 0.0)
 
     def row(self, example: int) -> Tensor:
-        """See `Part`."""
+        """See `ParameterGradients`."""
         return torch.outer(self._left[example], self._right[example]).flatten()
 
     def sums(self, weights: Tensor) -> Tensor:
-        """See `Part`."""
+        """See `ParameterGradients`."""
         weighted = weights[:, None, :] * self._left.T.to(weights.dtype)  # (sums, rows, examples)
         out: Tensor = (weighted @ self._right.to(weights.dtype)).flatten(1)
         return out
 
 
 @dataclass
-class Computed:
-    """What a way of computing found for some examples.
+class ExampleGradients:
+    """What a backend computed for some examples.
 
     Attributes:
         losses: Shape (examples,).
@@ -125,7 +125,7 @@ class Computed:
     """
 
     losses: Tensor
-    parts: list[tuple[slice, Part]]
+    parts: list[tuple[slice, ParameterGradients]]
     examples: int
     count: int
 
@@ -150,7 +150,7 @@ class Computed:
         return out
 
     def sums(self, weights: Tensor) -> Tensor:
-        """Weighted sums of gradients, shape (sums, count); `weights` and precision are as in `Part.sums`."""
+        """Weighted sums of gradients, shape (sums, count); weights and precision as in `ParameterGradients.sums`."""
         out = torch.zeros(len(weights), self.count, dtype=weights.dtype, device=self.losses.device)
         for place, part in self.parts:
             out[:, place] += part.sums(weights)

@@ -1,15 +1,13 @@
-"""Which models and losses are known to compute each example from itself alone, whatever the values are.
+"""Layers and losses whose code is known to compute each example from itself alone, whatever the values are.
 
-Several examples are computed at once only by code that is known. A model that sorts a batch by length, sends examples
-to experts, catches what an operation raises because of one example, or looks up what lies beside its own values gives
-about the right gradients, and puts other examples' there, perhaps only for values that no look at some examples meets.
-Of code that anybody may have written that cannot be found out. So all other models are computed one by one, unless
-their author answers for them (`Task.vmap`).
+Several examples are computed at once only by such code. A model that sorts a batch by length, or sends examples to
+experts, puts other examples' gradients into an example's, perhaps only for rare values. So other models are computed
+one by one, unless their author vouches for them (`Task.vmap`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -19,19 +17,19 @@ from torch.nn.modules import loss as losses
 from torch.nn.modules import module as everywhere
 
 _SOURCES = ("dpeer.training.models",)
-"""Where models are from whose forward passes keep examples apart, given parts that do."""
+"""Packages of models whose forward passes keep examples apart, given parts that do."""
 
 _PARTS_OF_THOSE = (
     *(f"transformers.models.{name}" for name in ("bert", "gpt2", "roberta", "swin", "vit")),
     "transformers.activations",
     "transformers.pytorch_utils",
 )
-"""Where such models have parts from; by themselves these may look at several examples, such as at all masks."""
+"""Packages of their parts; by themselves these may look at several examples, such as at all masks."""
 
 _ADAPTERS = "peft.tuners.lora"
 
 _OURS = ("dpeer.training",)
-"""Where hooks are from that change nothing of it: what scales inputs, and what keeps torch from quicker paths."""
+"""Packages of hooks that change nothing of it: what scales inputs, and what keeps torch from quicker paths."""
 
 _LAYERS: frozenset[type[nn.Module]] = frozenset({
     nn.Identity, nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict,
@@ -63,7 +61,7 @@ _WITH_SETTINGS: Mapping[type[nn.Module], Callable[[Any], bool]] = {
     nn.MultiheadAttention: lambda layer: bool(layer.batch_first),
     nn.TransformerEncoderLayer: lambda layer: bool(layer.self_attn.batch_first),
 }
-"""Modules of torch that do so with some settings."""
+"""Modules of torch that keep examples apart with some settings."""
 
 _FUNCTIONS = (
     torch.relu, torch.tanh, functional.relu, functional.gelu, functional.silu,
@@ -79,48 +77,41 @@ _LOSSES = (
 )  # fmt: skip
 
 
-def keeps_examples_apart(module: nn.Module) -> bool:
-    """Whether a model consists of modules that are known to, and nothing was hung onto them."""
-    if any(getattr(everywhere, f"_global{name}", None) for name in _HOOKS):
-        return False
-    return not any(True for _ in _unknown(module, within=False))
+def is_known_model(module: nn.Module) -> bool:
+    """Whether a model consists of modules that keep examples apart, without hooks or other code of a user's."""
+    return not any(getattr(everywhere, f"_global{name}", None) for name in _HOOKS) and _is_known(module, within=False)
 
 
-def computes_alone(loss: Any) -> bool:
+def is_known_loss(loss: Any) -> bool:
     """Whether a loss is torch's own or a built-in one, which computes each example from its output and target alone."""
     if isinstance(loss, nn.Module):
-        kind = type(loss)
-        known = kind.__module__ == losses.__name__ or _is_of(kind, _SOURCES)
-        return known and not any(True for _ in _altered(loss))
+        return (type(loss).__module__ == losses.__name__ or _is_of(type(loss), _SOURCES)) and not _is_altered(loss)
     return any(loss is one for one in _LOSSES)
 
 
-def _unknown(layer: nn.Module, *, within: bool) -> Iterator[nn.Module]:
-    """The modules of a model of which nothing is known.
+def _is_known(layer: nn.Module, *, within: bool) -> bool:
+    """Whether a module and all that it consists of are known.
 
     Args:
-        layer: Where to begin.
-        within: Whether it is a part of a model that is known.
+        layer: The module.
+        within: Whether it is a part of a model of `_SOURCES`.
     """
     kind = type(layer)  # the very class: one derived from it may do anything
-    ours = within or _is_of(kind, _SOURCES)
-    sources = (*_SOURCES, _ADAPTERS, *(_PARTS_OF_THOSE if ours else ()))
+    within = within or _is_of(kind, _SOURCES)
+    sources = (*_SOURCES, _ADAPTERS, *(_PARTS_OF_THOSE if within else ()))
     suits = _WITH_SETTINGS.get(kind, lambda _: kind in _LAYERS)
-    if any(True for _ in _altered(layer)) or not (suits(layer) or _is_of(kind, sources)):
-        yield layer
-    for child in layer.children():
-        yield from _unknown(child, within=ours)
+    known = not _is_altered(layer) and (suits(layer) or _is_of(kind, sources))
+    return known and all(_is_known(child, within=within) for child in layer.children())
 
 
-def _altered(layer: nn.Module) -> Iterator[str]:
-    """What was given to a module besides its class's code."""
+def _is_altered(layer: nn.Module) -> bool:
+    """Whether a module has hooks or functions besides its class's code: an activation, or another `forward`."""
     for name, value in vars(layer).items():
         hooks = value.values() if name in _HOOKS else ()
-        if any(not _is_of(hook, _OURS) for hook in hooks):
-            yield name
-        # Such as a function for the activation, or another `forward`.
-        if callable(value) and not isinstance(value, nn.Module) and not any(value is known for known in _FUNCTIONS):
-            yield name
+        function = callable(value) and not isinstance(value, nn.Module)
+        if any(not _is_of(hook, _OURS) for hook in hooks) or (function and not any(value is f for f in _FUNCTIONS)):
+            return True
+    return False
 
 
 def _is_of(what: Any, sources: tuple[str, ...]) -> bool:

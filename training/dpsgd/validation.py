@@ -1,154 +1,46 @@
-"""What privacy at sample level refuses in a task before anything is trained, each in one line."""
+"""Validator of tasks for DP-SGD: settings, layers, losses and data with which a record would change others' gradients.
+
+Code of the user's own is trusted to compute each record from that record alone (docs/privacy.md). What is looked for
+are layers and settings that are known not to, and mistakes that show in a single pass over a few records.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import copy
+import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from dpeer.exceptions import ConfigurationError, TaskError
-from dpeer.training.batches import Batches, predict
+from dpeer.training.batches import predict
 from dpeer.training.broadcasting import check_broadcast
-from dpeer.training.device import tensors_of
-from dpeer.training.dpsgd.examples import check_alike, check_examples
-from dpeer.training.dpsgd.state import remembered
+from dpeer.training.dpsgd.backends import loss_of_one
+from dpeer.training.dpsgd.choosing import usual_weights
+from dpeer.training.dpsgd.examples import batch_of, check_alike
 from dpeer.training.errors import blame
-from dpeer.training.randomness import generator_states
-from dpeer.training.unread import unread
+from dpeer.training.randomness import LOCK, generator_states, undisturbed
 
 if TYPE_CHECKING:
     from dpeer.training.trainer import Trainer
 
-CLOSE = 1e-3
-"""How much gradients and losses may differ, relative to their size, that are computed alone and together."""
+_LOOKED_AT = 8
+"""Examples, evenly from all over the data, that are computed alone and as one batch."""
 
-_NEW = object()
-"""Where there is nothing."""
-
-
-def evaluate(peer: Trainer, inputs: Any) -> None:
-    """Look at an example as evaluation does, for what is kept of it would be in the next round's gradients."""
-    peer.module.eval()
-    try:
-        with torch.no_grad(), blame("the task's model failed on a training example in evaluation mode"):
-            predict(peer.module, inputs)
-    finally:
-        peer.module.train()
+_CLOSE = 1e-3
+"""How much losses may differ, relative to their size, that are computed alone and together."""
 
 
-def changed(before: Mapping[str, Any], after: Mapping[str, Any], *, growing: bool = False) -> str | None:
-    """The first path at which two snapshots of `remembered` differ; None where none does.
-
-    Args:
-        before: The earlier one.
-        after: The later one.
-        growing: Whether what was empty may be filled: then a difference is a value that was there and is another one.
-    """
-    if not growing:
-        return next((path for path in [*before, *after] if before.get(path, _NEW) != after.get(path, _NEW)), None)
-    # A file that is opened when it is first needed is None or False before, too.
-    empty = {path for path, value in before.items() if value is None or value is False or path.endswith(".length")}
-    both = [path for path in before if path in after and path not in empty]
-    return next((path for path in both if before[path] != after[path]), None)
-
-
-def check_memory(path: str | None) -> None:
-    """Refuse a task whose code has changed an attribute while it looked at examples.
-
-    Args:
-        path: Where, as `changed` says it.
+def check_task(peer: Trainer) -> None:
+    """Refuse what would make a record's gradient depend on others; to be called within `Trainer.training`.
 
     Raises:
-        TaskError: It has.
-    """
-    if path is not None:
-        raise TaskError(
-            f"{path} has changed while the model looked at examples: what it keeps of some would be in the "
-            "gradients of others, without noise; privacy at sample level needs a model, a loss and data that keep "
-            "nothing (set what does not depend on the data when they are made)"
-        )
-
-
-def check_read_again(first: Sequence[tuple[Any, Any]], again: Sequence[tuple[Any, Any]]) -> None:
-    """Refuse data of which an example is another one when it is read after others.
-
-    Args:
-        first: Minibatches of one example each.
-        again: The same, read later.
-
-    Raises:
-        TaskError: One of them differs in a bit.
-    """
-    for one, other in zip(first, again, strict=True):
-        values, later = tensors_of(one), tensors_of(other)
-        if len(values) != len(later) or not all(map(_same, values, later)):
-            raise TaskError(
-                "the task's training data give other values for an example when others were read before it: privacy "
-                "at sample level needs each example to depend on itself alone (change inputs at random in the task's "
-                "`augment`)"
-            )
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    return one.shape == other.shape and bool(((one == other) | ((one != one) & (other != other))).all())
-
-
-def check_collate(peer: Trainer) -> None:
-    """Refuse data of which some examples have another shape or type than others, and are padded or converted together.
-
-    Data in memory have one; others are read once.
-
-    Raises:
-        TaskError: There are two such examples, or `collate` keeps something of them.
-    """
-    if peer.data.in_memory:
-        return
-    kept, first = remembered(None, [peer.task.collate]), None
-    for number in range(len(peer.data)):
-        one = cut(peer, peer.data.located(torch.tensor([number], device="cpu")))
-        first = first or one
-        for ours, its, what in zip(first, one, ("inputs", "targets"), strict=True):
-            check_alike(ours, its, what)
-    check_memory(changed(kept, remembered(None, [peer.task.collate])))
-
-
-def check_first_read(peer: Trainer) -> None:
-    """Refuse data whose examples depend on which of them is read first.
-
-    Raises:
-        TaskError: They do.
-    """
-    fresh = unread(peer.task.unread)  # which stays as it is, for whoever looks next
-    if peer.data.in_memory or fresh is None:
-        return
-    other = Batches("train", fresh, peer.task.collate, peer.compute)
-    for number in (len(peer.data) - 1, 0):
-        index = torch.tensor([number], device="cpu")
-        values, same = (tensors_of(data.each(data.located(index))) for data in (other, peer.data))
-        if len(values) != len(same) or not all(map(_same, values, same)):
-            raise TaskError(
-                "the task's training data give other values for an example when the last one is read first: something "
-                "is settled by the first one that is read (a scale, a length, ...), and all others follow from it; "
-                "privacy at sample level needs each example to depend on itself alone: say it when the data are made"
-            )
-
-
-def cut(peer: Trainer, index: Tensor) -> tuple[Any, Any]:
-    """The minibatch of these examples, if it can be cut into them."""
-    inputs, targets = peer.data.each(index)
-    check_examples(inputs, len(index), "inputs")
-    check_examples(targets, len(index), "targets")
-    return inputs, targets
-
-
-def check_settings(peer: Trainer) -> None:
-    """Refuse settings with which an example's gradient depends on others.
-
-    Raises:
-        ConfigurationError: There is one.
+        TaskError: A layer, the loss or the data do; names it, and says what would be right.
+        ConfigurationError: A setting does.
     """
     if peer.compute.amp is not None:
         raise ConfigurationError(
@@ -160,99 +52,103 @@ def check_settings(peer: Trainer) -> None:
             f"--class-weights {peer.hyperparameters.class_weights}: privacy at sample level cannot weight classes by "
             "how many examples each has, which is a fact about the data; leave it out"
         )
+    for name, layer in peer.module.named_modules():
+        if problem := _problem(layer):
+            raise TaskError(f"{name or 'the model'} ({type(layer).__name__}) {problem}")
+    _check_few_examples(peer)
 
 
-def check_model(module: nn.Module) -> None:
-    """Refuse layers of which it is known that they couple examples, draw, or cannot be looked into.
-
-    Raises:
-        TaskError: There is one.
-    """
-    for name, layer in module.named_modules():
-        if layer._compiled_call_impl is not None:
-            raise TaskError(
-                f"{type(layer).__name__} {name!r} is compiled (model.compile()), and what compiled code keeps of "
-                "examples cannot be seen: privacy at sample level needs a model that is not"
-            )
-        if isinstance(layer, _BatchNorm) and (layer.training or not layer.track_running_stats):
-            raise TaskError(
-                f"{type(layer).__name__} {name!r} computes each example from the others of its batch, so there is no "
-                "gradient of a single one: privacy at sample level needs torch.nn.GroupNorm or LayerNorm instead"
-            )
-
-
-def check_still(peer: Trainer, before: object, buffers: Mapping[str, Tensor]) -> None:
-    """Refuse a task that draws, or whose model remembers examples.
-
-    Raises:
-        TaskError: It does.
-    """
-    if generator_states(peer.model.data.device) != before:
-        drops = [
-            f"{type(layer).__name__} {name!r}"
-            for name, layer in peer.module.named_modules()
-            if isinstance(layer, nn.modules.dropout._DropoutNd) and layer.p
-        ]
-        who = drops[0] if drops else "the task's model, loss or data"
-        raise TaskError(
-            f"{who} draws from the generators of torch, numpy or random, whose numbers follow from the public seed and "
-            "from who is in the batch: privacy at sample level cannot have that (set dropout to 0: the noise does what "
-            "it is for; change inputs at random in the task's `augment`)"
+def _problem(layer: nn.Module) -> str | None:
+    """Why a layer is unsound under DP-SGD, and how to mend it; None where it is sound."""
+    if isinstance(layer, _BatchNorm) and (layer.training or not layer.track_running_stats):
+        return (
+            "computes each example from the others of its batch, so there is no gradient of a single one: "
+            "`model = dpeer.training.replace_batch_norm(model)` puts GroupNorm in its place"
         )
+    if isinstance(layer, _InstanceNorm) and layer.track_running_stats:
+        return "keeps statistics of all examples in its buffers: make it with track_running_stats=False"
+    if isinstance(layer, _DropoutNd) and layer.p:
+        return (
+            "draws random numbers that follow from the public seed and from who is in the batch: set its p to 0, for "
+            "the noise does what it is for"
+        )
+    if isinstance(layer, nn.Embedding | nn.EmbeddingBag) and layer.max_norm is not None:
+        return "writes to its weights while it computes, which no noise would cover: leave max_norm out"
+    return None
+
+
+def replace_batch_norm(model: nn.Module) -> nn.Module:
+    """A copy of a model in which GroupNorm takes the place of every BatchNorm, with its affine parameters.
+
+    Groups are at most 32, as in ResNets, and have at least four channels: of a single value nothing would be left.
+
+    Args:
+        model: The model; it stays as it is.
+    """
+    replaced = copy.deepcopy(model)
+    norms = [(name, layer) for name, layer in replaced.named_modules() if isinstance(layer, _BatchNorm)]
+    for name, norm in norms:
+        channels = norm.num_features
+        groups = math.gcd(32, max(1, channels // 4), channels)
+        made = nn.GroupNorm(groups, channels, norm.eps, norm.affine).train(norm.training)
+        if norm.affine:
+            made.weight, made.bias = norm.weight, norm.bias
+        if not name:
+            return made
+        owner, _, own = name.rpartition(".")
+        setattr(replaced.get_submodule(owner), own, made)
+    return replaced
+
+
+def _check_few_examples(peer: Trainer) -> None:
+    """Compute a few examples alone and as a batch, at usual weights: initial ones may be sure, or cancel.
+
+    Raises:
+        TaskError: A loss is not finite, or that of the batch is no mean of theirs; the task draws from global
+            generators, or changes its buffers.
+    """
+    total = len(peer.data)
+    known = torch.arange(min(_LOOKED_AT, total), device="cpu") * total // min(_LOOKED_AT, total)
+    with LOCK, undisturbed(), torch.no_grad():  # or another peer's draws would be taken for this one's
+        states, buffers = generator_states(peer.model.data.device), peer.untrained.copies()
+        with peer.untrained.kept(), peer.holding(usual_weights(peer.model)):
+            losses = torch.stack([loss_of_one(peer, *batch_of(peer.data, one)).detach() for one in known[:, None]])
+            if generator_states(peer.model.data.device) != states:
+                raise TaskError(
+                    "the task's model, loss or data draws from the generators of torch, numpy or random, whose numbers "
+                    "follow from the public seed and from who is in the batch: privacy at sample level cannot have "
+                    "that (set dropout to 0: the noise does what it is for; change inputs at random in the task's "
+                    "`augment`)"
+                )
+            _check_buffers(peer, buffers)
+            if not losses.isfinite().all():
+                raise TaskError(
+                    f"the loss of one of {len(known)} training examples is not finite: privacy at sample level needs "
+                    "the loss of each example alone (targets that a loss ignores have none)"
+                )
+            _check_batch(peer, known, losses.float())
+
+
+def _check_buffers(peer: Trainer, before: dict[str, Tensor]) -> None:
     for name, value in peer.untrained.copies().items():
-        if name not in buffers or not same_bits(value, buffers[name]):
+        if name not in before or not torch.equal(value.nan_to_num(), before[name].nan_to_num()):
             raise TaskError(
                 f"the model's forward changes {name!r} in training, which carries what it has seen of one example into "
                 "the gradients of others, without noise: privacy at sample level needs a model that keeps its buffers"
             )
 
 
-def check_unwritten(peer: Trainer, values: Tensor) -> None:
-    """Refuse a task whose code writes to trained parameters: what it writes of an example would leave without noise.
-
-    The values are put back.
-
-    Args:
-        peer: Whose task it is.
-        values: What `peer.model.data` must be.
-
-    Raises:
-        TaskError: It does.
-    """
-    peer.reattach()
-    found = peer.model.data
-    if same_bits(found, values):
-        return
-    name = next(name for name, _, place in peer.model.layout if not same_bits(found[place], values[place]))
-    found.copy_(values)
-    raise TaskError(
-        f"the task's model or loss writes to the trained parameter {name!r} while it computes (as torch.nn.Embedding "
-        "with max_norm does), and what it writes of an example would leave this peer without noise: privacy at sample "
-        "level needs one that changes nothing that is trained"
-    )
-
-
-def same_bits(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors are the same, also where they are not numbers, as a neighbor's body may not be."""
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    return torch.equal(one.reshape(-1).view(torch.uint8), other.reshape(-1).view(torch.uint8))
-
-
-def check_batch(peer: Trainer, inputs: Any, targets: Any, losses: Tensor) -> None:
-    """Refuse a loss of a batch that is not the mean of its examples' losses, or these themselves.
-
-    Raises:
-        TaskError: It is not.
-    """
-    with torch.no_grad(), blame("the task's model or loss failed on a training batch"):
+def _check_batch(peer: Trainer, known: Tensor, losses: Tensor) -> None:
+    """Refuse a loss of a batch that is not the mean of its examples' losses, or these themselves."""
+    inputs, targets = batch_of(peer.data, known)
+    with blame("the task's model or loss failed on a training batch"):
         outputs = predict(peer.module, inputs)
         check_broadcast(peer.loss_function, outputs, targets)
         found = peer.loss_function(outputs, targets).detach().float()
     if found.shape == losses.shape and len(losses) > 1:
-        same = torch.allclose(found, losses, rtol=CLOSE, atol=CLOSE)
+        same = torch.allclose(found, losses, rtol=_CLOSE, atol=_CLOSE)
     elif found.numel() == 1:
-        same = torch.allclose(found.reshape(()), losses.mean(), rtol=CLOSE, atol=CLOSE)
+        same = torch.allclose(found.reshape(()), losses.mean(), rtol=_CLOSE, atol=_CLOSE)
     else:
         raise TaskError(
             f"the task's loss gave a tensor of shape {tuple(found.shape)} for a batch of {len(losses)}; it must give "
@@ -264,3 +160,19 @@ def check_batch(peer: Trainer, inputs: Any, targets: Any, losses: Tensor) -> Non
             "over the batch, or a loss for each example, in which none depends on the others (leave out "
             "weights of classes, layers that mix the batch, and sums)"
         )
+
+
+def check_collate(peer: Trainer) -> None:
+    """Refuse data of which some examples have another shape or type than others, and are padded or converted together.
+
+    Data in memory have one; others are read once.
+
+    Raises:
+        TaskError: There are two such examples.
+    """
+    first = None
+    for number in range(0 if peer.data.in_memory else len(peer.data)):
+        one = batch_of(peer.data, torch.tensor([number], device="cpu"))
+        first = first or one
+        for ours, its, what in zip(first, one, ("inputs", "targets"), strict=True):
+            check_alike(ours, its, what)

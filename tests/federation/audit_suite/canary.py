@@ -20,7 +20,7 @@ from torch.utils.data import TensorDataset
 
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
 from dpeer.training import Hyperparameters, Task, TorchLearner
-from dpeer.training.mixing import mix
+from dpeer.training.mixing.weighted_sum import weighted_sum
 from dpeer.training.payload import encode, views
 from dpeer.training.randomness import Purpose, stream
 from dpeer.training.settings import WireDtype
@@ -133,7 +133,7 @@ def view(setting: Setting, rounds: int, update: Array) -> View:
             moved[number] = (heard.double() - base.double()).numpy()
             victim.mix({1: own}, ROW)
             base = torch.empty(COORDINATES)
-            mix(base, [([heard], ROW[0]), ([said], ROW[1])])
+            weighted_sum(base, [([heard], ROW[0]), ([said], ROW[1])])
         spent = victim.privacy
         assert spent is not None
         return View(moved, released, strayed, int(spent["releases"]), float(spent["epsilon"]))

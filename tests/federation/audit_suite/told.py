@@ -26,7 +26,7 @@ from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, sam
 from dpeer.training.dpsgd_trainer import Sampling
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
-from dpeer.training.mixing import mix
+from dpeer.training.mixing.weighted_sum import weighted_sum
 from dpeer.training.payload import encode, views
 from dpeer.training.settings import Optimizer
 from dpeer.training.split import Split
@@ -202,7 +202,7 @@ def view(setting: Setting, records: Records, rounds: int, runs: int = 1, *, ask:
                     strayed[run, number, 1] = (heard[-BODY:] - stepped).double().numpy()
                 victim.mix({1: own}, ROW)
                 base = torch.empty_like(base)
-                mix(base, [([heard], ROW[0]), ([mine], ROW[1])])
+                weighted_sum(base, [([heard], ROW[0]), ([mine], ROW[1])])
             charges.append(victim.steps.ledger.charges[before:])
             if ask and run == 0:
                 spent = victim.privacy

@@ -1,7 +1,6 @@
 import pytest
 
-from dpeer.peer.core.bodies import Inbox, Received
-from dpeer.peer.core.payload_fingerprint import fingerprint_of
+from dpeer.peer.core.bodies import Inbox, Received, fingerprint_of
 
 
 def body(text):
@@ -98,7 +97,7 @@ def test_another_body_is_noticed_after_the_first_was_collected_and_mixed(inbox, 
     inbox.put(1, 0, body(b"first"))
     inbox.put(1, 0, body(b"third"))
     assert (dict(inbox.dropped), told) == ({"duplicate": 2, "different": 2}, [(1, 0)])
-    assert not inbox._rounds
+    assert len(inbox) == 0
 
 
 @pytest.mark.parametrize("ago", [1, 2, 3])
@@ -135,10 +134,11 @@ def test_what_is_remembered_is_bounded(inbox):
         for rank in (1, 5):
             for ahead in range(5):
                 inbox.put(rank, number + ahead, body(b"%d of %d" % (number + ahead, rank)))
-        assert inbox._firsts.keys() <= {1, 5}
-        assert all(len(firsts) <= 6 for firsts in inbox._firsts.values())
+        for rank in (1, 5):
+            assert sum(inbox.knows(rank, other) for other in range(40)) <= 6
     inbox.open(30)
-    assert [sorted(firsts) for firsts in inbox._firsts.values()] == [[27, 28, 29, 30]] * 2
+    for rank in (1, 5):
+        assert [other for other in range(40) if inbox.knows(rank, other)] == [27, 28, 29, 30]
 
 
 def test_a_body_that_never_came_in_time_is_not_a_first_one(inbox, told):

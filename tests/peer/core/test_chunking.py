@@ -146,12 +146,12 @@ def done(found, rounds):
         assert (outcome.status, outcome.completed_rounds, outcome.lost) == ("done", rounds, {})
 
 
-COUNTS = (0, 1, 1023, 262143, 262144, 262145, CHUNK // 4 - 1, CHUNK // 4, CHUNK // 4 + 1)
+COUNTS = (0, 1, 262144, 262145, CHUNK // 4, CHUNK // 4 + 1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("transport", "count"), [*(("tcp", count) for count in COUNTS), *(("ipc", count) for count in COUNTS[1::4])]
+    ("transport", "count"), [*(("tcp", count) for count in COUNTS), *(("ipc", count) for count in COUNTS[1::3])]
 )
 @pytest.mark.parametrize("room", [True, False], ids=["room", "no room"])
 async def test_bodies_arrive_whole(federation, floats, transport, room, count, tmp_path):
@@ -198,21 +198,13 @@ def real(federation, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 262145, CHUNK // 4, CHUNK // 4 + 1])
+@pytest.mark.parametrize("count", [1, 262145, CHUNK // 4 + 1])
 async def test_a_learners_bodies_are_mixed_from_their_pieces(real, count):
     topology = build("ring", 3)
     ours = real(topology, count)
     done(await ours.run(), 2)
     check(ours, topology, 2, count)
     assert max(length for learner in ours.learners.values() for length in learner.sizes) == -(-4 * count // LEAST_CHUNK)
-
-
-@pytest.mark.slow
-async def test_a_learners_bodies_of_ten_million_numbers_are_mixed_from_their_pieces(real):
-    count, topology = 10_000_000, build("ring", 2)
-    ours = real(topology, count, rounds=1)
-    done(await ours.run(), 1)
-    check(ours, topology, 1, count)
 
 
 # -- neighbors that die or come back in the middle of a body ----------------------------------------------------------
@@ -325,7 +317,7 @@ async def test_who_dies_in_the_middle_of_a_body_leaves_no_trace(two_of_three, st
         np.testing.assert_allclose(ours.learners[rank].body, np.full(WIDTH, x[rank]), rtol=1e-12)
         lines = [json.loads(one) for one in (tmp_path / f"rank-{rank}" / "metrics.jsonl").read_text().splitlines()]
         assert all(line["missed"] == [2] and line["heard"] == [1 - rank] for line in lines)
-        assert not ours.peers[rank].core.exchange.inbox._rounds
+        assert len(ours.peers[rank].core.exchange.inbox) == 0
         # Its first words were heard before it was given up, however slow the machine is.
         assert not ours.peers[rank].core.drops.counts.keys() - {"stray"}
 
@@ -514,7 +506,7 @@ def slow(stand_in, vector_learner):
 
         @property
         def body(self):
-            return np.frombuffer(self.inbox._rounds[0][2].payload[0])
+            return np.frombuffer(self.inbox.take(0, [2])[2].payload[0])
 
     return Slow
 
@@ -526,13 +518,12 @@ async def test_on_a_slow_line_every_piece_is_a_sign_of_life(slow, stand_in):
     for chunk in chunks:
         assert line.wait(10) == []
         assert line.neighbor.status is Status.SUSPECT
-        assert not line.inbox._rounds, "it is not whole yet"
+        assert len(line.inbox) == 0, "it is not whole yet"
         line.hear(chunk)
         assert line.neighbor.status is Status.ALIVE
         assert line.neighbor.heard_at == line.now
     assert line.now > 1000 + 4 * BEAT.dead_after
     np.testing.assert_array_equal(line.body, np.full(WIDTH, 7.0))
-    assert line.inbox._rounds[0][2].wire_bytes == len(announced[0]) + BODY_BYTES
 
 
 async def test_pieces_of_a_body_that_is_not_wanted_are_signs_of_life_too(slow, stand_in):
@@ -546,7 +537,7 @@ async def test_pieces_of_a_body_that_is_not_wanted_are_signs_of_life_too(slow, s
         line.hear(chunk)
         assert line.neighbor.heard_at == line.now
     assert line.inbox.dropped == {"late": 1}
-    assert not line.inbox._rounds
+    assert len(line.inbox) == 0
 
 
 async def test_a_line_on_which_nothing_comes_is_dead_until_the_next_piece(slow, stand_in):
@@ -561,7 +552,7 @@ async def test_a_line_on_which_nothing_comes_is_dead_until_the_next_piece(slow, 
     line.hear(chunks[3])
     assert line.neighbor.status is Status.ALIVE
     line.hear(*chunks[4:])
-    assert not line.inbox._rounds
+    assert len(line.inbox) == 0
     line.hear(announced, *chunks)  # as it is asked for by the hello to one that is back
     np.testing.assert_array_equal(line.body, np.full(WIDTH, 7.0))
 

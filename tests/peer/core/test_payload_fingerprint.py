@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from dpeer.peer.core.payload_fingerprint import WHOLE, WIDTH, WINDOWS, PayloadFingerprint, fingerprint_of
+from dpeer.peer.core.bodies import WHOLE, WIDTH, WINDOWS, PayloadFingerprint, fingerprint_of
 
 SIZES = [0, 1, 2, 63, 64, 65, 1000, WHOLE - 1, WHOLE, WHOLE + 1, WHOLE + 2, 2 * WHOLE, 100_000, 1_000_003]
 LARGE = [WHOLE + 1, WHOLE + WINDOWS - 1, 2 * WHOLE, 1_000_003]

@@ -6,8 +6,8 @@ import pytest
 
 from dpeer.exceptions import ProtocolError
 from dpeer.peer.core import wire
+from dpeer.peer.core.bodies import fingerprint_of
 from dpeer.peer.core.chunking import Reassembly, chunked
-from dpeer.peer.core.payload_fingerprint import fingerprint_of
 from dpeer.peer.core.wire import Chunk
 
 SIZES = [10, 0, 23]

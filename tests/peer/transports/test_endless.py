@@ -116,6 +116,16 @@ async def test_who_begins_with_a_message_without_end_is_ended_too(opened):
     assert await attacking == "ended"
 
 
+async def test_an_older_protocol_of_zeromq_deafens_nobody(opened):
+    """libzmq does not tell the connection of such a message."""
+    listener = opened(None)
+    address = await listener.listen(TCP)
+    with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))) as connection:
+        connection.sendall(b"\xff" + bytes(8) + b"\x7f\x01\x05\x00\x00" + b"\x00\x05older" * 2)  # ZMTP 2.0, a DEALER
+        for _ in range(2):
+            assert bytes((await next_of(listener, Arrival)).frames[0]) == b"older"
+
+
 # -- who is slow, but honest -------------------------------------------------------------------------------------------
 
 LONG = [bytes(2**16), bytes(CHUNK)]

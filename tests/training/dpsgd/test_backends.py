@@ -10,10 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, mse_loss
 
 from dpeer.training.dpsgd import choosing, supported_layers
-from dpeer.training.dpsgd.choosing import WAYS, choose
-from dpeer.training.dpsgd.gradient_factors import Whole
-from dpeer.training.dpsgd.layers import by_layers
-from dpeer.training.dpsgd.stable_matmul import Unsuited
+from dpeer.training.dpsgd.backends import UnsupportedModel
+from dpeer.training.dpsgd.by_layers import by_layers
+from dpeer.training.dpsgd.choosing import BACKENDS, choose
+from dpeer.training.dpsgd.gradient_factors import DenseGradients
 from dpeer.training.trainer import Trainer
 
 from .conftest import by_a_loop
@@ -197,15 +197,15 @@ def setting(case: str, make: Callable[..., Trainer], **changes: Any) -> tuple[Tr
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", BACKENDS)
 def test_gradients_are_those_of_a_loop(case: str, name: str, make_trainer: Callable[..., Trainer]) -> None:
     peer, x, y = setting(case, make_trainer)
     expected = by_a_loop(peer.module, x, y)
     with peer.training(peer.model):
         try:
-            found = WAYS[name](peer, peer.model, x, y, N)
-        except Unsuited:
-            assert list(WAYS).index(name) < list(WAYS).index(CASES[case][2])
+            found = BACKENDS[name](peer, peer.model, x, y, N)
+        except UnsupportedModel:
+            assert list(BACKENDS).index(name) < list(BACKENDS).index(CASES[case][2])
             return
         gradients = found.sums(torch.eye(N))
     losses = torch.stack([cross_entropy(peer.module(a[None]), b[None]) for a, b in zip(x, y, strict=True)])
@@ -221,14 +221,14 @@ def test_gradients_are_those_of_a_loop(case: str, name: str, make_trainer: Calla
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_the_start_takes_the_quickest_way_that_suits(case: str, make_trainer: Callable[..., Trainer]) -> None:
+def test_the_start_takes_the_quickest_backend_that_suits(case: str, make_trainer: Callable[..., Trainer]) -> None:
     peer, _, _ = setting(case, make_trainer)
     with peer.training(peer.model):
-        assert choose(peer, peer.model, N) is WAYS[CASES[case][2]]
+        assert choose(peer, peer.model, N) is BACKENDS[CASES[case][2]]
 
 
 @pytest.mark.parametrize(("change", "taken"), [(1e-7, False), (1e-9, True)])
-def test_a_way_whose_gradients_depend_on_their_place_is_not_taken(
+def test_a_backend_whose_gradients_depend_on_their_place_is_not_taken(
     change: float, taken: bool, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a last bit of float32, as products do that add up in another order elsewhere."""
@@ -237,16 +237,16 @@ def test_a_way_whose_gradients_depend_on_their_place_is_not_taken(
         found = by_layers(*arguments)
         moved = 1 + change * torch.arange(found.examples)[:, None]
         every = torch.eye(found.examples)
-        return replace(found, parts=[(place, Whole(part.sums(every) * moved)) for place, part in found.parts])
+        return replace(found, parts=[(place, DenseGradients(part.sums(every) * moved)) for place, part in found.parts])
 
-    monkeypatch.setattr(choosing, "WAYS", {"shaky": shaky, "vectorized": WAYS["vectorized"]})
+    monkeypatch.setattr(choosing, "BACKENDS", {"shaky": shaky, "vectorized": BACKENDS["vectorized"]})
     monkeypatch.setattr(choosing, "by_layers", shaky)
     peer, _, _ = setting("linear", make_trainer)
     with peer.training(peer.model):
         assert (choose(peer, peer.model, 8) is shaky) == taken
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", BACKENDS)
 @pytest.mark.parametrize("trained", ["body", "head"])
 def test_only_one_part_is_computed(name: str, trained: str, make_trainer: Callable[..., Trainer]) -> None:
     peer, x, y = setting("linear", make_trainer, head=("2",))
@@ -256,11 +256,11 @@ def test_only_one_part_is_computed(name: str, trained: str, make_trainer: Callab
     expected = by_a_loop(peer.module, x, y)
     expected = expected[:, : peer.body.count] if trained == "body" else expected[:, peer.body.count :]
     with peer.training(part):
-        found = WAYS[name](peer, part, x, y, N).sums(torch.eye(N))
+        found = BACKENDS[name](peer, part, x, y, N).sums(torch.eye(N))
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", BACKENDS)
 def test_losses_of_other_kinds(name: str, make_trainer: Callable[..., Trainer]) -> None:
     """A loss for each example, and one that looks at its values, which vmap cannot have."""
     torch.manual_seed(0)
@@ -278,10 +278,10 @@ def test_losses_of_other_kinds(name: str, make_trainer: Callable[..., Trainer]) 
         peer = make_trainer(model, x, y, loss=loss)
         with peer.training(peer.model):
             if (loss, name) == (looking, "vectorized"):
-                with pytest.raises(Unsuited):
-                    WAYS[name](peer, peer.model, x, y, N)
+                with pytest.raises(UnsupportedModel):
+                    BACKENDS[name](peer, peer.model, x, y, N)
                 continue
-            found = WAYS[name](peer, peer.model, x, y, N).sums(torch.eye(N))
+            found = BACKENDS[name](peer, peer.model, x, y, N).sums(torch.eye(N))
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
@@ -300,8 +300,38 @@ def test_inputs_of_several_tensors(make_trainer: Callable[..., Trainer]) -> None
     data = [({"left": left[i], "right": right[i]}, y[i]) for i in range(N)]
     peer = make_trainer(Two(), None, None, data=data)
     with peer.training(peer.model):
-        assert choose(peer, peer.model, N) is WAYS["layers"]
+        assert choose(peer, peer.model, N) is BACKENDS["layers"]
         inputs = {"left": left, "right": right}
-        found = [way(peer, peer.model, inputs, y, N).sums(torch.eye(N)) for way in WAYS.values()]
+        found = [way(peer, peer.model, inputs, y, N).sums(torch.eye(N)) for way in BACKENDS.values()]
     for other in found[1:]:
         torch.testing.assert_close(other, found[0], rtol=1e-4, atol=1e-5)
+
+
+class Sorted(nn.Module):
+    """Sorts a batch, and gives each example a little of the one before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.out(x)
+        order = x[:, 0].argsort()
+        return out + 1e-9 * out[order.roll(1)][order.argsort()]
+
+
+def test_a_model_of_ones_own_is_computed_one_by_one(
+    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that no gradient holds another one's record, whatever the code does; unless its author vouches for it."""
+    monkeypatch.undo()
+    torch.manual_seed(0)
+    x, y = torch.randn(N, 4), torch.randint(3, (N,))
+    peer = make_trainer(Sorted(), x, y)
+    with peer.training(peer.model):
+        assert choose(peer, peer.model, N) is BACKENDS["one-by-one"]
+        found = BACKENDS["one-by-one"](peer, peer.model, x, y, N).sums(torch.eye(N))
+    torch.testing.assert_close(found, by_a_loop(peer.module, x, y), rtol=1e-4, atol=1e-5)
+    vouched = make_trainer(OwnAttention(), torch.randint(11, (N, 5)), y, vmap=True)
+    with vouched.training(vouched.model):
+        assert choose(vouched, vouched.model, N) is BACKENDS["vectorized"]

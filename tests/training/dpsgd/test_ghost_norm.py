@@ -7,26 +7,28 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from dpeer.training.dpsgd.ghost_norm import Places, Series, series
-from dpeer.training.dpsgd.gradient_factors import Whole
+from dpeer.training.dpsgd.ghost_norm import EmbeddingGradients, SequenceGradients, sequence_gradients
+from dpeer.training.dpsgd.gradient_factors import DenseGradients
 
 N, T = 5, 4
 
 
-def sequence() -> tuple[Series, Tensor]:
+def sequence() -> tuple[SequenceGradients, Tensor]:
     left, right = torch.randn(N, T, 6), torch.randn(N, T, 7)
-    return Series(left, right), torch.einsum("ntr,ntc->nrc", left, right).flatten(1)
+    return SequenceGradients(left, right), torch.einsum("ntr,ntc->nrc", left, right).flatten(1)
 
 
-def looked_up() -> tuple[Places, Tensor]:
+def looked_up() -> tuple[EmbeddingGradients, Tensor]:
     places = torch.tensor([[3, 1, 3, 3], [0, 1, 2, 3], [5, 5, 5, 5], [4, 0, 4, 0], [2, 2, 1, 2]])
     values = torch.randn(N, T, 3)
     chosen = nn.functional.one_hot(places, 6).float()
-    return Places(places, values, 6), torch.einsum("ntr,ntw->nrw", chosen, values).flatten(1)
+    return EmbeddingGradients(places, values, 6), torch.einsum("ntr,ntw->nrw", chosen, values).flatten(1)
 
 
 @pytest.mark.parametrize("make", [sequence, looked_up])
-def test_lengths_sums_and_rows_are_those_of_the_gradients(make: Callable[[], tuple[Series | Places, Tensor]]) -> None:
+def test_lengths_sums_and_rows_are_those_of_the_gradients(
+    make: Callable[[], tuple[SequenceGradients | EmbeddingGradients, Tensor]],
+) -> None:
     torch.manual_seed(0)
     part, whole = make()
     torch.testing.assert_close(part.squares(), whole.double().square().sum(1), rtol=1e-5, atol=1e-6)
@@ -42,7 +44,9 @@ def test_lengths_sums_and_rows_are_those_of_the_gradients(make: Callable[[], tup
 
 
 @pytest.mark.parametrize("make", [sequence, looked_up])
-def test_a_gradient_that_is_not_finite_can_be_dropped(make: Callable[[], tuple[Series | Places, Tensor]]) -> None:
+def test_a_gradient_that_is_not_finite_can_be_dropped(
+    make: Callable[[], tuple[SequenceGradients | EmbeddingGradients, Tensor]],
+) -> None:
     torch.manual_seed(0)
     part, whole = make()
     bad = torch.arange(N) == 2
@@ -61,7 +65,7 @@ def test_places_that_nearly_cancel_do_not_make_a_gradient_look_short() -> None:
     left, right = torch.ones(1, 2, 50), torch.full((1, 2, 60), 1e4)
     right[0, 1] = -1e4
     right[0, 1, 0] = -1e4 + 1
-    (square,) = Series(left, right).squares().tolist()
+    (square,) = SequenceGradients(left, right).squares().tolist()
     terms = 2 * 50**0.5 * 1e4 * 60**0.5
     assert 50.0 <= square <= 50.0 + 1.001e-12 * terms**2
 
@@ -71,10 +75,10 @@ def test_places_that_cancel_beyond_float64_count_with_what_rounding_may_have_lef
     left, right = torch.ones(1, 2, 50), torch.full((1, 2, 60), 1e10)
     right[0, 1] = -1e10
     right[0, 1, 0] = float(np.nextafter(np.float32(-1e10), np.float32(0)))
-    found = Series(left, right)
+    found = SequenceGradients(left, right)
     assert float(found.squares()) >= float(found.sums(torch.ones(1, 1, dtype=torch.float64)).square().sum()) > 1.0
 
 
 def test_what_takes_less_memory_is_taken() -> None:
-    assert isinstance(series(torch.randn(2, 4, 16), torch.randn(2, 4, 16)), Series)
-    assert isinstance(series(torch.randn(2, 64, 16), torch.randn(2, 64, 16)), Whole)
+    assert isinstance(sequence_gradients(torch.randn(2, 4, 16), torch.randn(2, 4, 16)), SequenceGradients)
+    assert isinstance(sequence_gradients(torch.randn(2, 64, 16), torch.randn(2, 64, 16)), DenseGradients)

@@ -10,13 +10,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from dpeer.privacy.mechanism import GRADIENT_MARGIN, ClippedSum
-from dpeer.training.dpsgd.choosing import WAYS
-from dpeer.training.dpsgd.gradient import PrivateGradient
-from dpeer.training.dpsgd.gradient_factors import Computed, Outer, Whole
-from dpeer.training.dpsgd.groups import Groups
+from dpeer.training.dpsgd.choosing import BACKENDS
+from dpeer.training.dpsgd.gradient import GroupSums, PrivateGradient
+from dpeer.training.dpsgd.gradient_factors import DenseGradients, ExampleGradients, OuterProducts
 from dpeer.training.minibatches import Batch
 from dpeer.training.models.small import DigitsNet
-from dpeer.training.poisson_batches import Sampled
+from dpeer.training.poisson_batches import PoissonBatches
 from dpeer.training.trainer import Trainer
 
 from .conftest import by_a_loop
@@ -52,7 +51,7 @@ def test_without_noise_and_clipping_steps_are_those_of_plain_sgd(microbatch: int
     (plain, _, _), (private, _, _) = digits(make_trainer, hyperparameters=h), digits(make_trainer, hyperparameters=h)
     plain.fit(plain.model, epochs=4, lr=0.1)
     start = private.model.data.clone()
-    private._minibatches = Sampled(private.data, None, private.hyperparameters, rank=0, seed=0, rate=1.0)
+    private._minibatches = PoissonBatches(private.data, None, private.hyperparameters, rank=0, seed=0, rate=1.0)
     rule = PrivateGradient(ClippedSum(math.inf, 0.0, 1.0, N), microbatch)
     private.fit(private.model, epochs=4, lr=0.1, gradient=rule)
     assert (private.model.data - start).norm() > 0.05
@@ -62,14 +61,14 @@ def test_without_noise_and_clipping_steps_are_those_of_plain_sgd(microbatch: int
     assert private.gradients == plain.gradients == 4 * N
 
 
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", BACKENDS)
 @pytest.mark.parametrize("microbatch", [1, 7, N])
 def test_clipped_sums_are_those_of_numpy(name: str, microbatch: int, make_trainer: Make) -> None:
     peer, x, y = small(make_trainer)
     clip, rate, nominal = 2.0, 0.25, 40
     rule = PrivateGradient(ClippedSum(clip, 0.0, rate, nominal), microbatch)
     rule.start(peer, peer.model)
-    rule._ways["model"] = WAYS[name]
+    rule.backends["model"] = BACKENDS[name]
     gradients = by_a_loop(peer.module, x, y).numpy().astype(np.float64)
     norms = np.sqrt((gradients**2).sum(1))
     assert 0.2 < (norms > clip).mean() < 0.8
@@ -99,14 +98,14 @@ def test_groups_are_clipped_as_wholes(microbatch: int, make_trainer: Make) -> No
 
 
 @pytest.mark.parametrize("units", [None, torch.arange(N) // 3])
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", BACKENDS)
 def test_an_example_that_is_not_finite_changes_nothing_else(
     name: str, units: Tensor | None, make_trainer: Make
 ) -> None:
     peer, x, y = small(make_trainer)
     rule = PrivateGradient(ClippedSum(1.0, 0.0, 0.5, N), 7)
     rule.start(peer, peer.model)
-    rule._ways["model"] = WAYS[name]
+    rule.backends["model"] = BACKENDS[name]
     x[4] = math.nan
     found, _ = made(peer, rule, Batch(x, y, N, units))
     gradients = by_a_loop(peer.module, x, y).numpy().astype(np.float64)
@@ -123,10 +122,10 @@ def test_an_example_that_is_not_finite_changes_nothing_else(
 def test_a_group_that_cancels_is_clipped_by_the_length_of_its_examples(size: float, shorter: float) -> None:
     """Its gradient is one clip norm long, and what is left of two that are so many times as long."""
     total = torch.zeros(2, dtype=torch.float64)
-    there_and_back = Whole(torch.tensor([[size, 1.0], [-size, 1.0]]))
+    there_and_back = DenseGradients(torch.tensor([[size, 1.0], [-size, 1.0]]))
     mechanism = ClippedSum(1.0, 1.0, 0.5, 8)
-    groups = Groups(torch.tensor([0, 0]), total)
-    found = Computed(torch.zeros(2), [(slice(0, 2), there_and_back)], 2, 2)
+    groups = GroupSums(torch.tensor([0, 0]), total)
+    found = ExampleGradients(torch.zeros(2), [(slice(0, 2), there_and_back)], 2, 2)
     groups.add(found, 2, lambda lengths: torch.from_numpy(mechanism.factors(lengths.numpy())))
     assert total.tolist() == pytest.approx([0.0, shorter * GRADIENT_MARGIN], rel=1e-6)
 
@@ -134,7 +133,7 @@ def test_a_group_that_cancels_is_clipped_by_the_length_of_its_examples(size: flo
 def test_sums_are_added_up_in_float64() -> None:
     values = torch.tensor([[1e8], [1.0], [-1e8]])
     weights = torch.ones(1, 3, dtype=torch.float64)
-    for part in (Whole(values.expand(3, 20_000)), Outer(values, torch.ones(3, 20_000))):
+    for part in (DenseGradients(values.expand(3, 20_000)), OuterProducts(values, torch.ones(3, 20_000))):
         assert torch.equal(part.sums(weights), torch.ones(1, 20_000, dtype=torch.float64))
 
 
@@ -174,9 +173,9 @@ def test_company_changes_the_last_bits_alone(name: str, make_trainer: Make) -> N
     """What `GRADIENT_MARGIN` rests on: by how much a gradient depends on how many others are computed beside it."""
     peer, x, y = digits(make_trainer)
     with peer.training(peer.model):
-        whole = WAYS[name](peer, peer.model, x, y, N).sums(torch.eye(N))
+        whole = BACKENDS[name](peer, peer.model, x, y, N).sums(torch.eye(N))
         for count in (1, 2, 3, 8, 16, N - 1):
-            few = WAYS[name](peer, peer.model, x[:count], y[:count], count).sums(torch.eye(count))
+            few = BACKENDS[name](peer, peer.model, x[:count], y[:count], count).sums(torch.eye(count))
             assert ((few - whole[:count]).norm(dim=1) / whole[:count].norm(dim=1)).max() < 1e-6
 
 
@@ -211,10 +210,10 @@ def test_no_more_than_a_microbatch_at_a_time(make_trainer: Make) -> None:
 
     def watched(*arguments: object) -> object:
         seen.append(arguments[-1])
-        return WAYS["layers"](*arguments)
+        return BACKENDS["layers"](*arguments)
 
     rule.start(peer, peer.model)
-    rule._ways["model"] = watched
+    rule.backends["model"] = watched
     made(peer, rule, Batch(x, y, N))
     assert seen == [5, 5, 5, 5, 5], "the last ones are filled up: other shapes have other last bits"
 

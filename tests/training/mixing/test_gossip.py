@@ -14,6 +14,7 @@ from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
 from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.codecs import Dense
 from dpeer.training.flat import Flat
+from dpeer.training.mixing.gossip import Gossip
 from dpeer.training.settings import WireDtype
 
 Make = Callable[..., Task]
@@ -37,9 +38,9 @@ def sent(vector: torch.Tensor, dtype: WireDtype) -> list[bytes]:
     return [vector.to(DTYPES[dtype]).view(torch.uint8).numpy().tobytes()]
 
 
-def dense(dtype: WireDtype, start: torch.Tensor) -> tuple[Dense, Flat]:
+def dense(dtype: WireDtype, start: torch.Tensor) -> tuple[Gossip, Flat]:
     body = Flat("body", [("w", torch.nn.Parameter(start.clone()))])
-    return Dense(body, 1, dtype), body
+    return Gossip(body, 1, Dense(body.data, 1, dtype)), body
 
 
 def weigh(row: Mapping[int, float]) -> Callable[[Collection[int]], Mapping[int, float]]:
@@ -74,10 +75,10 @@ CASES: dict[str, tuple[Callable[[torch.Tensor], torch.Tensor], Callable[[torch.T
 def test_mixed_is_what_is_finite(case: str, zero: bool, dtype: WireDtype) -> None:
     row = {0: 0.0, 1: 0.5, 2: 0.5} if zero else ROW
     first, second, refused = CASES[case]
-    codec, body = dense(dtype, values(1))
-    codec.release(0)
+    step, body = dense(dtype, values(1))
+    step.release(0)
     received = {0: sent(first(values(0)), dtype), 2: sent(second(values(2)), dtype)}
-    assert codec.mix_sound(received, weigh(row)) == dict.fromkeys(refused, "not-finite")
+    assert step.mix(received, weigh(row)) == dict.fromkeys(refused, "not-finite")
     used = {0: rounded(first(values(0)), dtype), 1: rounded(values(1), dtype), 2: rounded(second(values(2)), dtype)}
     left = weigh(row)({0, 2} - refused)
     expected = sum(used[rank].double().numpy() * weight for rank, weight in left.items())
@@ -87,30 +88,30 @@ def test_mixed_is_what_is_finite(case: str, zero: bool, dtype: WireDtype) -> Non
     other.release(0)
     reasons = {rank: other.check(rank, payload) for rank, payload in received.items()}
     assert {rank for rank, why in reasons.items() if why} == refused
-    other.mix({rank: payload for rank, payload in received.items() if rank not in refused}, left)
+    other.mix({rank: payload for rank, payload in received.items() if rank not in refused}, lambda ranks: left)
     assert torch.equal(body.data, its_body.data)
 
 
 def test_finite_bodies_whose_sum_overflows_are_all_mixed() -> None:
-    codec, body = dense("float32", torch.full((COUNT,), 3e38))
-    codec.release(0)
+    step, body = dense("float32", torch.full((COUNT,), 3e38))
+    step.release(0)
     huge = sent(torch.full((COUNT,), 3e38), "float32")
-    assert codec.mix_sound({0: huge, 2: huge}, weigh(ROW)) == {}
+    assert step.mix({0: huge, 2: huge}, weigh(ROW)) == {}
     np.testing.assert_allclose(body.data.numpy(), np.full(COUNT, 3e38), rtol=1e-6)
 
 
 @every_dtype
 def test_another_size_is_refused_beside_what_is_not_finite(dtype: WireDtype) -> None:
-    codec, body = dense(dtype, values(1))
-    codec.release(0)
+    step, body = dense(dtype, values(1))
+    step.release(0)
     whole = sent(values(0), dtype)[0]
     wrong: list[Any] = [[whole[:-1]], [whole + b"x"], [whole, whole], [], [b""], [whole[:-1], whole[-1:]], [None]]
     for payload in wrong:
         again, _ = dense(dtype, values(1))
         again.release(0)
-        found = again.mix_sound({0: payload, 2: sent(spoiled(values(2), np.nan), dtype)}, weigh(ROW))
+        found = again.mix({0: payload, 2: sent(spoiled(values(2), np.nan), dtype)}, weigh(ROW))
         assert found == {0: "wrong-size", 2: "not-finite"}
-    assert codec.mix_sound({0: wrong[0], 2: wrong[1]}, weigh(ROW)) == {0: "wrong-size", 2: "wrong-size"}
+    assert step.mix({0: wrong[0], 2: wrong[1]}, weigh(ROW)) == {0: "wrong-size", 2: "wrong-size"}
     assert torch.equal(body.data, rounded(values(1), dtype)), "its own alone, as it was released"
 
 
@@ -118,25 +119,25 @@ def test_another_size_is_refused_beside_what_is_not_finite(dtype: WireDtype) -> 
 def test_bodies_in_pieces_are_mixed_as_whole_ones(dtype: WireDtype) -> None:
     found = []
     for cuts in ([], [4, 12, 600]):
-        codec, body = dense(dtype, values(1))
-        codec.release(0)
+        step, body = dense(dtype, values(1))
+        step.release(0)
         (whole,) = sent(values(0), dtype)
         places = [0, *cuts, len(whole)]
         received = {0: [whole[a:b] for a, b in itertools.pairwise(places)]}
-        assert codec.mix_sound(received, weigh({0: 0.3, 1: 0.7})) == {}
+        assert step.mix(received, weigh({0: 0.3, 1: 0.7})) == {}
         found.append(body.data.clone())
     assert torch.equal(*found)
 
 
 @every_dtype
 def test_the_own_part_of_the_sum_is_what_was_released(dtype: WireDtype) -> None:
-    codec, body = dense(dtype, values(1))
-    (buffer,) = codec.release(0) or []
+    step, body = dense(dtype, values(1))
+    (buffer,) = step.release(0) or []
     assert memoryview(buffer).readonly
     assert bytes(buffer) == sent(values(1), dtype)[0]
-    assert codec.payload_bytes == len(bytes(buffer))
+    assert step.codec.payload_bytes == len(bytes(buffer))
     assert torch.equal(body.data, values(1)), "it trains on, and is evaluated, as it was"
-    assert codec.mix_sound({}, weigh({1: 1.0})) == {}
+    assert step.mix({}, weigh({1: 1.0})) == {}
     assert torch.equal(body.data, rounded(values(1), dtype))
     assert torch.equal(body.data, values(1)) == (dtype == "float32")
 
@@ -170,7 +171,7 @@ def test_a_private_release_is_rounded_once_for_all(peer: Callable[..., TorchLear
         if number == 0:
             learner.mix_sound({}, lambda ranks: {0: 1.0})
             assert torch.equal(learner.body, own)
-            assert torch.equal(learner._codec.state()["base"], own), "the next update starts from it"
+            assert torch.equal(learner._gossip.state()["base"], own), "the next update starts from it"
             for file in folder.iterdir():
                 file.unlink()
             learner.save(folder)

@@ -16,6 +16,7 @@ from dpeer.exceptions import ConfigurationError
 from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.codecs.quantized import FRESH_EVERY, Quantized
 from dpeer.training.flat import Flat
+from dpeer.training.mixing.gossip import Gossip as Step
 
 Make = Callable[..., Task]
 Gossip = Callable[..., None]
@@ -112,24 +113,24 @@ def test_rounds_are_those_of_a_computation_in_numpy(bits: int, peers: Callable[.
 def test_a_change_too_small_for_a_step_is_not_lost(bits: int, steady: bool) -> None:
     """One value swings by 1 and so decides about the steps; the other drifts by 0.4 of a step a round."""
     flats = [Flat("model", [("w", nn.Parameter(torch.zeros(2)))]) for _ in range(2)]
-    codecs = [Quantized(flat, rank, bits, steady=steady) for rank, flat in enumerate(flats)]
+    steps = [Step(flat, rank, Quantized(flat.data, rank, bits, steady=steady)) for rank, flat in enumerate(flats)]
     drift = 0.4 / (2 ** (bits - 1) - 1)
     for number in range(40):
         for flat in flats:
             flat.data += torch.tensor([(-1.0) ** number, drift])
-        sent = [codec.release(number) for codec in codecs]
-        for rank, codec in enumerate(codecs):
-            codec.mix({1 - rank: sent[1 - rank]}, {0: 0.5, 1: 0.5})
+        sent = [step.release(number) for step in steps]
+        for rank, step in enumerate(steps):
+            step.mix({1 - rank: sent[1 - rank]}, lambda ranks: {0: 0.5, 1: 0.5})
     for flat in flats:
         assert flat.data[1].item() == pytest.approx(40 * drift, abs=2 * drift)
 
 
 def test_nobody_is_remembered_where_neighbors_change() -> None:
     flat = Flat("model", [("w", nn.Parameter(torch.ones(5)))])
-    codec, other = Quantized(flat, 0, 8, steady=False), Quantized(flat, 1, 8, steady=False)
-    codec.release(0)
-    codec.mix({1: other.release(0)}, {0: 0.5, 1: 0.5})
-    assert codec.state() == {}
+    step, other = (Step(flat, rank, Quantized(flat.data, rank, 8, steady=False)) for rank in range(2))
+    step.release(0)
+    step.mix({1: other.release(0)}, lambda ranks: {0: 0.5, 1: 0.5})
+    assert step.state() == {}
 
 
 def test_four_bits_do_round(peers: Callable[..., list[TorchLearner]], gossip: Gossip) -> None:

@@ -1,4 +1,4 @@
-"""Per-example gradients from what goes into each layer, and from the gradient of what comes out of it.
+"""Backend that computes per-example gradients from each layer's input and the gradient of its output.
 
 One forward pass of all examples together and one backward pass, in which the gradients of parameters are left out:
 these are made here, for each example, from the two (Goodfellow, Efficient Per-Example Gradient Computations, 2015).
@@ -8,9 +8,8 @@ A parameter that a module of the task's uses itself (a class token, embeddings o
 first dimension is 1, as if there were one example, each example gets a copy of its own, whose gradient is that of the
 example. What a layer gives for all examples at once (GPT-2's positions) is copied likewise.
 
-That the model keeps examples apart and in order (`dpeer.training.dpsgd.supported_layers`), and uses its parameters in
-other way than by calling their layers, is not known here: whoever uses this has looked, and compared it with
-`one_by_one` (`dpeer.training.dpsgd.choosing`).
+Requires a model that keeps examples apart and in order (`supported_layers`); a layer without a rule, or one that is
+not called exactly once, raises. `choosing` decides.
 """
 
 from __future__ import annotations
@@ -21,13 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from dpeer.training.batches import predict
-from dpeer.training.dpsgd.backends import losses_of
-from dpeer.training.dpsgd.gradient_factors import Computed, Part, Whole
-from dpeer.training.dpsgd.rules import Rule, found_by, rule_of
-from dpeer.training.dpsgd.stable_matmul import Unsuited, one_thread, steadily
+from dpeer.training.dpsgd.backends import UnsupportedModel, losses_of, with_tensors
+from dpeer.training.dpsgd.gradient_factors import DenseGradients, ExampleGradients, ParameterGradients
+from dpeer.training.dpsgd.layer_rules import LayerRule, rule_of
+from dpeer.training.dpsgd.stable_matmul import one_thread, padded_products
 from dpeer.training.errors import blame
 from dpeer.training.flat import Flat
 
@@ -35,30 +33,33 @@ if TYPE_CHECKING:
     from dpeer.training.trainer import Trainer
 
 
-def by_layers(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: int) -> Computed:
+def by_layers(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: int) -> ExampleGradients:
     """All examples together, by hooks on the layers; takes memory for what goes in and out of layers.
 
     Convolutions and norms also take it for their own gradients, one for each example, and so do linear layers on a
     long series; and a convolution for each place of its output what the filter sees there.
 
     Raises:
-        Unsuited: A parameter is of a layer that is not known here, or that is not called exactly once.
+        UnsupportedModel: A parameter is of a layer without a rule, or that is not called exactly once.
     """
+    # Attention takes two dimensions for one series, of which examples would be the places.
+    if any(isinstance(layer, nn.MultiheadAttention) for layer in peer.module.modules()):
+        raise UnsupportedModel()
     layers, loose = _owners(peer.module, part)
     seen: dict[nn.Module, list[Tensor]] = {layer: [] for layer in layers}
     anchor = torch.zeros((), device=part.data.device, requires_grad=True)
     copies = {name: _copies(peer.module.get_parameter(name), examples) for name in loose}
     failed = "the task's model or loss failed on a training batch"
     with _without_own_gradients(part), torch.enable_grad():
-        with _tapped(seen, anchor, examples), blame(failed), steadily(guarded=_attends(peer.module)):
-            outputs = predict(_with(peer.module, copies), inputs)
+        with _tapped(seen, anchor, examples), blame(failed), padded_products():
+            outputs = predict(with_tensors(peer.module, copies) if copies else peer.module, inputs)
         with blame(failed):
             losses = losses_of(peer, outputs, targets, examples)
-        with steadily(guarded=False):
+        with padded_products():
             _, *own = torch.autograd.grad(losses.sum(), [anchor, *copies.values()], allow_unused=True)
-    with one_thread():  # products are made as in `steadily`, of which there is nothing else to be had here
-        parts: list[tuple[slice, Part]] = [
-            (place, Whole(gradient.reshape(examples, -1)))
+    with one_thread():  # rules call `product`, so they need no `padded_products`
+        parts: list[tuple[slice, ParameterGradients]] = [
+            (place, DenseGradients(gradient.reshape(examples, -1)))
             for place, gradient in zip(loose.values(), own, strict=True)
             if gradient is not None
         ]
@@ -66,28 +67,25 @@ def by_layers(peer: Trainer, part: Flat, inputs: Any, targets: Any, examples: in
             if len(seen[layer]) == 1:  # nothing that is made small depends on it
                 continue
             if len(seen[layer]) != 2 or any(len(tensor) % examples or not len(tensor) for tensor in seen[layer]):
-                raise Unsuited()
+                raise UnsupportedModel()
             x, g = seen[layer]
             try:
-                found = found_by(rule, layer, x, g, examples)
+                found = rule(layer, x, g, examples)
             except RuntimeError as error:  # shapes that no rule expects
-                raise Unsuited() from error
+                raise UnsupportedModel() from error
             parts += [(place, found[name]) for name, place in places.items()]
-    return Computed(losses.detach().float(), parts, examples, part.count)
+    return ExampleGradients(losses.detach().float(), parts, examples, part.count)
 
 
-def _attends(module: nn.Module) -> bool:
-    """Whether a model has torch's attention, which takes two dimensions for one series of which examples are places."""
-    return any(isinstance(layer, nn.MultiheadAttention) for layer in module.modules())
-
-
-def _owners(module: nn.Module, part: Flat) -> tuple[dict[nn.Module, tuple[Rule, dict[str, slice]]], dict[str, slice]]:
+def _owners(
+    module: nn.Module, part: Flat
+) -> tuple[dict[nn.Module, tuple[LayerRule, dict[str, slice]]], dict[str, slice]]:
     """Where the parameters that are trained are used, and their places.
 
     Returns:
         The layers, each with its rule and its own parameters by name; and the parameters of no layer, by name.
     """
-    layers: dict[nn.Module, tuple[Rule, dict[str, slice]]] = {}
+    layers: dict[nn.Module, tuple[LayerRule, dict[str, slice]]] = {}
     loose: dict[str, slice] = {}
     for name, parameter, place in part.layout:
         owner, _, own = name.rpartition(".")
@@ -98,18 +96,13 @@ def _owners(module: nn.Module, part: Flat) -> tuple[dict[nn.Module, tuple[Rule, 
         elif parameter.ndim > 1 and len(parameter) == 1:
             loose[name] = place
         else:
-            raise Unsuited()
+            raise UnsupportedModel()
     return layers, loose
 
 
 def _copies(parameter: nn.Parameter, examples: int) -> Tensor:
     """A parameter whose first dimension is 1, once for each example; shape (examples, ...)."""
     return parameter.detach().expand(examples, *parameter.shape[1:]).clone().requires_grad_()
-
-
-def _with(module: nn.Module, copies: dict[str, Tensor]) -> Any:
-    """The model with other tensors for some parameters."""
-    return (lambda *given, **named: functional_call(module, copies, given, named)) if copies else module
 
 
 @contextmanager
@@ -134,7 +127,7 @@ def _tapped(seen: dict[nn.Module, list[Tensor]], anchor: Tensor, examples: int) 
 
     def tap(layer: nn.Module, arguments: tuple[Any, ...], output: Any) -> Tensor | None:
         if len(arguments) != 1 or not isinstance(output, Tensor) or not output.ndim:
-            raise Unsuited()
+            raise UnsupportedModel()
         given, changed = arguments[0].detach(), None
         if len(output) == 1 < examples:  # of all examples at once: from here on each has its own
             given = given.expand(examples, *given.shape[1:])

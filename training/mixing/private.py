@@ -1,4 +1,4 @@
-"""Bodies that are clipped, noised and charged before they leave the peer."""
+"""Gossip with client-level differential privacy: releases are clipped, noised and charged."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dpeer.training import payload
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.device import host
 from dpeer.training.flat import Exchanged
+from dpeer.training.mixing.gossip import Gossip
+from dpeer.training.mixing.guard import Guard, Vectors
 from dpeer.training.payload import Payload
 from dpeer.training.randomness import Purpose, stream
-from dpeer.training.robust import Robust
-from dpeer.training.settings import WireDtype
 
 
-class Private(Dense):
+class PrivateGossip(Gossip):
     """Sends z = base + clip(body - base, C) + noise, the same bytes to all neighbors and whenever they are sent again.
 
     `base` is the body that the last mixing gave (at first the common initial body), so a function of what has been
@@ -29,25 +29,17 @@ class Private(Dense):
     Args:
         body: The body that is trained and mixed.
         rank: This peer.
+        codec: As what values travel; z is what they are rounded to, noise and all.
+        guard: What is left out, and how the others are mixed; it looks at nothing but releases.
         protection: Clip norm, noise, budget and the ledger.
         seed: The federation's seed, for masks that are drawn without the data.
-        dtype: As what values travel; z is what they are rounded to, noise and all.
-        robust: See `Dense`, as for the next one; both look at nothing but releases.
-        max_norm: A body that is farther than this from the own one is left out.
     """
 
     def __init__(
-        self,
-        body: Exchanged,
-        rank: int,
-        protection: Protection,
-        seed: int,
-        dtype: WireDtype = "float32",
-        robust: Robust = Robust(),  # noqa: B008 - frozen
-        max_norm: float | None = None,
+        self, body: Exchanged, rank: int, codec: Dense, guard: Guard, protection: Protection, seed: int
     ) -> None:
-        super().__init__(body, rank, dtype, robust, max_norm)
-        self._protection, self._seed = protection, seed
+        super().__init__(body, rank, codec, guard)
+        self._dtype, self._protection, self._seed = codec.dtype, protection, seed
         self._base = self._own_values()
         self._met: Clipped | None = None
         self._again = False
@@ -73,12 +65,12 @@ class Private(Dense):
         if sent is None:
             self._released = None
             return None
-        if len(sent) != self.payload_bytes:
+        if len(sent) != self.codec.payload_bytes:
             raise CheckpointError(
                 f"the release of round {number} in the privacy ledger has {len(sent)} bytes, the body "
-                f"{self.payload_bytes}: it is of another model or --wire-dtype"
+                f"{self.codec.payload_bytes}: it is of another model or --wire-dtype"
             )
-        self._released = self._values([sent])
+        self._released = self.codec.decode(self._rank, [sent])
         return [memoryview(sent)]
 
     def _make(self, number: int) -> bytes:
@@ -96,21 +88,21 @@ class Private(Dense):
         )
         return bytes(payload.encode(torch.from_numpy(released), self._dtype))
 
-    def _add(self, received: dict[int, list[Tensor]], row: Mapping[int, float]) -> bool:
+    def _add(self, bodies: Mapping[int, Vectors], row: Mapping[int, float], distances: Mapping[int, float]) -> bool:
         # The base is the sum itself and not the body, to which other threads may write.
         mixed = torch.empty_like(self._body.data)
-        finite = self._sum(mixed, received, row)
+        finite = self._sum(mixed, bodies, row, distances)
         with torch.no_grad():
             self._body.data.copy_(mixed)
         self._base = mixed.cpu().numpy()
         return finite
 
-    def _own(self) -> list[Tensor]:
+    def _own(self) -> Vectors:
         """What was released; where nothing was, the base, for the body may hold what was not noised."""
         return [torch.from_numpy(self._base)] if self._released is None else self._released
 
     def rebase(self) -> None:
-        """See `Codec.rebase`."""
+        """See `Gossip.rebase`."""
         self._base = self._own_values()
 
     def _own_values(self) -> Vector:
@@ -122,5 +114,5 @@ class Private(Dense):
         return {"base": torch.from_numpy(self._base)}
 
     def restore(self, state: Mapping[str, Tensor]) -> None:
-        """See `Codec.restore`; earlier versions kept the base only where it was not the body."""
-        self._base = host(state["base"]).numpy() if "base" in state else self._own_values()
+        """See `Codec.restore`."""
+        self._base, self._released = host(state["base"]).numpy(), None

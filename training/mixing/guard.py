@@ -21,9 +21,8 @@ import torch
 from torch import Tensor
 
 from dpeer.training.device import CPU
-from dpeer.training.mixing import mix
-from dpeer.training.payload import aligned, all_finite
-from dpeer.training.robust import Robust
+from dpeer.training.mixing.robust_setting import Robust
+from dpeer.training.mixing.weighted_sum import aligned, all_finite, weighted_sum
 
 Vectors = Sequence[Tensor]
 """A body on the host, in one piece or several."""
@@ -115,7 +114,7 @@ class Guard:
                 distances = {rank: distance(vectors, own) for rank, vectors in received.items()}
             row = clipped(row, self.rank, {rank: distances[rank] for rank in received}, self.robust.radius)
         if rule in ("none", "clip") or not received:
-            return mix(into, [(bodies[rank], row[rank]) for rank in bodies])
+            return weighted_sum(into, [(bodies[rank], row[rank]) for rank in bodies])
         there = into if into.device.type == "cpu" else torch.empty_like(into, device=CPU)
         weights = torch.tensor([row[rank] for rank in bodies], dtype=torch.float32, device=CPU)
         for here, values in _side_by_side(there, [*bodies.values()]):

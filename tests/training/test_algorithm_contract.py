@@ -1,6 +1,8 @@
-"""Every algorithm, stopped and continued in another process's learner, gives the bits of a run in one go."""
+"""The contract of every algorithm: facts, a common start, releases, mixing, and resuming to the bit."""
 
+import hashlib
 import json
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,18 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from dpeer.exceptions import CheckpointError
-from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, find_algorithm, options_among
+from dpeer.training import (
+    ALGORITHMS,
+    Algorithm,
+    Hyperparameters,
+    Task,
+    TorchLearner,
+    find_algorithm,
+    make_options,
+    options_among,
+    source_hash,
+)
+from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.models.scaling import standardize
 from tests.thinning import every
 
@@ -78,6 +91,58 @@ def assert_same(one: TorchLearner, other: TorchLearner, folder: Path) -> None:
     for ours, file in zip((one, other), files, strict=True):
         ours.write_model(file)
     assert files[0].read_bytes() == files[1].read_bytes()
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_facts_are_stated(name: str) -> None:
+    found = find_algorithm(name)
+    facts = facts_of(found)
+    assert (facts.name, facts.algorithm, find_algorithm(found)) == (name, found, found)
+    assert found.summary
+    assert "\n" not in found.summary
+    assert found.leaves
+    assert not facts.draws, "what dpeer's own algorithms draw comes from named streams"
+    assert source_hash(found) == hashlib.sha256().hexdigest(), "dpeer's own code is no plug-in"
+    assert {*found.uses, *found.defaults} <= {*Hyperparameters.model_fields}
+    assert found().gradients(Hyperparameters()) > 0
+    assert make_options(found, {}) == found.Options()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_peers_start_alike_train_and_mix_what_they_share_alone(case: str, peers: Peers, gossip: Gossip) -> None:
+    learners = peers(case)
+    one, shares = learners[0], facts_of(type(learners[0].algorithm)).shares
+    assert len({ours.digest for ours in learners}) == 1
+    assert all(torch.equal(ours.body, one.body) for ours in learners)
+    assert all(ours.manifest == one.manifest for ours in learners)
+    assert one.shares == (shares != "nothing")
+    for ours in learners:
+        loss = ours.train(0)
+        assert loss is not None
+        assert math.isfinite(loss)
+    payloads = {rank: ours.release(0) for rank, ours in enumerate(learners)}
+    if not one.shares:
+        assert {*payloads.values()} == {None}
+        assert one.payload_bytes == 0
+        return
+    for rank, ours in enumerate(learners):
+        head = ours._trainer.head.data.clone()
+        received = {other: payload for other, payload in payloads.items() if payload is not None and other != rank}
+        assert len(received) == SIZE - 1
+        for other, payload in received.items():
+            assert all(memoryview(buffer).readonly for buffer in payload)
+            assert sum(memoryview(buffer).nbytes for buffer in payload) <= ours.payload_bytes
+            assert ours.check(other, payload) is None
+            assert ours.check(other, [b"x"]) == "wrong-size"
+        assert ours.mix_sound(received, lambda ranks: dict.fromkeys(range(SIZE), 1 / SIZE)) == {}
+        assert (
+            shares == "model"
+            or torch.equal(ours._trainer.head.data, head)
+            or type(ours.algorithm).mixed is not (Algorithm.mixed)
+        )
+        assert ours.finite
+    if case not in ("dis-pfl", "dis-pfl adamw") and "quantize" not in case:
+        assert all(torch.equal(ours.body, one.body) for ours in learners), "equal weights on a full graph"
 
 
 @pytest.mark.parametrize("case", every(2, CASES))
@@ -152,7 +217,7 @@ def test_what_is_kept_is_of_use(peers: Peers, gossip: Gossip, tmp_path: Path) ->
         gossip(learners, 2)
         for ours, other in zip(learners, forgetful, strict=True):
             other._trainer.model.data.copy_(ours._trainer.model.data)
-            assert ours._algorithm.state() or ours._codec.state()
+            assert ours._algorithm.state() or ours._gossip.state()
         gossip(learners, 1, start=2)
         gossip(forgetful, 1, start=2)
         assert learners[0].evaluate() != forgetful[0].evaluate()

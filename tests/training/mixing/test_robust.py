@@ -13,10 +13,12 @@ from pydantic import ValidationError
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
 from dpeer.training import Hyperparameters, Task, TorchLearner
-from dpeer.training.codecs import Dense, Quantized, guard
-from dpeer.training.codecs.guard import clipped, distance, trimmed_mean, weighted_median
+from dpeer.training.codecs import Dense, Quantized
 from dpeer.training.flat import Flat
-from dpeer.training.robust import Robust
+from dpeer.training.mixing import guard
+from dpeer.training.mixing.gossip import Gossip
+from dpeer.training.mixing.guard import Guard, clipped, distance, trimmed_mean, weighted_median
+from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.settings import WireDtype
 
 Make = Callable[..., Task]
@@ -42,9 +44,9 @@ def sent(vector: torch.Tensor, cuts: Collection[int] = ()) -> list[bytes]:
     return [whole[a:b] for a, b in itertools.pairwise([0, *cuts, len(whole)])]
 
 
-def dense(rule: str, max_norm: float | None = None, dtype: WireDtype = "float32") -> tuple[Dense, Flat]:
+def dense(rule: str, max_norm: float | None = None, dtype: WireDtype = "float32") -> tuple[Gossip, Flat]:
     body = Flat("body", [("w", torch.nn.Parameter(values(OWN)))])
-    return Dense(body, OWN, dtype, Robust.parse(rule), max_norm), body
+    return Gossip(body, OWN, Dense(body.data, OWN, dtype), Guard(OWN, Robust.parse(rule), max_norm)), body
 
 
 def weigh(ranks: Collection[int]) -> Mapping[int, float]:
@@ -56,10 +58,10 @@ def mixed(
     rule: str, changes: Mapping[int, torch.Tensor] | None = None, max_norm: float | None = None, cuts: Any = ()
 ) -> tuple[np.ndarray[Any, Any], dict[int, str]]:
     """What a peer has after mixing the other four, of which some are changed; and whom it left out."""
-    codec, body = dense(rule, max_norm)
-    codec.release(0)
+    step, body = dense(rule, max_norm)
+    step.release(0)
     bodies = {rank: values(rank) for rank in ROW if rank != OWN} | (changes or {})
-    refused = codec.mix_sound({rank: sent(one, cuts) for rank, one in bodies.items()}, weigh)
+    refused = step.mix({rank: sent(one, cuts) for rank, one in bodies.items()}, weigh)
     return body.data.numpy().copy(), refused
 
 
@@ -159,15 +161,15 @@ def test_a_median_of_large_values_does_not_overflow_and_one_of_zeros_has_no_sign
 
 
 def test_distances_of_one_round_are_not_those_of_the_next() -> None:
-    codec, body = dense("clip:3")
+    step, body = dense("clip:3")
     for changes in ({}, {0: values(0) * 100}):
         bodies = {rank: sent(values(rank)) for rank in ROW if rank != OWN}
         bodies |= {rank: sent(one) for rank, one in changes.items()}
         body.data.copy_(values(OWN))
-        codec.release(0)
+        step.release(0)
         if not changes:
-            codec.mix_sound(bodies, weigh)
-    codec.mix(bodies, ROW)
+            step.mix(bodies, weigh)
+    step.mix(bodies, lambda ranks: ROW)
     assert np.array_equal(body.data.numpy(), mixed("clip:3", {0: values(0) * 100})[0])
 
 
@@ -247,9 +249,9 @@ def test_what_is_not_finite_is_left_out_and_its_weight_goes_to_the_diagonal(rule
         assert np.array_equal(found, values(OWN).numpy()), "three others are too few to withstand two of them"
         return
     assert refused == {3: "not-finite"}
-    codec, body = dense(rule)
-    codec.release(0)
-    codec.mix_sound({rank: sent(values(rank)) for rank in (0, 1, 4)}, weigh)
+    step, body = dense(rule)
+    step.release(0)
+    step.mix({rank: sent(values(rank)) for rank in (0, 1, 4)}, weigh)
     assert np.array_equal(found, body.data.numpy())
 
 
@@ -277,43 +279,43 @@ def test_what_is_too_far_is_left_out(rule: str) -> None:
     found, refused = mixed(rule, {0: values(0) * 50}, max_norm=1000.0)
     assert refused.pop(0) == "too-far"
     assert refused == (dict.fromkeys((1, 3, 4), "too-few") if rule == "trimmed-mean:2" else {})
-    codec, body = dense(rule)
-    codec.release(0)
-    codec.mix_sound({rank: sent(values(rank)) for rank in (1, 3, 4)}, weigh)
+    step, body = dense(rule)
+    step.release(0)
+    step.mix({rank: sent(values(rank)) for rank in (1, 3, 4)}, weigh)
     assert np.array_equal(found, body.data.numpy())
 
 
 def test_far_is_counted_from_what_was_released() -> None:
-    codec, body = dense("none", max_norm=1.0)
-    codec.release(0)
+    step, body = dense("none", max_norm=1.0)
+    step.release(0)
     with torch.no_grad():
         body.data.add_(100.0)  # somebody writes to it meanwhile
     near = values(OWN)
     near[0] += 0.9
     far = values(OWN)
     far[0] += 1.1
-    assert codec.mix_sound({1: sent(near), 3: sent(far)}, weigh) == {3: "too-far"}
+    assert step.mix({1: sent(near), 3: sent(far)}, weigh) == {3: "too-far"}
     assert float(body.data[0]) == pytest.approx(float(values(OWN)[0]) + 0.9 * ROW[1], rel=1e-5)
 
 
 def test_quantized_bodies_that_are_too_far_are_left_out() -> None:
-    def made(start: torch.Tensor) -> Quantized:
+    def made(start: torch.Tensor) -> Gossip:
         body = Flat("body", [("w", torch.nn.Parameter(torch.zeros(COUNT)))])
-        codec = Quantized(body, OWN, 8, steady=True, max_norm=200.0)
+        step = Quantized(body.data, OWN, 8, steady=True)
         body.data.copy_(start)
-        return codec
+        return Gossip(body, OWN, step, Guard(OWN, Robust(), 200.0))
 
     ours, near, far = made(values(OWN)), made(values(1)), made(-10 * values(3))
     assert ours.release(0)
     bodies = {1: near.release(0), 3: far.release(0)}
-    assert ours.mix_sound(bodies, weigh) == {3: "too-far"}
+    assert ours.mix(bodies, weigh) == {3: "too-far"}
 
 
 def test_alone_a_peer_keeps_what_it_released() -> None:
     for rule in RULES:
-        codec, body = dense(rule)
-        codec.release(0)
-        assert codec.mix_sound({}, lambda ranks: {OWN: 1.0}) == {}
+        step, body = dense(rule)
+        step.release(0)
+        assert step.mix({}, lambda ranks: {OWN: 1.0}) == {}
         assert torch.equal(body.data, values(OWN))
 
 
@@ -321,16 +323,16 @@ def test_alone_a_peer_keeps_what_it_released() -> None:
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_halves_are_mixed_as_what_they_were_rounded_to(rule: str, dtype: WireDtype) -> None:
     kind = {"bfloat16": torch.bfloat16, "float16": torch.float16}[dtype]
-    codec, body = dense(rule, dtype=dtype)
-    codec.release(0)
+    step, body = dense(rule, dtype=dtype)
+    step.release(0)
     halves = {rank: values(rank).to(kind) for rank in ROW}
-    codec.mix_sound({rank: [half.view(torch.uint8).numpy().tobytes()] for rank, half in halves.items() if rank != OWN},
+    step.mix({rank: [half.view(torch.uint8).numpy().tobytes()] for rank, half in halves.items() if rank != OWN},
                     weigh)  # fmt: skip
     other, its_body = dense(rule)
     with torch.no_grad():
         its_body.data.copy_(halves[OWN].float())
     other.release(0)
-    other.mix_sound({rank: sent(half.float()) for rank, half in halves.items() if rank != OWN}, weigh)
+    other.mix({rank: sent(half.float()) for rank, half in halves.items() if rank != OWN}, weigh)
     assert torch.equal(body.data, its_body.data)
 
 
@@ -366,11 +368,11 @@ def test_a_private_peers_base_is_what_mixing_gave(make_task: Make, tmp_path: Pat
     with torch.no_grad():
         ours._trainer.shared.data.add_(7.0)  # only what was released may count
     ours.mix_sound({rank: [one.tobytes()] for rank, one in z.items() if rank}, lambda ranks: dict.fromkeys(z, 0.2))
-    assert torch.equal(ours.body, ours._codec.state()["base"])
+    assert torch.equal(ours.body, ours._gossip.state()["base"])
     reference = Flat("body", [("w", torch.nn.Parameter(torch.tensor(z[0])))])
-    codec = Dense(reference, 0, "float32", Robust.parse(rule))
-    codec.release(0)
-    codec.mix_sound({rank: [one.tobytes()] for rank, one in z.items() if rank}, lambda ranks: dict.fromkeys(z, 0.2))
+    step = Gossip(reference, 0, Dense(reference.data, 0), Guard(0, Robust.parse(rule), None))
+    step.release(0)
+    step.mix({rank: [one.tobytes()] for rank, one in z.items() if rank}, lambda ranks: dict.fromkeys(z, 0.2))
     assert torch.equal(ours.body, reference.data)
 
 

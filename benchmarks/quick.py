@@ -1,0 +1,35 @@
+"""The quick form of every benchmark: arguments with which it takes seconds, and shows that it runs.
+
+tests/system/test_benchmarks.py runs each, and `table.py --quick` those of its rows. The figures of a quick form mean
+nothing.
+"""
+
+from __future__ import annotations
+
+_PEERS = "--peers 2 --parameters 1000 --rounds 2 --repeats 1"
+
+QUICK = {
+    "cuts": "--cuts 0.2 --peers 3 --rounds 3 --round-seconds 0.1",
+    "defaults": "--out defaults --sets digits --only clip1 --seeds 0 --rounds 1",
+    "finish": "--sets digits --algorithms dfedmdc --seeds 0 --jobs 1 --rounds 1",
+    "first_week": "--out weeks --only biopsies --seeds 0 --rounds 1",
+    "flooded": "--kind junk unlisted neighbor --connections 2 --peers 3 --parameters 1000 --rounds 2 --repeats 1",
+    "gossip_round": f"{_PEERS} --train 0.01",
+    "harm": "--only digits --size 3 -- --rounds 1",
+    "local_training": "--repeats 2 --samples 5",
+    "mean_clipping": "--rounds 1 --seeds 1",
+    "optimizers": "--only digits --rows fedavg --seeds 1 --rounds 1",
+    "per_example": "--batch 3 --repeats 2",
+    "privacy": "--model digits --samples 10 --repetitions 1",
+    "privacy_figure": "digits=compared --out privacy.svg",
+    "robust": "--sets digits --seeds 0 --topologies full --attacks flipped --hostile 1 --rules clip --rounds 1",
+    "sample_level": "--only cancer --seeds 1 --few 1",
+    "scale": "--quick --repeats 1",
+    "simulate": "--samples 20 --size 2 --rounds 2 --repetitions 1",
+    "startup": "--peers 2 --parameters 1000 --repeats 1",
+    "steady": "--peers 2 --parameters 1000 --rounds 8",
+    "table": "--quick",
+    "topologies": "--seeds 0-0 --rounds 1 --size 6 --body-epochs 1 --algorithm dfedmdc",
+    "under_gossip": "--neighbors 1 --mb-per-s 1 --seconds 0.3 --repeats 1",
+    "verdicts": "--seeds 0 --sites 2 -- --rounds 1 --body-epochs 1",
+}

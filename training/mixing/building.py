@@ -1,0 +1,91 @@
+"""Builds a peer's gossip step from its algorithm, its settings and its protection."""
+
+from __future__ import annotations
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.privacy import Protection
+from dpeer.training.algorithms import Algorithm
+from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.codecs import Codec, Dense, Masked, Quantized, new_codec
+from dpeer.training.hyperparameters import Hyperparameters
+from dpeer.training.mixing.gossip import Gossip, SparseGossip
+from dpeer.training.mixing.guard import Guard
+from dpeer.training.mixing.private import PrivateGossip
+from dpeer.training.mixing.robust_setting import Robust
+from dpeer.training.trainer import Trainer
+
+
+def build_gossip(algorithm: Algorithm, trainer: Trainer, protection: Protection | None, *, steady: bool) -> Gossip:
+    """The gossip step of a peer.
+
+    Args:
+        algorithm: The peer's algorithm, which may bring a codec of its own.
+        trainer: The trainer, whose body and extras travel.
+        protection: Differential privacy for what leaves the peer.
+        steady: Whether the peer exchanges with the same neighbors in every round.
+
+    Raises:
+        ConfigurationError: Two of the settings do not go together.
+    """
+    h, body, rank = trainer.hyperparameters, trainer.shared, trainer.rank
+    own = algorithm.codec(trainer)
+    guard = Guard(rank, Robust.parse(h.robust), h.max_norm)
+    if facts_of(type(algorithm)).shares == "nothing":
+        return Gossip(body, rank, own or Dense(body.data, rank, h.wire_dtype), guard)
+    name, flag = _asked(h)
+    codec = new_codec(name, body.data, rank, steady=steady) if own is None else own
+    _check(algorithm, trainer, codec, own, flag, private=protection is not None)
+    if protection is not None:
+        assert isinstance(codec, Dense)
+        return PrivateGossip(body, rank, codec, guard, protection, trainer.seed)
+    return (SparseGossip if isinstance(codec, Masked) else Gossip)(body, rank, codec, guard)
+
+
+def _asked(h: Hyperparameters) -> tuple[str, str | None]:
+    """The codec's name, and the flag that asks for it; None for the default.
+
+    Raises:
+        ConfigurationError: Two flags ask for two codecs.
+    """
+    flags = [
+        (f"int{h.quantize}", f"--quantize {h.quantize}") if h.quantize is not None else None,
+        (h.wire_dtype, f"--wire-dtype {h.wire_dtype}") if h.wire_dtype != "float32" else None,
+        (h.codec, f"--codec {h.codec}") if h.codec is not None else None,
+    ]
+    asked = [flag for flag in flags if flag is not None]
+    if len(asked) > 1:
+        raise ConfigurationError(f"{asked[1][1]} cannot be used with {asked[0][1]}")
+    return asked[0] if asked else ("float32", None)
+
+
+def _check(
+    algorithm: Algorithm, trainer: Trainer, codec: Codec, own: Codec | None, flag: str | None, *, private: bool
+) -> None:
+    h, extras = trainer.hyperparameters, ", ".join(trainer.extras)
+    sends = f"{algorithm.name}, which sends {algorithm.leaves}"
+    more = f"{algorithm.name}, which sends more than a body ({extras})"
+    guards = None if h.max_norm is None else f"--max-norm {h.max_norm:g}"
+    if h.robust != "none":
+        guards = f"--robust {h.robust}"
+        if codec.error_feedback:
+            raise ConfigurationError(
+                f"{guards} cannot be used with {flag}, whose sums must keep what was rounded away: leave one of "
+                "them out; --wire-dtype bfloat16 halves the bytes and goes with it"
+            )
+        if extras:
+            raise ConfigurationError(
+                f"{guards} cannot be used with {more}: what it relies on of their sums holds for weighted means alone"
+            )
+    if guards is not None and own is not None:
+        raise ConfigurationError(
+            f"{guards} cannot be used with {sends}: bodies that are not all values of the model are not compared"
+        )
+    if private and (own is not None or not isinstance(codec, Dense)):
+        what = flag if own is None else f"{algorithm.name} ({algorithm.leaves})"
+        raise ConfigurationError(
+            f"--privacy client cannot be used with {what}: not all that leaves the peer would carry noise"
+        )
+    if own is not None and flag is not None:
+        raise ConfigurationError(f"{flag} cannot be used with {sends}")
+    if isinstance(codec, Quantized) and extras:
+        raise ConfigurationError(f"{flag} cannot be used with {more}: values of another size would share its scales")

@@ -1,0 +1,178 @@
+"""Gossip step of one peer: release the body, and replace it by the mix with what the neighbors released.
+
+    x_i <- sum over j of W_ij z_j
+
+in float32 and in rank order, for floating point addition does not commute to the bit. z_j is what rank j's payload
+decodes to, the own one included, so that rounding on the wire hits all alike. A guard may leave bodies out or mix them
+by a robust rule. With error feedback, what encoding lost of the own body is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dpeer.training.codecs.base import Codec, Undecodable
+from dpeer.training.codecs.masked import Masked
+from dpeer.training.device import host
+from dpeer.training.flat import Exchanged
+from dpeer.training.mixing.guard import Guard, Vectors
+from dpeer.training.mixing.robust_setting import Robust
+from dpeer.training.mixing.weighted_sum import all_finite
+from dpeer.training.payload import Payload
+
+Weigh = Callable[[Collection[int]], Mapping[int, float]]
+"""Gives the weights of these ranks and the own."""
+
+
+class Gossip:
+    """Releases a peer's body, and mixes it with its neighbors' payloads.
+
+    Args:
+        body: The values that are sent and mixed.
+        rank: This peer.
+        codec: Makes payloads of values, and values of payloads.
+        guard: Which bodies are left out, and how the others are mixed; None mixes all by their weights.
+
+    Attributes:
+        codec: The codec.
+    """
+
+    def __init__(self, body: Exchanged, rank: int, codec: Codec, guard: Guard | None = None) -> None:
+        self.codec = codec
+        self._body, self._rank, self._guard = body, rank, guard or Guard(rank, Robust(), None)
+        self._released: Vectors | None = None
+
+    def release(self, number: int) -> Payload | None:
+        """Round `number`'s body for all neighbors, in read-only buffers that never change again; None: say nothing."""
+        payload = self.codec.encode(self._body.data, number)
+        self._released = self.codec.decode(self._rank, payload)
+        return payload
+
+    def check(self, rank: int, payload: Payload) -> str | None:
+        """Why a payload of this rank must not be mixed ("wrong-size", "not-finite", ...), or None; never raises.
+
+        What comparison with other bodies leaves out shows in `mix` alone.
+        """
+        body = self._decoded(rank, payload)
+        if isinstance(body, str):
+            return body
+        return None if all_finite(body) else "not-finite"
+
+    def mix(self, received: Mapping[int, Payload], weigh: Weigh) -> dict[int, str]:
+        """Replace the body by the mix of the payloads and this peer's own release.
+
+        A value that is not finite shows in the sum. Only if it does, payloads are looked into and the sum is made
+        again: looking beforehand would read every payload once more.
+
+        Args:
+            received: Payloads by rank, without the own.
+            weigh: Gives the row for the ranks that are left.
+
+        Returns:
+            The ranks whose payload was not mixed, and why.
+        """
+        found = {rank: self._decoded(rank, payload) for rank, payload in received.items()}
+        refused = {rank: body for rank, body in found.items() if isinstance(body, str)}
+        bodies = {rank: body for rank, body in found.items() if not isinstance(body, str)}
+        distances: dict[int, float] = {}
+        lost = self._lost()
+        if self._guard.plain:
+            if not self._add(bodies, weigh(bodies), distances):
+                infinite = {rank: "not-finite" for rank, body in bodies.items() if not all_finite(body)}
+                if infinite:
+                    bodies = {rank: body for rank, body in bodies.items() if rank not in infinite}
+                    self._add(bodies, weigh(bodies), distances)
+                    refused |= infinite
+        else:
+            judged, distances = self._guard.judge(bodies, self._own())
+            bodies = {rank: body for rank, body in bodies.items() if rank not in judged}
+            self._add(bodies, weigh(bodies), distances)
+            refused |= judged
+        if lost is not None:
+            with torch.no_grad():
+                self._body.data.add_(lost)
+        self.codec.mixed(bodies)
+        self._released = None
+        return refused
+
+    def rebase(self) -> None:
+        """Count the next update from the body as it is now, where updates are counted from what mixing gave.
+
+        Every change of the body since must be a function of what peers have released.
+        """
+
+    def state(self) -> Mapping[str, Tensor]:
+        """What a resumed run needs besides the body, between two rounds; by name."""
+        return self.codec.state()
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """See `Codec.restore`."""
+        self.codec.restore(state)
+        self._released = None
+
+    def _decoded(self, rank: int, payload: Payload) -> Vectors | str:
+        """A body, or why there is none."""
+        try:
+            body = self.codec.decode(rank, payload)
+            return body if self._fits(body) else "wrong-size"
+        except Undecodable as error:
+            return error.reason
+        except Exception:  # a hostile neighbor chooses the bytes, and a codec may be a user's own
+            return "wrong-size"
+
+    def _fits(self, body: Vectors) -> bool:
+        return sum(vector.numel() for vector in body) == self._body.count
+
+    def _own(self) -> Vectors:
+        """What was released, or a copy of the body where nothing was."""
+        if self._released is None:
+            self._released = [host(self._body.data)]
+        return self._released
+
+    def _lost(self) -> Tensor | None:
+        """What encoding lost of the body, where that is to travel with a later release."""
+        if self._released is None or not self.codec.error_feedback:
+            return None
+        return self._body.data - torch.cat([vector.to(self._body.data.device) for vector in self._released])
+
+    def _add(self, bodies: Mapping[int, Vectors], row: Mapping[int, float], distances: Mapping[int, float]) -> bool:
+        """Replace the body by the sum, which may be repeated; returns whether all terms are known to be finite."""
+        return self._sum(self._body.data, bodies, row, distances)
+
+    def _sum(
+        self, into: Tensor, bodies: Mapping[int, Vectors], row: Mapping[int, float], distances: Mapping[int, float]
+    ) -> bool:
+        """Write the mix into a vector like the body; returns whether all terms are known to be finite."""
+        with torch.no_grad():
+            return self._guard.mix(into, bodies, self._own(), row, distances)
+
+
+class SparseGossip(Gossip):
+    """A coordinate becomes the mean over the peers that hold it, weighted by the row; then the own mask is applied.
+
+    The weights of a coordinate are therefore not doubly stochastic.
+    """
+
+    codec: Masked
+
+    def _fits(self, body: Vectors) -> bool:
+        return True  # the codec has compared the values with their mask
+
+    def _own(self) -> Vectors:
+        if self._released is None:
+            self._released = [self._body.data[self.codec.held], self.codec.held]
+        return self._released
+
+    def _sum(self, into: Tensor, bodies: Mapping[int, Vectors], row: Mapping[int, float], distances: Any) -> bool:
+        own, device = self._own(), into.device
+        total, weight = torch.zeros_like(into), torch.zeros_like(into)
+        for rank in sorted(row):
+            values, mask = (vector.to(device) for vector in (own if rank == self._rank else bodies[rank]))
+            total[mask] += values * row[rank]
+            weight[mask] += row[rank]
+        into.copy_(torch.where(weight > 0, total / weight, 0.0) * self.codec.next)
+        return bool(torch.isfinite(into).all())

@@ -1,0 +1,149 @@
+"""Weighted sum of bodies, in the host's memory or on a GPU, block by block and without temporaries."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+_BLOCK = 2**18
+"""Values that are handled together: few enough to stay in a cache, many enough not to count the calls."""
+
+
+def weighted_sum(body: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) -> bool:
+    """Body <- sum of weight * values, in the order given, in float32.
+
+    Args:
+        body: Shape (count,), float32, on the host or a GPU; it must not be one of the terms.
+        terms: At least one; each vectors of together shape (count,), float32 or halves, on the host, with their weight.
+
+    Returns:
+        Whether all terms are known to be finite. (A sum of large ones may overflow.)
+    """
+    if body.device.type == "cpu":
+        total = _sum_on_host(body, terms)
+    else:
+        body.zero_()
+        if body.numel():
+            _add_on_gpu(body, terms)
+        total = body.sum()
+    return bool(torch.isfinite(total))
+
+
+def all_finite(vectors: Sequence[Tensor]) -> bool:
+    """Whether no value is infinite or NaN."""
+    for block in (block for vector in vectors for block in torch.split(vector, _BLOCK)):
+        # A sum is several times faster than isfinite, and finite only if all terms are. Large finite terms can
+        # overflow it, so only a sum that is not finite is looked into.
+        if not torch.isfinite(block.float().sum()) and not torch.isfinite(block).all():
+            return False
+    return True
+
+
+def _sum_on_host(total: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) -> Tensor:
+    """Total <- sum of weight * values, in the order given, in float32 and without temporaries of the vectors' size.
+
+    Block by block, so that a total's block stays in the cache while all terms are added: each value is read once and
+    each sum is written once. All are on the host.
+
+    Args:
+        total: Shape (count,), float32; none of the terms.
+        terms: At least one; each vectors of together shape (count,), float32 or halves, with their weight.
+
+    Returns:
+        The total's own sum, a scalar: a value that is not finite, in whichever term, shows in it.
+    """
+    weights = [weight for _, weight in terms]
+    sums = [total[:0].sum()]
+    for here, *values in aligned([[total], *(vectors for vectors, _ in terms)]):
+        torch.mul(values[0].float(), weights[0], out=here)
+        for block, weight in zip(values[1:], weights[1:], strict=True):
+            here.add_(block.float(), alpha=weight)
+        sums.append(here.sum())  # while it is in the cache
+    return torch.stack(sums).sum()
+
+
+def aligned(bodies: Sequence[Sequence[Tensor]], size: int = _BLOCK) -> Iterator[tuple[Tensor, ...]]:
+    """Several bodies side by side: the same few values of each at a time, as views.
+
+    Args:
+        bodies: At least one; each vectors of together shape (count,).
+        size: The most values at a time. All multiples of it are ends; so is every end of a vector.
+    """
+    cuts = {*range(0, sum(vector.numel() for vector in bodies[0]), size)}
+    for vectors in bodies:
+        cuts.update(itertools.accumulate(vector.numel() for vector in vectors))
+    return zip(*(_blocks(vectors, cuts) for vectors in bodies), strict=True)
+
+
+def _blocks(vectors: Sequence[Tensor], cuts: set[int]) -> Iterator[Tensor]:
+    """The vectors, cut at these places; every end of a vector must be one of them."""
+    places = iter(sorted(cuts - {0}))
+    end = 0
+    for vector in vectors:
+        start, end = end, end + vector.numel()
+        sizes = []
+        while start < end:
+            place = next(places)
+            sizes.append(place - start)
+            start = place
+        yield from torch.split_with_sizes(vector, sizes)
+
+
+def _add_on_gpu(body: Tensor, terms: Sequence[tuple[Sequence[Tensor], float]]) -> None:
+    """Add to a body on a GPU: one vector is copied there, on a stream of its own, while the one before is added.
+
+    From page-locked memory such copies do not wait for the host, nor the host for them; so at the end the host waits
+    for them all: the memory may be given to the next payload then.
+    """
+    rooms = [torch.empty_like(body, dtype=terms[0][0][0].dtype) for _ in range(2)]
+    copies = _Stream(body.device) if torch.cuda.is_available() else _NoStream()
+    for index, (vectors, weight) in enumerate(terms):
+        room = rooms[index % 2]
+        with copies.into(index % 2):
+            for part, values in zip(torch.split(room, [vector.numel() for vector in vectors]), vectors, strict=True):
+                part.copy_(values, non_blocking=True)
+        body.add_(room, alpha=weight)
+        copies.used(index % 2)
+    copies.wait()
+
+
+class _NoStream:
+    """Copies to a device without streams, each made at once."""
+
+    @contextmanager
+    def into(self, room: int) -> Iterator[None]:
+        """Within it copies into this memory are begun; after it they can be used in computations."""
+        yield
+
+    def used(self, room: int) -> None:
+        """Let the memory be overwritten once the computations that have been begun are done."""
+
+    def wait(self) -> None:
+        """Wait until all copies are done."""
+
+
+class _Stream(_NoStream):
+    """Copies beside the computations of a CUDA device; they wait for each other on the device, not here."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._adding = torch.cuda.current_stream(device)
+        self._copying = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._used = [torch.cuda.Event() for _ in range(2)]  # type: ignore[no-untyped-call]
+        self._copying.wait_stream(self._adding)  # the rooms' memory may have been in use until now
+
+    @contextmanager
+    def into(self, room: int) -> Iterator[None]:
+        with torch.cuda.stream(self._copying):
+            self._copying.wait_event(self._used[room])
+            yield
+        self._adding.wait_stream(self._copying)
+
+    def used(self, room: int) -> None:
+        self._used[room].record(self._adding)
+
+    def wait(self) -> None:
+        self._copying.synchronize()
