@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from dpeer.privacy import Protection, StepLedger
 from dpeer.training import store
 from dpeer.training.algorithms import Algorithm, shared_options
 from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.codecs import identity
 from dpeer.training.schedules import ends_with_the_run
 from dpeer.training.selection import POINTS, ModelSelection, Point
 from dpeer.training.snapshots import Snapshots
@@ -65,6 +65,7 @@ class Checkpoints:
             "head": trainer.head.manifest,
             "quantize": h.quantize,
             "wire_dtype": h.wire_dtype,
+            "codec": None if h.codec is None else identity(h.codec),
             "lr_schedule": h.lr_schedule,
             **(ending if ends_with_the_run(h.lr_schedule) else {}),
             **self._options,
@@ -91,16 +92,15 @@ class Checkpoints:
         Raises:
             CheckpointError: The files are missing, damaged, or of another run, task or algorithm.
         """
-        # An older dpeer had one schedule, and left options to the fingerprint.
-        states, rest = store.load(directory, self._identity, {"lr_schedule": "exponential", **self._options})
+        states, rest = store.load(directory, self._identity)
         try:
             number, best_round = int(rest["round"]), rest["best_round"]
             last, best = states["last"], states.get("best")
             best_loss = math.inf if best is None else float(rest["best_loss"])
-            charged, worse = int(rest.get("releases") or 0), int(rest.get("worse") or 0)
+            charged, worse = int(rest["releases"] or 0), int(rest["worse"])
             steps = rest.get("steps")
             taken = None if steps is None else int(steps)
-            point = _point(rest, best is not None)
+            point = _point(rest["best_point"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint in {directory} is damaged: {error!r}") from error
         if charged and self._protection is None:
@@ -124,8 +124,8 @@ class Checkpoints:
                 f"the checkpoint in {directory} has {taken} private steps, the ledger fewer: restore the ledger as it "
                 "was last (an older copy will not do): what was trained has to be counted"
             )
-        self._check_finish(directory, number, rest.get("finish"))
-        kept = None if best is None else self._snapshots.predicted(best, self._algorithm)
+        self._check_finish(directory, number, rest["finish"])
+        kept = None if best is None else self._snapshots.predicted(best)
         self._snapshots.put(last)
         self._trainer.number = number
         self._selection.best, self._selection.best_loss = kept, best_loss
@@ -135,24 +135,23 @@ class Checkpoints:
         """Refuse another way to finish a run that has no rounds left: nothing would be done, and all files said so.
 
         Raises:
-            CheckpointError: It is another one. (An older dpeer did not say.)
+            CheckpointError: It is another one.
         """
         h = self._trainer.hyperparameters
-        if number + 1 >= h.rounds and then not in (None, h.finish):
+        if number + 1 >= h.rounds and then != h.finish:
             raise CheckpointError(
                 f"the checkpoint in {directory} is of the last round, after which the model was finished with "
                 f"--finish {then}: give that, and not {h.finish}, or more --rounds"
             )
 
 
-def _point(rest: Mapping[str, Any], found: bool) -> Point | None:
-    """When in its round the best model was as it is; an older dpeer looked at models after mixing only.
+def _point(text: Any) -> Point | None:
+    """The point of its round at which the best model was measured.
 
     Raises:
-        ValueError: There is no such point.
+        ValueError: No such point exists.
     """
-    said = rest.get("best_point") or ("mixed" if found else None)
     for point in (None, *POINTS):
-        if said == point:
+        if text == point:
             return point
-    raise ValueError(f"best_point is {said!r}")
+    raise ValueError(f"best_point is {text!r}")
