@@ -1,6 +1,5 @@
 """Finishing at home, against the same steps written down once more in numpy and float64."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,10 +162,6 @@ def test_an_ended_run_cannot_be_finished_in_another_way(make_task: MakeTask, tmp
         CheckpointError, match=r"finished with --finish all:1: give that, and not none, or more --rounds"
     ):
         made("none").load(tmp_path)
-    rest = json.loads((tmp_path / "learner.json").read_text())
-    del rest["finish"]
-    (tmp_path / "learner.json").write_text(json.dumps(rest))
-    made("none").load(tmp_path)  # of an older dpeer, which knew no such thing
 
 
 def test_nothing_is_done_where_nothing_is_asked(make_task: MakeTask) -> None:

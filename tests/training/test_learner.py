@@ -66,21 +66,6 @@ def test_all_peers_start_alike(make: Callable[..., TorchLearner]) -> None:
     assert a.digest == b.digest
 
 
-def test_a_released_payload_never_changes(make: Callable[..., TorchLearner]) -> None:
-    learner = make()
-    learner.train(0)
-    (buffer,) = learner.release(0) or []
-    body = learner.body
-    before = bytes(buffer)
-    assert np.array_equal(np.frombuffer(before, "<f4"), body.numpy())
-    assert memoryview(buffer).readonly
-    assert len(before) == learner.payload_bytes
-    learner.mix({}, {0: 0.5})
-    learner.train(1)
-    learner.release(1)
-    assert bytes(buffer) == before
-
-
 def test_local_shares_nothing(make: Callable[..., TorchLearner]) -> None:
     learner = make(algorithm="local")
     assert not learner.shares
