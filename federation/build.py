@@ -18,17 +18,12 @@ from dpeer.federation.checks import check_first_weights, check_hostile, check_se
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
-from dpeer.federation.notes import notes
-from dpeer.federation.privacy_notes import privacy_notes
-from dpeer.federation.protection import account, planned_releases, promise, protect
+from dpeer.federation.notes import notes, one_by_one_notes
+from dpeer.federation.privacy import open_session, privacy_config
 from dpeer.federation.same_rows import Held, held_rows
-from dpeer.federation.sample_notes import sample_notes, way_notes
-from dpeer.federation.sampling import sampling_of
 from dpeer.federation.training_monitor import alert_monitor
-from dpeer.peer.checkpoint import completed
-from dpeer.privacy import Unprotected
+from dpeer.privacy import ClientSession, SampleSession
 from dpeer.privacy.history import FOLDER
-from dpeer.privacy.soundness import check_said
 from dpeer.results.files import rank_folder
 from dpeer.results.training_alerts import AlertMonitor
 from dpeer.topology import Graphs, Isolated, ServerSampling, TimeVaryingTopology, Topology, spectral_gap, take_part
@@ -113,7 +108,8 @@ def build(
     if how.participation_mode == "server":
         check_server(how)
     meeting = take_part(graph, how.participation, how.participation_mode, how.seed)
-    guarantee = promise(config.settings, graph)
+    privacy = privacy_config(config, graph)
+    guarantee = privacy.guarantee
     if shares != "nothing":
         check_hostile(how, config.privacy, graph)
         if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
@@ -132,25 +128,11 @@ def build(
             )
         keep, held_out = "last" if lacking else keep, 0.0
     settings = config.settings.model_copy(update={"validation": held_out, "keep": keep})
-    folder = own_folder / FOLDER
-    content, protection, unprotected, sampling = content_of(task, private=private), None, None, None
-    if config.privacy.privacy == "sample":
-        check_said(data.task, task.found, "sample")
-        account(folder, resume=resume)
-        left = planned_releases(settings, graph, completed(folder.parent) if resume else 0)
-        sampling = sampling_of(
-            task, settings, folder, planned_releases(settings, graph), left=left, resume=resume, data=content,
-            new_data=new_data,
-        )  # fmt: skip
-    elif guarantee is None or shares == "nothing":
-        protect(settings, None, folder, resume=resume)
-        unprotected = Unprotected(folder, data=content, new_data=new_data)
-    else:
-        check_said(data.task, task.found)
-        protection = protect(
-            settings, guarantee, folder, resume=resume, data=content, new_data=new_data,
-            receivers=lambda number: meeting.at(number, rank).out_neighbors,
-        )  # fmt: skip
+    content = content_of(task, private=private)
+    session = open_session(
+        config, privacy, task, graph, own_folder / FOLDER, digest=content, resume=resume, new_data=new_data,
+        receivers=lambda number: meeting.at(number, rank).out_neighbors,
+    )  # fmt: skip
     builtin = BUILTIN_TASKS.get(data.task)
     partition = (data.partition or builtin.partition) if builtin else None
     # Before the algorithm's code sees the data: neighbors get to know this.
@@ -167,9 +149,9 @@ def build(
         training_accuracy=run.training_accuracy, patience=run.patience,
         steady=isinstance(graph, Topology) and how.participation == 1,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
-        protection=protection, unprotected=unprotected, sampling=sampling, options=config.options,
+        session=session, options=config.options,
     )  # fmt: skip
-    if guarantee is not None and learner.shares and protection is None:
+    if guarantee is not None and learner.shares and not isinstance(session, ClientSession):
         raise AlgorithmError(f"algorithm {how.algorithm}: it said that it shares nothing, and shares something")
     facts = {
         "size": config.graph.size,
@@ -184,7 +166,7 @@ def build(
         "head_parameters": learner.head_parameters,
         "training_samples": learner.num_samples,
         "evaluated_samples": len(getattr(task, run.evaluate_on)),
-        "stated": None if learner.steps is None else learner.steps.mechanism.stated,
+        "stated": session.guarantee.stated if isinstance(session, SampleSession) else None,
         "class_counts": class_counts(task, "train"),
         "class_names": list(task.names.get("classes", ())) or None,
         "evaluated_class_counts": class_counts(task, run.evaluate_on),
@@ -194,10 +176,7 @@ def build(
         copied, learner, config.hyperparameters, lambda number: meeting.at(number, rank).active, settings, rank,
         seed=how.batch_seed, folder=own_folder, workers=workers,
     )  # fmt: skip
-    about_privacy = privacy_notes(protection, settings, graph, learner.shared_values) if protection else []
-    if learner.steps is not None:
-        about_privacy = sample_notes(learner.steps, settings, learner.trained_together, learner.units)
-        about_privacy += way_notes(learner.computes_one_by_one)
+    noised = learner.trained_together if isinstance(session, SampleSession) else learner.shared_values
     divided_as = None
     if task.indices is not None:
         places = {name: index.tolist() for name, index in task.indices.items()}
@@ -215,7 +194,8 @@ def build(
         watch=alert_monitor(task, config.algorithm, facts, how, data, config.privacy),
         notes=[
             *notes(task, learner, facts, config.algorithm, config.options, config.chosen, lacking=lacking),
-            *about_privacy,
+            *session.notes(noised),
+            *one_by_one_notes(learner),
             *first_weights_notes(task, data.init_from, config.privacy.privacy),
         ],
         held=held_rows(task) if learner.shares and not private else None,

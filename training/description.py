@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from dpeer.privacy.step_protection import StepProtection
+from dpeer.privacy import Session
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.facts import Facts
 from dpeer.training.device import Compute, host
@@ -27,6 +27,7 @@ class Description:
     _algorithm: Algorithm
     _facts: Facts
     _trainer: Trainer
+    _session: Session | None
     _gossip: Gossip
     _sampled: SampledReleases | None
     _selection: ModelSelection
@@ -126,9 +127,9 @@ class Description:
         return self._gossip.spent if isinstance(self._gossip, PrivateGossip) else None
 
     @property
-    def steps(self) -> StepProtection | None:
-        """What charges the local steps; None without privacy at sample level."""
-        return self._trainer.protection if isinstance(self._trainer, DPSGDTrainer) else None
+    def session(self) -> Session | None:
+        """The privacy session of the peer."""
+        return self._session
 
     @property
     def units(self) -> int:
@@ -140,7 +141,7 @@ class Description:
         """The most parameters that a step of a round trains."""
         trainer = self._trainer
         parts = {"body": trainer.body.count, "head": trainer.head.count}
-        phases = () if self.steps is None else self.steps.phases
+        phases = trainer.session.guarantee.phases if isinstance(trainer, DPSGDTrainer) else ()
         return max((parts.get(phase.part, trainer.model.count) for phase in phases), default=trainer.model.count)
 
     @property

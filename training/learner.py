@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dpeer.exceptions import ConfigurationError, TaskError
-from dpeer.privacy import Protection, Unprotected
+from dpeer.privacy import ClientSession, NoiselessSession, SampleSession, Session
 from dpeer.training.algorithms import Algorithm, find_algorithm
 from dpeer.training.algorithms.facts import Facts, facts_of
 from dpeer.training.algorithms.plugins import blamed, extras_of, is_built_in, new_algorithm
 from dpeer.training.checkpoints import Checkpoints
 from dpeer.training.description import Description
 from dpeer.training.device import HOST, Compute
-from dpeer.training.dpsgd_trainer import DPSGDTrainer, Sampling
+from dpeer.training.dpsgd_trainer import DPSGDTrainer
 from dpeer.training.evaluation import Evaluation
 from dpeer.training.fine_tuning import Finishing
 from dpeer.training.hyperparameters import Hyperparameters
@@ -56,10 +56,8 @@ class TorchLearner(Description):
         sampled_share: The share of all peers whose bodies a mixing takes the mean of, where a sample of them sends to
             all; 1 elsewhere.
         compute: On which device, where the model and the data are moved to, and how.
-        protection: Differential privacy for what leaves the peer; None sends bodies as they are.
-        unprotected: Where it is written down that bodies left as they are.
-        sampling: Privacy at sample level: how each record is protected in local training, so that bodies may be sent as
-            they are; None trains without noise.
+        session: Differential privacy, of messages or of each record in local training, or the record of a run without
+            noise; None trains and sends without noise and record.
         options: The algorithm's options, by name; its defaults for those that are not given.
 
     Raises:
@@ -85,9 +83,7 @@ class TorchLearner(Description):
         steady: bool = True,
         sampled_share: float = 1.0,
         compute: Compute = HOST,
-        protection: Protection | None = None,
-        unprotected: Unprotected | None = None,
-        sampling: Sampling | None = None,
+        session: Session | None = None,
         options: Any = None,
     ) -> None:
         for option, value, other in (("keep", keep, "last"), ("evaluate-on", evaluate_on, "test")):
@@ -103,7 +99,8 @@ class TorchLearner(Description):
         self._patience = patience
         self._generators = GlobalGenerators(seed, rank, compute.device, draws=True if facts.draws else task.draws)
         self._rank, self._model = rank, task.model
-        self._protection, self._unprotected = protection, unprotected
+        self._session = session
+        sampling = session if isinstance(session, SampleSession) else None
         with self._drawing(Purpose.START, 0):
             made = self._algorithm = new_algorithm(found, {} if options is None else options)
             if sampling is not None:
@@ -124,19 +121,19 @@ class TorchLearner(Description):
             self._trainer.sampled_share = sampled_share
             with blamed(made, "start"):
                 made.start(self._trainer)
-            self._gossip = build_gossip(made, self._trainer, protection, steady=steady)
+            self._gossip = build_gossip(made, self._trainer, session, steady=steady)
             self._sampled = None
             if isinstance(self._trainer, DPSGDTrainer):
                 of_releases = found.mixed is Algorithm.mixed or not facts.mixed_uses_data
                 self._sampled = SampledReleases(self._trainer, of_releases=of_releases)
                 with blamed(made, "train"):
                     planned = planned_phases(found, {} if options is None else options, self._trainer)
-                self._trainer.protect(planned)
+                self._trainer.prepare(planned)
         if not is_built_in(found):
             began.check(self._trainer, facts.name)
         self._finishing = Finishing(made, self._trainer)
         origin = Origin.of_run(
-            client=protection is not None, sample=sampling is not None,
+            client=isinstance(session, ClientSession), sample=sampling is not None,
             post=sampling is not None and sampling.head == "post",
             first=None if task.initial is None else task.initial.origin,
         )  # fmt: skip
@@ -150,8 +147,7 @@ class TorchLearner(Description):
         if self._sampled is not None:
             kept["sampled"] = self._sampled
         self._snapshots = Snapshots(self._trainer, kept)
-        ledger = None if self._sampled is None else self._sampled.ledger
-        self._checkpoints = Checkpoints(made, self._trainer, self._snapshots, self._selection, protection, ledger)
+        self._checkpoints = Checkpoints(made, self._trainer, self._snapshots, self._selection, session)
         self._mixed = False
 
     @contextmanager
@@ -168,10 +164,8 @@ class TorchLearner(Description):
 
     def start_over(self) -> None:
         """Begin a new run: put aside the record of what an earlier run in the same folder has released."""
-        if self._protection is not None and self.shares:
-            self._protection.ledger.begin()
-        elif self._unprotected is not None:
-            self._unprotected.begin()
+        if self._session is not None and (self.shares or not isinstance(self._session, ClientSession)):
+            self._session.begin()
 
     def train(self, number: int) -> float | None:
         """Run round `number`'s local steps.
@@ -202,8 +196,8 @@ class TorchLearner(Description):
         """
         if not self.shares:
             return None
-        if self._unprotected is not None:
-            self._unprotected.note(number)
+        if isinstance(self._session, NoiselessSession):
+            self._session.record()
         if self._sampled is not None:
             self._sampled.before()
         return self._gossip.release(number)
@@ -393,8 +387,8 @@ class TorchLearner(Description):
         return self._selection.constant_loss(self._trainer.data)
 
 
-def _trainer(sampling: Sampling | None, *given: Any, **named: Any) -> Trainer:
-    return Trainer(*given, **named) if sampling is None else DPSGDTrainer(*given, **named, sampling=sampling)
+def _trainer(session: SampleSession | None, *given: Any, **named: Any) -> Trainer:
+    return Trainer(*given, **named) if session is None else DPSGDTrainer(*given, **named, session=session)
 
 
 def _check_patience(patience: int, facts: Facts, keep: str) -> None:

@@ -22,8 +22,7 @@ from dpeer.federation.settings import Settings
 from dpeer.federation.summary import renew
 from dpeer.peer import checkpoint
 from dpeer.peer.core.wire import federation_id
-from dpeer.privacy.history import FOLDER, LEDGER
-from dpeer.privacy.ledger_file import read_or_none
+from dpeer.privacy.history import FOLDER, current
 from dpeer.results.effect import FEWEST_ROWS, Effect, effect_of
 from dpeer.results.files import METRICS, MODEL, SUMMARY, read_rows, write_json, write_rows
 from dpeer.results.reading import read_object, read_peer_summary
@@ -224,10 +223,11 @@ def _check_data(folder: Path, task: Task, settings: Settings, summary: Mapping[s
     Raises:
         CheckpointError: They have changed.
     """
-    ledger, content = read_or_none(folder / FOLDER / LEDGER), content_of(task, private=settings.privacy != "none")
+    released = current(folder / FOLDER)
+    content = content_of(task, private=settings.privacy != "none")
     there: list[tuple[Any, Any]] = []
-    if ledger is not None and None not in (ledger.data, content):
-        there.append((ledger.data, content))
+    if None not in (released.data, content):
+        there.append((released.data, content))
     before = read_object(folder / "partition.json").get("sha256")
     if before is not None and task.indices is not None:
         places = {name: index.tolist() for name, index in task.indices.items()}

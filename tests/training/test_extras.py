@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from dpeer.exceptions import AlgorithmError, CheckpointError, ConfigurationError
-from dpeer.privacy import Guarantee, Ledger, Protection
+from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, Trainer
 from dpeer.training.extras import Extras
 from dpeer.training.split import Split
@@ -153,8 +153,8 @@ def test_quantizing_them_is_refused(peers: Any) -> None:
 def private(
     make_task: Make, folder: Path, sigma: float, clip: float, algorithm: type[Algorithm] = Tracking
 ) -> TorchLearner:
-    protection = Protection(Guarantee(sigma, clip, 1e-5), Ledger(folder, {}, resume=False), None)
-    return TorchLearner(make_task(), algorithm, H, rank=0, seed=0, protection=protection)
+    session = ClientSession(Guarantee(sigma, clip, 1e-5), Ledger(folder, {}, resume=False), None)
+    return TorchLearner(make_task(), algorithm, H, rank=0, seed=0, session=session)
 
 
 def test_they_are_clipped_with_the_body_as_one_vector(make_task: Make, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from dpeer.exceptions import AlgorithmError
-from dpeer.privacy import Guarantee, Ledger, Protection
+from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner
 from dpeer.training.mixing import guard, private
 
@@ -63,8 +63,8 @@ Replaced.mixed = lambda self, peer: peer.body.data[:1].fill_(SECRET)
 
 def protected(make_task: Make, algorithm: type[Algorithm], folder: Path) -> TorchLearner:
     resume = (folder / "ledger.jsonl").exists()
-    protection = Protection(Guarantee(1e-3, 1.0, 1e-5), Ledger(folder, {}, resume=resume), None)
-    return TorchLearner(make_task(), algorithm, H, rank=0, seed=0, protection=protection)
+    session = ClientSession(Guarantee(1e-3, 1.0, 1e-5), Ledger(folder, {}, resume=resume), None)
+    return TorchLearner(make_task(), algorithm, H, rank=0, seed=0, session=session)
 
 
 def largest_sent(learner: TorchLearner, number: int = 0) -> float:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError
-from dpeer.privacy import Guarantee, Ledger, Protection
+from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.training import Hyperparameters, Task, TorchLearner, make_options
 from dpeer.training.algorithms.fedadamw import FedAdamW
 from tests.training.sampling import sampled
@@ -235,9 +235,9 @@ def test_whole_data_sets_can_be_protected_though_moments_are_then_mostly_noise(
     aggregate: str, make_task: Make, tmp_path: Path
 ) -> None:
     h = Hyperparameters(body_epochs=1, batch_size=16, body_lr=0.01, grad_clip=None)
-    protection = Protection(Guarantee(30.0, 0.1, 1e-5), Ledger(tmp_path, {}, resume=False), None)
+    session = ClientSession(Guarantee(30.0, 0.1, 1e-5), Ledger(tmp_path, {}, resume=False), None)
     options = {"aggregate": aggregate}
-    ours = TorchLearner(make_task(), "fedadamw", h, rank=0, seed=0, protection=protection, options=options)
+    ours = TorchLearner(make_task(), "fedadamw", h, rank=0, seed=0, session=session, options=options)
     for number in range(4):
         loss = ours.train(number)
         assert loss is not None

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from dpeer.privacy import Guarantee, Ledger, Protection
+from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, Trainer
 
 Make = Callable[..., Task]
@@ -94,8 +94,8 @@ def test_it_is_not_called_where_nothing_was_mixed(make_task: Make) -> None:
 
 
 def protected(make_task: Make, folder: Path, algorithm: type[Algorithm], *, resume: bool = False) -> TorchLearner:
-    protection = Protection(Guarantee(1e-7, CLIP, 1e-5), Ledger(folder, {}, resume=resume), None)
-    return TorchLearner(make_task(), algorithm, H, rank=0, seed=0, protection=protection)
+    session = ClientSession(Guarantee(1e-7, CLIP, 1e-5), Ledger(folder, {}, resume=resume), None)
+    return TorchLearner(make_task(), algorithm, H, rank=0, seed=0, session=session)
 
 
 def values(payload: Any) -> np.ndarray:

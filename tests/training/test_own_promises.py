@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from pydantic_core import to_jsonable_python
 
 from dpeer.exceptions import AlgorithmError
-from dpeer.privacy import Guarantee, Ledger, Protection
+from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, make_options, option, shared_options
 
 Make = Callable[..., Task]
@@ -30,11 +30,11 @@ class Plain(Algorithm):
 
 
 def learner(task: Task, algorithm: type[Algorithm], folder: Path | None = None, **options: Any) -> TorchLearner:
-    protection = None
+    session = None
     if folder is not None:
         resume = (folder / "ledger.jsonl").exists()
-        protection = Protection(Guarantee(1e-3, 1000.0, 1e-5), Ledger(folder, {}, resume=resume), None)
-    return TorchLearner(task, algorithm, H, rank=0, seed=0, protection=protection, options=options)
+        session = ClientSession(Guarantee(1e-3, 1000.0, 1e-5), Ledger(folder, {}, resume=resume), None)
+    return TorchLearner(task, algorithm, H, rank=0, seed=0, session=session, options=options)
 
 
 def test_what_a_class_says_of_its_own_code_does_not_hold_for_others_code() -> None:

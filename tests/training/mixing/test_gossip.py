@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from dpeer.exceptions import CheckpointError, ConfigurationError
-from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
+from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
 from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.codecs import Dense
 from dpeer.training.flat import Flat
@@ -149,9 +149,9 @@ def test_the_own_part_of_the_sum_is_what_was_released(dtype: WireDtype) -> None:
 def peer(make_task: Make, tmp_path: Path) -> Callable[..., TorchLearner]:
     def make(dtype: WireDtype = "bfloat16", *, resume: bool = False) -> TorchLearner:
         ledger = Ledger(tmp_path / "privacy", {}, resume=resume)
-        protection = Protection(Guarantee(3.0, 0.05, 1e-5), ledger, None, Sparsifier.parse(None))
+        session = ClientSession(Guarantee(3.0, 0.05, 1e-5), ledger, None, Sparsifier.parse(None))
         h = Hyperparameters(body_epochs=1, batch_size=16, wire_dtype=dtype)
-        return TorchLearner(make_task(0), "dfedmdc", h, rank=0, seed=0, protection=protection)
+        return TorchLearner(make_task(0), "dfedmdc", h, rank=0, seed=0, session=session)
 
     return make
 

@@ -11,7 +11,7 @@ import torch
 from pydantic import ValidationError
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
+from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
 from dpeer.training import Hyperparameters, Task, TorchLearner
 from dpeer.training.codecs import Dense, Quantized
 from dpeer.training.flat import Flat
@@ -357,11 +357,11 @@ def test_learners_agree_and_go_on(make_task: Make, gossip: Callable[..., None], 
 
 @every_rule
 def test_a_private_peers_base_is_what_mixing_gave(make_task: Make, tmp_path: Path, rule: str) -> None:
-    protection = Protection(
+    session = ClientSession(
         Guarantee(3.0, 0.05, 1e-5), Ledger(tmp_path, {}, resume=False), None, Sparsifier.parse(None)
     )
     h = Hyperparameters(body_epochs=1, batch_size=16, robust=rule)
-    ours = TorchLearner(make_task(0), "dfedmdc", h, rank=0, seed=0, protection=protection)
+    ours = TorchLearner(make_task(0), "dfedmdc", h, rank=0, seed=0, session=session)
     ours.train(0)
     (own,) = ours.release(0) or []
     z = {0: np.frombuffer(own, "<f4"), **{rank: values(rank).numpy()[: ours.body_parameters] for rank in range(1, 5)}}
@@ -380,11 +380,11 @@ def test_nothing_private_decides_what_is_mixed(make_task: Make, tmp_path: Path) 
     """Without a release of its own, a peer compares with what its last mixing gave, not with what it has trained."""
     found = []
     for trains in (False, True):
-        protection = Protection(
+        session = ClientSession(
             Guarantee(3.0, 0.05, 1e-5), Ledger(tmp_path / str(trains), {}, resume=False), None, Sparsifier.parse(None)
         )
         ours = TorchLearner(make_task(0), "dfedmdc", Hyperparameters(robust="clip", max_norm=9.0), rank=0, seed=0,
-                            protection=protection)  # fmt: skip
+                            session=session)  # fmt: skip
         if trains:
             ours.train(0)
         ours.mix_sound({1: [bytes(ours.payload_bytes)], 2: [bytes(ours.payload_bytes)]},
