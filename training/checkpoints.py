@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError
-from dpeer.privacy import Protection, StepLedger
+from dpeer.privacy import ClientSession, SampleSession, Session
 from dpeer.training import store
 from dpeer.training.algorithms import Algorithm, shared_options
 from dpeer.training.algorithms.facts import facts_of
@@ -29,8 +29,7 @@ class Checkpoints:
         trainer: The trainer that the algorithm steers.
         snapshots: Copies of all that changes.
         selection: Knows which model is the best so far.
-        protection: The releases under differential privacy; None without it.
-        ledger: The steps of privacy at sample level; None without it.
+        session: The peer's privacy; None where nothing is recorded.
     """
 
     def __init__(
@@ -39,12 +38,13 @@ class Checkpoints:
         trainer: Trainer,
         snapshots: Snapshots,
         selection: ModelSelection,
-        protection: Protection | None,
-        ledger: StepLedger | None = None,
+        session: Session | None,
     ) -> None:
         self._algorithm, self._trainer, self._snapshots = algorithm, trainer, snapshots
         self._name = facts_of(type(algorithm)).name
-        self._selection, self._protection, self._ledger = selection, protection, ledger
+        self._selection = selection
+        self._client = session if isinstance(session, ClientSession) else None
+        self._sample = session if isinstance(session, SampleSession) else None
         self._room: State | None = None
 
     @property
@@ -80,10 +80,10 @@ class Checkpoints:
         rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self._selection.best_round}
         rest |= {"best_point": self._selection.best_point, "finish": self._trainer.hyperparameters.finish}
         rest |= {"best_loss": self._selection.best_loss if best is not None else None, "worse": self._selection.worse}
-        if self._ledger is not None:
-            rest |= {"releases": 0, "steps": self._ledger.steps}
+        if self._sample is not None:
+            rest |= {"releases": 0, "steps": self._sample.ledger.steps}
         else:
-            rest |= {"releases": None if self._protection is None else self._protection.ledger.releases}
+            rest |= {"releases": None if self._client is None else self._client.ledger.releases}
         return Copied(states, self._identity | rest)
 
     def load(self, directory: Path) -> None:
@@ -103,23 +103,23 @@ class Checkpoints:
             point = _point(rest["best_point"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint in {directory} is damaged: {error!r}") from error
-        if charged and self._protection is None:
+        if charged and self._client is None:
             raise CheckpointError(
                 f"the checkpoint in {directory} is of a private run: go on with its --privacy client, or start over "
                 "with --overwrite"
             )
-        if self._protection is not None and self._protection.ledger.releases < charged:
+        if self._client is not None and self._client.ledger.releases < charged:
             raise CheckpointError(
                 f"the checkpoint in {directory} has {charged} private releases, the ledger fewer: restore the ledger "
                 "as it was last (an older copy will not do): what was released has to be counted"
             )
-        if (taken is None) != (self._ledger is None):
-            there, here = ("a run with", "without") if self._ledger is None else ("a run without", "with")
+        if (taken is None) != (self._sample is None):
+            there, here = ("a run with", "without") if self._sample is None else ("a run without", "with")
             raise CheckpointError(
                 f"the checkpoint in {directory} is of {there} --privacy sample, this one is {here}: go on with the "
                 "setting it began with, or start over with --overwrite"
             )
-        if self._ledger is not None and taken is not None and self._ledger.steps < taken:
+        if self._sample is not None and taken is not None and self._sample.ledger.steps < taken:
             raise CheckpointError(
                 f"the checkpoint in {directory} has {taken} private steps, the ledger fewer: restore the ledger as it "
                 "was last (an older copy will not do): what was trained has to be counted"
