@@ -1,4 +1,4 @@
-"""Whether anybody who joins with the default settings is worse off than alone without being told.
+"""Harm by federating under default settings: peers that end worse than local only, and the lines that warn them.
 
     python benchmarks/harm.py [--only digits table] [--cifar DIR] [--mnist FILE] [--har FILE] [--size 8] [--seeds 0]
                               [--json]

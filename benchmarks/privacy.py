@@ -24,9 +24,9 @@ import torch
 from numpy.typing import NDArray
 
 from dpeer.federation.malloc import keep_heap
-from dpeer.privacy import Guarantee, Ledger, Protection
+from dpeer.privacy import ClientSession, Guarantee, Ledger
 from dpeer.privacy.noise import Values, noised
-from dpeer.training import Hyperparameters, Task, TorchLearner, build_model
+from dpeer.training import Hyperparameters, Task, build_learner, build_model
 
 ROW = {0: 0.5, 1: 0.5}
 
@@ -96,10 +96,10 @@ def main() -> None:
 def measure(model: str, samples: int, repetitions: int, folder: Path) -> dict[str, Any]:
     """Medians in milliseconds, and ratios within each repetition."""
     h = Hyperparameters(body_epochs=2, head_epochs=1, body_lr=0.01)
-    protection = Protection(Guarantee(1.0, 1.0, 1e-5), Ledger(folder / "privacy", {}, resume=False))
+    session = ClientSession(Guarantee(1.0, 1.0, 1e-5), Ledger(folder / "privacy", {}, resume=False))
     ways = {
-        name: TorchLearner(task(model, samples), "dfedmdc", h, rank=0, seed=0, protection=given)
-        for name, given in (("plain", None), ("private", protection))
+        name: build_learner(task(model, samples), "dfedmdc", h, rank=0, seed=0, session=given)
+        for name, given in (("plain", None), ("private", session))
     }
     count = ways["plain"].body_parameters
     other = ways["plain"].body.numpy().tobytes()

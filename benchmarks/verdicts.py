@@ -17,7 +17,7 @@ By kind, over all sites and seeds:
     sign        of the sites whose true gain is more than its error away from 0 and whose own gain is not 0: those
                 whose own gain has the true one's sign
     improved    verdicts that joining improved the model, and of these the ones whose true gain is positive
-    alone       verdicts that it is better alone, and of these the ones whose true gain is negative
+    alone       verdicts that it is worse than local only, and of these the ones whose true gain is negative
     below       sites whose whole interval lies below 0, and of these the ones that are told so
     gain, true  the means over all sites
 """
@@ -173,7 +173,7 @@ def figures(found: Sequence[Site], *, widened: bool) -> dict[str, Any]:
 
 
 def _is_told(worth: Mapping[str, Any]) -> bool:
-    """Whether the peer's last lines say that it would be better off alone, be it probably."""
+    """Whether the peer's last lines have the verdict worse, be it probably."""
     found = effect_of(worth)
     return found is not None and any("worse than local only" in line for line in closing_lines(found))
 

@@ -68,7 +68,7 @@ def show(console: Console, summary: Mapping[str, Any], out: Path, baseline: Mapp
     apart = mixed != values and bool(summary["body_parameters"])
     worth = effects_by_rank(summary.get("worth")) or (None,) * len(values)
     shared = settings.get("test_split") == "shared"
-    other = _Other(measure, values, worth, baseline, shared=shared)
+    other = _BaselineColumns(measure, values, worth, baseline, shared=shared)
     by_peer = best and (console.width >= _WIDE or not other.columns)
     table = Table()
     table.add_column("rank", justify="right")
@@ -142,7 +142,7 @@ def _is_useless(worth: Effect | None, *, ranking: bool) -> bool:
     return worth is not None and worth.is_useless and ranks_rows(worth.auroc) == ranking
 
 
-class _Other:
+class _BaselineColumns:
     """The columns of the baseline beside the run's own results.
 
     Args:

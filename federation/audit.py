@@ -23,16 +23,23 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy import Charge, Guarantee, Ledger, Protection, SampleGuarantee, StepLedger
+from dpeer.privacy import (
+    Charge,
+    ClientSession,
+    Guarantee,
+    Ledger,
+    PeerData,
+    PrivacyConfig,
+    SampleGuarantee,
+    SampleSession,
+)
 from dpeer.privacy.audit import MuBound, StepBound, bound_mu, bound_steps, planned_tests
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.gaussian import mu as mu_of
-from dpeer.privacy.planning import finite
-from dpeer.privacy.step_protection import StepProtection
-from dpeer.privacy.steps import Mechanism, Phase
+from dpeer.privacy.plan import finite
+from dpeer.privacy.settings import PrivacySettings
 from dpeer.privacy.tradeoff import statistic
-from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner
-from dpeer.training.dpsgd_trainer import Sampling
+from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
 from dpeer.training.mixing.weighted_sum import weighted_sum
@@ -155,9 +162,9 @@ def _client_run(guarantee: Guarantee, rounds: int, side: float) -> tuple[float, 
     inputs = torch.cat([side * _FAR * guarantee.clip_norm * direction, torch.zeros(_WIDTH)])
     total, base = 0.0, torch.zeros(_WIDTH)
     with _folder() as folder:
-        protection = Protection(guarantee, Ledger(folder, {}, resume=False))
+        session = ClientSession(guarantee, Ledger(folder, {}, resume=False))
         h = Hyperparameters(body_epochs=1, head_epochs=1, body_lr=1.0, momentum=0.0, lr_decay=1.0)
-        peer = TorchLearner(_task(inputs.expand(2, -1)), "dfedmdc", h, rank=0, seed=0, protection=protection)
+        peer = build_learner(_task(inputs.expand(2, -1)), "dfedmdc", h, rank=0, seed=0, session=session)
         for number in range(rounds):
             peer.train(number)
             released = _values(peer.release(number), _WIDTH)
@@ -283,12 +290,12 @@ def _sample_peer(g: SampleGuarantee, records: Tensor, folder: Path, rounds: int,
         momentum=0.0, optimizer="sgd", weight_decay=0.0, lr_decay=1.0, grad_clip=None, finish="none", rounds=rounds,
     )  # fmt: skip
 
-    def protect(phases: list[Phase]) -> StepProtection:
-        mechanism = Mechanism(g.sampling_rate, g.noise_multiplier, g.clip_norm, g.delta, g.head, "record", _RECORDS)
-        return StepProtection(mechanism, StepLedger(folder, asdict(mechanism), resume=False), phases, rounds=rounds)
-
-    sampling = Sampling(g.sampling_rate, protect, g.head, "previous", 64, None)  # type: ignore[arg-type]
-    return TorchLearner(_task(records), Revealing, h, rank=0, seed=0, sampling=sampling, options={"steps": steps})
+    private = PrivacySettings(
+        privacy="sample", noise_multiplier=g.noise_multiplier, clip_norm=g.clip_norm, delta=g.delta,
+        sampling_rate=g.sampling_rate, records=_RECORDS, dp_head=g.head,
+    )  # fmt: skip
+    session = SampleSession(PrivacyConfig(private, rounds=rounds), folder, PeerData(records=_RECORDS))
+    return build_learner(_task(records), Revealing, h, rank=0, seed=0, session=session, options={"steps": steps})
 
 
 def check_sample(guarantee: SampleGuarantee, rounds: int, runs: int) -> None:

@@ -13,22 +13,23 @@ import torch
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, TaskError
-from dpeer.federation.baseline.training import BaselineTraining, baseline_training, copy_for_baseline
+from dpeer.federation.baseline.training import (
+    BaselineTraining,
+    baseline_training,
+    copy_for_baseline,
+    has_own_core,
+)
 from dpeer.federation.checks import check_first_weights, check_hostile, check_server, first_weights_notes
 from dpeer.federation.config import RunConfig
 from dpeer.federation.data_files import hashes, partition_of
 from dpeer.federation.fingerprint import divided, fingerprint, named, of_model, own_names
-from dpeer.federation.notes import notes
-from dpeer.federation.privacy_notes import privacy_notes
-from dpeer.federation.protection import account, planned_releases, promise, protect
+from dpeer.federation.notes import notes, one_by_one_notes
+from dpeer.federation.privacy import open_session, privacy_config
 from dpeer.federation.same_rows import Held, held_rows
-from dpeer.federation.sample_notes import sample_notes, way_notes
-from dpeer.federation.sampling import sampling_of
 from dpeer.federation.training_monitor import alert_monitor
-from dpeer.peer.checkpoint import completed
-from dpeer.privacy import Unprotected
+from dpeer.peer import LivenessConfig, PeerConfig
+from dpeer.privacy import ClientSession, SampleSession
 from dpeer.privacy.history import FOLDER
-from dpeer.privacy.soundness import check_said
 from dpeer.results.files import rank_folder
 from dpeer.results.training_alerts import AlertMonitor
 from dpeer.topology import Graphs, Isolated, ServerSampling, TimeVaryingTopology, Topology, spectral_gap, take_part
@@ -38,7 +39,9 @@ from dpeer.training import (
     Choices,
     Task,
     TorchLearner,
+    build_learner,
     class_counts,
+    learner_parts,
     load_task,
 )
 from dpeer.training.algorithms import Algorithm
@@ -55,9 +58,9 @@ class PeerParts:
 
     learner: TorchLearner
     topology: Graphs
+    peer: PeerConfig
+    """Its place in the federation and how it runs its rounds; it listens nowhere yet."""
     fingerprint: dict[str, Any]
-    names: dict[str, dict[str, str]]
-    """By field of the fingerprint, what the hashes in it stand for here."""
     facts: dict[str, Any]
     """The entries of summary.json about the run that are not results."""
     notes: list[str]
@@ -72,9 +75,6 @@ class PeerParts:
     """The content of preparation.json: how a table's rows become inputs."""
     held: Held | None
     """What tells rows that others on this host hold, too; None with privacy, and where that cannot be told."""
-    about: dict[str, Any]
-    """What checkpoints keep: the settings that were given, so that `dpeer model` can assemble the peer again, and
-    hashes of the two files above."""
 
 
 def build(
@@ -113,7 +113,8 @@ def build(
     if how.participation_mode == "server":
         check_server(how)
     meeting = take_part(graph, how.participation, how.participation_mode, how.seed)
-    guarantee = promise(config.settings, graph)
+    privacy = privacy_config(config, graph)
+    guarantee = privacy.guarantee
     if shares != "nothing":
         check_hostile(how, config.privacy, graph)
         if how.participation_mode == "server" and config.algorithm.codec is not Algorithm.codec:
@@ -131,26 +132,11 @@ def build(
                 f"--validation {held_out:g}: task {data.task!r} brings validation data of its own: leave it out"
             )
         keep, held_out = "last" if lacking else keep, 0.0
-    settings = config.settings.model_copy(update={"validation": held_out, "keep": keep})
-    folder = own_folder / FOLDER
-    content, protection, unprotected, sampling = content_of(task, private=private), None, None, None
-    if config.privacy.privacy == "sample":
-        check_said(data.task, task.found, "sample")
-        account(folder, resume=resume)
-        left = planned_releases(settings, graph, completed(folder.parent) if resume else 0)
-        sampling = sampling_of(
-            task, settings, folder, planned_releases(settings, graph), left=left, resume=resume, data=content,
-            new_data=new_data,
-        )  # fmt: skip
-    elif guarantee is None or shares == "nothing":
-        protect(settings, None, folder, resume=resume)
-        unprotected = Unprotected(folder, data=content, new_data=new_data)
-    else:
-        check_said(data.task, task.found)
-        protection = protect(
-            settings, guarantee, folder, resume=resume, data=content, new_data=new_data,
-            receivers=lambda number: meeting.at(number, rank).out_neighbors,
-        )  # fmt: skip
+    content = content_of(task, private=private)
+    session = open_session(
+        config, privacy, task, graph, own_folder / FOLDER, digest=content, resume=resume, new_data=new_data,
+        receivers=lambda number: meeting.at(number, rank).out_neighbors,
+    )  # fmt: skip
     builtin = BUILTIN_TASKS.get(data.task)
     partition = (data.partition or builtin.partition) if builtin else None
     # Before the algorithm's code sees the data: neighbors get to know this.
@@ -160,16 +146,17 @@ def build(
         | named(task, shares)
         | of_model(task)
     )
-    copied = copy_for_baseline(task, settings, shares)
-    learner = TorchLearner(
+    kept: Literal["last", "best"] = "best" if keep == "best" else "last"
+    copied = copy_for_baseline(task, run.alone, shares)
+    learner = TorchLearner(learner_parts(
         task, how.algorithm, config.hyperparameters, rank=rank, seed=how.batch_seed,
-        keep="best" if keep == "best" else "last", evaluate_on=run.evaluate_on,
+        keep=kept, evaluate_on=run.evaluate_on,
         training_accuracy=run.training_accuracy, patience=run.patience,
         steady=isinstance(graph, Topology) and how.participation == 1,
         sampled_share=meeting.share if isinstance(meeting, ServerSampling) else 1.0, compute=compute,
-        protection=protection, unprotected=unprotected, sampling=sampling, options=config.options,
-    )  # fmt: skip
-    if guarantee is not None and learner.shares and protection is None:
+        session=session, options=config.options,
+    ))  # fmt: skip
+    if guarantee is not None and learner.shares and not isinstance(session, ClientSession):
         raise AlgorithmError(f"algorithm {how.algorithm}: it said that it shares nothing, and shares something")
     facts = {
         "size": config.graph.size,
@@ -184,44 +171,61 @@ def build(
         "head_parameters": learner.head_parameters,
         "training_samples": learner.num_samples,
         "evaluated_samples": len(getattr(task, run.evaluate_on)),
-        "stated": None if learner.steps is None else learner.steps.mechanism.stated,
+        "stated": session.guarantee.stated if isinstance(session, SampleSession) else None,
         "class_counts": class_counts(task, "train"),
         "class_names": list(task.names.get("classes", ())) or None,
         "evaluated_class_counts": class_counts(task, run.evaluate_on),
         "settings": config.plain() | {"validation": held_out, "keep": keep},
     }
     beside = baseline_training(
-        copied, learner, config.hyperparameters, lambda number: meeting.at(number, rank).active, settings, rank,
-        seed=how.batch_seed, folder=own_folder, workers=workers,
+        copied, learner, config.hyperparameters, lambda number: meeting.at(number, rank).active, run, rank,
+        keep=kept, seed=how.batch_seed, folder=own_folder,
+        free=has_own_core(config.network, config.graph.size, workers),
+        part=1.0 if workers is None else min(1.0, workers / config.graph.size),
     )  # fmt: skip
-    about_privacy = privacy_notes(protection, settings, graph, learner.shared_values) if protection else []
-    if learner.steps is not None:
-        about_privacy = sample_notes(learner.steps, settings, learner.trained_together, learner.units)
-        about_privacy += way_notes(learner.computes_one_by_one)
+    noised = learner.trained_together if isinstance(session, SampleSession) else learner.shared_values
     divided_as = None
     if task.indices is not None:
         places = {name: index.tolist() for name, index in task.indices.items()}
         divided_as = partition_of(data.task, partition, places, content)
     preparation = None if task.reading is None else task.reading.to_json()
+    network = config.network
+    peer = PeerConfig(
+        rank=rank,
+        rounds=how.rounds,
+        listen=None,
+        fingerprint=compared,
+        names=own_names(task, shares),
+        # The settings that were given, by which `dpeer model` builds the peer again, and hashes of its data files.
+        about={"settings": config.given, "files": hashes(divided_as, preparation)},
+        evaluate_every=run.evaluate_every,
+        checkpoint_every=run.checkpoint_every,
+        wait=network.wait,
+        deadline=None if network.deadline == "never" else network.deadline,
+        quorum=network.quorum,
+        liveness=LivenessConfig.after(network.dead_after),
+        out=own_folder,
+        resume=resume,
+    )
     return PeerParts(
         learner=learner,
         topology=meeting
         if learner.shares
         else take_part(Isolated(config.graph.size), how.participation, how.participation_mode, how.seed),
+        peer=peer,
         fingerprint=compared,
-        names=own_names(task, shares),
         facts=facts,
         baseline=beside,
         watch=alert_monitor(task, config.algorithm, facts, how, data, config.privacy),
         notes=[
             *notes(task, learner, facts, config.algorithm, config.options, config.chosen, lacking=lacking),
-            *about_privacy,
+            *session.notes(noised),
+            *one_by_one_notes(learner),
             *first_weights_notes(task, data.init_from, config.privacy.privacy),
         ],
         held=held_rows(task) if learner.shares and not private else None,
         partition=divided_as,
         preparation=preparation,
-        about={"settings": config.given, "files": hashes(divided_as, preparation)},
     )
 
 
@@ -275,7 +279,7 @@ def learner_by_itself(
         evaluate_on: The data set that measures it.
     """
     how = config.training
-    return TorchLearner(
+    return build_learner(
         task, how.algorithm, config.hyperparameters, rank=config.rank, seed=how.batch_seed,
         evaluate_on=evaluate_on, compute=compute_of(config), options=config.options,
     )  # fmt: skip

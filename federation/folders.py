@@ -15,7 +15,7 @@ from dpeer.exceptions import CheckpointError, ConfigurationError, DpeerError, Ou
 from dpeer.federation.sections import RunPart
 from dpeer.peer import checkpoint
 from dpeer.peer.core.schedule import cut_off
-from dpeer.privacy.history import FOLDER, releases_in, steps_in
+from dpeer.privacy.history import FOLDER, current
 from dpeer.results.files import (
     CARD,
     CARD_PAGE,
@@ -171,7 +171,8 @@ def _holds_run(folder: Path) -> bool:
     metrics = folder / METRICS
     if metrics.exists() and metrics.stat().st_size > 0:
         return True
-    return checkpoint.learner_folder(folder) is not None or releases_in(folder) > 0 or steps_in(folder) > 0
+    run = current(folder / FOLDER)
+    return checkpoint.learner_folder(folder) is not None or run.releases > 0 or run.steps > 0
 
 
 def has_checkpoint(out: Path) -> bool:

@@ -1,4 +1,4 @@
-"""What a rank's last run has sent, beside what its ledger says: by its metrics, its checkpoint, the bytes it kept."""
+"""Cross-check of a rank's privacy ledger against its metrics, its checkpoint and the bytes of its releases."""
 
 from __future__ import annotations
 
@@ -6,12 +6,27 @@ from pathlib import Path
 
 from dpeer.exceptions import CheckpointError
 from dpeer.peer import checkpoint
-from dpeer.privacy.history import FOLDER, LEDGER, releases_in, steps_in, uncharged
+from dpeer.privacy.history import FOLDER, LEDGER, current, record_noiseless, uncharged
 from dpeer.privacy.ledger_file import read_or_none
-from dpeer.privacy.noiseless_runs import notes_releases
 from dpeer.results.json_fields import whole
 from dpeer.results.reading import read_metrics, read_object
 from dpeer.training.saved import REST
+
+
+def account(folder: Path, *, resume: bool) -> None:
+    """See that the ledger in a rank's privacy folder has all that has left the rank, before anything else does.
+
+    Args:
+        folder: The folder.
+        resume: Whether the run in it is continued.
+
+    Raises:
+        CheckpointError: The ledger to go on with has lost something.
+    """
+    if resume:
+        check_ledger(folder.parent)
+    if sent_unrecorded(folder.parent):
+        record_noiseless(folder)  # now, for the metrics that prove it will be gone
 
 
 def check_ledger(folder: Path) -> None:
@@ -21,16 +36,16 @@ def check_ledger(folder: Path) -> None:
         folder: A rank's folder.
 
     Raises:
-        CheckpointError: Says what tells of them.
+        CheckpointError: Says which file proves it.
     """
-    ledger = folder / FOLDER / LEDGER
-    if notes_releases(folder):
+    ledger, run = folder / FOLDER / LEDGER, current(folder / FOLDER)
+    if run.noiseless:
         return
-    told, there = _told(folder), releases_in(folder)
-    why = f"it has {there} private releases, metrics.jsonl or the checkpoint tell of {told}" if told > there else ""
-    steps, charged = _told(folder, "steps"), steps_in(folder)
-    if steps > charged:
-        why = f"it has {charged} private steps, metrics.jsonl or the checkpoint tell of {steps}"
+    releases, steps, why = _recorded(folder), _recorded(folder, "steps"), ""
+    if releases > run.releases:
+        why = f"it has {run.releases} private releases, metrics.jsonl or the checkpoint tell of {releases}"
+    if steps > run.steps:
+        why = f"it has {run.steps} private steps, metrics.jsonl or the checkpoint tell of {steps}"
     if lost := uncharged(folder / FOLDER):
         why = f"it lacks the line of {lost[-1].name}, which may have been sent"
     if why:
@@ -43,19 +58,20 @@ def check_ledger(folder: Path) -> None:
 
 
 def sent_unrecorded(folder: Path) -> bool:
-    """Whether a rank's last run has sent more than its ledger says: an older dpeer kept none, or it was damaged.
+    """Whether a rank's last run has sent more than its ledger has: it is lost, damaged, or there never was one.
 
     A private run whose ledger has lost releases counts as one without noise, for nobody knows what is missing.
     """
-    if notes_releases(folder):
+    run = current(folder / FOLDER)
+    if run.noiseless:
         return False
-    if _told(folder, "steps") > steps_in(folder):
+    if _recorded(folder, "steps") > run.steps or _recorded(folder) > run.releases:
         return True
-    if _told(folder) > releases_in(folder) or uncharged(folder / FOLDER) or _plain(folder):
+    if uncharged(folder / FOLDER) or _sent_plain(folder):
         return True
     metrics = read_metrics(folder)
     if metrics.torn and not metrics.lines and metrics.damaged == 1:
-        # It was killed while it saved its first round; this version has a ledger by then.
+        # It was killed while it saved its first round, and has a ledger by then.
         return not (folder / FOLDER / LEDGER).exists()
     # Of a private run the ledger has each release, whatever has become of the lines. Where nobody knows, it counts.
     private = _saved(folder, "releases") is not None
@@ -64,13 +80,13 @@ def sent_unrecorded(folder: Path) -> bool:
     return unknown or any(line.bytes_sent and not line.privacy for line in metrics.lines)
 
 
-def _told(folder: Path, what: str = "releases") -> int:
-    """How many private releases, or steps, metrics.jsonl or the checkpoint tell of."""
+def _recorded(folder: Path, what: str = "releases") -> int:
+    """How many private releases, or steps, metrics.jsonl or the checkpoint have."""
     lines = [whole(line.privacy.get(what)) for line in read_metrics(folder).lines if line.privacy]
     return max(count or 0 for count in (*lines, _saved(folder, what), 0))
 
 
-def _plain(folder: Path) -> bool:
+def _sent_plain(folder: Path) -> bool:
     """Whether the newest checkpoint is of a run without noise that sent its last round's body, or is damaged."""
     found = checkpoint.latest(folder / checkpoint.FOLDER)
     if found is None or _saved(folder, "releases") is not None:
@@ -79,6 +95,6 @@ def _plain(folder: Path) -> bool:
 
 
 def _saved(folder: Path, what: str) -> int | None:
-    """How many of them the newest checkpoint tells of; None without one, and of a run without privacy."""
+    """How many of them the newest checkpoint has; None without one, and of a run without privacy."""
     learner = checkpoint.learner_folder(folder)
     return None if learner is None else whole(read_object(learner / REST).get(what))

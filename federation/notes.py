@@ -186,3 +186,14 @@ def _participation(settings: Mapping[str, Any], learner: TorchLearner) -> str:
         return f"participation {settings['participation']:g} of {settings['size']} peers is all of them"
     meeting = f"; two neighbors meet in {drawn.pair_rate:.1%} of the rounds" if learner.shares else ""
     return f"{drawn.count} of {settings['size']} peers take part in a round, drawn from the seed{meeting}"
+
+
+def one_by_one_notes(learner: TorchLearner) -> list[str]:
+    """A note on the time that gradients take, where each record's is computed by itself."""
+    if not learner.computes_one_by_one:
+        return []
+    return [
+        "each record's gradient is computed by itself, which takes about three times as long: of this model's or "
+        "loss's code it is not known that records stay apart (models made of torch's own modules are computed "
+        "together; Task(vmap=True) says it of yours, see docs/tasks.md)"
+    ]

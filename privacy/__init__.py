@@ -1,30 +1,35 @@
-"""Differential privacy: mechanisms, ledger and accounting. Knows no network and no training loop."""
+"""Differential privacy: `open` gives a peer's session; mechanisms, ledger, accounting. No network, no training loop."""
 
 from __future__ import annotations
 
 from dpeer.privacy.accounting import Charge
-from dpeer.privacy.guarantee import Adjacency, Adversary, Guarantee
+from dpeer.privacy.client_level import Adjacency, Adversary, Guarantee
+from dpeer.privacy.client_session import ClientSession
+from dpeer.privacy.config import PeerData, PrivacyConfig
 from dpeer.privacy.ledger import Ledger
 from dpeer.privacy.mechanism import Clipped, Sparsifier, Vector, clip, norm, privatize
-from dpeer.privacy.noiseless_runs import Unprotected
-from dpeer.privacy.protection import Protection
-from dpeer.privacy.sample import SampleGuarantee
-from dpeer.privacy.step_ledger import StepLedger
+from dpeer.privacy.sample_level import SampleGuarantee
+from dpeer.privacy.sample_session import SampleSession
+from dpeer.privacy.session import NoiselessSession, Session, open  # noqa: A004 - as gzip.open and others are called
 
 __all__ = [
     "Adjacency",
     "Adversary",
     "Charge",
+    "ClientSession",
     "Clipped",
     "Guarantee",
     "Ledger",
-    "Protection",
+    "NoiselessSession",
+    "PeerData",
+    "PrivacyConfig",
     "SampleGuarantee",
+    "SampleSession",
+    "Session",
     "Sparsifier",
-    "StepLedger",
-    "Unprotected",
     "Vector",
     "clip",
     "norm",
+    "open",
     "privatize",
 ]

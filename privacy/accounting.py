@@ -217,6 +217,12 @@ def _safe(multiplier: float, epsilon: float, reached: Callable[[float], float], 
     return multiplier
 
 
+def round_up(value: float, digits: int) -> float:
+    """A value above 0, rounded up to so many significant digits."""
+    step = 10.0 ** (math.floor(math.log10(value)) + 1 - digits)
+    return float(f"{math.ceil(value / step) * step:.{digits - 1}e}")
+
+
 def _check(releases: int, delta: float, accountant: str, sampling: float) -> None:
     if accountant not in ACCOUNTANTS:
         raise UnknownName("accountant", accountant, ACCOUNTANTS)

@@ -1,11 +1,11 @@
-"""Everything that has left one peer's folder, run by run: releases on the same data add up, whatever made them.
+"""The ledgers of all runs in one peer's folder: releases on the same data add up, whatever run made them.
 
-    rank-R/privacy/ledger.jsonl           the run that goes on, or the last one
+    rank-R/privacy/ledger.jsonl           the current run, or the last one
     rank-R/privacy/ledger-1.jsonl ...     runs before it, oldest first
 
-What is lost or damaged never counts as nothing. A ledger is put aside whole, with at least one release, under the next
-number, and each ledger that begins says how many releases those before it have: so an error names one that is gone,
-emptied or cut. The bytes of a release are on disk only after its line, so bytes without a line tell of a lost one.
+A lost or damaged ledger never counts as nothing. A ledger is put aside whole, with at least one release, under the next
+number, and each ledger that begins has the number of releases of those before it: so an error names one that is gone,
+emptied or cut. The bytes of a release are on disk only after its line, so bytes without a line prove a lost one.
 """
 
 from __future__ import annotations
@@ -23,17 +23,32 @@ LEDGER = "ledger.jsonl"
 _BYTES = "released-"
 
 
-def earlier(folder: Path, data: str | None, *, new_data: bool, current: bool) -> list[Run]:
+def payload_path(folder: Path, number: int) -> Path:
+    """The file with the bytes of a round's release."""
+    return folder / f"{_BYTES}{number:08d}.bin"
+
+
+def payload_paths(folder: Path) -> list[Path]:
+    """The files with bytes of releases, in order of their rounds."""
+    return sorted(folder.glob(f"{_BYTES}*.bin"))
+
+
+def current(folder: Path) -> Run:
+    """The run of `ledger.jsonl` in a privacy folder; an empty one where it is missing or damaged."""
+    return read_or_none(folder / LEDGER) or Run()
+
+
+def earlier(folder: Path, data: str | None, *, new_data: bool, begun: bool) -> list[Run]:
     """The runs that released something on the data of the run that asks, oldest first.
 
-    That somebody has said of a run that its data are new leaves out those before it only for a run of the very same
-    data, known by their SHA-256: a folder that goes back to old data still remembers what was released of them.
+    A run that was declared to have new data cuts off those before it only for a run of the very same data, known by
+    their SHA-256: a folder that goes back to old data still counts the releases of those.
 
     Args:
         folder: A peer's privacy folder.
         data: Of the run that asks, as in `Run`.
-        new_data: Whether it was said of the run that asks.
-        current: Whether `ledger.jsonl` is its ledger, and not an earlier run's.
+        new_data: Whether the run that asks was declared to have new data.
+        begun: Whether `ledger.jsonl` is its ledger, and not an earlier run's.
 
     Raises:
         CheckpointError: A ledger that would have to be counted is lost or damaged.
@@ -42,14 +57,14 @@ def earlier(folder: Path, data: str | None, *, new_data: bool, current: bool) ->
     cut = new_data
     known = _known(folder)
     paths = sorted({*_aside(folder), *(_numbered(folder, number) for number in known)}, key=_number)
-    for path in reversed([*paths, *([folder / LEDGER] if not current and (folder / LEDGER).exists() else [])]):
+    for path in reversed([*paths, *([folder / LEDGER] if not begun and (folder / LEDGER).exists() else [])]):
         try:
             run = read(path) if path.name == LEDGER else read_aside(path, known.get(_number(path)))
         except CheckpointError:
             if cut:
                 continue
             raise
-        if not run.rounds:  # nobody has got anything of it, whatever was said
+        if not run.rounds:  # nothing of it was released, whatever it was declared to be
             continue
         same = data is not None and run.data == data
         if same or not cut:
@@ -72,7 +87,7 @@ def begin(
     """
     counts = put_aside(folder)
     write(folder / LEDGER, header(mechanism, data, new_data=new_data, earlier=counts), *releases)
-    # Only now: bytes without a ledger would tell of a lost one.
+    # Only now: bytes without a ledger would prove a lost one.
     for old in folder.glob(f"{_BYTES}*"):
         old.unlink()
 
@@ -84,7 +99,7 @@ def put_aside(folder: Path) -> list[int | None]:
         How many releases each ledger that is put aside has, by its number from 1 on, as `Run.earlier`.
     """
     path = folder / LEDGER
-    run, counts = read_or_none(path), list(_counts(folder).values())
+    run, counts = read_or_none(path), _counts(folder)
     if run is not None and not run.rounds:
         path.unlink()
     elif path.exists():
@@ -96,45 +111,28 @@ def put_aside(folder: Path) -> list[int | None]:
     return counts
 
 
-def note_plain(folder: Path, data: str | None = None, *, new_data: bool = False) -> None:
-    """Begin a ledger that says that the run has released something without noise."""
+def record_noiseless(folder: Path, data: str | None = None, *, new_data: bool = False) -> None:
+    """Begin the ledger of a run that has released something without noise."""
     begin(folder, None, data, {"round": 0, "time": now()}, new_data=new_data)
-
-
-def releases_in(folder: Path) -> int:
-    """How many private releases the ledger in a peer's folder has; 0 where there is none, or none that can be read."""
-    run = read_or_none(folder / FOLDER / LEDGER)
-    return 0 if run is None or run.mechanism is None or run.charges else len(run.rounds)
-
-
-def steps_in(folder: Path) -> int:
-    """How many private steps the ledger in a peer's folder has charged; 0 where there is none, or none can be read."""
-    run = read_or_none(folder / FOLDER / LEDGER)
-    return 0 if run is None else sum(charge.steps for charge in run.charges)
 
 
 def uncharged(folder: Path) -> list[Path]:
     """Bytes of releases in a privacy folder of which no ledger has a line: a ledger has lost its end, or is lost."""
-    current = read_or_none(folder / LEDGER)
+    rounds = current(folder).rounds
     # Where the process ended while a new run began, they may be of the run before.
     before = [run for path in _aside(folder) if (run := read_or_none(path)) is not None]
-    return [
-        path
-        for path in sorted(folder.glob(f"{_BYTES}*.bin"))
-        if not (current is not None and _number(path) in current.rounds) and not any(_has(run, path) for run in before)
-    ]
 
+    def charged(path: Path) -> bool:
+        if _number(path) in rounds:
+            return True
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        return any(run.hashes.get(_number(path)) == digest for run in before)
 
-def _has(run: Run, path: Path) -> bool:
-    """Whether a run has a line for these bytes; that of an older version may say nothing but their round."""
-    number = _number(path)
-    if number not in run.rounds:
-        return False
-    return number not in run.hashes or run.hashes[number] == hashlib.sha256(path.read_bytes()).hexdigest()
+    return [path for path in payload_paths(folder) if not charged(path)]
 
 
 def _known(folder: Path) -> dict[int, int | None]:
-    """How many releases the ledgers that were put aside have, by number, as later ones say; None where none does."""
+    """By number, how many releases each ledger that was put aside has, as later ones have it; None where none does."""
     aside = _aside(folder)
     runs = [run for path in (*aside, folder / LEDGER) if (run := read_or_none(path)) is not None]
     last = max([0, *map(_number, aside), *(len(run.earlier) for run in runs)])
@@ -144,9 +142,12 @@ def _known(folder: Path) -> dict[int, int | None]:
     return known
 
 
-def _counts(folder: Path) -> dict[int, int | None]:
-    """The same, with those counted of which no later ledger says it; None where that cannot be done any more."""
-    return {number: _count(folder, number) if count is None else count for number, count in _known(folder).items()}
+def _counts(folder: Path) -> list[int | None]:
+    """The same; one that no later ledger has is counted now, and None where that is impossible.
+
+    Such a one is left where a process ended between putting it aside and beginning the next.
+    """
+    return [_count(folder, number) if count is None else count for number, count in _known(folder).items()]
 
 
 def _count(folder: Path, number: int) -> int | None:

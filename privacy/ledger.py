@@ -1,46 +1,50 @@
-"""The releases of one run of a peer, written down before anybody gets them.
+"""Write-ahead ledger of one private run of a peer: releases at client level, local steps at sample level.
 
-    rank-R/privacy/ledger.jsonl           the mechanism, then a line for each release: round, time, SHA-256 of its bytes
-                                          and the ranks it may go to, flushed to disk first of all
-    rank-R/privacy/released-00000007.bin  its bytes, flushed and renamed into place before anybody gets them
+    rank-R/privacy/ledger.jsonl           the mechanism, then a line for each release (round, time, SHA-256 of its bytes
+                                          and the ranks it may go to) or charge, flushed to disk first of all
+    rank-R/privacy/released-00000007.bin  a release's bytes, flushed and renamed into place before anybody gets them
 
-So whatever was sent is charged, however the process ends; and a round that was charged is only ever sent as the bytes
-that are there. One without bytes is never sent; bytes without a line are damage. What runs before this one released is
-`history`'s.
+So everything that was sent is charged, however the process ends; and a charged round is only ever sent as the bytes
+that are on disk. A release without bytes is never sent; bytes without a line are damage. Steps that are taken a second
+time, after a crash, are charged a second time: their noise is new. Runs before this one are `history`'s.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dpeer.exceptions import CheckpointError
 from dpeer.privacy import history, ledger_file
+from dpeer.privacy.accounting import Charge
 from dpeer.privacy.history import LEDGER
 from dpeer.privacy.ledger_file import Run
+from dpeer.privacy.noise import SCHEME
 
 
 class Ledger:
-    """A private run's releases.
+    """The releases or charges of a private run.
 
     Args:
         folder: The peer's privacy folder; made by `begin`, or with the first charge.
-        mechanism: What a release is charged for; plain JSON values.
+        mechanism: The mechanism of every release or step; plain JSON values.
+        level: Whether lines are releases ("client") or charges of steps ("sample").
         resume: Whether the run continues the one of the ledger that is there.
-        data: SHA-256 (hex) of the peer's data; None where nobody knows.
+        data: SHA-256 (hex) of the peer's data; None where unknown.
         new_data: Whether the data are others than those of earlier runs in the folder, which then do not count.
         keep: Of how many releases the bytes are kept: as many as there can be after the last checkpoint.
 
     Attributes:
-        earlier: What runs before this one have released on the same data, oldest first.
-        not_new: Runs before this one whose data were the very same although the user says that these are new.
+        earlier: The runs before this one that have released or charged something on the same data, oldest first.
+        not_new: The runs before this one on the very same data although the user declared these to be new.
+        ended: Whether this run takes no step any more; see `end`.
 
     Raises:
-        CheckpointError: A ledger is damaged; or the one to go on with is of another mechanism, of other data, or of
-            noise that is no protection.
+        CheckpointError: A ledger is damaged; or the one to continue is of another level, mechanism, data or noise.
     """
 
     def __init__(
@@ -49,30 +53,42 @@ class Ledger:
         mechanism: Mapping[str, Any],
         *,
         resume: bool,
+        level: Literal["client", "sample"] = "client",
         data: str | None = None,
         new_data: bool = False,
         keep: int = 2,
     ) -> None:
-        self._folder, self._mechanism, self._keeps = folder, dict(mechanism), keep
-        found = self._resumed(data) if resume and self._path.exists() else None
+        self._folder, self._path, self._mechanism = folder, folder / LEDGER, dict(mechanism)
+        self._level, self._data, self._keeps = level, data, keep
+        found = self._resumed() if resume and self._path.exists() else Run()
         # One without releases may be of another mechanism, or torn: it is begun anew.
-        self._begun = bool(found and found.rounds)
-        self._rounds = list(found.rounds) if found else []
-        self._hashes = dict(found.hashes) if found else {}
-        said = found is not None and found.new_data and (self._begun or (data is not None and found.data == data))
-        self._data, self._new_data = data, new_data or said
-        runs = history.earlier(folder, data, new_data=self._new_data, current=self._begun)
+        self._begun = bool(found.rounds)
+        self._rounds, self._hashes, self._charges = [*found.rounds], {**found.hashes}, [*found.charges]
+        self.ended = found.ended
+        self._new_data = new_data or (found.new_data and (self._begun or (data is not None and found.data == data)))
+        runs = history.earlier(folder, data, new_data=self._new_data, begun=self._begun)
         self.earlier = [] if self._new_data else runs
         self.not_new = runs if self._new_data else []
 
     @property
-    def _path(self) -> Path:
-        return self._folder / LEDGER
+    def releases(self) -> int:
+        """How many releases this run has charged."""
+        return 0 if self._charges else len(self._rounds)
 
     @property
-    def releases(self) -> int:
-        """How many releases are charged."""
-        return len(self._rounds)
+    def charges(self) -> tuple[Charge, ...]:
+        """The charges of this run's steps, in order."""
+        return tuple(self._charges)
+
+    @property
+    def steps(self) -> int:
+        """How many steps this run has charged."""
+        return sum(charge.steps for charge in self._charges)
+
+    def begin(self) -> None:
+        """Begin a new run: an earlier one's ledger is put aside, for its releases count beside this one's."""
+        history.begin(self._folder, self._mechanism, self._data, new_data=self._new_data)
+        self._begun, self._rounds, self._hashes, self._charges = True, [], {}, []
 
     def charged(self, number: int) -> bool:
         """Whether this round is charged."""
@@ -80,7 +96,7 @@ class Ledger:
 
     def released(self, number: int) -> bytes | None:
         """The round's released bytes; None if they are not there as they were charged."""
-        path = self._payload(number)
+        path = history.payload_path(self._folder, number)
         if not self.charged(number) or not path.exists():
             return None
         payload = path.read_bytes()
@@ -92,8 +108,8 @@ class Ledger:
         payloads = (self.released(number) for number in sorted(self._rounds, reverse=True)[: self._keeps])
         return next((payload for payload in payloads if payload is not None), None)
 
-    def charge(self, number: int, make: Callable[[], bytes], to: Sequence[int] = ()) -> bytes:
-        """Make a round's release, charge it and keep it; what is returned may be sent.
+    def release(self, number: int, make: Callable[[], bytes], to: Sequence[int] = ()) -> bytes:
+        """Make a round's release, charge it and keep it; the returned bytes may be sent.
 
         Until the charge is on disk the release is nowhere but in this process's memory.
 
@@ -112,14 +128,51 @@ class Ledger:
             self.begin()
         payload = make()
         digest = _hash(payload)
-        ledger_file.append(self._path, {"round": number, "time": ledger_file.now(), "sha256": digest, "to": sorted(to)})
+        self._append(number, sha256=digest, to=sorted(to))
         self._rounds.append(number)
         self._hashes[number] = digest
         self._keep(number, payload)
         return payload
 
+    def charge(self, number: int, steps: Charge) -> None:
+        """Charge steps; when this returns they are on disk and may be taken, and not before.
+
+        Args:
+            number: The round that they belong to.
+            steps: At least one; no more than are about to be taken, or the others are paid for in vain.
+
+        Raises:
+            ValueError: There are no steps, or the run has ended.
+            OSError: The disk refused; no step may be taken.
+        """
+        if steps.steps < 1 or self.ended:
+            raise ValueError("a charge has at least 1 step, and there is none after the end")
+        if not self._begun:
+            self.begin()
+        # Counted first: if the disk refuses, it may still have taken the line.
+        self._charges.append(steps)
+        self._append(number, charge=dataclasses.asdict(steps))
+
+    def end(self, number: int) -> None:
+        """Record that no step is taken any more, from this round on; it is on disk when this returns.
+
+        Training without noise from then on, at home, must never have an effect on what leaves the peer: so there is no
+        way back, also not with a larger budget.
+
+        Raises:
+            ValueError: No step has been charged.
+            OSError: The disk refused; nothing may be trained without noise.
+        """
+        if not self._charges:
+            raise ValueError("a run that has charged nothing has nothing to end")
+        self.ended = True
+        self._append(number, ended=True)
+
+    def _append(self, number: int, **values: Any) -> None:
+        ledger_file.append(self._path, {"round": number, "time": ledger_file.now(), **values})
+
     def _keep(self, number: int, payload: bytes) -> None:
-        final = self._payload(number)
+        final = history.payload_path(self._folder, number)
         draft = final.with_suffix(".part")
         with draft.open("wb") as file:
             file.write(payload)
@@ -128,43 +181,44 @@ class Ledger:
         draft.rename(final)
         ledger_file.flush(self._folder)
         # Those before can still be asked for by a run that resumes some rounds earlier.
-        kept = {self._payload(other) for other in sorted(self._rounds)[-self._keeps :]}
-        for old in self._folder.glob("released-*.bin"):
+        kept = {history.payload_path(self._folder, other) for other in sorted(self._rounds)[-self._keeps :]}
+        for old in history.payload_paths(self._folder):
             if old not in kept:
                 old.unlink(missing_ok=True)
 
-    def _payload(self, number: int) -> Path:
-        return self._folder / f"released-{number:08d}.bin"
+    def _resumed(self) -> Run:
+        """The run to continue; an empty one where it is begun anew.
 
-    def begin(self) -> None:
-        """Begin a new run: an earlier one's ledger is put aside, for what it has released counts beside this one's."""
-        history.begin(self._folder, self._mechanism, self._data, new_data=self._new_data)
-        self._begun, self._rounds, self._hashes = True, [], {}
-
-    def _resumed(self, data: str | None) -> Run | None:
+        Raises:
+            CheckpointError: It cannot be continued by this one.
+        """
         ledger_file.mend(self._path)
         run = ledger_file.read(self._path)
-        if not run.rounds or run.mechanism is None:
-            return None if run.rounds else run
-        there = f"the run in {str(self._folder.parent)!r} has made {len(run.rounds)} private releases with"
-        if not run.protects:
+        if not run.rounds:
+            return run
+        if run.noiseless and self._level == "client":
+            return Run()
+        place = f"the run in {str(self._folder.parent)!r}"
+        if bool(run.charges) != (self._level == "sample"):
             raise CheckpointError(
-                f"{there} noise that can be taken off again (an older dpeer drew it): it cannot go on as private; "
-                "start over with --overwrite, and what it released counts as released without noise"
+                f"{place} was not private at {self._level} level: it cannot go on as that; start over with "
+                "--overwrite, and what it released counts"
             )
-        if run.data != data:
+        made = f"{place} has made {len(run.rounds)} private releases with"
+        if run.charges:
+            made = f"{place} has charged steps of {len(set(run.rounds))} rounds with"
+        if run.data != self._data:
             raise CheckpointError(
-                f"{there} other data than this peer has now (their SHA-256 differs): a run goes on with the data it "
+                f"{made} other data than this peer has now (their SHA-256 differs): a run goes on with the data it "
                 "began with; start one on these with --overwrite"
             )
-        if run.mechanism != self._mechanism:
-            names = [*self._mechanism, *run.mechanism]
-            name = next(key for key in names if run.mechanism.get(key) != self._mechanism.get(key))
+        then, here = {"noise": run.noise, **(run.mechanism or {})}, {"noise": SCHEME, **self._mechanism}
+        if then != here:
+            name = next(key for key in [*here, *then] if then.get(key) != here.get(key))
             raise CheckpointError(
-                f"{there} {name.replace('_', ' ')} {run.mechanism.get(name)}, this one would go on with "
-                f"{self._mechanism.get(name)}: that cannot change in a run; give --noise-multiplier "
-                f"{run.mechanism.get('noise_multiplier')} (beside --target-epsilon, if there is one) and the other "
-                "settings it began with"
+                f"{made} {name.replace('_', ' ')} {then.get(name)}, this one would go on with {here.get(name)}: that "
+                f"cannot change in a run; give --noise-multiplier {then.get('noise_multiplier')} (beside "
+                "--target-epsilon, if there is one) and the other settings it began with"
             )
         return run
 

@@ -1,14 +1,13 @@
-"""One ledger as a file: its lines, reading and writing them.
+"""The file format of a privacy ledger: one JSON object a line, appended and fsynced.
 
-A file's first line says how the run's releases were protected, and of what: `{"mechanism": {...}, "noise": ..., "data":
-..., "new_data": ..., "earlier": [...], "time": ...}`; each line after it is a release, `{"round": ..., "time": ...,
-...}`. At sample level such a line has the local steps that the peer is about to take: `"charge": {"sampling_rate": ...,
-"noise_multiplier": ..., "steps": ...}`; a round may have several, and a line with `"ended": true` says that there is
-none after it. Of a run without noise (`"mechanism": null`) only the
-first is written down: what is known after it needs no second. Nor is there protection in noise that was drawn in a way
-that is broken by now: releases of a run with another `noise` than this version's count as released without any.
-`earlier` has the number of releases of each ledger that was put aside before, so that one that is lost or cut is
-noticed.
+The first line has the run's mechanism and data: `{"mechanism": {...}, "noise": ..., "data": ..., "new_data": ...,
+"earlier": [...], "time": ...}`; each line after it is a release, `{"round": ..., "time": ..., ...}`. At sample level
+such a line charges the local steps that the peer is about to take: `"charge": {"sampling_rate": ...,
+"noise_multiplier": ..., "steps": ...}`; a round may have several, and a line with `"ended": true` is the last.
+
+A run without noise (`"mechanism": null`) records only its first release: a second changes nothing. Noise of another
+scheme than this version's counts as none. `earlier` has the number of releases of each ledger that was put aside
+before, so that a lost or shortened one is noticed.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,51 +25,69 @@ from dpeer.privacy.accounting import Charge
 from dpeer.privacy.noise import SCHEME
 
 _MALFORMED = (ValueError, KeyError, TypeError, AttributeError, ConfigurationError)
-"""What reading a line that is no ledger's may raise."""
+"""The errors of parsing a line of another format."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """What one run released.
+    """The recorded releases of one run.
 
     Attributes:
-        mechanism: The fields of the run's `Guarantee`, at sample level what `StepLedger` was given; None without noise.
-        noise: The way in which the noise was drawn.
-        new_data: Whether the user said that its data are others than those of the runs before.
-        data: SHA-256 (hex) of its data; None where nobody knows.
+        mechanism: The fields of the run's guarantee, `Guarantee` or `Mechanism`; None without noise.
+        noise: The scheme by which the noise was drawn.
+        new_data: Whether the user declared its data different from those of the runs before.
+        data: SHA-256 (hex) of its data; None where unknown.
         rounds: In which rounds it released, or charged steps, in order; without noise only the first of them.
-        hashes: SHA-256 (hex) of what was released in a round.
-        begun: Whether the first line is there, and whole.
+        hashes: SHA-256 (hex) of each round's release.
         earlier: How many releases the ledgers have that were put aside before it, `ledger-1.jsonl` first; None for one
-            that could not be read then. Empty in a ledger of an older version, which does not say it.
-        charges: At sample level what each line charges, in order; otherwise empty.
-        ended: Whether it says that no step is taken any more.
+            that could not be read then.
+        charges: At sample level the charge of each line, in order; otherwise empty.
+        ended: Whether it takes no step any more.
     """
 
-    mechanism: Mapping[str, Any] | None
-    noise: str | None
-    new_data: bool
-    data: str | None
-    rounds: Sequence[int]
-    hashes: Mapping[int, str]
-    begun: bool = True
+    mechanism: Mapping[str, Any] | None = None
+    noise: str | None = None
+    new_data: bool = False
+    data: str | None = None
+    rounds: Sequence[int] = ()
+    hashes: Mapping[int, str] = field(default_factory=dict)
     earlier: Sequence[int | None] = ()
     charges: Sequence[Charge] = ()
     ended: bool = False
 
     @property
     def protects(self) -> bool:
-        """Whether the run's releases carry noise that cannot be taken off again."""
+        """Whether the run's releases carry noise of this version's scheme."""
         return self.mechanism is not None and self.noise == SCHEME
+
+    @property
+    def noiseless(self) -> bool:
+        """Whether the run released something without noise."""
+        return self.mechanism is None and bool(self.rounds)
+
+    @property
+    def releases(self) -> int:
+        """The number of private releases; 0 at sample level and without noise."""
+        return 0 if self.mechanism is None or self.charges else len(self.rounds)
+
+    @property
+    def steps(self) -> int:
+        """The number of charged steps; 0 but at sample level."""
+        return sum(charge.steps for charge in self.charges)
 
 
 def header(
-    mechanism: Mapping[str, Any] | None, data: str | None, *, new_data: bool, earlier: Sequence[int | None] = ()
+    mechanism: Mapping[str, Any] | None, data: str | None, *, new_data: bool, earlier: Sequence[int | None]
 ) -> dict[str, Any]:
     """The content of a ledger's first line; the arguments are as in `Run`."""
-    noise = None if mechanism is None else SCHEME
-    said = {"mechanism": mechanism, "noise": noise, "data": data, "new_data": new_data}
-    return {**said, "earlier": list(earlier), "time": now()}
+    return {
+        "mechanism": mechanism,
+        "noise": None if mechanism is None else SCHEME,
+        "data": data,
+        "new_data": new_data,
+        "earlier": list(earlier),
+        "time": now(),
+    }
 
 
 def now() -> float:
@@ -79,30 +96,38 @@ def now() -> float:
 
 
 def read(path: Path) -> Run:
-    """Read a ledger; a file without a whole first line counts as empty.
+    """Read the current ledger; a last line without its end does not count, nor a file without a first line.
 
     Raises:
         CheckpointError: It is damaged.
     """
     try:
-        return _run(path.read_bytes().rpartition(b"\n")[0])
+        return _parsed(path.read_bytes().rpartition(b"\n")[0])
     except (*_MALFORMED, IsADirectoryError) as error:
         raise damaged(path, error) from error
 
 
+def read_or_none(path: Path) -> Run | None:
+    """Read the current ledger; None where it is missing or damaged."""
+    try:
+        return read(path)
+    except (OSError, CheckpointError):
+        return None
+
+
 def read_aside(path: Path, releases: int | None) -> Run:
-    """Read a ledger that was put aside, which is done with whole ones only, and never without a release.
+    """Read a ledger that was put aside; only whole ledgers with at least one release are.
 
     Args:
         path: The file.
-        releases: How many releases it has, as later ledgers say; None where they do not.
+        releases: How many releases it has, as later ledgers have it; None where they do not.
 
     Raises:
         CheckpointError: It is lost or damaged, also where only its end is missing.
     """
     try:
         content = path.read_bytes()
-        run = _run(content)
+        run = _parsed(content)
     except FileNotFoundError as error:
         raise damaged(path, "there is no such file any more", what="lost") from error
     except (OSError, *_MALFORMED) as error:
@@ -125,14 +150,6 @@ def damaged(path: Path, why: object, *, what: str = "damaged") -> CheckpointErro
     )
 
 
-def read_or_none(path: Path) -> Run | None:
-    """Read a ledger; None where there is none, or it is damaged."""
-    try:
-        return read(path)
-    except (OSError, CheckpointError):
-        return None
-
-
 def write(path: Path, first: Mapping[str, Any], *releases: Mapping[str, Any]) -> None:
     """Begin a ledger; it is on disk, with its name, when this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -153,7 +170,7 @@ def append(path: Path, release: Mapping[str, Any]) -> None:
 
 
 def mend(path: Path) -> None:
-    """Cut off a line that was not written whole: the process ended before there was anything to send."""
+    """Cut off a last line without its end: the process ended before anything of it was sent."""
     content = path.read_bytes()
     if torn := len(content.rpartition(b"\n")[2]):
         with path.open("r+b") as file:
@@ -170,21 +187,26 @@ def flush(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _run(content: bytes) -> Run:
+def _parsed(content: bytes) -> Run:
     lines = [json.loads(line) for line in content.splitlines()]
     if not lines:
-        return Run(None, None, new_data=False, data=None, rounds=(), hashes={}, begun=False)
+        return Run()
     first, releases = lines[0], lines[1:]
-    mechanism = None if first["mechanism"] is None else dict(first["mechanism"])
-    rounds = tuple(int(release["round"]) for release in releases)
-    hashes = {int(release["round"]): str(release["sha256"]) for release in releases if "sha256" in release}
     charges = tuple(Charge(**release["charge"]) for release in releases if "charge" in release)
     ends = sum(release.get("ended") is True for release in releases)
     if (charges or ends) and len(charges) + ends != len(releases):
         raise ValueError("some of its lines charge steps and some do not")
-    earlier = tuple(None if count is None else int(count) for count in first.get("earlier", ()))
-    said = (first.get("noise"), bool(first.get("new_data")), first.get("data"))
-    return Run(mechanism, *said, rounds, hashes, earlier=earlier, charges=charges, ended=ends > 0)
+    return Run(
+        mechanism=None if first["mechanism"] is None else dict(first["mechanism"]),
+        noise=first["noise"],
+        new_data=bool(first["new_data"]),
+        data=first["data"],
+        rounds=tuple(int(release["round"]) for release in releases),
+        hashes={int(release["round"]): str(release["sha256"]) for release in releases if "sha256" in release},
+        earlier=tuple(None if count is None else int(count) for count in first["earlier"]),
+        charges=charges,
+        ended=ends > 0,
+    )
 
 
 def _line(entry: Mapping[str, Any]) -> bytes:

@@ -34,7 +34,7 @@ from scipy.sparse.csgraph import shortest_path
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import accounting
 from dpeer.privacy.accounting import Accountant
-from dpeer.privacy.planning import finite
+from dpeer.privacy.plan import finite
 
 Array = NDArray[np.float64]
 Row = dict[str, Any]

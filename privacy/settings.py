@@ -6,9 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dpeer.privacy.guarantee import Adjacency, Adversary
-from dpeer.privacy.sample import Head
-from dpeer.privacy.steps import Ascent, Unit
+from dpeer.privacy.client_level import Adjacency, Adversary
+from dpeer.privacy.sample_level import Ascent, Head, Unit
 from dpeer.sections import Mark, Section, setting
 
 _GROUP = "Privacy"

@@ -1,6 +1,6 @@
-"""Which settings of privacy go together: the rules that a run and the commands that plan one share.
+"""Soundness of privacy settings: the rules that a run and the commands that plan one share.
 
-Errors name the command's options, because these are what a user can change.
+Every check raises a ConfigurationError that names the command's option, because that is what a user can change.
 """
 
 from __future__ import annotations
@@ -9,10 +9,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dpeer.exceptions import BudgetTooSmall, ConfigurationError
-from dpeer.privacy.guarantee import Adversary, Guarantee
+from dpeer.exceptions import BudgetTooSmall, ConfigurationError, TaskError
+from dpeer.privacy.client_level import Adversary, Guarantee
+from dpeer.privacy.gaussian import check_probability
 from dpeer.privacy.mechanism import Sparsifier
-from dpeer.privacy.sample import Head
+from dpeer.privacy.sample_level import Head, Unit
 from dpeer.privacy.settings import CLIENT_ONLY, SAMPLE_ONLY
 
 _LISTED = 20
@@ -20,15 +21,7 @@ _LISTED = 20
 
 
 def check_level(level: str, given: Mapping[str, Any]) -> None:
-    """Refuse settings that mean nothing at a level of privacy.
-
-    Args:
-        level: "none", "client" or "sample".
-        given: The settings of `PrivacySettings` that are not as they are by default, by name.
-
-    Raises:
-        ConfigurationError: Names one, and the level at which it means something.
-    """
+    """Refuse settings without an effect at a level of privacy: those that are given, by name."""
     for name, value in given.items():
         flag = f"--{name.replace('_', '-')}"
         if level == "none":
@@ -45,22 +38,28 @@ def check_level(level: str, given: Mapping[str, Any]) -> None:
 
 
 def _levels(name: str) -> str:
-    """The levels of privacy at which a setting means something, in words."""
+    """The levels of privacy at which a setting has an effect, in words."""
     if name in SAMPLE_ONLY:
         return "sample"
     return "client" if name in CLIENT_ONLY else "sample (which protects single records) or client (whole data sets)"
 
 
+def check_strength(noise_multiplier: float | None, target_epsilon: float | None, level: str = "client") -> None:
+    """Refuse privacy, at this level, without a noise multiplier or a target epsilon."""
+    if noise_multiplier is None and target_epsilon is None:
+        raise ConfigurationError(
+            f"--privacy {level} needs to know how much: give --target-epsilon 8 (the noise follows from it) or "
+            "--noise-multiplier"
+        )
+
+
 def check_unseen(head: Head, finish: str, *, standardize: bool) -> None:
-    """Refuse settings with which records are looked at past the noise of privacy at sample level.
+    """Refuse to read records past the noise of sample level, by training at home or for the statistics of inputs.
 
     Args:
         head: How the head is trained.
-        finish: What is trained at home after the last mixing; "none" for nothing.
+        finish: The training at home after the last mixing; "none" for nothing.
         standardize: Whether inputs are scaled by their own statistics.
-
-    Raises:
-        ConfigurationError: Names one, with what would be right.
     """
     if standardize:
         raise ConfigurationError(
@@ -74,20 +73,17 @@ def check_unseen(head: Head, finish: str, *, standardize: bool) -> None:
         )
 
 
-def check_records(records: int | None, units: int, unit: str, *, own: bool) -> None:
-    """Refuse to count a peer's own records: N decides what neighbors see, so it must not follow from the data.
+def check_records(records: int | None, units: int, unit: Unit, *, own: bool) -> None:
+    """Refuse to count a peer's own units: N decides what neighbors see, so it must not follow from the data.
 
     Rounding does not help: some number of records is the last one that is rounded down. Where a common pool is divided,
     who gets which record depends on the others anyway, and nothing is promised about that.
 
     Args:
-        records: About how many there are, as somebody said it; None if nobody did.
+        records: About how many units there are, as given; None if it was not.
         units: How many there are.
-        unit: What is protected: "record" or "group".
+        unit: The protected unit.
         own: Whether the data are the peer's own, and no part of a common pool.
-
-    Raises:
-        ConfigurationError: They are, and nobody said about how many there are.
     """
     if own and records is None:
         raise ConfigurationError(
@@ -98,29 +94,46 @@ def check_records(records: int | None, units: int, unit: str, *, own: bool) -> N
         )
 
 
-def check_strength(noise_multiplier: float | None, target_epsilon: float | None, level: str = "client") -> None:
-    """Refuse privacy, at this level, without a noise multiplier or a target epsilon.
+def check_groups(unit: Unit, groups: object | None, task: str) -> None:
+    """Refuse to protect groups where the task has no group for each record.
 
     Raises:
-        ConfigurationError: Both are None.
+        TaskError: It has none.
     """
-    if noise_multiplier is None and target_epsilon is None:
-        raise ConfigurationError(
-            f"--privacy {level} needs to know how much: give --target-epsilon 8 (the noise follows from it) or "
-            "--noise-multiplier"
+    if unit == "group" and groups is None:
+        raise TaskError(
+            f"--privacy-unit group: task {task!r} does not say whose each record is; name the column with "
+            '--task-option group=COLUMN (or kind = "group" in a schema), or give the Task its `groups`'
         )
 
 
+def check_units(records: int | None, units: int, unit: Unit, delta: float, given: float | None) -> str | None:
+    """A warning about a setting that does not suit this peer's own number of units; None if all do.
+
+    Args:
+        records: About how many units there are, as given; None if it was not.
+        units: How many there are.
+        unit: The protected unit.
+        delta: As it is used; too large a one is refused.
+        given: As it was given; None where it is the default.
+    """
+    # By default it is near enough to 1 / (10 N); the N that is given may be far off.
+    warning = check_delta(delta, units, unit) if given is not None or records is not None else None
+    if records is not None and not 0.5 <= records / units <= 2:
+        return (
+            f"--records {records}: this peer has {units} {unit}s; what is promised holds, but its steps are "
+            f"{units / records:.3g} times as long as they would be"
+        )
+    return warning
+
+
 def check_adversary(adversary: Adversary, min_honest: int | None, sparsifier: Sparsifier | None = None) -> None:
-    """Refuse settings that are not those of the adversary, or that give away more than averages.
+    """Refuse settings of another adversary, or that give away more than averages.
 
     Args:
         adversary: Against whom the guarantee is.
-        min_honest: Honest bodies in every average that an outsider sees; None if nobody said.
-        sparsifier: What of an update is kept.
-
-    Raises:
-        ConfigurationError: They do not go together.
+        min_honest: Honest bodies in every average that an outsider sees; None if it is not given.
+        sparsifier: Which coordinates of an update are kept.
     """
     if adversary == "neighbor":
         if min_honest is not None:
@@ -142,36 +155,22 @@ def check_adversary(adversary: Adversary, min_honest: int | None, sparsifier: Sp
         )
 
 
-def check_mixing(adversary: Adversary, said: str | None) -> None:
-    """Refuse averages whose weights follow from the bodies, where the guarantee is of averages with known weights.
-
-    Args:
-        adversary: Against whom the guarantee is.
-        said: The setting that makes them so, with its value; None if there is none.
-
-    Raises:
-        ConfigurationError: They do not go together.
-    """
-    if adversary == "aggregate" and said is not None:
+def check_mixing(adversary: Adversary, rule: str | None) -> None:
+    """Refuse a mixing rule (an option with its value) whose weights follow from the bodies, in aggregate mode."""
+    if adversary == "aggregate" and rule is not None:
         raise ConfigurationError(
-            f"{said} cannot be used with --dp-adversary aggregate: its epsilon counts the noise of all bodies in an "
+            f"{rule} cannot be used with --dp-adversary aggregate: its epsilon counts the noise of all bodies in an "
             "average, and here the bodies themselves decide how much of each is in it; use --dp-adversary neighbor, "
             "which protects each body by itself"
         )
 
 
 def worst_share(rows: Iterable[Sequence[float]], min_honest: int) -> float:
-    """The share of the peer that is hidden worst, over all averages and all sets of honest peers in them.
+    """`Guarantee.share` of the peer that is hidden worst: its weight over the length of all weights in an average.
 
     Args:
         rows: The mixing matrix by rows; those of its weights that are zero do not count.
-        min_honest: Honest bodies in every average.
-
-    Returns:
-        The largest weight over the length of all weights: `Guarantee.share`.
-
-    Raises:
-        ConfigurationError: Some average has fewer bodies.
+        min_honest: Honest bodies in every average; any set of so many may be the honest one.
     """
     return max(_worst(sorted(weight for weight in row if weight > 0), min_honest) for row in rows)
 
@@ -200,16 +199,13 @@ def check_budget(guarantee: Guarantee, target_epsilon: float | None) -> None:
         )
 
 
-def check_said(task: str, found: Mapping[str, Sequence[str]], level: str = "client") -> None:
+def check_found(task: str, found: Mapping[str, Sequence[str]], level: str = "client") -> None:
     """Refuse options that were found in the peer's data: under privacy neighbors learn only settings and noised values.
 
     Args:
         task: Its name.
-        found: What of the task's options was found in the peer's data instead of being said, with what it would be.
+        found: The task's options that were found in the peer's data instead of being given, with their values.
         level: The level of privacy, for the message.
-
-    Raises:
-        ConfigurationError: Something was found that a setting can say.
     """
     if not found:
         return
@@ -224,3 +220,28 @@ def check_said(task: str, found: Mapping[str, Sequence[str]], level: str = "clie
 def _listed(names: Sequence[str]) -> str:
     shown = ",".join(names[:_LISTED])
     return shown if len(names) <= _LISTED else f"{shown},... ({len(names)} in all)"
+
+
+def default_delta(units: int) -> float:
+    """min(1e-5, 1 / (10 N)) for N protected units (peers or records)."""
+    _check_positive(units)
+    return min(1e-5, 0.1 / units)
+
+
+def check_delta(delta: float, units: int, unit: str = "peer") -> str | None:
+    """A warning about a delta above 1 / (10 N), N the protected units; one of 1 / N or more is refused."""
+    check_probability(delta)
+    _check_positive(units)
+    if delta >= 1.0 / units:
+        raise ConfigurationError(
+            f"delta {delta:g} with {units} {unit}s: at 1/{units} or more, publishing one {unit}'s data outright would "
+            f"count as private: choose at most {0.1 / units:.4g}"
+        )
+    if delta > 0.1 / units:
+        return f"delta {delta:g} is above 1/(10 N) = {0.1 / units:.4g} of {units} {unit}s: choose that or less"
+    return None
+
+
+def _check_positive(units: int) -> None:
+    if units < 1:
+        raise ConfigurationError(f"size {units}: there is at least 1 peer to protect")

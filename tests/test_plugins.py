@@ -2,11 +2,16 @@
 
 import inspect
 import json
+from pathlib import Path
 from typing import Any
 
+import pytest
+
+import dpeer
 from dpeer.exceptions import ConfigurationError
 from dpeer.plugins import Kind, is_importable, load, reference
 
+EXAMPLES = Path(__file__).parents[1] / "examples"
 FUNCTION = Kind("thing", "function", "thing", ConfigurationError, inspect.isfunction)
 
 
@@ -35,3 +40,16 @@ def test_two_functions_of_one_name_are_told_apart_and_cannot_be_imported() -> No
     assert len({*names}) == 3
     assert [found(name) for name in names] == made
     assert not any(map(is_importable, names))
+
+
+@pytest.mark.slow
+def test_a_run_with_the_examples_graph_and_codec(tmp_path: Path) -> None:
+    settings = dpeer.Settings(
+        size=4, rounds=2, body_epochs=1, finish="none", alone="never", out=tmp_path / "run",
+        topology=f"{EXAMPLES / 'own_graph.py'}:two_rings", codec=f"{EXAMPLES / 'own_codec.py'}:OneByte",
+    )  # fmt: skip
+    run = dpeer.run(settings)
+    assert run.summary["topology"].endswith("own_graph.py:two_rings")
+    assert run.summary["accuracy_mean"] > 0.5
+    sent = run.summary["bytes_sent"] / (2 * 6)
+    assert sent < 1.3 * run.summary["body_parameters"], "about a byte a value and message"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from dpeer.exceptions import CheckpointError
-from dpeer.privacy import Protection, StepLedger
+from dpeer.privacy import ClientSession, SampleSession, Session
 from dpeer.training import store
 from dpeer.training.algorithms import Algorithm, shared_options
 from dpeer.training.algorithms.facts import facts_of
+from dpeer.training.codecs import identity
 from dpeer.training.schedules import ends_with_the_run
 from dpeer.training.selection import POINTS, ModelSelection, Point
 from dpeer.training.snapshots import Snapshots
@@ -29,8 +29,7 @@ class Checkpoints:
         trainer: The trainer that the algorithm steers.
         snapshots: Copies of all that changes.
         selection: Knows which model is the best so far.
-        protection: The releases under differential privacy; None without it.
-        ledger: The steps of privacy at sample level; None without it.
+        session: The peer's privacy; None where nothing is recorded.
     """
 
     def __init__(
@@ -39,12 +38,13 @@ class Checkpoints:
         trainer: Trainer,
         snapshots: Snapshots,
         selection: ModelSelection,
-        protection: Protection | None,
-        ledger: StepLedger | None = None,
+        session: Session | None,
     ) -> None:
         self._algorithm, self._trainer, self._snapshots = algorithm, trainer, snapshots
         self._name = facts_of(type(algorithm)).name
-        self._selection, self._protection, self._ledger = selection, protection, ledger
+        self._selection = selection
+        self._client = session if isinstance(session, ClientSession) else None
+        self._sample = session if isinstance(session, SampleSession) else None
         self._room: State | None = None
 
     @property
@@ -65,6 +65,7 @@ class Checkpoints:
             "head": trainer.head.manifest,
             "quantize": h.quantize,
             "wire_dtype": h.wire_dtype,
+            "codec": None if h.codec is None else identity(h.codec),
             "lr_schedule": h.lr_schedule,
             **(ending if ends_with_the_run(h.lr_schedule) else {}),
             **self._options,
@@ -79,10 +80,10 @@ class Checkpoints:
         rest: dict[str, Any] = {"round": self._trainer.number, "best_round": self._selection.best_round}
         rest |= {"best_point": self._selection.best_point, "finish": self._trainer.hyperparameters.finish}
         rest |= {"best_loss": self._selection.best_loss if best is not None else None, "worse": self._selection.worse}
-        if self._ledger is not None:
-            rest |= {"releases": 0, "steps": self._ledger.steps}
+        if self._sample is not None:
+            rest |= {"releases": 0, "steps": self._sample.ledger.steps}
         else:
-            rest |= {"releases": None if self._protection is None else self._protection.ledger.releases}
+            rest |= {"releases": None if self._client is None else self._client.ledger.releases}
         return Copied(states, self._identity | rest)
 
     def load(self, directory: Path) -> None:
@@ -91,41 +92,40 @@ class Checkpoints:
         Raises:
             CheckpointError: The files are missing, damaged, or of another run, task or algorithm.
         """
-        # An older dpeer had one schedule, and left options to the fingerprint.
-        states, rest = store.load(directory, self._identity, {"lr_schedule": "exponential", **self._options})
+        states, rest = store.load(directory, self._identity)
         try:
             number, best_round = int(rest["round"]), rest["best_round"]
             last, best = states["last"], states.get("best")
             best_loss = math.inf if best is None else float(rest["best_loss"])
-            charged, worse = int(rest.get("releases") or 0), int(rest.get("worse") or 0)
+            charged, worse = int(rest["releases"] or 0), int(rest["worse"])
             steps = rest.get("steps")
             taken = None if steps is None else int(steps)
-            point = _point(rest, best is not None)
+            point = _point(rest["best_point"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"the checkpoint in {directory} is damaged: {error!r}") from error
-        if charged and self._protection is None:
+        if charged and self._client is None:
             raise CheckpointError(
                 f"the checkpoint in {directory} is of a private run: go on with its --privacy client, or start over "
                 "with --overwrite"
             )
-        if self._protection is not None and self._protection.ledger.releases < charged:
+        if self._client is not None and self._client.ledger.releases < charged:
             raise CheckpointError(
                 f"the checkpoint in {directory} has {charged} private releases, the ledger fewer: restore the ledger "
                 "as it was last (an older copy will not do): what was released has to be counted"
             )
-        if (taken is None) != (self._ledger is None):
-            there, here = ("a run with", "without") if self._ledger is None else ("a run without", "with")
+        if (taken is None) != (self._sample is None):
+            there, here = ("a run with", "without") if self._sample is None else ("a run without", "with")
             raise CheckpointError(
                 f"the checkpoint in {directory} is of {there} --privacy sample, this one is {here}: go on with the "
                 "setting it began with, or start over with --overwrite"
             )
-        if self._ledger is not None and taken is not None and self._ledger.steps < taken:
+        if self._sample is not None and taken is not None and self._sample.ledger.steps < taken:
             raise CheckpointError(
                 f"the checkpoint in {directory} has {taken} private steps, the ledger fewer: restore the ledger as it "
                 "was last (an older copy will not do): what was trained has to be counted"
             )
-        self._check_finish(directory, number, rest.get("finish"))
-        kept = None if best is None else self._snapshots.predicted(best, self._algorithm)
+        self._check_finish(directory, number, rest["finish"])
+        kept = None if best is None else self._snapshots.predicted(best)
         self._snapshots.put(last)
         self._trainer.number = number
         self._selection.best, self._selection.best_loss = kept, best_loss
@@ -135,24 +135,23 @@ class Checkpoints:
         """Refuse another way to finish a run that has no rounds left: nothing would be done, and all files said so.
 
         Raises:
-            CheckpointError: It is another one. (An older dpeer did not say.)
+            CheckpointError: It is another one.
         """
         h = self._trainer.hyperparameters
-        if number + 1 >= h.rounds and then not in (None, h.finish):
+        if number + 1 >= h.rounds and then != h.finish:
             raise CheckpointError(
                 f"the checkpoint in {directory} is of the last round, after which the model was finished with "
                 f"--finish {then}: give that, and not {h.finish}, or more --rounds"
             )
 
 
-def _point(rest: Mapping[str, Any], found: bool) -> Point | None:
-    """When in its round the best model was as it is; an older dpeer looked at models after mixing only.
+def _point(text: Any) -> Point | None:
+    """The point of its round at which the best model was measured.
 
     Raises:
-        ValueError: There is no such point.
+        ValueError: No such point exists.
     """
-    said = rest.get("best_point") or ("mixed" if found else None)
     for point in (None, *POINTS):
-        if said == point:
+        if text == point:
             return point
-    raise ValueError(f"best_point is {said!r}")
+    raise ValueError(f"best_point is {text!r}")

@@ -17,18 +17,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from dpeer.exceptions import AlgorithmError
+from dpeer.privacy import SampleSession
 from dpeer.privacy.mechanism import ClippedSum
-from dpeer.privacy.sample import Head
-from dpeer.privacy.step_protection import StepProtection
-from dpeer.privacy.steps import Ascent, Phase
+from dpeer.privacy.sample_level import Phase
 from dpeer.training.dpsgd.gradient import PrivateGradient
 from dpeer.training.dpsgd.validation import check_collate
 from dpeer.training.figures import Figures, Met
@@ -51,52 +49,29 @@ _COMPUTES = (
 )
 
 
-@dataclass(frozen=True)
-class Sampling:
-    """How records are protected in local training.
-
-    Attributes:
-        rate: q, the probability with which each unit is in a batch.
-        protect: Called once, with the steps of a round; gives what protects and charges them.
-        head: How the head is trained.
-        ascent: Along which gradient SAM climbs.
-        microbatch: How many records' gradients are in memory at a time.
-        groups: Whose each training record is, shape (records,), where groups are protected; None where records are.
-    """
-
-    rate: float
-    protect: Callable[[Sequence[Phase]], StepProtection]
-    head: Head = "joint"
-    ascent: Ascent = "previous"
-    microbatch: int = 64
-    groups: NDArray[Any] | None = None
-
-
 class DPSGDTrainer(Trainer):
     """A `Trainer` whose gradients are private, but within `freely`.
 
     Args:
-        sampling: How records are protected; the other arguments are those of `Trainer`.
+        session: The privacy of each record; the other arguments are those of `Trainer`.
 
     Attributes:
-        protection: What charges the steps; there is none, and nothing is trained, before `protect`.
+        session: The same; it charges the steps. Nothing is trained before `prepare`.
         refused: Whether steps of this round were left out because the budget has ended.
         taken: How many steps of this round have been charged.
         began: The extras as they were when the round began, shape (number of extras,).
     """
 
-    protection: StepProtection
-
     def __init__(
-        self, task: Task, split: Split, hyperparameters: Hyperparameters, *, sampling: Sampling, **named: Any
+        self, task: Task, split: Split, hyperparameters: Hyperparameters, *, session: SampleSession, **named: Any
     ) -> None:
         super().__init__(task, split, hyperparameters, **named)
-        self._sampling, self.ascent = sampling, sampling.ascent
+        self.session, self.ascent = session, session.ascent
         self._met, self.refused, self.taken = Met(), False, 0
         self.began = self.extras.data.clone()
         self._shuffled, self._sampled = self._minibatches, PoissonBatches(
-            self.data, task.augment, hyperparameters, rank=self.rank, seed=self.seed, rate=sampling.rate,
-            groups=sampling.groups,
+            self.data, task.augment, hyperparameters, rank=self.rank, seed=self.seed, rate=session.rate,
+            groups=session.groups,
         )  # fmt: skip
         self._minibatches = self._sampled
         self._gradient: PrivateGradient | None = None
@@ -137,7 +112,7 @@ class DPSGDTrainer(Trainer):
 
     @property
     def noise_std(self) -> float:
-        """See `Trainer.noise_std`: sigma C / (q N), but 0 within `freely` and before `protect`."""
+        """See `Trainer.noise_std`: sigma C / (q N), but 0 within `freely` and before `prepare`."""
         return 0.0 if self._free or self._gradient is None else self._gradient.noise_std
 
     def phases(self, train: Callable[[], object]) -> list[Phase]:
@@ -149,7 +124,7 @@ class DPSGDTrainer(Trainer):
         finally:
             self._planned, self._head_rate = None, None
 
-    def protect(self, planned: Sequence[Phase]) -> None:
+    def prepare(self, planned: Sequence[Phase]) -> None:
         """Validate the task, open the ledger and prepare the gradients of a round's phases.
 
         Raises:
@@ -157,10 +132,10 @@ class DPSGDTrainer(Trainer):
             ConfigurationError: A setting does not go with it, or the budget is too small.
         """
         check_collate(self)
-        self.protection = self._sampling.protect(planned)
-        m = self.protection.mechanism
+        self.session.prepare(planned)
+        m = self.session.guarantee
         self._gradient = PrivateGradient(
-            ClippedSum(m.clip_norm, m.noise_multiplier, m.sampling_rate, m.units), self._sampling.microbatch
+            ClippedSum(m.clip_norm, m.noise_multiplier, m.sampling_rate, m.units), self.session.microbatch
         )
         parts = {"body": self.body, "head": self.head, "model": self.model}
         for name in dict.fromkeys(phase.part for phase in planned):
@@ -202,7 +177,7 @@ class DPSGDTrainer(Trainer):
 
     def fit(self, part: Flat, *, lr: float, beside: Sequence[tuple[Flat, float]] = (), **how: Any) -> None:
         """See `Trainer.fit`; which parts are stepped follows from how the head is trained."""
-        chosen, mode = part, "alternate" if self._free else self._sampling.head
+        chosen, mode = part, "alternate" if self._free else self.session.head
         if part is self.head:
             if mode == "joint":
                 self._head_rate = lr if part.count else None  # it is stepped with the body
@@ -219,8 +194,8 @@ class DPSGDTrainer(Trainer):
             self._head_rate = None
 
     def _fit_head_at_home(self, **how: Any) -> None:
-        if self._sampling.head == "post" and self._planned is None and self.protection.ended:
-            self.protection.end(self.number)
+        if self.session.head == "post" and self._planned is None and self.session.ended:
+            self.session.end(self.number)
             with self.freely():
                 super().fit(self.head, **how)
 
@@ -252,7 +227,7 @@ class DPSGDTrainer(Trainer):
         self._batch = self._shown = None
 
     def _pay(self, left: int, many: int) -> int:
-        paid = self.protection.charge(self.number, left, many)
+        paid = self.session.charge(self.number, left, many)
         self.taken, self.refused = self.taken + paid, self.refused or not paid
         return paid
 

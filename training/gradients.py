@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import AlgorithmError
-from dpeer.privacy.steps import Ascent
+from dpeer.privacy.sample_level import Ascent
 from dpeer.training.flat import Flat
 from dpeer.training.sgd import climbed, sam_gradient
 

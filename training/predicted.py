@@ -50,6 +50,5 @@ class Predicted:
             return None
         if values.shape != (count,):
             raise ValueError(f"a model of {values.numel()} parameters")
-        # A checkpoint of an older dpeer has no buffers beside: there the model's own are those that belong to it.
         beside = {name.removeprefix(_BESIDE): value for name, value in state.items() if name.startswith(_BESIDE)}
         return cls(values, beside or None)

@@ -9,16 +9,18 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy import StepLedger
-from dpeer.privacy.steps import Phase
+from dpeer.privacy import SampleSession
+from dpeer.privacy.sample_level import Phase
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.fedbabu import FedBABU
 from dpeer.training.algorithms.plugins import new_algorithm
-from dpeer.training.dpsgd_trainer import DPSGDTrainer, Sampling
+from dpeer.training.dpsgd_trainer import DPSGDTrainer
 from dpeer.training.split import Shares
 
 
-def check_sound(algorithm: Algorithm, shares: Shares, sampling: Sampling, *, keep: str, patience: int | None) -> None:
+def check_sound(
+    algorithm: Algorithm, shares: Shares, session: SampleSession, *, keep: str, patience: int | None
+) -> None:
     """Refuse what reads the data past the steps that are protected, or chooses by it.
 
     Raises:
@@ -30,14 +32,14 @@ def check_sound(algorithm: Algorithm, shares: Shares, sampling: Sampling, *, kee
             f"--privacy sample cannot be used with {name}, which computes {algorithm.past_fit}: choose another "
             "--algorithm, such as dfedmdc, fedper or ditto"
         )
-    if sampling.head in ("frozen", "post") and shares != "body":
+    if session.head in ("frozen", "post") and shares != "body":
         raise ConfigurationError(
-            f"--dp-head {sampling.head}: {name} keeps no head at home that it trains by itself; use --dp-head joint, "
+            f"--dp-head {session.head}: {name} keeps no head at home that it trains by itself; use --dp-head joint, "
             "or an algorithm that does, such as dfedmdc"
         )
-    if sampling.head != "post" and isinstance(algorithm, FedBABU):
+    if session.head != "post" and isinstance(algorithm, FedBABU):
         raise ConfigurationError(
-            f"--dp-head {sampling.head}: {name} trains its model without noise after the last round: use --dp-head post"
+            f"--dp-head {session.head}: {name} trains its model without noise after the last round: use --dp-head post"
         )
     if keep == "best":
         raise ConfigurationError(
@@ -91,11 +93,6 @@ class SampledReleases:
         self._again = False
         self._said: dict[str, Any] = {}
 
-    @property
-    def ledger(self) -> StepLedger:
-        """What has been charged."""
-        return self._trainer.protection.ledger
-
     def before(self) -> None:
         """Look at what is about to be released: a round without a step has nothing new to say.
 
@@ -111,14 +108,14 @@ class SampledReleases:
                     peer.extras.data.copy_(peer.began)
         else:
             self._last = peer.shared.data.detach().clone()
-        self._said = peer.protection.spent()
+        self._said = peer.session.spent()
 
     @property
     def spent(self) -> dict[str, Any]:
         """See `TorchLearner.privacy`."""
         met = self._trainer.figures.met
-        if self._said.get("steps") != self.ledger.steps:
-            self._said = self._trainer.protection.spent()
+        if self._said.get("steps") != self._trainer.session.ledger.steps:
+            self._said = self._trainer.session.spent()
         said = {**self._said, "sent_again": self._again}
         if self._trainer.taken and met is not None:
             said |= {

@@ -8,7 +8,6 @@ from typing import Protocol
 from torch import Tensor
 
 from dpeer.exceptions import CheckpointError, describe
-from dpeer.training.algorithms.base import Algorithm
 from dpeer.training.device import CPU, host
 from dpeer.training.predicted import Predicted
 from dpeer.training.store import State
@@ -73,16 +72,11 @@ class Snapshots:
         values = model.values.to(CPU)
         return State(values[:shared], values[shared:], buffers)
 
-    def predicted(self, state: State, algorithm: Algorithm) -> Predicted:
+    def predicted(self, state: State) -> Predicted:
         """Undo `of`; what the trainer and the other parts hold is lost.
 
         Raises:
             CheckpointError: It is of another task or algorithm.
         """
-        trainer = self._trainer
-        if not state.rest:
-            state.put(trainer.module, trainer.body, trainer.head)
-            return Predicted.now(trainer)
-        self.put(state)  # an older dpeer kept the whole state, by which the algorithm knows what predicts
-        with trainer.holding(algorithm.predictor(trainer), algorithm.untrained()):
-            return Predicted.now(trainer)
+        state.put(self._trainer.module, self._trainer.body, self._trainer.head)
+        return Predicted.now(self._trainer)

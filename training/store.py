@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -169,15 +168,12 @@ def save(directory: Path, states: Mapping[str, State], rest: Mapping[str, Any]) 
     Copied(states, rest).save(directory)
 
 
-def load(
-    directory: Path, expected: Mapping[str, Any], assumed: Mapping[str, Any] = MappingProxyType({})
-) -> tuple[dict[str, State], dict[str, Any]]:
+def load(directory: Path, expected: Mapping[str, Any]) -> tuple[dict[str, State], dict[str, Any]]:
     """Read what `save` wrote.
 
     Args:
         directory: The folder.
         expected: Values that must be the same as when it was written.
-        assumed: The values that an older checkpoint, which does not name them, had.
 
     Returns:
         The states by name, and the JSON values.
@@ -187,7 +183,6 @@ def load(
     """
     try:
         rest = json.loads((directory / REST).read_text(encoding="utf-8"))
-        rest = {**assumed, **rest}
         for key, value in expected.items():
             if rest[key] != value:
                 raise CheckpointError(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import TaskError
-from dpeer.privacy.steps import Ascent
+from dpeer.privacy.sample_level import Ascent
 from dpeer.training.adam import AdamW
 from dpeer.training.batches import Batches, predict
 from dpeer.training.broadcasting import check_broadcast

@@ -12,8 +12,7 @@ from dpeer.cli.privacy.modes import options_of_both, planned, require_of_client
 from dpeer.cli.privacy.options import count, require
 from dpeer.cli.privacy.printing import print_facts, print_lines, protected, short
 from dpeer.cli.topology.options import json_option
-from dpeer.privacy.client_plan import ClientPlan
-from dpeer.privacy.sample_plan import SamplePlan
+from dpeer.privacy.plan import ClientPlan, SamplePlan
 
 Fact = tuple[str, str, str]
 
@@ -76,7 +75,7 @@ def _sample(plan: SamplePlan, runs: int) -> tuple[dict[str, Any], str, list[Fact
 
 def _client(plan: ClientPlan, runs: int) -> tuple[dict[str, Any], str, list[Fact]]:
     require_of_client(plan, "audit", "noise_multiplier", "rounds")
-    guarantee, rounds = plan.guarantee(), plan.releases
+    guarantee, rounds = plan.guarantee(), plan.planned
 
     from dpeer.federation.audit import attack_client, check_client
 

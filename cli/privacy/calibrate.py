@@ -11,7 +11,7 @@ from dpeer.cli.privacy import sampled
 from dpeer.cli.privacy.modes import options_of_both, planned, require_of_client
 from dpeer.cli.privacy.printing import facts, print_facts, print_lines, protected, short, upwards, which_is_which
 from dpeer.cli.topology.options import json_option
-from dpeer.privacy.sample_plan import SamplePlan
+from dpeer.privacy.plan import SamplePlan
 
 
 @click.command(short_help="Print the noise for an epsilon.")

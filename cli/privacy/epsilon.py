@@ -19,7 +19,7 @@ from dpeer.cli.privacy.printing import (
     which_is_which,
 )
 from dpeer.cli.topology.options import json_option
-from dpeer.privacy.sample_plan import SamplePlan
+from dpeer.privacy.plan import SamplePlan
 
 
 @click.command(short_help="Print epsilon after so many rounds.")

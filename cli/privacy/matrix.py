@@ -13,9 +13,9 @@ from dpeer.cli.privacy.options import EXAMPLES, privacy_options, require
 from dpeer.cli.privacy.printing import print_lines, short, upwards, which_is_which
 from dpeer.cli.topology.options import build_one, graph_options, json_option, one_size, print_table, topology_option
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy.client_plan import ClientPlan
-from dpeer.privacy.guarantee import Guarantee
+from dpeer.privacy.client_level import Guarantee
 from dpeer.privacy.pairwise_leakage import by_distance, epsilon_of_pairs, views, work
+from dpeer.privacy.plan import ClientPlan
 from dpeer.topology import TimeVaryingTopology, Topology
 
 MULTIPLICATIONS = 4e12
@@ -58,7 +58,7 @@ def matrix(name: str | None, size: int | None, pairs: bool, as_json: bool, **opt
     topology = _fixed(name, size, options)
     asked = ClientPlan(**fields, size=topology.size)
     warnings, guarantee = asked.warnings(), asked.guarantee()
-    weights, rounds = topology.weights, asked.releases
+    weights, rounds = topology.weights, asked.planned
     _check_work(topology, work(weights, rounds), rounds)
     # Whoever the guarantee is for: a peer of the graph receives messages, with the noise that is on each.
     found = views(weights, rounds, 1.0 / guarantee.ratio("neighbor"))
@@ -97,7 +97,7 @@ def _check_work(topology: Topology, needed: tuple[float, float], rounds: int) ->
 def _heading(topology: Topology, guarantee: Guarantee, asked: ClientPlan) -> list[str]:
     adjacency = guarantee.words_against("neighbor").rpartition(", ")[2]
     return [
-        f"{topology.name}, {topology.size} peers, weights {topology.weights_rule}; {asked.releases:,} rounds, noise "
+        f"{topology.name}, {topology.size} peers, weights {topology.weights_rule}; {asked.planned:,} rounds, noise "
         f"multiplier {upwards(guarantee.noise_multiplier)}, delta {guarantee.delta:g}, accountant {asked.accountant}",
         f"Protected: one peer's whole data set, against one other peer at each distance, {adjacency}.",
     ]

@@ -13,8 +13,7 @@ from dpeer.cli.privacy.options import EXAMPLES as OF_CLIENT
 from dpeer.cli.privacy.options import count, number, privacy_options, require
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy.accounting import ACCOUNTANTS
-from dpeer.privacy.client_plan import ClientPlan
-from dpeer.privacy.sample_plan import SamplePlan
+from dpeer.privacy.plan import ClientPlan, SamplePlan
 from dpeer.privacy.settings import CLIENT_ONLY, SAMPLE_ONLY, PrivacySettings
 
 EXAMPLES = {

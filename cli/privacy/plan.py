@@ -20,10 +20,8 @@ from dpeer.cli.privacy.printing import (
     which_is_which,
 )
 from dpeer.cli.topology.options import json_option
-from dpeer.privacy import planning
-from dpeer.privacy.client_plan import ClientPlan
-from dpeer.privacy.guarantee import Guarantee
-from dpeer.privacy.sample_plan import SamplePlan
+from dpeer.privacy.client_level import Guarantee
+from dpeer.privacy.plan import ADVICE, ClientPlan, SamplePlan
 
 
 @click.command(short_help="Print whether training survives the noise.")
@@ -94,15 +92,15 @@ def _sentences(asked: ClientPlan, guarantee: Guarantee, found: dict[str, Any]) -
     if used == 0:
         lines.append("Not one release fits into the budget: a run with it ends with exit code 5.")
         return lines
-    if used < asked.releases:
+    if used < asked.planned:
         lines.append(
-            f"The budget lasts {used:,} of {asked.releases:,} rounds; in the others a peer re-sends its last body, "
+            f"The budget lasts {used:,} of {asked.planned:,} rounds; in the others a peer re-sends its last body, "
             "which costs nothing."
         )
     if not found["survives"]:
         lines.append(
             f"Training cannot survive this: the noise left in the average of {asked.size:,} bodies after {used:,} "
             f"releases is {short(found['noise_over_longest_way'])} times as long as the furthest way that clipped "
-            f"updates could go; {planning.ADVICE}."
+            f"updates could go; {ADVICE}."
         )
     return lines

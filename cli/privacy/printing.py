@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from dpeer.cli.topology.options import print_table
-from dpeer.privacy.client_plan import ClientPlan
-from dpeer.privacy.guarantee import Guarantee
+from dpeer.privacy.client_level import Guarantee
+from dpeer.privacy.plan import ClientPlan
 
 MEANT = {"exact": "closed form", "pld": "privacy loss distributions", "rdp": "Renyi, an upper bound"}
 """What each accountant is."""
@@ -77,6 +77,6 @@ def facts(guarantee: Guarantee, plan: ClientPlan) -> list[tuple[str, str, str]]:
     """The values that the numbers were computed from."""
     return [
         ("delta", f"{guarantee.delta:g}", "probability that epsilon does not hold"),
-        ("rounds", f"{plan.releases:,}", "one release of every peer in each"),
+        ("rounds", f"{plan.planned:,}", "one release of every peer in each"),
         ("accountant", plan.accountant, MEANT[plan.accountant]),
     ]

@@ -14,7 +14,7 @@ from dpeer.cli.privacy.modes import require_of_sample
 from dpeer.cli.privacy.printing import MEANT, print_facts, print_lines, short, upwards
 from dpeer.cli.topology.options import print_table
 from dpeer.privacy import SampleGuarantee
-from dpeer.privacy.sample_plan import SamplePlan
+from dpeer.privacy.plan import SamplePlan
 
 PERSONS = "A person with several records is protected less than one with a single record."
 

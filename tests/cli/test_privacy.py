@@ -15,7 +15,7 @@ from scipy.stats import norm
 
 from dpeer.cli.privacy import privacy
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy import Guarantee, planning
+from dpeer.privacy import Guarantee
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.gaussian import mu
 
@@ -306,7 +306,7 @@ def test_the_closed_form_waits_for_neither_torch_nor_dp_accounting() -> None:
 
 @pytest.mark.slow
 def test_importing_the_package_waits_for_neither() -> None:
-    code = "import dpeer.privacy, dpeer.privacy.accounting, dpeer.privacy.planning, sys; print(*sys.modules)"
+    code = "import dpeer.privacy, dpeer.privacy.accounting, dpeer.privacy.plan, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert {"torch", "dp_accounting"}.isdisjoint(done.stdout.split())
 
@@ -327,7 +327,7 @@ def test_how_often_a_neighbor_is_right_follows_from_epsilon() -> None:
 
 def test_what_two_runs_in_a_folder_come_to_is_as_the_documentation_says() -> None:
     page = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
-    first = planning.calibrated(Guarantee(1.0, 1.0, 1e-5), 10.0, 20)
+    first = Guarantee(1.0, 1.0, 1e-5).calibrated(10.0, 20)
     both = math.hypot(first.mu(20), Guarantee(4.5, 1.0, 1e-5).mu(20))
     assert f"| {epsilon_of(both, 1e-5):.1f}, of both runs |" in page
 

@@ -11,10 +11,10 @@ import pytest
 
 from dpeer.experiments.cells import Cell, make_cell
 from dpeer.experiments.experiment import Experiment, load
-from dpeer.federation.config import with_defaults
-from dpeer.federation.protection import promise
+from dpeer.federation.config import resolve, with_defaults
+from dpeer.federation.privacy import privacy_config
 from dpeer.federation.settings import aside
-from dpeer.privacy.planning import drowning, noise_ratio
+from dpeer.privacy.plan import noise_over_drift
 from dpeer.sections import names
 from dpeer.topology import ServerSampling, take_part
 from dpeer.topology.settings import GraphSettings, build_graph
@@ -80,7 +80,10 @@ def test_it_can_be_run(name: str, small: bool, opened: Open, tmp_path: Path) -> 
             if small:
                 build_graph(settings)  # at full scale the larger ones take a while
                 assert settings.size <= 32
-                promise(settings, build_graph(settings))
+                assert (
+                    privacy_config(resolve(settings, 0), build_graph(settings)).guarantee is None
+                    or settings.privacy == "client"
+                )
             folders.add((cell.folder, None if cell.variant.settled else label))
             assert settings.task_options["data"] == "here"
             assert settings.device == "auto"
@@ -235,7 +238,11 @@ def test_the_same_noise_in_aggregate_mode(opened: Open, tmp_path: Path) -> None:
     averaged = {"dp_adversary": "aggregate", "dp_min_honest": 50, "participation": 1.0}
     other = own.model_copy(update={**averaged, "noise_multiplier": 0.95, "size": 500})
     graph = build_graph(own)
-    stds = [made.noise_std for made in (promise(own, graph), promise(other, graph)) if made is not None]
+    stds = [
+        made.noise_std
+        for made in (privacy_config(resolve(one, 0), graph).guarantee for one in (own, other))
+        if made is not None
+    ]
     assert stds[0] == pytest.approx(stds[1], rel=1e-3)
 
 
@@ -286,11 +293,11 @@ PARAMETERS = {"resnet18-gn": 11_173_962, "dp-cnn": 667_402}
 def test_dpeer_warns_of_the_noise_where_a_header_says_so(name: str, opened: Open, tmp_path: Path) -> None:
     for label, table in cells(opened(name), tmp_path):
         settings = table[-1].settings
-        guarantee = promise(settings, build_graph(settings))
+        guarantee = privacy_config(resolve(settings, 0), build_graph(settings)).guarantee
         assert guarantee is not None
-        ratio = noise_ratio(guarantee, PARAMETERS[str(settings.model)])
+        ratio = guarantee.noise_ratio(PARAMETERS[str(settings.model)])
         quiet = "0.5261" in label  # epsilon 2 on CIFAR-10
-        assert (drowning(ratio, settings.size, settings.rounds) > 1) != quiet
+        assert (noise_over_drift(ratio, settings.size, settings.rounds) > 1) != quiet
 
 
 def test_the_divisions_and_radii_of_dp2_fedsam(opened: Open) -> None:

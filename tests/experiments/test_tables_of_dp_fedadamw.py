@@ -11,11 +11,12 @@ import pytest
 
 from dpeer.experiments.cells import Cell, make_cell
 from dpeer.experiments.experiment import Experiment, load
-from dpeer.federation.config import with_defaults
+from dpeer.federation.config import resolve, with_defaults
 from dpeer.federation.presets import PRESETS
-from dpeer.federation.sample_protection import sampling_rate
+from dpeer.federation.privacy import privacy_config
 from dpeer.federation.settings import Settings
 from dpeer.topology import Isolated, Participation
+from dpeer.topology.settings import build_graph
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +62,7 @@ def test_every_row_trains_as_the_paper_prints(name: str, opened: Open, tmp_path:
         assert str(s.lora).startswith("r=16,alpha=32")
         # Tables 12 and 13: the training records, and how many a peer has.
         assert s.records == (67_349 // 4 if text else 50_000 // 50)
-        assert sampling_rate(s, 999) == s.batch_size / s.records
+        assert privacy_config(resolve(s, 0), build_graph(s)).sampling_rate(999) == s.batch_size / s.records
         # Section 9.4.
         assert (s.privacy, s.clip_norm, s.lr_schedule, s.grad_clip, s.finish) == ("sample", 0.1, "cosine", None, "none")
         # Table 17, and for rows with Adam of another kind what it has for AdamW.

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dpeer.federation.audit import attack_client, attack_sample
-from dpeer.privacy import Guarantee, Ledger, SampleGuarantee, StepLedger, mechanism
-from dpeer.privacy.sample import Head
+from dpeer.privacy import Guarantee, Ledger, SampleGuarantee, mechanism
+from dpeer.privacy.sample_level import Head, phases_of
 from tests.federation.defects import scaled
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
@@ -35,7 +35,7 @@ def test_a_clients_claim_stands_and_is_nearly_reached(adjacency: Any) -> None:
 @pytest.mark.parametrize("head", ["joint", "alternate", "frozen", "post"])
 def test_a_records_claim_stands(head: Head) -> None:
     made: list[int] = []
-    guarantee = SampleGuarantee(0.25, 0.6, 0.7, 1e-5, 4, head, 2 if head == "alternate" else 0)
+    guarantee = SampleGuarantee(0.25, 0.6, 0.7, 1e-5, phases_of(4, 2 if head == "alternate" else 0), head)
     report = attack_sample(guarantee, 2, 100, made.append)
     assert report.held, report
     assert report.claimed == pytest.approx(guarantee.epsilon(2))
@@ -50,7 +50,7 @@ def test_too_little_noise_is_refuted_at_client_level(monkeypatch: pytest.MonkeyP
 
 def test_half_the_noise_is_refuted_at_sample_level(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mechanism, "noised", scaled(0.5))
-    report = attack_sample(SampleGuarantee(0.5, 0.7, 1.0, 1e-5, steps=4), 1, 200)
+    report = attack_sample(SampleGuarantee(0.5, 0.7, 1.0, 1e-5, phases_of(4)), 1, 200)
     assert report.bound.refuted
     assert report.bound.strength < 1.0
 
@@ -61,10 +61,10 @@ def test_a_ledger_that_counts_too_little_is_refuted(monkeypatch: pytest.MonkeyPa
     client = attack_client(Guarantee(2.0, 1.0, 1e-5), 4, 150)
     assert client.claimed == pytest.approx(1.0), "of one release; four are mu 2"
     assert not client.held
-    charge = StepLedger.charge
-    monkeypatch.setattr(StepLedger, "charge", lambda self, number, steps: charge(self, number, replace(steps, steps=1)))
-    sample = attack_sample(SampleGuarantee(0.5, 1.0, 1.0, 1e-5, steps=12), 1, 100)
-    assert sample.claimed == pytest.approx(SampleGuarantee(0.5, 1.0, 1.0, 1e-5, steps=1).epsilon(1))
+    charge = Ledger.charge
+    monkeypatch.setattr(Ledger, "charge", lambda self, number, steps: charge(self, number, replace(steps, steps=1)))
+    sample = attack_sample(SampleGuarantee(0.5, 1.0, 1.0, 1e-5, phases_of(12)), 1, 100)
+    assert sample.claimed == pytest.approx(SampleGuarantee(0.5, 1.0, 1.0, 1e-5, phases_of(1)).epsilon(1))
     assert not sample.held
 
 

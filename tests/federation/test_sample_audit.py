@@ -1,6 +1,7 @@
 """`dpeer privacy audit --privacy sample`: the worst case through the product's own learner, and steps with defects."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,12 +9,11 @@ import pytest
 import torch
 
 from dpeer.exceptions import TaskError
-from dpeer.privacy import Charge, SampleGuarantee, StepLedger, mechanism, noise, sampling
+from dpeer.privacy import Charge, Ledger, SampleGuarantee, mechanism, noise, sampling
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.randomness import KEY_BYTES, Keystream
-from dpeer.privacy.sample import Head
+from dpeer.privacy.sample_level import Head, phases_of
 from dpeer.privacy.sampling import Poisson
-from dpeer.privacy.steps import Mechanism
 from dpeer.training.dpsgd.gradient import GroupSums, PrivateGradient
 from dpeer.training.dpsgd.gradient_factors import ExampleGradients
 from dpeer.training.dpsgd_trainer import DPSGDTrainer
@@ -31,7 +31,7 @@ from tests.federation.defects import Constant, EightBits, Remembering, noise_cha
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 ROUNDS = 2
-CLAIMED = SampleGuarantee(0.25, 1.0, 0.7, 1e-5, steps=4)
+CLAIMED = SampleGuarantee(0.25, 1.0, 0.7, 1e-5, phases_of(4))
 COMMAND = ("privacy", "audit", "--privacy", "sample", "--noise-multiplier", 1, "--sampling-rate", 0.25, "--steps", 4,
            "--rounds", 2)  # fmt: skip
 
@@ -49,12 +49,12 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def guarantee(head: Head) -> SampleGuarantee:
-    return SampleGuarantee(0.25, 1.0, 0.7, 1e-5, 4, head, 2 if head == "alternate" else 0)
+    return SampleGuarantee(0.25, 1.0, 0.7, 1e-5, phases_of(4, 2 if head == "alternate" else 0), head)
 
 
 def along(noise_multiplier: float, rate: float, there: bool, count: int) -> np.ndarray:
     """What a neighbor sees along the canary's gradient in so many steps, shape (count,)."""
-    setting = Setting(SampleGuarantee(rate, noise_multiplier, 1.0, 1e-5, steps=count))
+    setting = Setting(SampleGuarantee(rate, noise_multiplier, 1.0, 1e-5, phases_of(count)))
     inputs = [others(1.0), *([FAR * canary()[None]] if there else [])]
     return view(setting, Records(np.vstack(inputs)), 1).sums[0] @ canary()
 
@@ -109,7 +109,7 @@ class Numbered(Keystream):
 
 OF, DRAW, POISSON = PoissonBatches.of, Poisson.draw, Poisson.__init__
 GRADIENT = PrivateGradient.__call__
-CHARGE, FIT, FACTORS = StepLedger.charge, DPSGDTrainer.fit, ClippedSum.factors
+CHARGE, FIT, FACTORS = Ledger.charge, DPSGDTrainer.fit, ClippedSum.factors
 
 
 def without_the_empty(batches: PoissonBatches, *arguments: Any) -> Iterator[Any]:
@@ -150,18 +150,17 @@ def by_the_actual_batch(rule: PrivateGradient, peer: Any, part: Any, batch: Any)
 
 
 def by_the_number_of_records(trainer: DPSGDTrainer, planned: Any) -> None:
-    protect = trainer._sampling.protect
+    prepare = trainer.session.prepare
 
-    def counting(phases: Any) -> Any:
-        made = protect(phases)
-        object.__setattr__(made.mechanism, "units", trainer.figures.units)
-        return made
+    def counting(phases: Any) -> None:
+        prepare(phases)
+        trainer.session.guarantee = replace(trainer.session.guarantee, units=trainer.figures.units)
 
-    object.__setattr__(trainer._sampling, "protect", counting)
-    PROTECT(trainer, planned)
+    trainer.session.prepare = counting
+    PREPARE(trainer, planned)
 
 
-PROTECT = DPSGDTrainer.protect
+PREPARE = DPSGDTrainer.prepare
 
 
 def clipped_by_layer(rule: PrivateGradient, found: Any, count: int, total: Any) -> None:
@@ -198,16 +197,16 @@ def trained_though_frozen(trainer: DPSGDTrainer, **how: Any) -> None:
             Trainer.fit(trainer, trainer.head, epochs=1, lr=how["lr"], gradient=plain)
 
 
-def every_other(ledger: StepLedger, number: int, charge: Charge) -> None:
+def every_other(ledger: Ledger, number: int, charge: Charge) -> None:
     if number % 2 == 0:
         CHARGE(ledger, number, charge)
 
 
-def at_half_the_rate(mechanism: Mechanism, steps: int, looks: int = 1) -> Charge:
+def at_half_the_rate(mechanism: SampleGuarantee, steps: int, looks: int = 1) -> Charge:
     return Charge(mechanism.sampling_rate / 2, mechanism.noise_multiplier / looks**0.5, steps)
 
 
-def whatever_the_looks(mechanism: Mechanism, steps: int, looks: int = 1) -> Charge:
+def whatever_the_looks(mechanism: SampleGuarantee, steps: int, looks: int = 1) -> Charge:
     return Charge(mechanism.sampling_rate, mechanism.noise_multiplier, steps)
 
 
@@ -242,7 +241,7 @@ DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
     "twice the sampling rate": ((Poisson, "__init__", at_twice_the_rate), "sampling rate"),
     "draws from a public seed": ((sampling, "Keystream", Constant), "fresh draws"),
     "division by the actual batch": ((PrivateGradient, "__call__", by_the_actual_batch), "by hand, joint"),
-    "division by the number of records": ((DPSGDTrainer, "protect", by_the_number_of_records), "by hand, joint"),
+    "division by the number of records": ((DPSGDTrainer, "prepare", by_the_number_of_records), "by hand, joint"),
     "a clip norm for each layer": ((PrivateGradient, "_add_examples", clipped_by_layer), "by hand, joint"),
     "clipping of the batch's mean": ((PrivateGradient, "_add_examples", clipped_as_a_mean), "by hand, joint"),
     "clipping at 1.1": (
@@ -254,9 +253,11 @@ DEFECTS: dict[str, tuple[tuple[Any, str, Any], str]] = {
     "a head trained without noise before the body": ((DPSGDTrainer, "fit", trained_before), "by hand, joint"),
     "a frozen head that is trained": ((DPSGDTrainer, "_fit_head_at_home", trained_though_frozen), "by hand, frozen"),
     "a body after the end": ((SampledReleases, "before", lambda self: None), "after the end"),
-    "steps that are not charged": ((StepLedger, "charge", every_other), "ledger"),
-    "a ledger with another rate": ((Mechanism, "charge", at_half_the_rate), "ledger"),
-    "two gradients of a batch charged as one": ((Mechanism, "charge", whatever_the_looks), "SAM on the same batch"),
+    "steps that are not charged": ((Ledger, "charge", every_other), "ledger"),
+    "a ledger with another rate": ((SampleGuarantee, "charge", at_half_the_rate), "ledger"),
+    "two gradients of a batch charged as one": (
+        (SampleGuarantee, "charge", whatever_the_looks), "SAM on the same batch",
+    ),
 }  # fmt: skip
 
 

@@ -9,14 +9,32 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dpeer.exceptions import CheckpointError
-from dpeer.privacy import Ledger
+from dpeer.privacy import Charge, Ledger, ledger_file
 from dpeer.privacy.noise import SCHEME
 
 M = {"noise_multiplier": 2.0, "clip_norm": 0.5}
+SAMPLE = {"sampling_rate": 0.05, "noise_multiplier": 1.0, "unit": "record"}
+STEPS = Charge(0.05, 1.0, 30)
+
+
+def opened(level: Any, folder: Path, *, resume: bool = False, **values: Any) -> Ledger:
+    changes, options = values.pop("changes", {}), {"data": "a", **values}
+    return Ledger(folder, {**(M if level == "client" else SAMPLE), **changes}, level=level, resume=resume, **options)
+
+
+def charge(ledger: Ledger, level: str, number: int) -> None:
+    if level == "client":
+        ledger.release(number, lambda: b"x")
+    else:
+        ledger.charge(number, STEPS)
+
+
+both_levels = pytest.mark.parametrize("level", ["client", "sample"])
 
 
 def counts(ledger: Ledger) -> list[tuple[object, int]]:
@@ -41,7 +59,7 @@ def test_the_charge_is_on_disk_before_the_release_is_anywhere(tmp_path, monkeypa
         keep(self, number, payload)
 
     monkeypatch.setattr(Ledger, "_keep", watched)
-    assert ledger.charge(0, lambda: b"body") == b"body"
+    assert ledger.release(0, lambda: b"body") == b"body"
     again = Ledger(folder, M, resume=True)
     assert (again.releases, again.released(0), again.last()) == (1, b"body", b"body")
     assert not again.charged(1)
@@ -55,17 +73,17 @@ def test_a_release_that_was_charged_and_lost_stays_silent(tmp_path, monkeypatch)
 
     monkeypatch.setattr(Ledger, "_keep", full)
     with pytest.raises(OSError, match="full"):
-        ledger.charge(4, lambda: b"body")
+        ledger.release(4, lambda: b"body")
     again = Ledger(tmp_path, M, resume=True)
     assert again.charged(4)
     assert again.released(4) is None
     with pytest.raises(ValueError, match="charged already"):
-        again.charge(4, lambda: b"other")
+        again.release(4, lambda: b"other")
 
 
 def test_a_line_says_when_what_and_to_whom(tmp_path):
     before = time.time()
-    Ledger(tmp_path, M, resume=False).charge(3, lambda: b"body", [5, 2])
+    Ledger(tmp_path, M, resume=False).release(3, lambda: b"body", [5, 2])
     first, line = (json.loads(line) for line in (tmp_path / "ledger.jsonl").read_text().splitlines())
     assert first["mechanism"] == M
     assert first["noise"] == SCHEME
@@ -77,7 +95,7 @@ def test_a_line_says_when_what_and_to_whom(tmp_path):
 def test_bytes_that_are_not_those_that_were_charged_are_never_sent(tmp_path):
     ledger = Ledger(tmp_path, M, resume=False)
     for number in range(2):
-        ledger.charge(number, lambda n=number: bytes([n]))
+        ledger.release(number, lambda n=number: bytes([n]))
     (tmp_path / "released-00000001.bin").write_bytes(b"of a copy of this folder")
     again = Ledger(tmp_path, M, resume=True)
     assert again.charged(1)
@@ -88,7 +106,7 @@ def test_bytes_that_are_not_those_that_were_charged_are_never_sent(tmp_path):
 def test_the_last_bytes_stay_and_older_ones_go(tmp_path):
     ledger = Ledger(tmp_path, M, resume=False)
     for number in range(5):
-        ledger.charge(number, lambda n=number: bytes([n]))
+        ledger.release(number, lambda n=number: bytes([n]))
     assert ledger.last() == b"\4"
     assert ledger.released(4) == b"\4"
     assert ledger.released(1) is None
@@ -98,66 +116,137 @@ def test_the_last_bytes_stay_and_older_ones_go(tmp_path):
 def test_as_many_bytes_stay_as_a_run_may_have_to_send_again(tmp_path):
     ledger = Ledger(tmp_path, M, resume=False, keep=4)
     for number in (0, 1, 3, 4, 7, 8):
-        ledger.charge(number, lambda n=number: bytes([n]))
+        ledger.release(number, lambda n=number: bytes([n]))
     again = Ledger(tmp_path, M, resume=True, keep=4)
     assert [number for number in range(9) if again.released(number) == bytes([number])] == [3, 4, 7, 8]
-    again.charge(9, lambda: b"next")
+    again.release(9, lambda: b"next")
     assert sorted(path.name[-6:] for path in tmp_path.glob("released-*")) == ["04.bin", "07.bin", "08.bin", "09.bin"]
 
 
-def test_a_new_run_puts_the_ledger_of_an_earlier_one_aside(tmp_path):
-    for run in range(3):
-        ledger = Ledger(tmp_path, M, resume=False)
-        assert ledger.releases == 0
-        assert ledger.last() is None
-        for number in range(run + 1):
-            ledger.charge(number, lambda: b"x")
-    assert rounds(tmp_path) == [0, 1, 2]
-    asides = sorted(tmp_path.glob("ledger-*.jsonl"))
-    assert [len(path.read_text().splitlines()) for path in asides] == [2, 3], "with the mechanism's line"
-    assert counts(Ledger(tmp_path, M, resume=True)) == [(M, 1), (M, 2)]
-
-
-def test_a_charge_that_was_not_written_whole_has_released_nothing(tmp_path):
-    Ledger(tmp_path, M, resume=False).charge(0, lambda: b"x")
-    with (tmp_path / "ledger.jsonl").open("a") as file:
-        file.write('{"rou')
-    ledger = Ledger(tmp_path, M, resume=True)
-    assert ledger.releases == 1
-    ledger.charge(1, lambda: b"y")
-    assert rounds(tmp_path) == [0, 1]
-
-
 def test_a_run_that_begins_anew_and_releases_nothing_leaves_nothing_of_the_old_one_to_go_on_with(tmp_path):
-    Ledger(tmp_path, M, resume=False).charge(0, lambda: b"old")
+    Ledger(tmp_path, M, resume=False).release(0, lambda: b"old")
     fresh = Ledger(tmp_path, M, resume=False)
     assert counts(fresh) == [(M, 1)]
     fresh.begin()
     resumed = Ledger(tmp_path, {**M, "clip_norm": 9.0}, resume=True)
     assert (resumed.releases, resumed.last()) == (0, None)
-    assert resumed.charge(0, lambda: b"new") == b"new"
+    assert resumed.release(0, lambda: b"new") == b"new"
     assert counts(resumed) == [(M, 1)]
     assert json.loads((tmp_path / "ledger.jsonl").read_text().splitlines()[0])["mechanism"]["clip_norm"] == 9.0
 
 
-def test_a_ledger_whose_first_line_was_not_written_whole_is_begun_anew(tmp_path):
+@both_levels
+def test_a_charge_is_on_disk_with_its_mechanism_before_it_takes_effect(tmp_path: Path, level: Any) -> None:
+    folder = tmp_path / "privacy"
+    ledger = opened(level, folder)
+    assert not folder.exists(), "nothing is written before the first charge"
+    charge(ledger, level, 0)
+    first, line = (json.loads(line) for line in (folder / "ledger.jsonl").read_text().splitlines())
+    assert first["mechanism"] == (M if level == "client" else SAMPLE)
+    assert (first["noise"], line["round"]) == (SCHEME, 0)
+    if level == "sample":
+        assert line["charge"] == {"sampling_rate": 0.05, "noise_multiplier": 1.0, "steps": 30}
+
+
+@both_levels
+def test_a_run_goes_on_with_what_it_has_charged_and_only_as_what_it_was(tmp_path: Path, level: Any) -> None:
+    ledger = opened(level, tmp_path)
+    for number in range(9):
+        charge(ledger, level, number)
+    again = opened(level, tmp_path, resume=True)
+    assert (again.releases, again.charges, again.steps) == (ledger.releases, ledger.charges, ledger.steps)
+    assert again.steps == (270 if level == "sample" else 0)
+    for name, value in (("noise_multiplier", 50.0), ("clip_norm", 9.0)):
+        words = rf"with {name.replace('_', ' ')} .*, this one would go on with {value}: .*give --noise-multiplier \d\.0"
+        with pytest.raises(CheckpointError, match=words):
+            opened(level, tmp_path, resume=True, changes={name: value})
+    with pytest.raises(CheckpointError, match=r"other data than this peer has now.*--overwrite"):
+        opened(level, tmp_path, resume=True, data="b")
+    other: Any = "sample" if level == "client" else "client"
+    with pytest.raises(CheckpointError, match=f"was not private at {other} level"):
+        opened(other, tmp_path, resume=True)
+
+
+@both_levels
+@pytest.mark.parametrize("torn", ['{"rou', '{"round": 1, "charge": {"sampl'])
+def test_a_line_without_its_end_was_never_acted_upon(tmp_path: Path, level: Any, torn: str) -> None:
+    charge(opened(level, tmp_path), level, 0)
+    with (tmp_path / "ledger.jsonl").open("a") as file:
+        file.write(torn)
+    again = opened(level, tmp_path, resume=True)
+    charge(again, level, 1)
+    assert rounds(tmp_path) == [0, 1]
     (tmp_path / "ledger.jsonl").write_text('{"mech')
-    Ledger(tmp_path, M, resume=True).charge(3, lambda: b"x")
-    assert Ledger(tmp_path, M, resume=True).releases == 1
+    charge(opened(level, tmp_path, resume=True), level, 3)
+    assert rounds(tmp_path) == [3], "begun anew"
 
 
-def test_a_mechanism_cannot_change_in_a_run(tmp_path):
-    Ledger(tmp_path, M, resume=False).charge(0, lambda: b"x")
-    with pytest.raises(CheckpointError, match=r"give --noise-multiplier 2\.0") as found:
-        Ledger(tmp_path, {**M, "noise_multiplier": 50.0}, resume=True)
-    assert "50.0" in str(found.value)
+@both_levels
+@pytest.mark.parametrize(
+    "content",
+    [
+        "nonsense\n",
+        '{"round": "a"}\n',
+        '{"round": 0}\n[]\n{"round": 1}\n',
+        *(f'HEADER\n{{"round": 0, "charge": {{"sampling_rate": 0.05, "noise_multiplier": 1.0, "steps": 30}}}}\n{line}\n'
+          for line in (
+            '{"round": 1, "time": 1.0}',
+            '{"round": 1, "charge": {"sampling_rate": 0.05, "noise_multiplier": 1.0, "steps": -30}}',
+            '{"round": 1, "charge": {"sampling_rate": 0.05, "noise_multiplier": 1.0}}',
+            '{"round": 1, "charge": 30}',
+        )),
+    ],
+)  # fmt: skip
+def test_a_line_that_cannot_be_counted_is_damage_of_the_named_file(tmp_path: Path, level: Any, content: str) -> None:
+    header = json.dumps(ledger_file.header(SAMPLE, "a", new_data=False, earlier=()))
+    (tmp_path / "ledger.jsonl").write_text(content.replace("HEADER", header))
+    for resume in (True, False):
+        with pytest.raises(CheckpointError, match=r"ledger\.jsonl' is damaged"):
+            opened(level, tmp_path, resume=resume)
 
 
-@pytest.mark.parametrize("content", ["nonsense\n", '{"round": "a"}\n', '{"round": 0}\n[]\n{"round": 1}\n'])
-def test_a_damaged_ledger_is_an_error_that_names_the_file(tmp_path, content):
-    (tmp_path / "ledger.jsonl").write_text(content)
-    with pytest.raises(CheckpointError, match=r"ledger\.jsonl"):
-        Ledger(tmp_path, M, resume=True)
+@both_levels
+def test_a_new_run_puts_the_ledger_of_an_earlier_one_aside(tmp_path: Path, level: Any) -> None:
+    for run in range(3):
+        ledger = opened(level, tmp_path)
+        assert (ledger.releases, ledger.last(), ledger.charges) == (0, None, ())
+        for number in range(run + 1):
+            charge(ledger, level, number)
+    assert rounds(tmp_path) == [0, 1, 2]
+    asides = sorted(tmp_path.glob("ledger-*.jsonl"))
+    assert [len(path.read_text().splitlines()) for path in asides] == [2, 3], "with the mechanism's line"
+    assert [number for _, number in counts(opened(level, tmp_path, resume=True))] == [1, 2]
+    path = tmp_path / "ledger-2.jsonl"
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    with pytest.raises(CheckpointError, match="it has 1 releases, and had 2"):
+        opened(level, tmp_path)
+
+
+def test_a_disk_that_refuses_may_have_taken_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger = opened("sample", tmp_path)
+    ledger.charge(0, STEPS)
+
+    def full(path: Path, line: object) -> None:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(ledger_file, "append", full)
+    with pytest.raises(OSError, match="full"):
+        ledger.charge(1, STEPS)
+    assert ledger.charges == (STEPS, STEPS)
+
+
+def test_steps_are_charged_by_one_or_more_and_never_after_the_end(tmp_path: Path) -> None:
+    ledger = opened("sample", tmp_path)
+    with pytest.raises(ValueError, match="at least 1 step"):
+        ledger.charge(0, Charge(0.05, 1.0, 0))
+    with pytest.raises(ValueError, match="nothing to end"):
+        ledger.end(0)
+    ledger.charge(0, STEPS)
+    ledger.end(1)
+    for ended in (ledger, opened("sample", tmp_path, resume=True)):
+        assert ended.ended
+        with pytest.raises(ValueError, match="none after the end"):
+            ended.charge(1, STEPS)
 
 
 LIVES = """
@@ -168,7 +257,7 @@ from dpeer.privacy import Ledger
 def live(start):
     ledger = Ledger(Path(sys.argv[1]), {"noise_multiplier": 2.0, "clip_norm": 0.5}, resume=True)
     for number in range(start, start + 10_000):
-        sent = ledger.released(number) if ledger.charged(number) else ledger.charge(number, lambda: os.urandom(2000))
+        sent = ledger.released(number) if ledger.charged(number) else ledger.release(number, lambda: os.urandom(2000))
         if sent is not None:  # "sent": somebody else has it now
             os.write(1, f"{number} {sent.hex()}\\n".encode())
 

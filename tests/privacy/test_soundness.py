@@ -6,7 +6,7 @@ import pytest
 
 from dpeer.exceptions import BudgetTooSmall, ConfigurationError
 from dpeer.privacy import Guarantee, Sparsifier
-from dpeer.privacy.soundness import check_adversary, check_budget, check_said, check_strength, worst_share
+from dpeer.privacy.soundness import check_adversary, check_budget, check_found, check_strength, worst_share
 
 
 def test_privacy_needs_to_know_how_much() -> None:
@@ -45,9 +45,9 @@ def test_a_budget_holds_at_least_one_release() -> None:
 
 
 def test_what_was_found_in_data_has_to_be_said() -> None:
-    check_said("csv", {})
+    check_found("csv", {})
     with pytest.raises(ConfigurationError, match=r"classes must be said.* --task-option classes=no,yes \(name all"):
-        check_said("csv", {"classes": ["no", "yes"]})
+        check_found("csv", {"classes": ["no", "yes"]})
     many = [str(number) for number in range(50)]
     with pytest.raises(ConfigurationError, match=r",19,\.\.\. \(50 in all\)"):
-        check_said("csv", {"classes": many})
+        check_found("csv", {"classes": many})

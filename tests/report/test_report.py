@@ -267,17 +267,6 @@ def test_a_running_run_shows_what_there_is(dpeer: Command, make_run: Any, read_p
     assert f"{ends:.3f} in round 2." in page.pictures["accuracy-by-round"][1]
 
 
-@pytest.mark.usefixtures("undrawn")
-def test_a_summary_of_an_earlier_part_does_not_count(dpeer: Command, make_run: Any, read_page: Any) -> None:
-    folder = make_run("a", status="stopped")
-    (folder / "rank-0" / "summary.json").unlink()
-    with (folder / "rank-0" / "metrics.jsonl").open("a") as file:
-        file.write('{"round": 2, "accuracy": 1.0, "bytes_sent": 0}\n')
-    dpeer("report", "a")
-    (run,) = read_page().runs()
-    assert run["state"] == "unfinished"
-
-
 @pytest.mark.slow
 def test_a_peer_that_was_lost(dpeer: Command, make_run: Any, read_page: Any) -> None:
     folder = make_run("a", status="failed")
@@ -292,16 +281,6 @@ def test_a_peer_that_was_lost(dpeer: Command, make_run: Any, read_page: Any) -> 
     assert page.runs()[0]["notes"].endswith("1 of 3 peers left no files here (rank 2)")
     assert page.results()[0][MIX] == f"{fmean([0.5, 0.75]):.4f}"
     assert "A white peer has none." in page.text
-
-
-@pytest.mark.usefixtures("undrawn")
-def test_peers_of_many_hosts_brought_together(dpeer: Command, make_run: Any, read_page: Any) -> None:
-    make_run("a", summary=False)
-    dpeer("report", "a")
-    page = read_page()
-    assert page.runs()[0]["state"] == "done"
-    (line,) = page.results()
-    assert (line["sent in all"], line["wall time"], line[MIX]) == ("12.0 MB", "5.0 s", f"{fmean((0.5, 0.75, 0.9)):.4f}")
 
 
 @pytest.mark.slow

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from dpeer.federation import sample_protection
 from dpeer.peer.transport import Sent
 from dpeer.peer.transports.inprocess import InProcessTransport
+from dpeer.privacy import PrivacyConfig
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.training import ALGORITHMS
 from tests.thinning import only
@@ -204,7 +204,7 @@ def test_the_comparison_finds_what_goes_another_way(told: Told, monkeypatch: pyt
     if leak == "values":
         monkeypatch.setattr(ClippedSum, "released", fixed(leak=1e-4))
     else:
-        monkeypatch.setattr(sample_protection, "nominal", lambda settings, units: units)
+        monkeypatch.setattr(PrivacyConfig, "nominal_units", lambda config, units: units)
     first, second = told(*PLAIN, "--algorithm", "dfedmdc")
     assert first["body"] != second["body"]
     assert first["hello"] == second["hello"]

@@ -222,21 +222,6 @@ def test_bodies_of_an_older_dpeer_count_whatever_was_run_since(
         assert "released bodies without noise" in run.output
 
 
-def test_a_run_with_noise_of_an_older_version_is_not_gone_on_with(
-    task: str, schedule: tuple[str, ...], simulate: Callable[..., None], dpeer: Callable[..., Any], tmp_path: Path
-) -> None:
-    common = ("--task", task, *schedule, "--size", 2, *PRIVATE, "--out", "run")
-    simulate(*common, "--rounds", 2)
-    for rank in range(2):
-        path = tmp_path / "run" / f"rank-{rank}" / "privacy" / "ledger.jsonl"
-        first, *rest = path.read_text().splitlines()
-        old = {"mechanism": json.loads(first)["mechanism"]}
-        path.write_text("\n".join([json.dumps(old), *rest, ""]))
-    run = dpeer("simulate", *common, "--rounds", 4, "--resume")
-    assert run.wait() == 2
-    assert "can be taken off again" in run.output
-
-
 def test_both_numbers_of_aggregate_mode_stand_wherever_one_does(
     task: str, schedule: tuple[str, ...], simulate: Callable[..., None], tmp_path: Path, capsys: Any
 ) -> None:

@@ -1,21 +1,15 @@
 """Learners whose local steps are private at sample level, for tests."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from dpeer.privacy import StepLedger
-from dpeer.privacy.step_protection import StepProtection
-from dpeer.privacy.steps import Mechanism, Phase
-from dpeer.training import Hyperparameters, Task, TorchLearner
-from dpeer.training.dpsgd_trainer import Sampling
+from dpeer.privacy import PeerData, PrivacyConfig, SampleSession
+from dpeer.privacy.settings import PrivacySettings
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 
 
-def sampled(
-    task: Task,
+def sample_session(
     folder: Path,
-    algorithm: Any = "dfedmdc",
     *,
     rate: float = 0.5,
     noise: float = 1.0,
@@ -25,24 +19,38 @@ def sampled(
     budget: float | None = None,
     rounds: int = 3,
     resume: bool = False,
+    groups: Any = None,
+    head: Any = "joint",
+    ascent: Any = "previous",
+    microbatch: int = 64,
+) -> SampleSession:
+    """The session of a peer; its steps begin with `prepare`, which the learner calls."""
+    asked = PrivacySettings(
+        privacy="sample", noise_multiplier=noise, clip_norm=clip_norm, delta=delta, sampling_rate=rate, records=units,
+        target_epsilon=budget, privacy_unit="record" if groups is None else "group", dp_head=head,
+        dp_sam=ascent, microbatch=microbatch,
+    )  # fmt: skip
+    data = PeerData(records=units, groups=groups)
+    return SampleSession(PrivacyConfig(asked, rounds=rounds), folder, data, resume=resume)
+
+
+def sampled(
+    task: Task,
+    folder: Path,
+    algorithm: Any = "dfedmdc",
+    *,
+    rounds: int = 3,
     rank: int = 0,
     options: Any = None,
     hyper: dict[str, Any] | None = None,
     training_accuracy: bool = False,
-    **sampling: Any,
+    **session: Any,
 ) -> TorchLearner:
-    """A learner; what it takes besides is `Sampling`'s."""
-
-    def protect(phases: Sequence[Phase]) -> StepProtection:
-        unit = "record" if sampling.get("groups") is None else "group"
-        mechanism = Mechanism(rate, noise, clip_norm, delta, sampling.get("head", "joint"), unit, units)
-        ledger = StepLedger(folder, asdict(mechanism), resume=resume)
-        return StepProtection(mechanism, ledger, phases, budget=budget, rounds=rounds)
-
+    """A learner; what it takes besides is `sample_session`'s."""
     h = Hyperparameters(
         **{"body_epochs": 1, "head_epochs": 1, "grad_clip": None, "finish": "none", "rounds": rounds, **(hyper or {})}
     )
-    return TorchLearner(
+    return build_learner(
         task,
         algorithm,
         h,
@@ -50,5 +58,5 @@ def sampled(
         seed=0,
         options=options,
         training_accuracy=training_accuracy,
-        sampling=Sampling(rate, protect, **sampling),
+        session=sample_session(folder, rounds=rounds, **session),
     )

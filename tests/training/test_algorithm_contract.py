@@ -1,7 +1,6 @@
 """The contract of every algorithm: facts, a common start, releases, mixing, and resuming to the bit."""
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from dpeer.training import (
     Hyperparameters,
     Task,
     TorchLearner,
+    build_learner,
     find_algorithm,
     make_options,
     options_among,
@@ -58,7 +58,7 @@ def made(task: Task, algorithm: str, settings: dict[str, Any], **more: Any) -> T
     """A learner whose hyperparameters and options are among the settings; a decay may be one that explodes."""
     h = Hyperparameters().model_copy(update={n: v for n, v in settings.items() if n in Hyperparameters.model_fields})
     options = {**options_among(find_algorithm(algorithm), settings), **settings.get("options", {})}
-    return TorchLearner(task, algorithm, h, options=options, **more)
+    return build_learner(task, algorithm, h, options=options, **more)
 
 
 @pytest.fixture
@@ -241,7 +241,7 @@ def test_checkpoints_of_another_algorithm_are_refused(algorithm: str, peers: Pee
 def test_a_model_with_other_buffers_names_the_settings_that_make_them(make_task: Make, tmp_path: Path) -> None:
     tasks = [make_task(), make_task()]
     standardize(tasks[1].model, tasks[1].train.tensors[0])
-    plain, scaled = (TorchLearner(task, "dfedmdc", rank=0, seed=0) for task in tasks)
+    plain, scaled = (build_learner(task, "dfedmdc", rank=0, seed=0) for task in tasks)
     folders = saved([plain, scaled], tmp_path)
     for ours, folder, which in ((plain, folders[1], "it"), (scaled, folders[0], "this one")):
         said = f"{which} alone has the buffer 'input_mean' \\(--standardize, .*use what the run began with"
@@ -299,22 +299,6 @@ def test_the_number_of_rounds_is_part_of_dis_pfl(peers: Peers, tmp_path: Path) -
     refused(peers("dis-pfl", rounds=5)[0], folder, "its number of rounds, by which masks settle, is 4, this run's is 5")
     other = saved(peers("dfedavgm"), tmp_path / "other")[0]
     peers("dfedavgm", rounds=5)[0].load(other)
-
-
-@pytest.mark.parametrize("case", ["dfedsmdc", "dis-pfl", "ditto"])
-def test_a_checkpoint_of_an_older_dpeer_is_taken_up(case: str, peers: Peers, gossip: Gossip, tmp_path: Path) -> None:
-    """It says nothing of schedules, of which there was one, and of options, which the fingerprint compared."""
-    first, resumed = peers(case), peers(case)
-    gossip(first, 2)
-    for fresh, folder in zip(resumed, saved(first, tmp_path), strict=True):
-        rest = json.loads((folder / "learner.json").read_text())
-        older = {key: value for key, value in rest.items() if key != "lr_schedule" and not key.startswith("option ")}
-        assert len(older) < len(rest) - 1
-        (folder / "learner.json").write_text(json.dumps(older))
-        fresh.load(folder)
-    for a, b in zip(first, resumed, strict=True):
-        assert_same(a, b, tmp_path)
-    refused(peers(case, lr_schedule="step:2")[0], tmp_path / "0", 'its lr_schedule is "exponential"')
 
 
 @pytest.mark.parametrize(

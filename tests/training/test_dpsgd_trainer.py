@@ -1,7 +1,6 @@
 """Training with privacy at sample level, against computations of its own."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,13 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError
-from dpeer.privacy import Charge, StepLedger
-from dpeer.privacy.step_protection import StepProtection
-from dpeer.privacy.steps import Mechanism, Phase
-from dpeer.training import Algorithm, Task, TorchLearner, Trainer, sam
+from dpeer.privacy import Charge
+from dpeer.privacy.accounting import total_epsilon
+from dpeer.privacy.sample_level import Phase
+from dpeer.training import Algorithm, Task, Trainer, build_learner, sam
 from dpeer.training.gradients import looks
 from dpeer.training.split import Split
-from tests.training.sampling import sampled
+from tests.training.sampling import sample_session, sampled
 
 Make = Callable[..., Task]
 
@@ -72,7 +71,7 @@ def test_a_step_of_every_record_is_the_clipped_mean_by_hand(head: str, make_task
     learner.train(0)
     for name, found in values(task).items():
         assert np.allclose(found, expected[name], atol=2e-6), name
-    charged = learner.steps.ledger.charges
+    charged = learner.session.ledger.charges
     assert sum(charge.steps for charge in charged) == {"alternate": 2}.get(head, 1)
 
 
@@ -81,11 +80,11 @@ def test_steps_are_as_many_as_passes_need_and_all_of_them_are_charged(make_task:
     hyper = {"body_epochs": 3, "head_epochs": 2}
     for head, expected in (("joint", 30), ("alternate", 20 + 30), ("frozen", 30), ("post", 30)):
         learner = sampled(make_task(), tmp_path / head, rate=0.1, head=head, hyper=hyper)
-        assert sum(phase.steps for phase in learner.steps.phases) == expected
+        assert sum(phase.steps for phase in learner.session.guarantee.phases) == expected
         for number in range(2):
             learner.train(number)
-        assert learner.steps.ledger.steps == 2 * expected
-        assert {charge.noise_multiplier for charge in learner.steps.ledger.charges} == {1.0}
+        assert learner.session.ledger.steps == 2 * expected
+        assert {charge.noise_multiplier for charge in learner.session.ledger.charges} == {1.0}
 
 
 @pytest.mark.parametrize(("ascent", "noise"), [("previous", 2.0), ("same-batch", 2.0 / 2**0.5)])
@@ -94,7 +93,7 @@ def test_a_second_gradient_on_a_batch_is_one_step_with_less_noise(
 ) -> None:
     learner = sampled(make_task(), tmp_path, "dfedsmdc", noise=2.0, ascent=ascent, head="alternate")
     learner.train(0)
-    assert learner.steps.ledger.charges == (Charge(0.5, 2.0, 2), Charge(0.5, noise, 2))
+    assert learner.session.ledger.charges == (Charge(0.5, 2.0, 2), Charge(0.5, noise, 2))
 
 
 def test_sam_climbs_along_the_gradient_of_the_step_before(make_task: Make, tmp_path: Path) -> None:
@@ -135,7 +134,7 @@ def test_noise_has_the_length_that_is_promised(make_task: Make, tmp_path: Path) 
 
 def test_when_the_budget_ends_the_last_body_is_sent_again(make_task: Make, tmp_path: Path) -> None:
     learner = sampled(make_task(), tmp_path, noise=3.0, budget=2.0, rounds=9)
-    fits = learner.steps.rounds
+    fits = learner.session.rounds
     assert 0 < fits < 9
     sent, said = [], []
     for number in range(fits + 2):
@@ -147,15 +146,15 @@ def test_when_the_budget_ends_the_last_body_is_sent_again(make_task: Make, tmp_p
     assert sent[fits - 1 :] == [sent[fits - 1]] * 3
     assert [one["sent_again"] for one in said] == [False] * fits + [True] * 2
     assert said[fits - 1]["epsilon"] == said[-1]["epsilon"] <= 2.0
-    assert learner.steps.ledger.epsilon(1e-5, further=[Charge(0.5, 3.0, 2)]) > 2.0
-    assert learner.steps.ledger.steps == 2 * fits
+    assert learner.session.epsilon(1) > 2.0
+    assert learner.session.ledger.steps == 2 * fits
 
 
 def test_a_resumed_peer_pays_again_and_never_goes_beyond_its_budget(make_task: Make, tmp_path: Path) -> None:
     folder = tmp_path / "saved"
     folder.mkdir()
     learner = sampled(make_task(), tmp_path / "p", noise=3.0, budget=5.0, rounds=20)
-    fits = learner.steps.rounds
+    fits = learner.session.rounds
     for number in range(2):
         learner.train(number)
         learner.release(number)
@@ -164,17 +163,17 @@ def test_a_resumed_peer_pays_again_and_never_goes_beyond_its_budget(make_task: M
     learner.train(2)  # and is killed
     again = sampled(make_task(), tmp_path / "p", noise=3.0, budget=5.0, rounds=20, resume=True)
     again.load(folder)
-    assert again.steps.ledger.steps == 6
-    assert again.steps.rounds == fits - 3
+    assert again.session.ledger.steps == 6
+    assert again.session.rounds == fits - 3
     for number in range(2, fits + 2):
         again.train(number)
-    assert again.steps.ledger.steps == 2 * fits
+    assert again.session.ledger.steps == 2 * fits
 
 
 def test_a_head_that_is_trained_without_noise_feeds_no_body_any_more(make_task: Make, tmp_path: Path) -> None:
     """With post the head goes on when the budget has ended; a larger budget later does not bring the body back."""
     learner = sampled(make_task(), tmp_path / "p", noise=3.0, budget=2.0, rounds=9, head="post")
-    head, fits = learner._trainer.head, learner.steps.rounds
+    head, fits = learner._trainer.head, learner.session.rounds
     first = head.data.clone()
     for number in range(fits + 1):
         learner.train(number)
@@ -184,11 +183,11 @@ def test_a_head_that_is_trained_without_noise_feeds_no_body_any_more(make_task: 
     assert not torch.equal(head.data, first)
     body = learner.body
     again = sampled(make_task(), tmp_path / "p", noise=3.0, budget=50.0, rounds=9, head="post", resume=True)
-    assert again.steps.ended
+    assert again.session.ended
     before = again.body
     again.train(fits + 2)
     assert torch.equal(again.body, before)
-    assert again.steps.ledger.steps == learner.steps.ledger.steps
+    assert again.session.ledger.steps == learner.session.ledger.steps
     assert torch.equal(learner.body, body)
 
 
@@ -252,7 +251,7 @@ def test_what_an_own_algorithm_takes_past_fit_is_refused_when_it_does_it(make_ta
             looks(rule)
     honest = sampled(make_task(), tmp_path / "c", Twice, rate=1.0, noise=4.0, options={"says": True})
     honest.train(0)
-    assert honest.steps.ledger.charges == (Charge(1.0, 4.0 / 2**0.5, 1),)
+    assert honest.session.ledger.charges == (Charge(1.0, 4.0 / 2**0.5, 1),)
 
 
 class Climbing(Algorithm):
@@ -316,7 +315,7 @@ def test_an_own_algorithm_is_not_told_figures_of_the_data(
     options = {"figure": figure, "when": when}
     with pytest.raises(AlgorithmError, match=rf"asks for `peer\.{figure}`, .* leave it out"):
         sampled(make_task(), tmp_path, Asking, options=options)
-    TorchLearner(make_task(), Asking, rank=0, seed=0, options=options).train(0)
+    build_learner(make_task(), Asking, rank=0, seed=0, options=options).train(0)
 
 
 def test_the_peers_own_files_have_these_figures(make_task: Make, tmp_path: Path) -> None:
@@ -331,39 +330,36 @@ def test_the_peers_own_files_have_these_figures(make_task: Make, tmp_path: Path)
 
 def test_an_own_algorithm_is_planned_and_charged_like_a_built_in_one(make_task: Make, tmp_path: Path) -> None:
     learner = sampled(make_task(), tmp_path, Climbing, ascent="same-batch", noise=2.0)
-    assert [(phase.part, phase.steps, phase.looks) for phase in learner.steps.phases] == [("model", 2, 2)]
+    assert [(phase.part, phase.steps, phase.looks) for phase in learner.session.guarantee.phases] == [("model", 2, 2)]
     learner.train(0)
-    assert learner.steps.ledger.charges == (Charge(0.5, 2.0 / 2**0.5, 2),)
+    assert learner.session.ledger.charges == (Charge(0.5, 2.0 / 2**0.5, 2),)
 
 
 def test_keeping_the_best_model_is_refused(make_task: Make, tmp_path: Path) -> None:
-    from dpeer.training import TorchLearner
 
     task = make_task(validation=make_task(1).test)
-    plain = sampled(task, tmp_path / "a")
-    sampling = plain._trainer._sampling
+    session = sample_session(tmp_path / "a")
     with pytest.raises(ConfigurationError, match="--keep best"):
-        TorchLearner(make_task(validation=task.test), "dfedmdc", rank=0, seed=0, keep="best", sampling=sampling)
+        build_learner(make_task(validation=task.test), "dfedmdc", rank=0, seed=0, keep="best", session=session)
 
 
 @pytest.mark.slow
 def test_one_kind_of_step_beyond_its_plan_leaves_less_for_the_other(tmp_path: Path) -> None:
     """A budget holds for all kinds together, whatever the order in which they are taken."""
     phases = (Phase("head", 10), Phase("body", 10, looks=2))
-    mechanism = Mechanism(0.1, 2.0, 1.0, 1e-5, "joint", "record", 32)
-    ledger = StepLedger(tmp_path, asdict(mechanism), resume=False)
-    protection = StepProtection(mechanism, ledger, phases, budget=3.0, rounds=20)
-    many = mechanism.charge(6, 2)
-    while ledger.epsilon(1e-5, further=[many]) <= 3.0:
-        assert protection.charge(0, 6, looks=2) == 6
-    dear = ledger.steps
-    assert dear > 10 * protection.rounds, "more than were planned, and none was refused"
-    assert not protection.ended
-    while protection.charge(1, 10):
+    session = sample_session(tmp_path, rate=0.1, noise=2.0, budget=3.0, rounds=20)
+    session.prepare(phases)
+    many = session.guarantee.charge(6, 2)
+    while total_epsilon([*session.ledger.charges, many], 1e-5) <= 3.0:
+        assert session.charge(0, 6, looks=2) == 6
+    dear = session.ledger.steps
+    assert dear > 10 * session.rounds, "more than were planned, and none was refused"
+    assert not session.ended
+    while session.charge(1, 10):
         pass
-    assert 2.5 < protection.epsilon() <= 3.0
-    assert protection.ended
-    assert ledger.steps - dear < 10 * protection.rounds, "fewer than were planned"
+    assert 2.5 < session.epsilon() <= 3.0
+    assert session.ended
+    assert session.ledger.steps - dear < 10 * session.rounds, "fewer than were planned"
 
 
 class Counting(Algorithm):

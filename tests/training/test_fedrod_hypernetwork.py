@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from dpeer.exceptions import AlgorithmError, ConfigurationError, Interrupted, TaskError
-from dpeer.privacy import Guarantee, Ledger, Protection
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.privacy import ClientSession, Guarantee, Ledger
+from dpeer.training import Hyperparameters, Task, TorchLearner, build_learner
 from dpeer.training.batches import batch_order
 from dpeer.training.device import Compute
 
@@ -59,7 +59,7 @@ def task_of(rank: int = 0, **changes: Any) -> Task:
 def learner(
     rank: int = 0, h: Hyperparameters = H, options: Any = OPTIONS, seed: int = SEED, learns: Any = None, **changes: Any
 ) -> TorchLearner:
-    return TorchLearner(task_of(rank, **changes), "fedrod", h, rank=rank, seed=seed, options=options, **(learns or {}))
+    return build_learner(task_of(rank, **changes), "fedrod", h, rank=rank, seed=seed, options=options, **(learns or {}))
 
 
 def nu(ours: TorchLearner) -> Array:
@@ -243,8 +243,8 @@ def test_all_peers_begin_with_one_nu_that_follows_from_the_seed() -> None:
 
 
 def test_a_private_update_is_clipped_and_noised_as_one_vector(tmp_path: Path) -> None:
-    protection = Protection(Guarantee(1e-7, 0.05, 1e-5), Ledger(tmp_path, {}, resume=False), None)
-    ours = learner(learns={"protection": protection})
+    session = ClientSession(Guarantee(1e-7, 0.05, 1e-5), Ledger(tmp_path, {}, resume=False), None)
+    ours = learner(learns={"session": session})
     start = ours._trainer.shared.data.double().numpy().copy()
     ours.train(0)
     update = ours._trainer.shared.data.double().numpy() - start

@@ -111,7 +111,7 @@ class Data:
             the task option that says it.
         tokens: Of which tokenizer the inputs are token numbers; None where they are none.
         texts: What the columns of a file of such texts are; None where one example is no row of such a file.
-        remarks: What users are told about how the data were read, a line each.
+        remarks: Remarks for the user on how the data were read, a line each.
         unfitted: Makes the model's inputs of a table's rows once it is known which of them are for training; None
             where the pools have them as they are.
     """

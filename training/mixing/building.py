@@ -1,9 +1,9 @@
-"""Builds a peer's gossip step from its algorithm, its settings and its protection."""
+"""Builds a peer's gossip step from its algorithm, its settings and its privacy."""
 
 from __future__ import annotations
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy import Protection
+from dpeer.privacy import ClientSession, Session
 from dpeer.training.algorithms import Algorithm
 from dpeer.training.algorithms.facts import facts_of
 from dpeer.training.codecs import Codec, Dense, Masked, Quantized, new_codec
@@ -15,13 +15,13 @@ from dpeer.training.mixing.robust_setting import Robust
 from dpeer.training.trainer import Trainer
 
 
-def build_gossip(algorithm: Algorithm, trainer: Trainer, protection: Protection | None, *, steady: bool) -> Gossip:
+def build_gossip(algorithm: Algorithm, trainer: Trainer, session: Session | None, *, steady: bool) -> Gossip:
     """The gossip step of a peer.
 
     Args:
         algorithm: The peer's algorithm, which may bring a codec of its own.
         trainer: The trainer, whose body and extras travel.
-        protection: Differential privacy for what leaves the peer.
+        session: The privacy of the peer.
         steady: Whether the peer exchanges with the same neighbors in every round.
 
     Raises:
@@ -34,10 +34,10 @@ def build_gossip(algorithm: Algorithm, trainer: Trainer, protection: Protection 
         return Gossip(body, rank, own or Dense(body.data, rank, h.wire_dtype), guard)
     name, flag = _asked(h)
     codec = new_codec(name, body.data, rank, steady=steady) if own is None else own
-    _check(algorithm, trainer, codec, own, flag, private=protection is not None)
-    if protection is not None:
+    _check(algorithm, trainer, codec, own, flag, private=isinstance(session, ClientSession))
+    if isinstance(session, ClientSession):
         assert isinstance(codec, Dense)
-        return PrivateGossip(body, rank, codec, guard, protection, trainer.seed)
+        return PrivateGossip(body, rank, codec, guard, session, trainer.seed)
     return (SparseGossip if isinstance(codec, Masked) else Gossip)(body, rank, codec, guard)
 
 

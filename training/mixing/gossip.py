@@ -115,7 +115,7 @@ class Gossip:
         self._released = None
 
     def _decoded(self, rank: int, payload: Payload) -> Vectors | str:
-        """A body, or why there is none."""
+        """A body, or the reason to leave it out."""
         try:
             body = self.codec.decode(rank, payload)
             return body if self._fits(body) else "wrong-size"

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpeer.exceptions import CheckpointError
-from dpeer.privacy import Clipped, Protection, Vector, privatize
+from dpeer.privacy import ClientSession, Clipped, Vector, privatize
 from dpeer.training import payload
 from dpeer.training.codecs.dense import Dense
 from dpeer.training.device import host
@@ -31,15 +31,15 @@ class PrivateGossip(Gossip):
         rank: This peer.
         codec: As what values travel; z is what they are rounded to, noise and all.
         guard: What is left out, and how the others are mixed; it looks at nothing but releases.
-        protection: Clip norm, noise, budget and the ledger.
+        session: Clip norm, noise, budget and the ledger.
         seed: The federation's seed, for masks that are drawn without the data.
     """
 
     def __init__(
-        self, body: Exchanged, rank: int, codec: Dense, guard: Guard, protection: Protection, seed: int
+        self, body: Exchanged, rank: int, codec: Dense, guard: Guard, session: ClientSession, seed: int
     ) -> None:
         super().__init__(body, rank, codec, guard)
-        self._dtype, self._protection, self._seed = codec.dtype, protection, seed
+        self._dtype, self._session, self._seed = codec.dtype, session, seed
         self._base = self._own_values()
         self._met: Clipped | None = None
         self._again = False
@@ -47,21 +47,12 @@ class PrivateGossip(Gossip):
     @property
     def spent(self) -> dict[str, Any]:
         """See `TorchLearner.privacy`."""
-        return {**self._protection.spent(self._met), "sent_again": self._again}
+        return {**self._session.spent(self._met), "sent_again": self._again}
 
     def release(self, number: int) -> Payload | None:
-        """The round's bytes: made now, or made before the run was interrupted; None if they were lost with it.
-
-        When the budget allows no further release, the last one is sent again, which costs nothing.
-        """
-        ledger = self._protection.ledger
-        self._met, self._again = None, False
-        if ledger.charged(number):
-            sent = ledger.released(number)
-        elif self._protection.may_release:
-            sent = ledger.charge(number, lambda: self._make(number), self._protection.receivers(number))
-        else:
-            sent, self._again = ledger.last(), True
+        """The round's bytes, which are noised once; None if they were lost with the process. See `ClientSession`."""
+        self._met = None
+        sent, self._again = self._session.release(number, lambda: self._make(number))
         if sent is None:
             self._released = None
             return None
@@ -74,7 +65,7 @@ class PrivateGossip(Gossip):
         return [memoryview(sent)]
 
     def _make(self, number: int) -> bytes:
-        kept, guarantee = self._protection.sparsifier, self._protection.guarantee
+        kept, guarantee = self._session.sparsifier, self._session.guarantee
         mask = kept.mask(self._body.count, stream(self._seed, Purpose.SPARSIFY, number))
         released, self._met = privatize(
             self._base,

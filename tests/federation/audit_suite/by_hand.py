@@ -13,7 +13,7 @@ import math
 
 import numpy as np
 
-from dpeer.privacy.sample import Head, SampleGuarantee
+from dpeer.privacy.sample_level import Head, SampleGuarantee, phases_of
 from tests.federation.audit_suite import step_checks
 from tests.federation.audit_suite.canary import Array
 from tests.federation.audit_suite.echo import BODY, HEAD, Plain
@@ -48,7 +48,7 @@ def exact(guarantee: SampleGuarantee, rate: float, steps: int, head: Head = "joi
     """
     head_steps = max(1, steps // 2) if head == "alternate" else 0
     made = dataclasses.replace(
-        guarantee, noise_multiplier=ALMOST_NONE, sampling_rate=rate, steps=steps, head=head, head_steps=head_steps
+        guarantee, noise_multiplier=ALMOST_NONE, sampling_rate=rate, phases=phases_of(steps, head_steps), head=head
     )
     return Setting(made, units, microbatch=_TOGETHER)
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
-from dpeer.training import Hyperparameters, Task, TorchLearner
+from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
+from dpeer.training import Hyperparameters, Task, build_learner
 from dpeer.training.mixing.weighted_sum import weighted_sum
 from dpeer.training.payload import encode, views
 from dpeer.training.randomness import Purpose, stream
@@ -120,8 +120,8 @@ def view(setting: Setting, rounds: int, update: Array) -> View:
     place = MEMORY if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="dpeer-audit-", dir=place) as folder:
         ledger = Ledger(Path(folder), {}, resume=False)
-        protection = Protection(setting.guarantee, ledger, sparsifier=setting.sparsifier)
-        victim = TorchLearner(task(update), "dfedmdc", h, rank=0, seed=_SEED, protection=protection)
+        session = ClientSession(setting.guarantee, ledger, sparsifier=setting.sparsifier)
+        victim = build_learner(task(update), "dfedmdc", h, rank=0, seed=_SEED, session=session)
         base = torch.zeros(COORDINATES)
         for number in range(rounds):
             strayed[number] = (victim.body - base).double().numpy()

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from dpeer.privacy.client_level import Guarantee
 from dpeer.privacy.gaussian import epsilon as epsilon_of
-from dpeer.privacy.guarantee import Guarantee
 
 Array = NDArray[np.float64]
 

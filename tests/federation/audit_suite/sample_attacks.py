@@ -14,7 +14,8 @@ from dpeer.privacy import SampleGuarantee
 from dpeer.privacy.audit import StepBound, bound_steps, planned_tests
 from dpeer.privacy.mechanism import ClippedSum
 from dpeer.privacy.noise import grid
-from dpeer.privacy.planning import finite
+from dpeer.privacy.plan import finite
+from dpeer.privacy.sample_level import phases_of
 from dpeer.privacy.tradeoff import statistic
 from tests.federation.audit_suite import by_hand, residuals, step_checks
 from tests.federation.audit_suite import release_checks as checks
@@ -182,7 +183,7 @@ def _noise(setting: Setting, views: Sequence[Sequence[View]], rounds: int) -> li
 
 def _empty(guarantee: SampleGuarantee) -> Check:
     """Check that a step that draws nobody is taken, noised on every coordinate and charged like any other."""
-    made = dataclasses.replace(guarantee, sampling_rate=_HARDLY, steps=_TOGETHER, head="joint", head_steps=0)
+    made = dataclasses.replace(guarantee, sampling_rate=_HARDLY, phases=phases_of(_TOGETHER), head="joint")
     setting = Setting(made)
     # Records that have nothing: now and then one of them is drawn.
     seen = view(setting, Records(np.zeros((OTHERS, WIDTH))), _EMPTY // _TOGETHER)
@@ -206,7 +207,7 @@ def _large(guarantee: SampleGuarantee) -> Check:
 
 def _climbing(guarantee: SampleGuarantee) -> Check:
     """Check that SAM's two gradients of a batch, which see the same draws, are charged as one with less noise."""
-    made = dataclasses.replace(guarantee, steps=_TOGETHER, head="joint", head_steps=0)
+    made = dataclasses.replace(guarantee, phases=phases_of(_TOGETHER), head="joint")
     setting = Setting(made, looks=2)
     seen = view(setting, Records(others(guarantee.clip_norm)), 1)
     told = int(seen.told.sum())
@@ -219,7 +220,7 @@ def _climbing(guarantee: SampleGuarantee) -> Check:
 
 def _at_the_end(guarantee: SampleGuarantee) -> Check:
     """Check that with `post` no body comes any more when the head has begun to train without noise."""
-    made = dataclasses.replace(guarantee, steps=_TOGETHER, head="post", head_steps=0)
+    made = dataclasses.replace(guarantee, phases=phases_of(_TOGETHER), head="post")
     same, trained = after_the_end(Setting(made), of_all_lengths(guarantee.clip_norm, 12))
     said = "another body was sent" if not same else "the last body is sent again"
     return Check("after the end", same and trained, said if trained else "the head was not trained")

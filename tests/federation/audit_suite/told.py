@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,11 +19,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dpeer.privacy import Charge, SampleGuarantee, StepLedger
-from dpeer.privacy.step_protection import StepProtection
-from dpeer.privacy.steps import Ascent, Mechanism, Phase, Unit
-from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, sam
-from dpeer.training.dpsgd_trainer import Sampling
+from dpeer.privacy import Charge, PeerData, PrivacyConfig, SampleGuarantee, SampleSession
+from dpeer.privacy.settings import PrivacySettings
+from dpeer.training import Algorithm, Hyperparameters, Task, TorchLearner, build_learner, sam
 from dpeer.training.flat import Flat
 from dpeer.training.minibatches import Batch
 from dpeer.training.mixing.weighted_sum import weighted_sum
@@ -107,7 +105,7 @@ class Setting:
 
     @property
     def charge(self) -> Charge:
-        """What a step has to be charged for, as `dpeer.privacy.steps` has it."""
+        """What a step has to be charged for, as `dpeer.privacy.sample_level` has it."""
         g = self.guarantee
         return Charge(g.sampling_rate, g.noise_multiplier / self.looks**0.5, 1)
 
@@ -141,24 +139,22 @@ def learner(setting: Setting, records: Records, task: Task, folder: Path, rounds
     """The peer that is attacked, with its ledger in a folder; the task is that of the records."""
     g = setting.guarantee
     climbs = setting.looks == 2
-    ascent: Ascent = "same-batch" if climbs else "previous"
     h = Hyperparameters(
         body_epochs=g.steps, head_epochs=max(1, g.head_steps), local_steps=g.steps, body_lr=RATE, head_lr=RATE,
         momentum=setting.momentum, optimizer=setting.optimizer, weight_decay=0.0, lr_decay=1.0, grad_clip=None,
         finish="none", rounds=rounds,
     )  # fmt: skip
 
-    def protect(phases: Sequence[Phase]) -> StepProtection:
-        unit: Unit = "record" if records.groups is None else "group"
-        mechanism = Mechanism(
-            g.sampling_rate, g.noise_multiplier, g.clip_norm, g.delta, g.head, unit, setting.units
-        )  # fmt: skip
-        ledger = StepLedger(folder, asdict(mechanism), resume=False)
-        return StepProtection(mechanism, ledger, phases, rounds=rounds)
-
-    sampling = Sampling(g.sampling_rate, protect, g.head, ascent, setting.microbatch, records.groups)
+    private = PrivacySettings(
+        privacy="sample", noise_multiplier=g.noise_multiplier, clip_norm=g.clip_norm, delta=g.delta,
+        sampling_rate=g.sampling_rate, records=setting.units, dp_head=g.head,
+        dp_sam="same-batch" if climbs else "previous", microbatch=setting.microbatch,
+        privacy_unit="record" if records.groups is None else "group",
+    )  # fmt: skip
+    data = PeerData(records=setting.units, groups=records.groups)
+    session = SampleSession(PrivacyConfig(private, rounds=rounds), folder, data)
     options = {"most": len(setting.planned), "climbs": climbs}
-    return TorchLearner(task, Told, h, rank=0, seed=_SEED, sampling=sampling, options=options)
+    return build_learner(task, Told, h, rank=0, seed=_SEED, session=session, options=options)
 
 
 def view(setting: Setting, records: Records, rounds: int, runs: int = 1, *, ask: bool = False) -> View:
@@ -182,10 +178,11 @@ def view(setting: Setting, records: Records, rounds: int, runs: int = 1, *, ask:
     place = MEMORY if os.access(MEMORY, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="dpeer-audit-", dir=place) as folder:
         victim = learner(setting, records, records.task(), Path(folder), rounds * runs)
-        assert victim.steps is not None
+        session = victim.session
+        assert isinstance(session, SampleSession)
         base = torch.zeros(victim.shared_values)
         for run in range(runs):
-            before = len(victim.steps.ledger.charges)
+            before = len(session.ledger.charges)
             for number in range(rounds):
                 strayed[run, number, 0] = (victim.body - base[-BODY:]).double().numpy()
                 victim.train(run * rounds + number)
@@ -203,7 +200,7 @@ def view(setting: Setting, records: Records, rounds: int, runs: int = 1, *, ask:
                 victim.mix({1: own}, ROW)
                 base = torch.empty_like(base)
                 weighted_sum(base, [([heard], ROW[0]), ([mine], ROW[1])])
-            charges.append(victim.steps.ledger.charges[before:])
+            charges.append(session.ledger.charges[before:])
             if ask and run == 0:
                 spent = victim.privacy
                 assert spent is not None
@@ -229,14 +226,15 @@ def after_the_end(setting: Setting, records: Records) -> tuple[bool, bool]:
     task = records.task()
     with tempfile.TemporaryDirectory(prefix="dpeer-audit-") as folder:
         victim = learner(setting, records, task, Path(folder), 2)
-        assert victim.steps is not None
+        session = victim.session
+        assert isinstance(session, SampleSession)
         sent, heads = [], []
         for number in range(2):
             victim.train(number)
             sent.append(_values(victim.release(number), victim.shared_values).clone())
             heads.append(task.model.get_parameter("head.weight").detach().clone())
             victim.mix({1: [encode(torch.zeros(victim.shared_values))]}, ROW)
-            victim.steps.end(number)
+            session.end(number)
     mixed = torch.cat([ROW[0] * sent[0][:-BODY], sent[0][-BODY:]])  # with a neighbor's zeros
     return torch.equal(mixed, sent[1]), not torch.equal(*heads)
 

@@ -1,6 +1,11 @@
+"""Inbox and outbox: bodies by round, and the fingerprints by which a second, different one shows."""
+
+import random
+
+import numpy as np
 import pytest
 
-from dpeer.peer.core.bodies import Inbox, Received, fingerprint_of
+from dpeer.peer.core.bodies import WHOLE, WIDTH, WINDOWS, Inbox, PayloadFingerprint, Received, fingerprint_of
 
 
 def body(text):
@@ -165,3 +170,65 @@ def test_a_second_body_under_way_is_counted_when_it_can_be_looked_at(inbox, told
     assert (dict(inbox.dropped), told) == ({"duplicate": 1}, [])
     inbox.compare(1, 0, fingerprint_of([b"ot", b"her"]))
     assert (dict(inbox.dropped), told) == ({"duplicate": 1, "different": 1}, [(1, 0)])
+
+
+# -- fingerprints of bodies --------------------------------------------------------------------------------------------
+
+SIZES = [0, 1, 63, 65, 1000, WHOLE - 1, WHOLE, WHOLE + 1, WHOLE + WINDOWS - 1, 2 * WHOLE, 70_001, 1_000_003]
+
+
+def cut(data, length):
+    return [data[start : start + length] for start in range(0, len(data), length)]
+
+
+def at_random(data, seed):
+    generator = random.Random(seed)
+    ends = sorted(generator.choices(range(len(data) + 1), k=generator.randint(1, 40)))
+    return [data[start:end] for start, end in zip([0, *ends], [*ends, len(data)], strict=True)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_fingerprint_does_not_depend_on_how_a_body_is_cut_nor_on_what_holds_it(size):
+    data = random.Random(size).randbytes(size)
+    whole = fingerprint_of([data])
+    for parts in [
+        cut(data, 7 if size < 10**5 else 1000),
+        cut(data, WHOLE),
+        *(at_random(data, seed) for seed in range(5)),
+    ]:
+        assert fingerprint_of(parts) == whole
+        one = PayloadFingerprint(size)
+        for part in parts:
+            one.add(memoryview(bytearray(part)))
+        assert one.digest() == whole
+    if size % 4 == 0:
+        assert fingerprint_of([memoryview(np.frombuffer(data, np.float32))]) == whole
+
+
+def test_bodies_of_zeros_differ_by_their_size():
+    assert len({fingerprint_of([bytes(size)]) for size in SIZES}) == len(SIZES)
+    assert fingerprint_of([]) == fingerprint_of([b""]) == fingerprint_of([b"", memoryview(b"")])
+
+
+@pytest.mark.parametrize("size", SIZES[1:])
+def test_a_changed_byte_is_seen_in_a_small_body_and_in_every_window_of_a_large_one(size):
+    data = random.Random(size).randbytes(size)
+    if size <= WHOLE:
+        places, unseen = {0, size // 2, size - 1, *random.Random(size).choices(range(size), k=20)}, []
+    else:
+        step = (size - WIDTH) // (WINDOWS - 1)
+        places = {window * step + byte for window in (0, 1, 40, WINDOWS - 1) for byte in (0, WIDTH - 1)}
+        unseen = [window * step + WIDTH for window in (0, 30)] if step > WIDTH else []
+        assert size - ((WINDOWS - 1) * step + WIDTH) < WINDOWS, "they reach to the end"
+    for place in [*places, *unseen]:
+        other = bytearray(data)
+        other[place] ^= 1
+        assert (fingerprint_of([other]) != fingerprint_of([data])) == (place in places), place
+
+
+def test_fresh_noise_is_seen_and_the_same_noise_is_not():
+    body = np.random.default_rng(0).standard_normal(250_000, dtype=np.float32)
+    noised = [body + np.float32(1e-3) * np.random.default_rng(seed).standard_normal(250_000) for seed in (1, 1, 2)]
+    first, same, other = (fingerprint_of([one.astype(np.float32).tobytes()]) for one in noised)
+    assert first == same
+    assert first != other

@@ -10,9 +10,9 @@ import torch
 from scipy.stats import norm
 
 from dpeer.exceptions import CheckpointError, ConfigurationError
-from dpeer.privacy import Guarantee, Ledger, Protection, Sparsifier
+from dpeer.privacy import ClientSession, Guarantee, Ledger, Sparsifier
 from dpeer.privacy.noise import grid
-from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner
+from dpeer.training import ALGORITHMS, Hyperparameters, Task, TorchLearner, build_learner
 
 Make = Callable[..., Task]
 Peer = Callable[..., TorchLearner]
@@ -35,15 +35,15 @@ def peer(make_task: Make, tmp_path: Path) -> Peer:
         algorithm: str = "dfedmdc", sparsify: str | None = None, name: str = "privacy", **hyper: Any,
     ) -> TorchLearner:  # fmt: skip
         ledger = Ledger(tmp_path / f"{name}-{rank}", {}, resume=resume)
-        protection = Protection(Guarantee(sigma, clip_norm, 1e-5), ledger, budget, Sparsifier.parse(sparsify))
+        session = ClientSession(Guarantee(sigma, clip_norm, 1e-5), ledger, budget, Sparsifier.parse(sparsify))
         h = Hyperparameters(**{"body_epochs": 2, "batch_size": 16, **hyper})
-        return TorchLearner(make_task(rank), algorithm, h, rank=rank, seed=0, protection=protection)
+        return build_learner(make_task(rank), algorithm, h, rank=rank, seed=0, session=session)
 
     return make
 
 
 def plain(make_task: Make, rank: int = 0, algorithm: str = "dfedmdc") -> TorchLearner:
-    return TorchLearner(make_task(rank), algorithm, H, rank=rank, seed=0)
+    return build_learner(make_task(rank), algorithm, H, rank=rank, seed=0)
 
 
 def body(learner: TorchLearner) -> np.ndarray:
@@ -95,8 +95,8 @@ def test_two_runs_with_the_same_seed_have_unrelated_noise(make_task: Make, tmp_p
     for run in range(2):
         task = make_task(model=torch.nn.Sequential(torch.nn.Linear(6, 4000), torch.nn.Linear(4000, 3)), head=("1",))
         task.model.load_state_dict(state)
-        protection = Protection(Guarantee(1.0, 1.0, 1e-5), Ledger(tmp_path / str(run), {}, resume=False))
-        learner = TorchLearner(task, "dfedmdc", H, rank=0, seed=0, protection=protection)
+        session = ClientSession(Guarantee(1.0, 1.0, 1e-5), Ledger(tmp_path / str(run), {}, resume=False))
+        learner = build_learner(task, "dfedmdc", H, rank=0, seed=0, session=session)
         start = body(learner)
         learner.train(0)
         noises.append(floats(learner.release(0)) - start)
@@ -179,7 +179,7 @@ def test_a_round_that_was_charged_and_lost_is_silent_and_its_base_stays(peer: Pe
     second.mkdir()
     learner.save(first)
     start = body(learner)
-    Ledger(tmp_path / "privacy-0", {}, resume=False).charge(0, lambda: b"killed before this was on disk")
+    Ledger(tmp_path / "privacy-0", {}, resume=False).release(0, lambda: b"killed before this was on disk")
     (tmp_path / "privacy-0" / "released-00000000.bin").unlink()
     again = peer(sigma=1e-7, resume=True)
     again.load(first)

@@ -32,14 +32,14 @@ def remarks(
     holders = held.sum(axis=0)[there]
     name, _, count = spec.partition(":")
     if name == "pathological":
-        said = (
+        line = (
             f"partition {spec} is balanced: a class goes to {_peers(holders)}; papers draw each peer's classes at "
             f"random: pathological-sampled:{count}"
         )
     else:
-        said = f"partition {spec}: each peer's classes were drawn at random, and a class goes to {_peers(holders)}"
+        line = f"partition {spec}: each peer's classes were drawn at random, and a class goes to {_peers(holders)}"
     missing = there[holders == 0]
-    return (said, *([_unused(missing, labels, names)] if len(missing) else []))
+    return (line, *([_unused(missing, labels, names)] if len(missing) else []))
 
 
 def _peers(holders: Indices) -> str:

@@ -123,9 +123,9 @@ def fit(layout: Layout, raw: Array, *, own: bool) -> dict[str, dict[str, float]]
 
 def _stated_filling(column: Any) -> float:
     """What the schema says a gap counts as, else the middle of the range, else 0."""
-    said, ends = filling_of(column), range_of(column)
-    if said is not None:
-        return said
+    stated, ends = filling_of(column), range_of(column)
+    if stated is not None:
+        return stated
     return 0.0 if ends is None else (ends[0] + ends[1]) / 2
 
 

@@ -1,4 +1,4 @@
-"""Text as numbers: tokenizers, and what models of text are told about them."""
+"""Tokenizers, and data sets of text."""
 
 from __future__ import annotations
 

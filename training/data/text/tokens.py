@@ -137,9 +137,9 @@ class FileTokens(Tokens):
     """
 
     def __init__(self, tokenizer: Any, digest: str) -> None:
-        said = tokenizer.padding or {}
+        padding = tokenizer.padding or {}
         named = (tokenizer.token_to_id(name) for name in _PADDING)
-        self.padding = said.get("pad_id", next((number for number in named if number is not None), None))
+        self.padding = padding.get("pad_id", next((number for number in named if number is not None), None))
         tokenizer.no_padding()
         tokenizer.no_truncation()
         self._tokenizer = tokenizer

@@ -1,28 +1,40 @@
-"""From settings to what a run promises."""
+"""From settings to the guarantee and the session of a run, at client level."""
 
 import json
 import math
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import dpeer
+from dpeer import privacy
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError, OutputError
+from dpeer.federation.config import resolve
 from dpeer.federation.folders import check
-from dpeer.federation.ledger_crosscheck import check_ledger
-from dpeer.federation.privacy_notes import privacy_notes
-from dpeer.federation.protection import planned_releases, promise, protect
+from dpeer.federation.ledger_crosscheck import account, check_ledger
+from dpeer.federation.privacy import planned_rounds, privacy_config
 from dpeer.federation.settings import Settings
+from dpeer.privacy import Guarantee, PeerData
 from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.topology.settings import build_graph
 from tests.thinning import every
 
 
+def promise(settings: Settings, graph: Any = None) -> Guarantee | None:
+    return privacy_config(resolve(settings, 0), graph or build_graph(settings)).guarantee
+
+
 def promised(**settings):
-    asked = Settings(privacy="client", **settings)
-    return promise(asked, build_graph(asked))
+    return promise(Settings(privacy="client", **settings))
+
+
+def protect(settings: Settings, folder: Path, *, resume: bool, data: str | None = None, new_data: bool = False) -> Any:
+    account(folder, resume=resume)
+    config = privacy_config(resolve(settings, 0), build_graph(settings))
+    return privacy.open(config, folder, PeerData(data, new=new_data), resume=resume)
 
 
 def test_without_privacy_nothing_is_promised():
@@ -45,7 +57,7 @@ def test_without_privacy_nothing_is_promised():
 def test_a_setting_that_does_nothing_without_privacy_is_refused_and_says_when_it_does(name, value, levels):
     asked = Settings(**{name: value})
     with pytest.raises(ConfigurationError) as refused:
-        promise(asked, build_graph(asked))
+        promise(asked)
     flag = f"--{name.replace('_', '-')}"
     said = f"{flag} {value} does nothing without --privacy {levels}: add that, or leave {flag} out"
     assert str(refused.value) == said
@@ -54,10 +66,10 @@ def test_a_setting_that_does_nothing_without_privacy_is_refused_and_says_when_it
 def test_a_private_run_cannot_be_gone_on_with_in_another_way(tmp_path):
     def peer(resume, **settings):
         asked = Settings(**settings)
-        return protect(asked, promise(asked, build_graph(asked)), tmp_path / "rank-0" / "privacy", resume=resume)
+        return protect(asked, tmp_path / "rank-0" / "privacy", resume=resume)
 
     run = peer(False, privacy="client", noise_multiplier=5.0)
-    run.ledger.charge(0, lambda: b"x")
+    run.ledger.release(0, lambda: b"x")
     assert peer(True, privacy="client", noise_multiplier=5.0, target_epsilon=9.0).ledger.releases == 1
     with pytest.raises(CheckpointError, match=r"give --noise-multiplier 5\.0"):
         peer(True, privacy="client", noise_multiplier=50.0)
@@ -74,12 +86,12 @@ def test_earlier_runs_in_the_folder_are_added(tmp_path):
     graph = build_graph(asked)
     guarantee = promise(asked, graph)
     for _ in range(2):
-        run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+        run = protect(asked, tmp_path / "rank-0" / "privacy", resume=False)
         run.ledger.begin()
         for number in range(8):
-            run.ledger.charge(number, lambda: b"x")
-    again = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
-    notes = privacy_notes(again, asked, graph, 100)
+            run.ledger.release(number, lambda: b"x")
+    again = protect(asked, tmp_path / "rank-0" / "privacy", resume=False)
+    notes = again.notes(100)
     assert f"epsilon {guarantee.epsilon(20):.4g} at delta" in notes[0], "what is promised is the sum"
     (line,) = [line for line in notes if "earlier runs" in line]
     assert "16 releases" in line
@@ -89,63 +101,61 @@ def test_earlier_runs_in_the_folder_are_added(tmp_path):
 def test_a_budget_that_earlier_runs_have_used_up_ends_with_code_5_unless_the_data_are_new(tmp_path):
     asked = Settings(privacy="client", target_epsilon=10.0, rounds=5)
     graph = build_graph(asked)
-    guarantee = promise(asked, graph)
+    promise(asked, graph)
     folder = tmp_path / "rank-0" / "privacy"
-    first = protect(asked, guarantee, folder, resume=False)
+    first = protect(asked, folder, resume=False)
     for number in range(5):
         assert first.may_release
-        first.ledger.charge(number, lambda: b"x")
+        first.ledger.release(number, lambda: b"x")
     assert not first.may_release
     with pytest.raises(BudgetTooSmall, match=r"have spent epsilon 10,.*--new-data") as found:
-        protect(asked, guarantee, folder, resume=False)
+        protect(asked, folder, resume=False)
     assert found.value.exit_code == 5
-    assert not protect(asked, guarantee, folder, resume=True).may_release, "the run itself goes on without releasing"
-    again = protect(asked, guarantee, folder, resume=False, data="b", new_data=True)
+    assert not protect(asked, folder, resume=True).may_release, "the run itself goes on without releasing"
+    again = protect(asked, folder, resume=False, data="b", new_data=True)
     assert again.fitting(9) == 5
-    again.ledger.charge(0, lambda: b"x")
-    assert protect(asked, guarantee, folder, resume=False, data="b").fitting(9) == 4
+    again.ledger.release(0, lambda: b"x")
+    assert protect(asked, folder, resume=False, data="b").fitting(9) == 4
     with pytest.raises(BudgetTooSmall):
-        protect(asked, guarantee, folder, resume=False, data="a")
+        protect(asked, folder, resume=False, data="a")
 
 
 def test_data_are_not_new_because_somebody_says_so(tmp_path):
     asked = Settings(privacy="client", target_epsilon=10.0, rounds=5)
-    guarantee = promise(asked, build_graph(asked))
     folder = tmp_path / "rank-0" / "privacy"
-    run = protect(asked, guarantee, folder, resume=False, data="a")
+    run = protect(asked, folder, resume=False, data="a")
     for number in range(5):
-        run.ledger.charge(number, lambda: b"x")
-    graph = build_graph(asked)
+        run.ledger.release(number, lambda: b"x")
     for data, warned in (("a", True), ("b", False), (None, False)):
-        again = protect(asked, guarantee, folder, resume=False, data=data, new_data=True)
+        again = protect(asked, folder, resume=False, data=data, new_data=True)
         assert again.fitting(9) == 5, "the user's word counts"
-        warnings = [line for line in privacy_notes(again, asked, graph, 10) if "these very data" in line]
+        warnings = [line for line in again.notes(10) if "these very data" in line]
         assert bool(warnings) == warned
 
 
 def test_a_start_promises_no_less_than_is_spent_already(tmp_path):
     asked = Settings(privacy="client", noise_multiplier=5.0, rounds=9)
-    guarantee = promise(asked, build_graph(asked))
-    run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+    guarantee = promise(asked)
+    run = protect(asked, tmp_path / "rank-0" / "privacy", resume=False)
     for number in range(3):
-        run.ledger.charge(number, lambda: b"x")
+        run.ledger.release(number, lambda: b"x")
     tighter = Settings(privacy="client", noise_multiplier=5.0, rounds=9, target_epsilon=2.0)
-    run = protect(tighter, guarantee, tmp_path / "rank-0" / "privacy", resume=True)
-    notes = privacy_notes(run, tighter, build_graph(tighter), 10)
+    run = protect(tighter, tmp_path / "rank-0" / "privacy", resume=True)
+    notes = run.notes(10)
     assert f"epsilon {guarantee.epsilon(3):.4g} at delta 1e-05 after 3 releases" in notes[0]
     assert not run.may_release
 
 
 def test_a_budget_in_part_used_up_leaves_fewer_releases(tmp_path):
     asked = Settings(privacy="client", target_epsilon=10.0, noise_multiplier=5.0, rounds=40)
-    guarantee = promise(asked, build_graph(asked))
+    guarantee = promise(asked)
     for _ in range(2):
-        run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+        run = protect(asked, tmp_path / "rank-0" / "privacy", resume=False)
         run.ledger.begin()
         for number in range(10):
-            run.ledger.charge(number, lambda: b"x")
+            run.ledger.release(number, lambda: b"x")
         assert run.spent(None)["epsilon"] == pytest.approx(guarantee.epsilon(10 * (1 + len(run.ledger.earlier))))
-    run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+    run = protect(asked, tmp_path / "rank-0" / "privacy", resume=False)
     assert run.fitting(40) == guarantee.releases(10.0) - 20 == 5
     assert run.spent(None)["earlier_releases"] == 20
 
@@ -153,15 +163,15 @@ def test_a_budget_in_part_used_up_leaves_fewer_releases(tmp_path):
 def test_other_mechanisms_are_counted_by_this_runs_adjacency(tmp_path):
     folder = tmp_path / "rank-0" / "privacy"
     asked = Settings(privacy="client", noise_multiplier=3.0, clip_norm=0.1, dp_adjacency="zero-out")
-    protect(asked, promise(asked, build_graph(asked)), folder, resume=False).ledger.charge(0, lambda: b"x")
+    protect(asked, folder, resume=False).ledger.release(0, lambda: b"x")
     asked = Settings(privacy="client", noise_multiplier=4.0, dp_adversary="aggregate", dp_min_honest=3)
     graph = build_graph(asked)
-    guarantee = promise(asked, graph)
-    spent = protect(asked, guarantee, folder, resume=False).spent(None)
+    promise(asked, graph)
+    spent = protect(asked, folder, resume=False).spent(None)
     # One release of S / s = 2 / 3 against anybody.
     assert spent["epsilon"] == spent["epsilon_neighbor"] == pytest.approx(epsilon_of(2 / 3, 1e-5))
-    run = protect(asked, guarantee, folder, resume=False)
-    run.ledger.charge(0, lambda: b"x")
+    run = protect(asked, folder, resume=False)
+    run.ledger.release(0, lambda: b"x")
     spent = run.spent(None)
     assert spent["epsilon_aggregate"] == pytest.approx(epsilon_of(math.hypot(2 / 3, 2 / 4), 1e-5))
     assert spent["epsilon_neighbor"] == pytest.approx(epsilon_of(math.hypot(2 / 3, 2 / 4 * math.sqrt(3)), 1e-5))
@@ -173,9 +183,9 @@ def test_averages_of_more_peers_hid_more_than_those_of_fewer_do_now(tmp_path):
     def protection(least):
         asked = Settings(privacy="client", noise_multiplier=5.0, dp_adversary="aggregate", dp_min_honest=least, size=4,
                          topology="full", weights="uniform")  # fmt: skip
-        return protect(asked, promise(asked, build_graph(asked)), folder, resume=False)
+        return protect(asked, folder, resume=False)
 
-    protection(4).ledger.charge(0, lambda: b"x")
+    protection(4).ledger.release(0, lambda: b"x")
     # s = 5 / sqrt(4) then. Averages of two have noise s / sqrt(2) and move by 2 C / 2.
     before = math.sqrt(2) * (2 / 2) / (5 / math.sqrt(4))
     assert protection(2).epsilon(0) == pytest.approx(epsilon_of(before, 1e-5))
@@ -193,38 +203,36 @@ def test_a_run_of_which_no_ledger_tells_has_released_without_noise(tmp_path, ent
     with_metrics(tmp_path / "rank-0", **entry)
     asked = Settings(privacy="client", target_epsilon=10.0)
     graph = build_graph(asked)
-    guarantee = promise(asked, graph)
+    promise(asked, graph)
     with pytest.raises(BudgetTooSmall, match="released bodies without noise"):
-        protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+        protect(asked, tmp_path / "rank-0" / "privacy", resume=False)
     asked = Settings(privacy="client", noise_multiplier=5.0)
-    run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False)
+    run = protect(asked, tmp_path / "rank-0" / "privacy", resume=False)
     assert run.spent(None)["epsilon"] == math.inf
     assert run.spent(None)["released_without_noise"]
-    assert any("nothing is promised about their data" in line for line in privacy_notes(run, asked, graph, 10))
+    assert any("nothing is promised about their data" in line for line in run.notes(10))
     (tmp_path / "rank-0" / "metrics.jsonl").unlink()  # as a new run does, or one that is gone on with
-    assert protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False).epsilon(0) == math.inf
-    assert protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=False, new_data=True).epsilon(0) == 0
+    assert protect(asked, tmp_path / "rank-0" / "privacy", resume=False).epsilon(0) == math.inf
+    assert protect(asked, tmp_path / "rank-0" / "privacy", resume=False, new_data=True).epsilon(0) == 0
 
 
 def test_a_first_line_that_was_not_written_whole_tells_of_bodies_where_no_ledger_does(tmp_path):
     (tmp_path / "rank-0").mkdir()
     (tmp_path / "rank-0" / "metrics.jsonl").write_text('{"round": 0, "acc')
     asked = Settings(privacy="client", noise_multiplier=5.0)
-    guarantee = promise(asked, build_graph(asked))
-    run = protect(asked, guarantee, tmp_path / "rank-0" / "privacy", resume=True)
+    run = protect(asked, tmp_path / "rank-0" / "privacy", resume=True)
     assert run.epsilon(0) == math.inf
-    private = protect(asked, guarantee, tmp_path / "rank-1" / "privacy", resume=False)
-    private.ledger.charge(0, lambda: b"x")
+    private = protect(asked, tmp_path / "rank-1" / "privacy", resume=False)
+    private.ledger.release(0, lambda: b"x")
     (tmp_path / "rank-1" / "metrics.jsonl").write_text('{"round": 0, "acc')
-    assert protect(asked, guarantee, tmp_path / "rank-1" / "privacy", resume=True).ledger.releases == 1
+    assert protect(asked, tmp_path / "rank-1" / "privacy", resume=True).ledger.releases == 1
 
 
 def test_a_run_that_sent_nothing_or_only_what_was_noised_has_released_nothing_else(tmp_path):
     asked = Settings(privacy="client", target_epsilon=10.0)
-    guarantee = promise(asked, build_graph(asked))
     for rank, entry in enumerate(({"bytes_sent": 0}, {"privacy": {"epsilon": 1.0}})):
         with_metrics(tmp_path / f"rank-{rank}", **entry)
-        assert protect(asked, guarantee, tmp_path / f"rank-{rank}" / "privacy", resume=False).epsilon(0) == 0
+        assert protect(asked, tmp_path / f"rank-{rank}" / "privacy", resume=False).epsilon(0) == 0
 
 
 def test_averages_that_differ_are_warned_of(tmp_path):
@@ -251,7 +259,7 @@ def test_the_noise_follows_from_the_budget_and_just_fits_the_rounds(rounds, adja
 def test_it_follows_from_the_rounds_in_which_a_peer_takes_part():
     settings = Settings(privacy="client", target_epsilon=8.0, rounds=40, size=10, participation=0.3)
     graph = build_graph(settings)
-    planned = planned_releases(settings, graph)
+    planned = planned_rounds(resolve(settings, 0).training, graph)
     from dpeer.topology import take_part
 
     drawn = take_part(graph, settings.participation, settings.participation_mode, settings.seed)
@@ -312,10 +320,9 @@ def test_a_delta_that_protects_nobody_is_refused():
 
 def lines(tmp_path, parameters=60_000, **settings):
     asked = Settings(privacy="client", **settings)
-    graph = build_graph(asked)
-    protection = protect(asked, promise(asked, graph), tmp_path / "privacy", resume=False)
+    session = protect(asked, tmp_path / "privacy", resume=False)
     assert not (tmp_path / "privacy").exists()
-    return privacy_notes(protection, asked, graph, parameters)
+    return session.notes(parameters)
 
 
 def test_the_start_says_whose_data_against_whom_and_how_much_noise(tmp_path):
@@ -421,8 +428,8 @@ def test_of_a_damaged_ledger_the_advice_is_what_will_be_accepted(damage: bytes, 
     asked = Settings(privacy="client", noise_multiplier=5.0)
     folder = tmp_path / "rank-0" / "privacy"
     with_metrics(tmp_path / "rank-0", privacy={"releases": 1})
-    run = protect(asked, promise(asked, build_graph(asked)), folder, resume=False)
-    run.ledger.charge(0, lambda: b"x")
+    run = protect(asked, folder, resume=False)
+    run.ledger.release(0, lambda: b"x")
     content = (folder / "ledger.jsonl").read_bytes()
     (folder / "ledger.jsonl").write_bytes(damage or content[: content.index(b"\n") + 1])
     with pytest.raises(CheckpointError, match=rf"restore the file as it was last .*{advice}$"):
@@ -432,28 +439,26 @@ def test_of_a_damaged_ledger_the_advice_is_what_will_be_accepted(damage: bytes, 
 @pytest.mark.parametrize("cut", [1, 40])
 def test_a_release_whose_line_is_lost_is_neither_made_again_nor_forgotten(cut: int, tmp_path: Path) -> None:
     asked = Settings(privacy="client", noise_multiplier=5.0)
-    guarantee = promise(asked, build_graph(asked))
     folder = tmp_path / "rank-0" / "privacy"
-    run = protect(asked, guarantee, folder, resume=False)
+    run = protect(asked, folder, resume=False)
     for number in range(3):
-        run.ledger.charge(number, lambda: b"x")
+        run.ledger.release(number, lambda: b"x")
     ledger = folder / "ledger.jsonl"
     whole = ledger.read_bytes()
     ledger.write_bytes(whole[:-cut])
     with pytest.raises(CheckpointError, match=r"ledger\.jsonl' is damaged .*released-00000002\.bin.*restore the file"):
-        protect(asked, guarantee, folder, resume=True)
+        protect(asked, folder, resume=True)
     assert ledger.read_bytes() == whole[:-cut], "nothing was changed"
     ledger.write_bytes(whole)
-    assert protect(asked, guarantee, folder, resume=True).ledger.releases == 3
+    assert protect(asked, folder, resume=True).ledger.releases == 3
     ledger.write_bytes(whole[:-cut])
-    assert protect(asked, guarantee, folder, resume=False).epsilon(0) == math.inf
+    assert protect(asked, folder, resume=False).epsilon(0) == math.inf
 
 
 def test_a_run_does_not_go_on_with_fewer_releases_than_its_lines_tell_of(tmp_path: Path) -> None:
     asked = Settings(privacy="client", noise_multiplier=5.0)
-    guarantee = promise(asked, build_graph(asked))
     with_metrics(tmp_path / "rank-0", privacy={"releases": 2})
     folder = tmp_path / "rank-0" / "privacy"
     with pytest.raises(CheckpointError, match=r"it has 0 private releases, metrics\.jsonl or the checkpoint tell of 2"):
-        protect(asked, guarantee, folder, resume=True)
+        protect(asked, folder, resume=True)
     assert not folder.exists()

@@ -1,16 +1,17 @@
 """What sample-level privacy promises, and what it is charged."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from dpeer.exceptions import ConfigurationError
 from dpeer.privacy import Charge, SampleGuarantee
-from dpeer.privacy.planning import drowning
-from dpeer.privacy.sample import Head, calibrated, noise_ratio, rounds_within
+from dpeer.privacy.plan import SamplePlan, noise_over_drift
+from dpeer.privacy.sample_level import Head, phases_of
 
-JOINT = SampleGuarantee(0.05, 1.0, 0.5, 1e-5, steps=20)
+JOINT = SampleGuarantee(0.05, 1.0, 0.5, 1e-5, phases_of(20))
 
 
 def test_the_values_of_a_joint_head() -> None:
@@ -23,7 +24,7 @@ def test_the_values_of_a_joint_head() -> None:
 
 
 def test_an_alternate_head_is_charged_for_both_counts() -> None:
-    both = SampleGuarantee(0.05, 1.0, 0.5, 1e-5, steps=12, head="alternate", head_steps=8)
+    both = SampleGuarantee(0.05, 1.0, 0.5, 1e-5, phases_of(12, 8), "alternate")
     assert both.charges(15) == (Charge(0.05, 1.0, 120), Charge(0.05, 1.0, 180))
     assert both.compositions(15) == 300
     assert both.epsilon(15) == JOINT.epsilon(15)
@@ -31,53 +32,63 @@ def test_an_alternate_head_is_charged_for_both_counts() -> None:
 
 @pytest.mark.parametrize("head", ["frozen", "post"])
 def test_a_head_that_is_not_trained_while_bodies_leave_costs_nothing(head: Head) -> None:
-    assert SampleGuarantee(0.05, 1.0, 0.5, 1e-5, 20, head).charges(15) == JOINT.charges(15)
+    assert SampleGuarantee(0.05, 1.0, 0.5, 1e-5, phases_of(20), head).charges(15) == JOINT.charges(15)
 
 
 @pytest.mark.slow
 def test_calibrated_noise_lasts_the_rounds_that_it_was_made_for() -> None:
-    both = SampleGuarantee(0.05, 1.0, 0.5, 1e-5, steps=12, head="alternate", head_steps=8)
-    found = calibrated(both, 3.0, 20)
+    both = SampleGuarantee(0.05, 1.0, 0.5, 1e-5, phases_of(12, 8), "alternate")
+    found = both.calibrated(3.0, 20)
     assert found.epsilon(20) <= 3.0
     assert (found.head, found.head_steps, found.clip_norm) == ("alternate", 8, 0.5)
-    assert rounds_within(found, 3.0, 20) == 20
-    fewer = rounds_within(found, 2.0, 20)
+    assert found.rounds_within(3.0, 20) == 20
+    fewer = found.rounds_within(2.0, 20)
     assert 0 < fewer < 20
     assert found.epsilon(fewer) <= 2.0 < found.epsilon(fewer + 1)
-    assert rounds_within(found, 1e-3, 20) == 0
+    assert found.rounds_within(1e-3, 20) == 0
 
 
 @pytest.mark.slow
 def test_eight_hospitals_with_two_thousand_patients() -> None:
     # 60,000 parameters, 400 steps, epsilon 8: the noise left over the longest way is 0.04; at client level it is 87.
-    found = calibrated(SampleGuarantee(0.05, 1.0, 1.0, 1e-5, steps=20), 8.0, 20)
-    ratio = noise_ratio(found, 60_000, 2000)
+    found = SampleGuarantee(0.05, 1.0, 1.0, 1e-5, phases_of(20)).calibrated(8.0, 20)
+    ratio = found.noise_ratio(60_000, 2000)
     assert ratio == pytest.approx(found.noise_multiplier * math.sqrt(60_000) / 100)
-    assert drowning(ratio, 8, 400) == pytest.approx(0.04, abs=0.005)
+    assert noise_over_drift(ratio, 8, 400) == pytest.approx(0.04, abs=0.005)
 
 
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"sampling_rate": 0.0}, "sampling rate 0"),
-        ({"noise_multiplier": 0.0}, "noise multiplier 0"),
-        ({"clip_norm": math.inf}, "clip norm inf"),
+        ({"sampling_rate": 0.0}, "--sampling-rate 0"),
+        ({"noise_multiplier": 0.0}, "--noise-multiplier 0"),
+        ({"clip_norm": math.inf}, "--clip-norm inf"),
         ({"delta": 1.0}, "delta 1"),
-        ({"steps": 0}, "steps 0"),
-        ({"head": "none"}, "dp-head 'none': choose joint, alternate, frozen, post"),
-        ({"head": "alternate"}, "for example --head-steps 5"),
-        ({"head_steps": 5}, "head-steps 5: only with dp-head alternate"),
-        ({"head": "post", "head_steps": 5}, "head-steps 5: only with dp-head alternate"),
+        ({"phases": ()}, "steps 0"),
+        ({"head": "none"}, "--dp-head none: choose joint, alternate, frozen, post"),
+        ({"units": 0}, "--records 0"),
     ],
 )
 def test_values_out_of_range(values: dict[str, Any], said: str) -> None:
-    given = {"sampling_rate": 0.05, "noise_multiplier": 1.0, "clip_norm": 1.0, "delta": 1e-5, "steps": 20, **values}
     with pytest.raises(ConfigurationError, match=said):
-        SampleGuarantee(**given)
+        replace(JOINT, **values)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"dp_head": "alternate"}, "for example --head-steps 5"),
+        ({"head_steps": 5}, "head-steps 5: only with dp-head alternate"),
+        ({"dp_head": "post", "head_steps": 5}, "head-steps 5: only with dp-head alternate"),
+    ],
+)
+def test_a_plan_has_steps_of_the_head_where_it_has_its_own(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        SamplePlan(noise_multiplier=1.0, sampling_rate=0.05, steps=20, rounds=9, **values).guarantee()
 
 
 def test_a_site_without_records_or_a_body_without_parameters() -> None:
     with pytest.raises(ConfigurationError, match="records 0"):
-        noise_ratio(JOINT, 10, 0)
+        JOINT.noise_ratio(10, 0)
     with pytest.raises(ConfigurationError, match="parameters 0"):
-        noise_ratio(JOINT, 0, 10)
+        JOINT.noise_ratio(0, 10)

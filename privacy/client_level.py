@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from dpeer.exceptions import ConfigurationError
+from dpeer.privacy import accounting
+from dpeer.privacy.accounting import Accountant, round_up
 from dpeer.privacy.gaussian import check_probability
-from dpeer.privacy.gaussian import epsilon as epsilon_of
 from dpeer.privacy.gaussian import mu as mu_of
 
 Adversary = Literal["neighbor", "aggregate"]
@@ -103,11 +105,15 @@ class Guarantee:
             raise ConfigurationError(f"releases {releases}: choose 0 or more")
         return math.sqrt(releases) / self.ratio(adversary)
 
-    def epsilon(self, releases: int, adversary: Adversary | None = None) -> float:
-        """Epsilon at this guarantee's delta after so many releases; the arguments are those of `mu`."""
-        return epsilon_of(self.mu(releases, adversary), self.delta)
+    def epsilon(self, releases: int, adversary: Adversary | None = None, accountant: Accountant = "exact") -> float:
+        """Epsilon at this guarantee's delta after so many releases, against its own adversary or another.
 
-    def releases(self, epsilon: float) -> int:
+        Raises:
+            ConfigurationError: releases is negative, or the accountant cannot compute it.
+        """
+        return accounting.epsilon(self.ratio(adversary), releases, self.delta, accountant)
+
+    def releases(self, epsilon: float, accountant: Accountant = "exact") -> int:
         """The most releases after which epsilon, against this guarantee's adversary, is still at most this.
 
         Raises:
@@ -119,8 +125,42 @@ class Guarantee:
         count = math.floor(most)
         # A root found to the last digit may lie on either side of a whole number; `epsilon` is what a run goes by.
         if count < _MOST and self.epsilon(count + 1) <= epsilon:
-            return count + 1
-        return count - 1 if count > 0 and self.epsilon(count) > epsilon else count
+            count += 1
+        elif count > 0 and self.epsilon(count) > epsilon:
+            count -= 1
+        if accountant == "exact":
+            return count
+        low, high = 0, count + 1  # the others are never below the exact epsilon
+        while high - low > 1:
+            middle = (low + high) // 2
+            within = self.epsilon(middle, accountant=accountant) <= epsilon
+            low, high = (middle, high) if within else (low, middle)
+        return low
+
+    def calibrated(self, epsilon: float, releases: int, accountant: Accountant = "exact") -> Guarantee:
+        """The same guarantee with the least noise that lets so many releases stay within epsilon.
+
+        Args:
+            epsilon: Against the guarantee's own adversary.
+            releases: T, at least 1.
+            accountant: One of `accounting.ACCOUNTANTS`.
+
+        Raises:
+            ConfigurationError: epsilon or releases is out of its range.
+        """
+        ratio = accounting.calibrate(epsilon, self.delta, releases, accountant)
+        # Rounded up to ten digits, so that what is printed or copied into a file does not fall short by a rounding.
+        return dataclasses.replace(self, noise_multiplier=round_up(ratio * self.noise_multiplier / self.ratio(), 10))
+
+    def noise_ratio(self, parameters: int) -> float:
+        """The expected L2 norm of one message's noise over the clip norm: s sqrt(p) / C for p parameters.
+
+        Raises:
+            ConfigurationError: There are no parameters.
+        """
+        if parameters < 1:
+            raise ConfigurationError(f"parameters {parameters}: a body has at least 1")
+        return self.noise_std * math.sqrt(parameters) / self.clip_norm
 
     @property
     def words(self) -> str:
@@ -151,37 +191,3 @@ def uniform_share(min_honest: int) -> float:
     if min_honest < 1:
         raise ConfigurationError(f"min-honest {min_honest}: an average has at least 1 honest peer")
     return 1.0 / math.sqrt(min_honest)
-
-
-def default_delta(units: int) -> float:
-    """min(1e-5, 1 / (10 N)) for N protected units (peers or records)."""
-    _check_units(units)
-    return min(1e-5, 0.1 / units)
-
-
-def check_delta(delta: float, units: int, unit: str = "peer") -> str | None:
-    """A warning about a delta above 1 / (10 N), N the protected units; None for a smaller one.
-
-    Args:
-        delta: Between 0 and 1.
-        units: N.
-        unit: What is protected: a peer, or a record.
-
-    Raises:
-        ConfigurationError: It is 1 / N or more, or not between 0 and 1.
-    """
-    check_probability(delta)
-    _check_units(units)
-    if delta >= 1.0 / units:
-        raise ConfigurationError(
-            f"delta {delta:g} with {units} {unit}s: at 1/{units} or more, publishing one {unit}'s data outright would "
-            f"count as private: choose at most {0.1 / units:.4g}"
-        )
-    if delta > 0.1 / units:
-        return f"delta {delta:g} is above 1/(10 N) = {0.1 / units:.4g} of {units} {unit}s: choose that or less"
-    return None
-
-
-def _check_units(units: int) -> None:
-    if units < 1:
-        raise ConfigurationError(f"size {units}: there is at least 1 peer to protect")

@@ -1,6 +1,7 @@
 """From settings to what a run promises a single record."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,12 @@ import dpeer
 from dpeer.exceptions import BudgetTooSmall, CheckpointError, ConfigurationError
 from dpeer.federation.build import task_of
 from dpeer.federation.config import resolve
-from dpeer.federation.sample_notes import sample_notes
-from dpeer.federation.sample_protection import check_units, nominal, protect_steps, sampling_rate
+from dpeer.federation.privacy import privacy_config
 from dpeer.federation.settings import Settings
-from dpeer.privacy import Charge
+from dpeer.privacy import Charge, PeerData, PrivacyConfig, SampleSession
 from dpeer.privacy.accounting import total_epsilon
-from dpeer.privacy.soundness import check_records
-from dpeer.privacy.steps import Phase
+from dpeer.privacy.sample_level import Phase
+from dpeer.topology.settings import build_graph
 
 pytestmark = pytest.mark.slow
 
@@ -27,61 +27,77 @@ def asked(**values: Any) -> Settings:
     return Settings(**{"privacy": "sample", "target_epsilon": 8.0, **values})
 
 
+def config(**values: Any) -> PrivacyConfig:
+    settings = asked(**values)
+    return privacy_config(resolve(settings, 0), build_graph(settings))
+
+
+def opened(
+    folder: Path, units: int, phases: Any = PHASES, *, resume: bool = False, left: int | None = None, **values: Any
+) -> SampleSession:
+    session = SampleSession(config(**values), folder, PeerData(records=units), resume=resume, left=left)
+    session.prepare(phases)
+    return session
+
+
 def test_the_number_of_records_is_what_is_said_or_a_power_of_two() -> None:
-    assert [nominal(asked(), units) for units in (1, 3, 90, 91, 1000, 1500)] == [1, 4, 64, 128, 1024, 2048]
-    assert nominal(asked(records=2000), 1234) == 2000
+    assert [config().nominal_units(units) for units in (1, 3, 90, 91, 1000, 1500)] == [1, 4, 64, 128, 1024, 2048]
+    assert config(records=2000).nominal_units(1234) == 2000
     for units in (1, 5, 77, 1448, 99_999):
-        assert 0.7 < nominal(asked(), units) / units < 1.42
+        assert 0.7 < config().nominal_units(units) / units < 1.42
 
 
 @pytest.mark.parametrize("unit", ["record", "group"])
-def test_of_data_of_its_own_a_peer_must_say_about_how_many_there_are(unit: Any) -> None:
+def test_of_data_of_its_own_a_peer_must_say_about_how_many_there_are(unit: Any, tmp_path: Path) -> None:
+    data = PeerData(records=91, groups=range(91), own=True)
     with pytest.raises(ConfigurationError, match=rf"--records N must be said.*one {unit} more.*{unit}s .*there are 91"):
-        check_records(None, 91, unit, own=True)
-    check_records(100, 91, unit, own=True)
-    check_records(None, 91, unit, own=False)
+        SampleSession(config(privacy_unit=unit), tmp_path, data)
+    SampleSession(config(privacy_unit=unit, records=100), tmp_path, data)
+    SampleSession(config(privacy_unit=unit), tmp_path, replace(data, own=False))
 
 
 def test_a_batch_has_about_as_many_records_as_the_batch_size_says() -> None:
-    assert sampling_rate(asked(batch_size=32), 1000) == 32 / 1024
-    assert sampling_rate(asked(batch_size=32, records=1600), 1000) == 0.02
-    assert sampling_rate(asked(batch_size=64), 40) == 1.0
-    assert sampling_rate(asked(sampling_rate=0.3), 1000) == 0.3
+    assert config(batch_size=32).sampling_rate(1000) == 32 / 1024
+    assert config(batch_size=32, records=1600).sampling_rate(1000) == 0.02
+    assert config(batch_size=64).sampling_rate(40) == 1.0
+    assert config(sampling_rate=0.3).sampling_rate(1000) == 0.3
 
 
-def test_a_delta_that_promises_nothing_to_the_records_there_are_is_refused() -> None:
-    assert check_units(asked(), 50) is None
-    assert "choose" in str(check_units(asked(delta=0.005), 50))
+def test_a_delta_that_promises_nothing_to_the_records_there_are_is_refused(tmp_path: Path) -> None:
+    def notes(units: int, **values: Any) -> str:
+        return "\n".join(opened(tmp_path, units, rounds=2, noise_multiplier=4.0, **values).notes(50))
+
+    assert "choose" not in notes(50)
+    assert "choose" in notes(50, delta=0.005)
     with pytest.raises(ConfigurationError, match="50 records"):
-        check_units(asked(delta=0.02), 50)
-    assert "4 times as long" in str(check_units(asked(records=100), 400))
+        notes(50, delta=0.02)
+    assert "4 times as long" in notes(400, records=100)
 
 
 def test_who_joins_without_a_common_number_of_records_is_told_who_adds_most_noise(tmp_path: Path) -> None:
-    def told(name: str, **values: Any) -> bool:
-        settings = asked(noise_multiplier=4.0, **values)
-        made = protect_steps(settings, PHASES, 100, tmp_path / name, rounds=2, resume=False)
-        return any("128: " in note and "smallest" in note for note in sample_notes(made, settings, 50, 100))
+    def told(**values: Any) -> bool:
+        made = opened(tmp_path, 100, noise_multiplier=4.0, rounds=2, **values)
+        return any("128: " in note and "smallest" in note for note in made.notes(50))
 
-    assert told("a", size=8)
-    assert not told("b", size=8, records=100)
-    assert not told("d", size=8, algorithm="local")
+    assert told(size=8)
+    assert not told(size=8, records=100)
+    assert not told(size=8, algorithm="local")
 
 
 def test_the_noise_is_the_least_of_three_digits_for_the_budget(tmp_path: Path) -> None:
-    made = protect_steps(asked(batch_size=100, records=2000), PHASES, 2000, tmp_path, rounds=20, resume=False)
-    noise = made.mechanism.noise_multiplier
+    made = opened(tmp_path, 2000, batch_size=100, records=2000, rounds=20)
+    noise = made.guarantee.noise_multiplier
     assert noise == pytest.approx(0.916, abs=1e-9)
     assert (
         total_epsilon([Charge(0.05, noise, 400)], 1e-5) <= 8.0 < total_epsilon([Charge(0.05, noise - 0.001, 400)], 1e-5)
     )
-    assert (made.mechanism.sampling_rate, made.mechanism.units, made.rounds) == (0.05, 2000, 20)
+    assert (made.guarantee.sampling_rate, made.guarantee.units, made.rounds) == (0.05, 2000, 20)
 
 
 def test_steps_with_two_gradients_have_the_noise_that_they_need(tmp_path: Path) -> None:
     phases = (Phase("head", 5), Phase("body", 10, looks=2))
-    made = protect_steps(asked(batch_size=100, records=2000), phases, 2000, tmp_path, rounds=4, resume=False)
-    noise = made.mechanism.noise_multiplier
+    made = opened(tmp_path, 2000, phases, batch_size=100, records=2000, rounds=4)
+    noise = made.guarantee.noise_multiplier
     both = [Charge(0.05, noise, 20), Charge(0.05, noise / 2**0.5, 40)]
     assert total_epsilon(both, 1e-5) <= 8.0
     assert made.epsilon(4) == pytest.approx(total_epsilon(both, 1e-5))
@@ -89,43 +105,46 @@ def test_steps_with_two_gradients_have_the_noise_that_they_need(tmp_path: Path) 
 
 def test_a_budget_into_which_no_round_fits_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BudgetTooSmall, match="--noise-multiplier out"):
-        protect_steps(asked(noise_multiplier=0.3, target_epsilon=1.0), PHASES, 400, tmp_path, rounds=3, resume=False)
+        opened(tmp_path, 400, noise_multiplier=0.3, target_epsilon=1.0, rounds=3)
     # Nine rounds come to 1.3, and each charge beyond them is computed anew.
-    little = asked(noise_multiplier=2.0, target_epsilon=1.5)
-    first = protect_steps(little, PHASES, 400, tmp_path / "p", rounds=9, resume=False)
+    little = {"noise_multiplier": 2.0, "target_epsilon": 1.5, "rounds": 9}
+    first = opened(tmp_path / "p", 400, **little)
     while first.charge(0, 20):
         pass
     with pytest.raises(BudgetTooSmall, match="earlier runs"):
-        protect_steps(little, PHASES, 400, tmp_path / "p", rounds=9, resume=False)
+        opened(tmp_path / "p", 400, **little)
 
 
 def test_a_resumed_run_promises_what_its_remaining_rounds_come_to(tmp_path: Path) -> None:
-    settings = asked(noise_multiplier=2.0, target_epsilon=1.5, records=400, batch_size=16)
+    settings = {"noise_multiplier": 2.0, "target_epsilon": 1.5, "records": 400, "batch_size": 16}
     steps = sum(phase.steps for phase in PHASES)
-    first = protect_steps(settings, PHASES, 400, tmp_path, rounds=8, resume=False)
+    first = opened(tmp_path, 400, rounds=8, **settings)
     for number in range(5):
         assert first.charge(number, steps) == steps
-    again = protect_steps(settings, PHASES, 400, tmp_path, rounds=8, left=3, resume=True)
+    again = opened(tmp_path, 400, rounds=8, left=3, resume=True, **settings)
     assert (again.planned, again.rounds) == (3, 3)
     assert again.epsilon(3) == pytest.approx(first.epsilon(3))
-    notes = sample_notes(again, settings, 50, 400)
+    notes = again.notes(50)
     assert f"after {8 * steps:,} steps" in notes[0]
     assert not any("is sent again" in note for note in notes)
-    more = protect_steps(settings, PHASES, 400, tmp_path, rounds=80, left=75, resume=True)
+    more = opened(tmp_path, 400, rounds=80, left=75, resume=True, **settings)
     assert 3 < more.rounds < 75
-    (said,) = (note for note in sample_notes(more, settings, 50, 400) if "is sent again" in note)
+    (said,) = (note for note in more.notes(50) if "is sent again" in note)
     assert f"allows {more.rounds} more rounds" in said
 
 
 def test_rounds_in_which_a_peer_sits_out_are_not_counted_as_left_out(tmp_path: Path) -> None:
-    settings = asked(noise_multiplier=2.0, target_epsilon=1.5, records=400, rounds=20, participation=0.5)
-    made = protect_steps(settings, PHASES, 400, tmp_path, rounds=3, left=3, resume=False)
-    assert not any("is sent again" in note for note in sample_notes(made, settings, 50, 400))
+    few = {"noise_multiplier": 2.0, "records": 400, "rounds": 20, "participation": 0.5}
+    needed = opened(tmp_path / "a", 400, target_epsilon=9.0, **few)
+    assert needed.planned < 20
+    made = opened(tmp_path / "b", 400, target_epsilon=needed.epsilon(needed.planned), **few)
+    assert made.planned == made.rounds == needed.planned
+    assert not any("is sent again" in note for note in made.notes(50))
 
 
 def test_an_algorithm_that_takes_no_step_has_nothing_to_protect(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no local step"):
-        protect_steps(asked(), (), 400, tmp_path, rounds=3, resume=False)
+        opened(tmp_path, 400, (), rounds=3)
 
 
 TASK = """
@@ -202,8 +221,8 @@ def test_peers_of_different_size_say_the_same(federation: dict[str, Any], tmp_pa
 
 
 def test_an_epsilon_beyond_computing_is_said_as_without_end_and_ends_no_run(tmp_path: Path) -> None:
-    little = asked(target_epsilon=None, noise_multiplier=0.01, batch_size=100, records=2000)
-    made = protect_steps(little, PHASES, 2000, tmp_path, rounds=20, resume=False)
+    little = {"target_epsilon": None, "noise_multiplier": 0.01, "batch_size": 100, "records": 2000}
+    made = opened(tmp_path, 2000, rounds=20, **little)
     assert made.charge(0, 20) == 20
     with pytest.raises(ConfigurationError, match="beyond"):
         made.epsilon()

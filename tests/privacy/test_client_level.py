@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpeer.exceptions import ConfigurationError
-from dpeer.privacy.guarantee import Guarantee, check_delta, default_delta, uniform_share
+from dpeer.privacy.client_level import Guarantee, uniform_share
+from dpeer.privacy.soundness import check_delta, default_delta
 
 
 def test_noise_and_sensitivity() -> None:

@@ -1,0 +1,137 @@
+"""The part of a run's configuration, and of one peer's data, on which its privacy depends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.privacy.client_level import Guarantee
+from dpeer.privacy.mechanism import Sparsifier
+from dpeer.privacy.settings import PrivacySettings
+from dpeer.privacy.soundness import (
+    check_adversary,
+    check_budget,
+    check_delta,
+    check_level,
+    check_strength,
+    check_unseen,
+    default_delta,
+    worst_share,
+)
+
+
+@dataclass(frozen=True)
+class PrivacyConfig:
+    """What privacy needs to know of a run; equal on all peers but for what settings of privacy a rank has of its own.
+
+    Attributes:
+        settings: The settings of privacy, not to be changed.
+        size: The number of peers.
+        rounds: The most rounds in which one peer takes part, for which noise is calibrated.
+        averages: The mixing matrix by rows, for `--dp-adversary aggregate`; None where rounds have different averages.
+        batch_size: The expected batch size where no sampling rate is given.
+        checkpoint_every: After how many rounds a checkpoint is written.
+        algorithm: The algorithm's name.
+        task: The task's name.
+        finish: The training at home after the last mixing; "none" for nothing.
+        standardize: Whether inputs are scaled by their own statistics.
+        shares: Whether anything leaves the peer at all.
+    """
+
+    settings: PrivacySettings = field(default_factory=PrivacySettings)
+    size: int = 1
+    rounds: int = 0
+    averages: Sequence[Sequence[float]] | None = None
+    batch_size: int = 32
+    checkpoint_every: int = 1
+    algorithm: str = ""
+    task: str = ""
+    finish: str = "none"
+    standardize: bool = False
+    shares: bool = True
+
+    @cached_property
+    def guarantee(self) -> Guarantee | None:
+        """The guarantee at client level, equal on all peers; None at other levels, whose settings are only checked.
+
+        Raises:
+            ConfigurationError: Settings are missing, or are not sound.
+            BudgetTooSmall: The budget allows no release.
+        """
+        asked = self.settings
+        fields = PrivacySettings.model_fields
+        given = {name: value for name in fields if (value := getattr(asked, name)) != fields[name].default}
+        check_level(asked.privacy, given)
+        if asked.privacy == "none":
+            return None
+        check_strength(asked.noise_multiplier, asked.target_epsilon, asked.privacy)
+        if asked.privacy == "sample":
+            check_unseen(asked.dp_head, self.finish, standardize=self.standardize)
+            return None
+        check_adversary(asked.dp_adversary, asked.dp_min_honest, Sparsifier.parse(asked.sparsify))
+        delta = asked.delta if asked.delta is not None else default_delta(self.size)
+        check_delta(delta, self.size)
+        base = Guarantee(
+            asked.noise_multiplier or 1.0, asked.clip_norm, delta, asked.dp_adversary, asked.dp_adjacency, self._share()
+        )
+        if asked.noise_multiplier is None:
+            assert asked.target_epsilon is not None
+            return base.calibrated(asked.target_epsilon, self.rounds)
+        check_budget(base, asked.target_epsilon)
+        return base
+
+    def _share(self) -> float:
+        """The share of the peer that is hidden worst in any peer's average."""
+        if self.settings.dp_adversary == "neighbor":
+            return 1.0
+        if self.averages is None:
+            raise ConfigurationError(
+                "--dp-adversary aggregate needs the same average in every round: use a fixed --topology and "
+                "--participation 1, or --dp-adversary neighbor"
+            )
+        assert self.settings.dp_min_honest is not None
+        return worst_share(self.averages, self.settings.dp_min_honest)
+
+    def nominal_units(self, units: int) -> int:
+        """N, a public number near that of this peer's units: `--records`, or their number rounded to a power of two.
+
+        The rounded number is for parts of common pools alone; see `soundness.check_records`.
+        """
+        return self.settings.records if self.settings.records is not None else int(2 ** round(math.log2(units)))
+
+    def sampling_rate(self, units: int) -> float:
+        """q, as given, or such that a batch has about `batch_size` units."""
+        if self.settings.sampling_rate is not None:
+            return self.settings.sampling_rate
+        return min(1.0, self.batch_size / self.nominal_units(units))
+
+    def sample_delta(self, units: int) -> float:
+        """Delta at sample level, as given, or the default for N units."""
+        return default_delta(self.nominal_units(units)) if self.settings.delta is None else self.settings.delta
+
+
+@dataclass(frozen=True)
+class PeerData:
+    """What privacy needs to know of one peer's data; it stays on the peer.
+
+    Attributes:
+        digest: SHA-256 (hex) of the data; None where unknown.
+        new: Whether the user declared them different from those of earlier runs in the folder, which then do not count.
+        records: The number of training records.
+        groups: The group of each record, such as its patient; None where the task has none.
+        own: Whether they are the peer's own, and no part of a common pool.
+        found: Options of the task that were found in the data instead of being given, with their values.
+    """
+
+    digest: str | None = None
+    new: bool = False
+    records: int = 0
+    groups: Sequence[object] | NDArray[Any] | None = None
+    own: bool = False
+    found: Mapping[str, Sequence[str]] = field(default_factory=dict)

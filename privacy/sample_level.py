@@ -1,0 +1,234 @@
+"""The guarantee of sample-level privacy: what protects one record, in how many steps, for what epsilon.
+
+Gradients are clipped and noised in local training, so that whatever is computed from them (a body, a momentum, an
+average) protects the record as well, against everyone. The head is trained on the same data, and `head` says how it
+is kept from leaking more than the body does.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal, get_args
+
+from scipy.optimize import brentq
+
+from dpeer.exceptions import ConfigurationError
+from dpeer.privacy import accounting
+from dpeer.privacy.accounting import Accountant, Charge, round_up
+from dpeer.privacy.gaussian import check_probability
+from dpeer.privacy.sampling import check_rate
+
+Head = Literal["joint", "alternate", "frozen", "post"]
+Unit = Literal["record", "group"]
+Ascent = Literal["previous", "same-batch"]
+
+_DIGITS = 3
+"""Of a noise multiplier that is found for a budget, rounded up: the rest is worth less than 0.2 % of epsilon."""
+
+SMALLEST = 1e-15
+"""Of a clip norm and a noise multiplier: what follows from them is far from the limits of float32."""
+
+_PLENTY = 1e3
+"""A noise multiplier with which anything can be computed."""
+
+_LEAST, _MOST = 1e-3, 1e9
+"""Between which noise multipliers one is looked for."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a round in which steps are taken.
+
+    Attributes:
+        part: The trained part: "body", "head" or "model", or another name of an algorithm's own.
+        steps: How many a round.
+        looks: How many noised gradients each of them takes of its batch.
+    """
+
+    part: str
+    steps: int
+    looks: int = 1
+
+
+def phases_of(steps: int, head_steps: int = 0) -> tuple[Phase, ...]:
+    """The phases of a round with so many steps of the head, then of the body."""
+    return tuple(phase for phase in (Phase("head", head_steps), Phase("body", steps)) if phase.steps)
+
+
+@dataclass(frozen=True)
+class SampleGuarantee:
+    """One unit of a peer's data, protected by Gaussian noise on each sum of clipped gradients of a Poisson batch.
+
+    Attributes:
+        sampling_rate: q, the probability with which each unit is in a step's batch.
+        noise_multiplier: sigma, the noise on a sum of clipped gradients over the clip norm.
+        clip_norm: C, the largest L2 norm of one unit's gradient.
+        delta: The probability that epsilon does not hold.
+        phases: The steps of a round.
+        head: `joint`: one gradient of body and head; `alternate`: steps of the head, then of the body; `frozen`: the
+            head stays as it began; `post`: the same, and it is trained when nothing leaves the peer any more.
+        unit: The protected unit: one record, or one group of records, such as those of a patient.
+        units: N, by which sums are divided with q: a public number, near the number of units that there are, or not.
+
+    Raises:
+        ConfigurationError: A value is out of its range.
+    """
+
+    sampling_rate: float
+    noise_multiplier: float
+    clip_norm: float
+    delta: float
+    phases: tuple[Phase, ...]
+    head: Head = "joint"
+    unit: Unit = "record"
+    units: int = 1
+
+    def __post_init__(self) -> None:
+        check_rate(self.sampling_rate)
+        for name, value in (("noise-multiplier", self.noise_multiplier), ("clip-norm", self.clip_norm)):
+            if not SMALLEST <= value <= 1.0 / SMALLEST:
+                raise ConfigurationError(
+                    f"--{name} {value:g}: choose a number from {SMALLEST:g} to {1.0 / SMALLEST:g}, for example 1.0"
+                )
+        check_probability(self.delta)
+        if self.head not in get_args(Head):
+            raise ConfigurationError(f"--dp-head {self.head}: choose {', '.join(get_args(Head))}")
+        if self.units < 1:
+            raise ConfigurationError(f"--records {self.units}: choose 1 or more")
+        if not self.compositions(1):
+            raise ConfigurationError("steps 0: a round has at least 1 local step")
+
+    @property
+    def mechanism(self) -> dict[str, Any]:
+        """The mechanism of every step, for the first line of the ledger, as plain JSON values."""
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name != "phases"}
+
+    @property
+    def steps(self) -> int:
+        """Steps of a round, with an alternate head without those of the head."""
+        return sum(phase.steps for phase in self.phases if phase.part != "head")
+
+    @property
+    def head_steps(self) -> int:
+        """The head's own steps of a round."""
+        return sum(phase.steps for phase in self.phases if phase.part == "head")
+
+    @property
+    def noise_std(self) -> float:
+        """The standard deviation of the noise on each coordinate of a step's sum of gradients: sigma C."""
+        return self.noise_multiplier * self.clip_norm
+
+    @property
+    def words(self) -> str:
+        """Unit, adversary and adjacency, for people."""
+        unit = {"record": "one record", "group": "one group of records"}[self.unit]
+        return f"{unit} of a peer's data, against everyone, neighbors included, add-or-remove"
+
+    @property
+    def stated(self) -> dict[str, str | int]:
+        """N and its unit, as a model's card has them in place of the training records' true number."""
+        return {"number": self.units, "of": self.unit}
+
+    def charge(self, steps: int, looks: int = 1) -> Charge:
+        """The charge of so many steps.
+
+        Args:
+            steps: 0 or more.
+            looks: How many noised gradients each step takes of its batch. They are one Gaussian of sqrt(looks) times
+                the sensitivity, and not so many steps: all of them see the same units.
+        """
+        return Charge(self.sampling_rate, self.noise_multiplier / math.sqrt(looks), steps)
+
+    def charges(self, rounds: int) -> tuple[Charge, ...]:
+        """The charges of so many rounds."""
+        return tuple(self.charge(phase.steps * rounds, phase.looks) for phase in self.phases if phase.steps * rounds)
+
+    def compositions(self, rounds: int) -> int:
+        """The number of steps that so many rounds are charged for."""
+        return sum(phase.steps for phase in self.phases) * rounds
+
+    def epsilon(self, rounds: int, accountant: Accountant = "pld") -> float:
+        """Epsilon at this guarantee's delta after so many rounds."""
+        return accounting.total_epsilon(self.charges(rounds), self.delta, accountant)
+
+    def rounds_within(self, epsilon: float, most: int, accountant: Accountant = "pld") -> int:
+        """How many whole rounds stay within epsilon, of at most so many."""
+        low, high, middle = 0, most + 1, most
+        while high - low > 1:
+            within = self.epsilon(middle, accountant) <= epsilon
+            low, high = (middle, high) if within else (low, middle)
+            middle = (low + high) // 2
+        return low
+
+    def noise_ratio(self, parameters: int, units: int) -> float:
+        """The expected L2 norm of the noise on a batch's mean gradient over the clip norm: sigma sqrt(p) / (q N).
+
+        The sum is divided by q N, the expected size of a batch, and never by its actual size.
+
+        Args:
+            parameters: p, the number of coordinates.
+            units: N, a public or rounded number.
+
+        Raises:
+            ConfigurationError: There are no parameters or no units.
+        """
+        if parameters < 1:
+            raise ConfigurationError(f"parameters {parameters}: a body has at least 1")
+        if units < 1:
+            raise ConfigurationError(f"records {units}: a peer has at least 1")
+        return self.noise_multiplier * math.sqrt(parameters) / (self.sampling_rate * units)
+
+    def calibrated(self, epsilon: float, rounds: int, accountant: Accountant = "pld") -> SampleGuarantee:
+        """The same guarantee with the least noise with which so many rounds of one look a step stay within epsilon.
+
+        Raises:
+            ConfigurationError: epsilon or rounds is out of its range.
+        """
+        steps = self.compositions(rounds)
+        noise = accounting.calibrate(epsilon, self.delta, steps, accountant, self.sampling_rate)
+        return dataclasses.replace(self, noise_multiplier=round_up(noise, 10))
+
+    def for_budget(self, epsilon: float, rounds: int) -> SampleGuarantee:
+        """The same guarantee with the least noise multiplier of three digits for so many rounds of these phases.
+
+        Raises:
+            ConfigurationError: No noise that can be computed with is enough.
+        """
+        noise = least_noise(self.sampling_rate, self.delta, self.phases, rounds, epsilon)
+        return dataclasses.replace(self, noise_multiplier=noise)
+
+
+@lru_cache(maxsize=16)  # the peers of a simulation ask the same
+def least_noise(rate: float, delta: float, phases: tuple[Phase, ...], rounds: int, epsilon: float) -> float:
+    """The least noise multiplier of three digits with which so many rounds stay within epsilon."""
+
+    def charged(noise: float) -> tuple[Charge, ...]:
+        return SampleGuarantee(rate, noise, 1.0, delta, phases).charges(rounds)
+
+    accountant = accounting.tightest(charged(_PLENTY))
+
+    def beyond(noise: float) -> float:
+        """The logarithm of the epsilon with this noise over the one that is asked for."""
+        try:
+            found = accounting.total_epsilon(charged(noise), delta, accountant)
+        except ConfigurationError:  # so little noise that nothing is computed: far beyond
+            return math.log(1e6)
+        return math.log(max(found, 1e-12) / epsilon)
+
+    accounting.total_epsilon(charged(_PLENTY), delta, accountant)  # a wrong delta, or too many steps, shows here
+    low = high = 1.0
+    while beyond(high) > 0.0:
+        low, high = high, 2.0 * high
+        if high > _MOST:
+            raise ConfigurationError(f"--target-epsilon {epsilon:g}: no noise that can be computed with is enough")
+    while low > _LEAST and beyond(low) <= 0.0:
+        low, high = low / 2.0, low
+    if low > _LEAST:
+        high = math.exp(brentq(lambda log: beyond(math.exp(log)), math.log(low), math.log(high), xtol=1e-4))
+    found = round_up(high, _DIGITS)
+    while beyond(found) > 0.0:  # the root may be a little low
+        found = round_up(found * (1.0 + 10.0**-_DIGITS), _DIGITS)
+    return found

@@ -1,0 +1,343 @@
+"""Sample-level privacy of one peer while it runs: its mechanism, ledger and budget, and which steps may be taken."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpeer.exceptions import BudgetTooSmall, ConfigurationError
+from dpeer.privacy import accounting
+from dpeer.privacy.accounting import Charge
+from dpeer.privacy.client_level import Guarantee
+from dpeer.privacy.config import PeerData, PrivacyConfig
+from dpeer.privacy.groups import of_group
+from dpeer.privacy.ledger import Ledger
+from dpeer.privacy.ledger_file import Run
+from dpeer.privacy.notes import HEADS, NEW_DATA_WARNING, cost
+from dpeer.privacy.plan import noise_over_drift
+from dpeer.privacy.sample_level import Phase, SampleGuarantee, Unit
+from dpeer.privacy.soundness import check_groups, check_records, check_units
+
+AT_ONCE = 64
+"""The most steps that are charged together: a peer that is stopped has charged at most so many in vain."""
+
+_MANY = 10
+"""Records of the patient that is taken as an example."""
+
+_GROUPS = "--privacy-unit group protects all records of a patient together"
+_ADVICE = (
+    "use fewer trained parameters (a small body on a frozen public one, --dp-head frozen), fewer rounds, or larger "
+    "batches in as many steps (--sampling-rate together with --local-steps)"
+)
+
+
+class SampleSession:
+    """The privacy of each record, or group of records, of one peer in its local training.
+
+    Every step in the folder on these data counts as spent: this run's and those of earlier runs. How many whole rounds
+    the budget allows is found when the run begins or goes on; from then on steps are compared with that number, because
+    an epsilon takes a tenth of a second to compute.
+
+    Args:
+        config: Of the run.
+        folder: The peer's privacy folder.
+        data: Of the peer.
+        resume: Whether the run in the folder is continued.
+        left: How many of the peer's rounds are still to come; None for all.
+
+    Attributes:
+        rate: q, the probability with which each unit is in a batch.
+        head: How the head is trained.
+        ascent: Along which gradient SAM climbs.
+        microbatch: How many records' gradients are in memory at a time.
+        groups: The group of each training record, shape (records,), where groups are protected; else None.
+        guarantee: The mechanism and the steps of a round; like all that follows it is there from `prepare` on.
+        ledger: The charges so far.
+        planned: How many rounds are still to come.
+        rounds: How many of them the budget allows.
+        ended: Whether a step has been refused.
+
+    Raises:
+        TaskError: Groups are to be protected, and the task knows none.
+        ConfigurationError: The peer has too few records for what is asked, or --records is missing.
+    """
+
+    guarantee: SampleGuarantee
+    ledger: Ledger
+    rounds: int
+    ended: bool
+
+    def __init__(
+        self, config: PrivacyConfig, folder: Path, data: PeerData, *, resume: bool = False, left: int | None = None
+    ) -> None:
+        asked = config.settings
+        check_groups(asked.privacy_unit, data.groups, config.task)
+        self.groups = np.asarray(data.groups) if asked.privacy_unit == "group" else None
+        self._units = data.records if self.groups is None else len(np.unique(self.groups))
+        check_records(asked.records, self._units, asked.privacy_unit, own=data.own)
+        self._check_units(config)
+        self._config, self._folder, self._data, self._resume = config, folder, data, resume
+        self.budget, self.planned = asked.target_epsilon, config.rounds if left is None else left
+        self.rate = config.sampling_rate(self._units)
+        self.head, self.ascent, self.microbatch = asked.dp_head, asked.dp_sam, asked.microbatch
+
+    def prepare(self, phases: Sequence[Phase]) -> None:
+        """Find the noise for the budget, and open the ledger.
+
+        Args:
+            phases: The steps of a round.
+
+        Raises:
+            CheckpointError: The ledger to continue is damaged, or of another mechanism.
+            BudgetTooSmall: Not one round fits into the budget.
+            ConfigurationError: The algorithm takes no step, or no noise is enough.
+        """
+        config, asked = self._config, self._config.settings
+        if not phases:
+            raise ConfigurationError(
+                f"--privacy sample: {config.algorithm} takes no local step with these settings, so there is nothing to "
+                "protect: leave it out, or give --body-epochs"
+            )
+        guarantee = SampleGuarantee(
+            self.rate, asked.noise_multiplier or 1.0, asked.clip_norm, config.sample_delta(self._units), tuple(phases),
+            self.head, asked.privacy_unit, config.nominal_units(self._units),
+        )  # fmt: skip
+        if asked.noise_multiplier is None:
+            assert self.budget is not None
+            guarantee = guarantee.for_budget(self.budget, config.rounds)
+        self.guarantee = guarantee
+        self.ledger = Ledger(
+            self._folder, guarantee.mechanism, level="sample", resume=self._resume, data=self._data.digest,
+            new_data=self._data.new,
+        )  # fmt: skip
+        self.ended = self.ledger.ended
+        self.rounds = self._fitting(self.planned)
+        self._vetted = _by_noise([*self.ledger.charges, *guarantee.charges(self.rounds)])
+        if self.planned and not self.rounds and not self.ledger.charges:
+            raise BudgetTooSmall(self._too_small())
+
+    def begin(self) -> None:
+        """Begin a new run; the first charge puts the ledger of an earlier one aside."""
+
+    def charge(self, number: int, wanted: int, looks: int = 1) -> int:
+        """Charge the next steps of a round, as many as may be taken at once; they are on disk when this returns.
+
+        Args:
+            number: The round.
+            wanted: How many are about to be taken, 1 or more.
+            looks: How many noised gradients each of them takes of its batch.
+
+        Returns:
+            How many may be taken now; 0 when the budget allows none any more.
+
+        Raises:
+            OSError: The disk refused; no step may be taken.
+        """
+        if self.ended:
+            return 0
+        steps = self.guarantee.charge(min(wanted, AT_ONCE), looks)
+        if self.budget is not None:
+            spent = _by_noise([*self.ledger.charges, steps])
+            # All kinds together: one that goes beyond its number leaves less for the others.
+            vetted = all(number <= self._vetted.get(noise, 0) for noise, number in spent.items())
+            if not vetted and self._epsilon([steps]) > self.budget:
+                self.ended = True
+                return 0
+        self.ledger.charge(number, steps)
+        return steps.steps
+
+    def end(self, number: int) -> None:
+        """Record that no step is taken any more, before anything is trained without noise; see `Ledger.end`."""
+        self.ended = True
+        if not self.ledger.ended:
+            self.ledger.end(number)
+
+    def epsilon(self, rounds: int = 0) -> float:
+        """Epsilon of everything that was charged on these data, and of so many rounds more.
+
+        Returns:
+            Infinite where something has been released without noise.
+        """
+        return self._epsilon(self.guarantee.charges(rounds))
+
+    def _epsilon(self, further: Iterable[Charge]) -> float:
+        before = self._earlier_charges()
+        if None in before:
+            return math.inf
+        earlier = [charge for run in before if run is not None for charge in run]
+        together = [*earlier, *self.ledger.charges, *further]
+        return accounting.total_epsilon(together, self.guarantee.delta, accounting.tightest(together))
+
+    def _earlier_charges(self) -> list[tuple[Charge, ...] | None]:
+        return [charges_of(run, self.guarantee.unit) for run in self.ledger.earlier]
+
+    def _fitting(self, rounds: int) -> int:
+        if self.budget is None or self.ended:
+            return 0 if self.ended else rounds
+        if not rounds or self.epsilon(rounds) <= self.budget:
+            return rounds
+        low, high = 0, rounds
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.epsilon(middle) <= self.budget else (low, middle)
+        return low
+
+    def _check_units(self, config: PrivacyConfig) -> str | None:
+        asked = config.settings
+        return check_units(
+            asked.records, self._units, asked.privacy_unit, config.sample_delta(self._units), asked.delta
+        )
+
+    def _too_small(self) -> str:
+        before, first = self.epsilon(0), self.epsilon(1)
+        budget, place = f"--target-epsilon {self.budget:g}", f"earlier runs in {str(self._folder.parent)!r}"
+        if math.isinf(before):
+            return (
+                f"{budget} cannot be kept: {place} have released bodies without noise that protects; if the data are "
+                "others now, say --new-data"
+            )
+        if before:
+            return (
+                f"{budget} allows not even one round: {place} have spent epsilon {before:.4g}, one more round would "
+                f"make it {first:.4g}; if the data are others now, say --new-data; else give a larger --target-epsilon "
+                "or more noise"
+            )
+        return (
+            f"{budget} allows not even one round with --noise-multiplier {self.guarantee.noise_multiplier:g}: one "
+            f"costs {first:.3g}; leave --noise-multiplier out and the noise follows from the budget"
+        )
+
+    def spent(self) -> dict[str, Any]:
+        """The costs so far, for the peer's own files.
+
+        Returns:
+            Plain JSON values, but that an epsilon may be infinite: so it is, too, where it is beyond computing.
+        """
+        guarantee, runs = self.guarantee, self.ledger.earlier
+        try:
+            epsilon = self.epsilon()
+        except ConfigurationError:  # in the thousands: no reason to end a run that has begun
+            epsilon = math.inf
+        costs: dict[str, Any] = {
+            "mode": "sample",
+            "epsilon": epsilon,
+            "delta": guarantee.delta,
+            "steps": self.ledger.steps,
+            "guarantee": guarantee.words,
+            "sampling_rate": guarantee.sampling_rate,
+            "noise_multiplier": guarantee.noise_multiplier,
+            "head": guarantee.head,
+        }
+        if runs:
+            costs |= {
+                "earlier_steps": sum(run.steps for run in runs),
+                "earlier_releases": sum(len(run.rounds) for run in runs if not run.charges),
+                "released_without_noise": None in self._earlier_charges(),
+            }
+        return costs
+
+    def notes(self, parameters: int) -> list[str]:
+        """Notes on privacy before the peer starts.
+
+        Args:
+            parameters: The most parameters that are trained together.
+        """
+        m, rounds, config = self.guarantee, self.rounds, self._config
+        a_round = m.compositions(1)
+        steps = self.ledger.steps + a_round * rounds
+        lines = [
+            f"privacy of {m.words}: {cost({'epsilon': self.epsilon(rounds)})} at delta {m.delta:.3g} after {steps:,} "
+            f"steps ({a_round:,} a round, noise multiplier {m.noise_multiplier:.10g}, clip norm {m.clip_norm:g}, "
+            f"sampling rate {m.sampling_rate:.4g}, about {m.units:,} {m.unit}s)",
+            self._patient_note(),
+            f"--dp-head {m.head}: {HEADS[m.head]}",
+        ]
+        if self.ledger.earlier:
+            lines.append(self._earlier_note())
+        if self.ledger.not_new:
+            lines.append(NEW_DATA_WARNING.format(done="used"))
+        if self.ended:
+            lines.append("the budget has ended: no step is taken any more, and the last body is sent again")
+        elif rounds < self.planned and self.budget is not None:
+            more = "more " if self.ledger.steps else ""
+            lines.append(
+                f"the budget of epsilon {self.budget:g} allows {rounds:,} {more}rounds: from then on the last body is "
+                "sent again" + (", and the head goes on training at home" if m.head == "post" else "")
+            )
+        if warning := self._check_units(config):
+            lines.append(warning)
+        if config.settings.records is None and config.algorithm != "local":
+            lines.append(
+                f"--records is not given, so N is this peer's own number of {m.unit}s, rounded to {m.units:,}: where "
+                "peers have different numbers, the smallest adds most noise to what all mix; agree on one, about the "
+                "mean"
+            )
+        # A step moves the model by the mean of clipped gradients, so by at most C, as a release does at client level.
+        ratio = m.noise_ratio(parameters, m.units)
+        lines.append(
+            f"the noise of a step is {ratio:,.4g} times as long as the longest mean of a batch's clipped gradients "
+            f"({parameters:,} parameters, {m.sampling_rate * m.units:,.4g} {m.unit}s a batch)"
+        )
+        if noise_over_drift(ratio, config.size, a_round * rounds) > 1:
+            lines.append(f"training cannot survive this noise: {_ADVICE}")
+        return lines
+
+    def _patient_note(self) -> str:
+        """A note on the protection of a patient with several records."""
+        m = self.guarantee
+        if m.unit == "group":
+            return "a patient, or whoever a group is, is protected by this however many records the group has"
+        own = (*self.ledger.charges, *m.charges(self.rounds))
+        try:
+            epsilon = of_group(own, m.delta, _MANY)
+        except ConfigurationError:
+            return f"a patient with several records is protected less: {_GROUPS}"
+        return f"a patient with {_MANY} of the records has epsilon {epsilon:.4g} in this run: {_GROUPS}"
+
+    def _earlier_note(self) -> str:
+        """A note on the costs of earlier runs in the same folder."""
+        if None in self._earlier_charges():
+            return (
+                "WARNING: earlier runs in this folder have released bodies without noise that protects these records, "
+                "so nothing is promised about them; if this run's data are others, start it with --overwrite --new-data"
+            )
+        spent = self.spent()
+        return (
+            f"earlier runs in this folder charged {spent['earlier_steps']:,} steps and made "
+            f"{spent['earlier_releases']:,} releases, which are counted in; if this run's data are others, start it "
+            "with --overwrite --new-data"
+        )
+
+
+def charges_of(run: Run, unit: Unit) -> tuple[Charge, ...] | None:
+    """The charges of a run for one unit; None where its costs are not bounded.
+
+    A release at client level protects the whole data set against a neighbor, and so each record and each group: any of
+    them can move the update by 2 C, whatever the run's own adjacency was.
+
+    Args:
+        run: An earlier run.
+        unit: Steps that protected the other of the two kinds of units promise nothing to this one.
+    """
+    if not run.protects or run.mechanism is None:
+        return None
+    if run.charges:
+        return tuple(run.charges) if run.mechanism.get("unit") == unit else None
+    try:
+        mechanism = dataclasses.replace(Guarantee(**run.mechanism), adjacency="replace")
+    except (TypeError, ConfigurationError):  # altered
+        return None
+    return (Charge(1.0, mechanism.ratio("neighbor"), len(run.rounds)),)
+
+
+def _by_noise(charged: Iterable[Charge]) -> dict[float, int]:
+    """The number of steps by noise multiplier."""
+    steps: dict[float, int] = {}
+    for charge in charged:
+        steps[charge.noise_multiplier] = steps.get(charge.noise_multiplier, 0) + charge.steps
+    return steps

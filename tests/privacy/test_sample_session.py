@@ -1,0 +1,90 @@
+"""The session of a peer whose records are protected: what steps cost, with runs of other kinds in the folder."""
+
+import dataclasses
+import math
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import pytest
+
+from dpeer.exceptions import TaskError
+from dpeer.privacy import Charge, ClientSession, Guarantee, Ledger, PeerData, PrivacyConfig, SampleSession, accounting
+from dpeer.privacy.accounting import epsilon, total_epsilon
+from dpeer.privacy.history import record_noiseless
+from dpeer.privacy.sample_level import Phase, least_noise
+from dpeer.privacy.settings import PrivacySettings
+
+CLIENT = dataclasses.asdict(Guarantee(5.0, 1.0, 1e-5, adjacency="zero-out"))
+ROUND = Charge(0.05, 1.0, 30)
+DELTA = 1e-5
+
+
+def opened(
+    folder: Path, *, resume: bool = False, data: str | None = None, new: bool = False, **settings: Any
+) -> SampleSession:
+    given = {"noise_multiplier": 1.0, "sampling_rate": 0.05, "records": 100, "delta": DELTA, **settings}
+    asked = PrivacySettings(privacy="sample", **given)
+    session = SampleSession(PrivacyConfig(asked, rounds=9), folder, PeerData(data, new=new, records=100), resume=resume)
+    session.prepare([Phase("model", 30)])
+    return session
+
+
+def test_a_run_that_goes_on_counts_what_it_charged_and_steps_taken_again_are_charged_again(tmp_path: Path) -> None:
+    session = opened(tmp_path, data="a")
+    assert session.epsilon() == 0.0
+    for number in range(9):
+        assert session.charge(number, 30) == 30
+    again = opened(tmp_path, resume=True, data="a")
+    assert again.ledger.charges == session.ledger.charges == (ROUND,) * 9
+    again.charge(8, 30)
+    assert again.epsilon() == total_epsilon([Charge(0.05, 1.0, 300)], DELTA) == pytest.approx(5.795, abs=5e-4)
+    assert session.epsilon(1) == again.epsilon() > session.epsilon()
+    assert opened(tmp_path, resume=True, data="a").ledger.charges == again.ledger.charges
+
+
+def test_steps_that_take_all_records_are_one_gaussian_and_need_no_loss_distribution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def delta_of(mu: float, found: float) -> float:
+        """Of a Gaussian mechanism at this epsilon (Balle and Wang, 2018, theorem 8)."""
+        cdf = NormalDist().cdf
+        return cdf(mu / 2 - found / mu) - math.exp(found) * cdf(-mu / 2 - found / mu)
+
+    with monkeypatch.context() as without:
+        without.setattr(accounting, "_pld", lambda *_: pytest.fail("a second of computing, for nothing"))
+        sigma = least_noise(1.0, DELTA, (Phase("model", 10),), 4, 3.0)
+        assert delta_of(math.sqrt(40) / sigma, 3.0) <= DELTA < delta_of(math.sqrt(40) / (sigma * 0.998), 3.0)
+        session = opened(tmp_path, noise_multiplier=sigma, sampling_rate=1.0)
+        for number in range(4):
+            session.charge(number, 10)
+        assert delta_of(math.sqrt(40) / sigma, session.epsilon()) == pytest.approx(DELTA, rel=1e-9)
+    sampled = opened(tmp_path)
+    sampled.charge(0, 30)
+    assert sampled.epsilon() == total_epsilon([Charge(1.0, sigma, 40), ROUND], DELTA, "pld") > 3.0
+
+
+def test_runs_of_all_kinds_in_one_folder_add_up_for_a_record(tmp_path: Path) -> None:
+    Ledger(tmp_path, CLIENT, resume=False, data="a").release(0, lambda: b"body")
+    opened(tmp_path, data="a").charge(0, 30)
+    third = opened(tmp_path, data="a", noise_multiplier=2.0)
+    third.charge(0, 30)
+    # A client's release moves by twice the clip norm, also where less was promised.
+    expected = total_epsilon([Charge(1.0, 2.5, 1), ROUND, Charge(0.05, 2.0, 30)], DELTA)
+    assert third.epsilon() == expected > epsilon(2.5, 1, DELTA)
+    assert (third.spent()["earlier_steps"], third.spent()["earlier_releases"]) == (30, 1)
+    record_noiseless(tmp_path, "a")
+    assert opened(tmp_path, data="a").epsilon() == math.inf
+    assert opened(tmp_path, data="b", new=True).epsilon() == 0.0
+
+
+def test_at_client_level_steps_promise_nothing(tmp_path: Path) -> None:
+    opened(tmp_path).charge(0, 30)
+    assert ClientSession(Guarantee(5.0, 1.0, DELTA), Ledger(tmp_path, CLIENT, resume=False)).epsilon(1) == math.inf
+
+
+def test_groups_are_protected_only_where_the_task_has_them(tmp_path: Path) -> None:
+    config = PrivacyConfig(PrivacySettings(privacy="sample", noise_multiplier=1.0, privacy_unit="group"), task="mine")
+    with pytest.raises(TaskError, match="--privacy-unit group: task 'mine' does not say whose each record is"):
+        SampleSession(config, tmp_path, PeerData(records=9))
+    assert SampleSession(config, tmp_path, PeerData(records=9, groups=[0, 0, 1] * 3)).groups is not None
